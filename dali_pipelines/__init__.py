@@ -1,0 +1,38 @@
+"""DALI pipelines fed by parallel readers of FITS and JPEG archives.
+
+`Index` says what is read, a factory (`fits_pipeline`, `jpeg_pipeline`, `npy_pipeline`) makes a DALI
+pipeline for one device, and `Loader` gives epochs of batches over several of them. For a format of
+your own, write a Reader (see `readers.npy`) and give it to `reader_pipeline`.
+
+Importing does nothing: no CUDA context, no process, no environment variable.
+"""
+
+from __future__ import annotations
+
+import readers
+
+if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
+    raise ImportError(
+        f"dali_pipelines needs its own package 'readers', but Python found {readers.__file__}: "
+        "rename that file or folder, or put it behind the installed packages on sys.path"
+    )
+
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
+from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from readers import FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
+
+__all__ = [
+    "FitsReader",
+    "Index",
+    "JpegReader",
+    "NpyReader",
+    "PipelineConfig",
+    "ReadError",
+    "ReadReport",
+    "ReaderPipeline",
+    "fits_pipeline",
+    "jpeg_pipeline",
+    "npy_pipeline",
+    "reader_pipeline",
+]

@@ -1,0 +1,110 @@
+"""The settings that all pipeline factories share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from readers.schedule import Tail
+from readers.source import Flip, WindowMode
+
+StartMethod = Literal["spawn", "forkserver", "fork"]
+DType = Literal["float32", "float16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineConfig:
+    """Keyword arguments of a pipeline factory, checked. Names are DALI's where DALI has one."""
+
+    # What is read, and in which order.
+    batch_size: int
+    """Samples per batch of this pipeline."""
+    shard_id: int = 0
+    """Which part of each step this pipeline reads, see `readers.shard.Shard`."""
+    num_shards: int = 1
+    """Pipelines that share the epoch, over all devices and nodes."""
+    seed: int = 0
+    """In [0, 2**64): order and draws follow from it."""
+    shuffle: bool = True
+    """A new order in each epoch; False reads the rows as they stand in the Index."""
+    tail: Tail = "partial"
+    """What becomes of the last step of an epoch."""
+    epoch: int = 0
+    """Epoch to begin with."""
+    position: int = 0
+    """Position of that epoch to begin with, to resume."""
+    num_epochs: int | None = None
+    """Epochs counted from 0 after which nothing is read ahead; None to go on without end."""
+    columns: tuple[str, ...] = ()
+    """Numeric columns of the Index that become outputs, shape (batch,)."""
+
+    # What is done to each image.
+    crop: tuple[int, int] | None = None
+    """(height, width) in pixels of the window to cut, None for the whole image. An int is square."""
+    window: WindowMode = "center"
+    """Where the window lies."""
+    flip: Flip = ""
+    """Axes that are flipped, each with probability 1/2."""
+    resize: tuple[int, int] | None = None
+    """(height, width) in pixels after crop and flip, bilinear with antialiasing. An int is
+    square."""
+    mean: tuple[float, ...] | None = None
+    """Subtracted from each channel, in units of the decoded image. A float is for all channels."""
+    std: tuple[float, ...] | None = None
+    """Each channel is divided by it after the mean was subtracted, in units of the image."""
+    dtype: DType = "float32"
+    """Element type of the output."""
+
+    # How it runs.
+    device_id: int | None = None
+    """CUDA device, or None to run the same graph on the CPU."""
+    num_threads: int = 2
+    """Threads of DALI's own in this pipeline, for the operators that run on the CPU."""
+    num_read_processes: int = 1
+    """Reader processes of this pipeline (DALI: py_num_workers)."""
+    start_method: StartMethod = "forkserver"
+    """How reader processes start. `forkserver` imports DALI once for all of them; `fork` must come
+    before CUDA is initialised in this process."""
+    prefetch: int | None = None
+    """Batches that the readers, and again the graph, keep ready. By default 2, or 1 where a batch
+    takes more than 256 MiB in shared memory."""
+
+    def __post_init__(self) -> None:
+        for name in ("crop", "resize"):
+            object.__setattr__(self, name, _pair(name, getattr(self, name)))
+        for name in ("mean", "std"):
+            object.__setattr__(self, name, _channels(name, getattr(self, name)))
+        if self.std is not None and not all(value > 0 for value in self.std):
+            raise ValueError(f"std must be positive, got {self.std}")
+        for name in ("batch_size", "num_threads", "num_read_processes", "prefetch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        for name, words in (
+            ("tail", Tail),
+            ("window", WindowMode),
+            ("flip", Flip),
+            ("dtype", DType),
+            ("start_method", StartMethod),
+        ):
+            if getattr(self, name) not in get_args(words):
+                known = ", ".join(repr(word) for word in get_args(words))
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+
+
+def _pair(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2 or not all(isinstance(size, int) and size >= 1 for size in pair):
+        raise ValueError(f"{name} must be (height, width) in pixels, at least 1x1, got {value!r}")
+    return pair
+
+
+def _channels(name: str, value: float | tuple[float, ...] | None) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    values = (value,) if isinstance(value, int | float) else tuple(value)
+    if not values or not all(isinstance(number, int | float) for number in values):
+        raise ValueError(f"{name} must be a number, or one for each channel, got {value!r}")
+    return tuple(float(number) for number in values)

@@ -1,0 +1,1 @@
+"""Kernels: one algorithm a file, one definition for every device."""

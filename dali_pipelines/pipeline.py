@@ -1,0 +1,185 @@
+"""Build a DALI pipeline around a Reader: the part that all factories share."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import weakref
+
+from nvidia.dali import Pipeline, fn
+from nvidia.dali.types import to_dali_type
+
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.decode import Decode
+from dali_pipelines.transform import transform
+from readers.index import Index
+from readers.order import Order
+from readers.sample import Reader, SampleSpec
+from readers.schedule import Schedule
+from readers.shard import Shard
+from readers.source import Source
+from readers.window import Window
+
+_LARGE_BATCH = 256 << 20
+_PEEKS = 16
+"""Rows whose head is read before the pipeline is built, until one can be read."""
+
+
+class ReaderPipeline(Pipeline):
+    """A DALI Pipeline that owns its Source, knows its outputs' names, and can be closed."""
+
+    source: Source
+    output_names: tuple[str, ...]
+    """Names of the outputs in order, for ``DALIGenericIterator``: image, row, valid, the columns
+    asked for, and report (see `readers.report.ReadReport`)."""
+    sample_nbytes: int
+    """Bytes of one sample in shared memory, about."""
+
+    def start_py_workers(self) -> None:
+        """Start the reader processes; with ``fork`` this must come before CUDA is initialised."""
+        super().start_py_workers()
+        # At exit, multiprocessing waits for the readers before DALI thinks of ending them: a script
+        # that fails with a pipeline at hand would hang. This hook is registered later, so it runs
+        # earlier.
+        atexit.register(_close, weakref.ref(self))
+
+    def processes(self) -> list[multiprocessing.process.BaseProcess]:
+        """Give the reader processes that were started."""
+        pool = self._py_pool
+        return [] if pool is None else list(pool.pool._processes)
+
+    def close(self) -> None:
+        """End the reader processes and free the graph; the pipeline cannot be used any more."""
+        if self._py_pool is not None:
+            self._py_pool.close()
+        self._shutdown()
+
+
+def _close(reference: weakref.ref[ReaderPipeline]) -> None:
+    pipeline = reference()
+    if pipeline is not None:
+        pipeline.close()
+
+
+def reader_pipeline(
+    index: Index, reader: Reader, decode: Decode, config: PipelineConfig
+) -> ReaderPipeline:
+    """Build a pipeline that reads `index` by `reader` and decodes by `decode`.
+
+    The factories call this; call it for a Reader of your own.
+
+    Returns
+    -------
+    ReaderPipeline
+        Not built yet: DALIGenericIterator, `build` or `start_py_workers` start the readers. Its
+        outputs are named in its `output_names`: ``image`` (float32 or float16, layout CHW, on the
+        device), ``row`` (int64) and ``valid`` (bool) on the CPU, the columns asked for on the
+        device, and ``report`` (uint8) on the CPU. It never ends: count steps by
+        ``source.schedule``.
+
+    Raises
+    ------
+    ValueError
+        If the settings do not fit the data: the batch or the crop is larger, say.
+    """
+    source = _source(index, reader, config)
+    nbytes = _sample_nbytes(source)
+    large = nbytes * config.batch_size > _LARGE_BATCH
+    prefetch = config.prefetch or (1 if large else 2)
+    if config.start_method == "forkserver":
+        _preload(reader)
+    pipeline = ReaderPipeline(
+        batch_size=config.batch_size,
+        num_threads=config.num_threads,
+        device_id=config.device_id,
+        prefetch_queue_depth=prefetch,
+        exec_dynamic=True,
+        py_num_workers=config.num_read_processes,
+        py_start_method=config.start_method,
+    )
+    with pipeline:
+        specs = source.specs
+        outputs = fn.external_source(
+            source,
+            num_outputs=len(specs),
+            batch=False,
+            parallel=True,
+            prefetch_queue_depth=prefetch,
+            # DALI adds its own records to each chunk of shared memory, and doubles one that is too
+            # small by a byte.
+            bytes_per_sample_hint=nbytes + _slack(specs),
+            dtype=[to_dali_type(spec.dtype) for spec in specs],
+            ndim=[spec.ndim for spec in specs],
+            layout=[spec.layout for spec in specs],
+        )
+        nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
+        gpu = config.device_id is not None
+        image = decode(nodes, gpu, config.crop is not None)
+        image = transform(image, nodes["flip"], reader.channels, config)
+        columns = [nodes[name].gpu() if gpu else nodes[name] for name in config.columns]
+        pipeline.set_outputs(image, nodes["row"], nodes["valid"], *columns, nodes["report"])
+    pipeline.source = source
+    pipeline.output_names = ("image", "row", "valid", *config.columns, "report")
+    pipeline.sample_nbytes = nbytes
+    return pipeline
+
+
+def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
+    names = ("image", "row", "valid", "report", "flip", *(spec.name for spec in reader.specs))
+    if taken := set(config.columns) & set(names):
+        raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
+    schedule = Schedule(
+        num_rows=len(index),
+        shard=Shard(config.shard_id, config.num_shards),
+        batch_size=config.batch_size,
+        tail=config.tail,
+        epoch=config.epoch,
+        position=config.position,
+    )
+    return Source(
+        columns=index.columns(config.columns),
+        reader=reader,
+        schedule=schedule,
+        order=Order(len(index), config.seed, config.shuffle),
+        crop=config.crop,
+        window=config.window,
+        flip=config.flip,
+        outputs=config.columns,
+        num_epochs=config.num_epochs,
+    )
+
+
+def _sample_nbytes(source: Source) -> int:
+    """Bytes of a sample in shared memory, from the head of the first row that can be read.
+
+    Raises
+    ------
+    ValueError
+        If the crop is larger than that row's image: it most likely is for all others, too.
+    """
+    window = None if source.crop is None else Window(height=source.crop[0], width=source.crop[1])
+    for number in range(min(_PEEKS, len(source.columns))):
+        row = source.columns.row(number)
+        try:
+            peek = source.reader.peek(row, window)
+        except OSError:  # found again, and told, by the reader process that meets it
+            continue
+        if window is not None:
+            try:
+                window.place(peek.height, peek.width)
+            except ValueError as error:
+                raise ValueError(f"{row.path}: {error}") from None
+        return peek.nbytes
+    return 0
+
+
+def _slack(specs: tuple[SampleSpec, ...]) -> int:
+    return 4096 + 256 * len(specs)
+
+
+def _preload(reader: Reader) -> None:
+    """Let the fork server import what all readers need, once; no effect if it runs already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["nvidia.dali._multiproc.worker", "readers.source", type(reader).__module__]
+    )

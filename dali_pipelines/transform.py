@@ -1,0 +1,46 @@
+"""The graph after decoding: flip, resize, normalise, permute to CHW, in that order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvidia.dali import fn, types
+
+from dali_pipelines.config import PipelineConfig
+
+_DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16}
+
+
+def transform(image: Any, flip: Any, channels: int, config: PipelineConfig) -> Any:
+    """Extend the graph from a decoded image to the tensor that a network takes.
+
+    Parameters
+    ----------
+    image : DataNode
+        Layout HWC, on the device where the rest shall run; float32 if it has one channel.
+    flip : DataNode
+        int32, shape (2,), on the CPU: whether to flip left-right, and up-down.
+    channels : int
+        Channels of the image.
+    config : PipelineConfig
+        Its flip, resize, mean, std and dtype.
+
+    Returns
+    -------
+    DataNode
+        Layout CHW, float32 or float16.
+    """
+    if config.flip:
+        image = fn.flip(image, horizontal=flip[0], vertical=flip[1])
+    if config.resize is not None:
+        image = fn.resize(
+            image, size=config.resize, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR
+        )
+    if channels == 1 and config.dtype == "float32" and config.mean is config.std is None:
+        # With one channel HWC and CHW are the same bytes: no copy of the frame is made.
+        return fn.reshape(image, src_dims=[2, 0, 1], layout="CHW")
+    mean = [0.0] if config.mean is None else list(config.mean)
+    std = [1.0] if config.std is None else list(config.std)
+    return fn.crop_mirror_normalize(
+        image, dtype=_DTYPES[config.dtype], output_layout="CHW", mean=mean, std=std
+    )

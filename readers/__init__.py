@@ -1,0 +1,86 @@
+"""Readers: from an archive of FITS, JPEG or .npy files to named arrays, with NumPy alone.
+
+An `Index` says what can be read. `Order` and `Shard` say which row comes when and who reads it,
+`Schedule` turns DALI's endless count into epochs, and `Draws` are a sample's own random numbers:
+all of them pure functions. A `Reader` (`FitsReader`, `JpegReader`, `NpyReader`) turns one row into
+one `Sample`, or raises `ReadError`. `Source` puts them together into the callable that DALI calls
+in its reader processes. Nothing here imports DALI, PyTorch or CuPy.
+
+Names are imported on first use, so that a reader process loads no more than it needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from readers.columns import Columns, Row
+    from readers.draws import Draws
+    from readers.errors import ReadError
+    from readers.fits import FitsReader
+    from readers.index import Index
+    from readers.jpeg import JpegReader
+    from readers.npy import NpyReader
+    from readers.order import Order
+    from readers.report import ReadReport
+    from readers.sample import Peek, Reader, Sample, SampleSpec
+    from readers.schedule import Schedule, Slot, Tail
+    from readers.shard import Shard
+    from readers.source import Source
+    from readers.window import Window
+
+DISTRIBUTION = "dali-pipelines"
+"""Tells this package from any other that is called `readers`; checked by dali_pipelines."""
+
+_MODULES = {
+    "Columns": "columns",
+    "Draws": "draws",
+    "FitsReader": "fits",
+    "Index": "index",
+    "JpegReader": "jpeg",
+    "NpyReader": "npy",
+    "Order": "order",
+    "Peek": "sample",
+    "ReadError": "errors",
+    "ReadReport": "report",
+    "Reader": "sample",
+    "Row": "columns",
+    "Sample": "sample",
+    "SampleSpec": "sample",
+    "Schedule": "schedule",
+    "Shard": "shard",
+    "Slot": "schedule",
+    "Source": "source",
+    "Tail": "schedule",
+    "Window": "window",
+}
+
+__all__ = [
+    "Columns",
+    "Draws",
+    "FitsReader",
+    "Index",
+    "JpegReader",
+    "NpyReader",
+    "Order",
+    "Peek",
+    "ReadError",
+    "ReadReport",
+    "Reader",
+    "Row",
+    "Sample",
+    "SampleSpec",
+    "Schedule",
+    "Shard",
+    "Slot",
+    "Source",
+    "Tail",
+    "Window",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"readers.{_MODULES[name]}"), name)

@@ -1,0 +1,45 @@
+"""The random numbers of one sample, the same wherever it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What chance decides for one row in one epoch.
+
+    Counter-based: nothing is carried from sample to sample, so CPU and GPU, a resumed run, and a
+    run on another number of GPUs draw the same.
+    """
+
+    y: float
+    """Fraction in [0, 1) that places a random window vertically."""
+    x: float
+    """Fraction in [0, 1) that places a random window horizontally."""
+    horizontal: bool
+    """Flip left and right, with probability 1/2."""
+    vertical: bool
+    """Flip up and down, with probability 1/2."""
+
+    @classmethod
+    def of(cls, seed: int, epoch: int, row: int) -> Draws:
+        """Draw for a row.
+
+        Parameters
+        ----------
+        seed : int
+            In [0, 2**64), as for `readers.order.Order`.
+        epoch, row : int
+            Counted from 0.
+
+        Notes
+        -----
+        Philox-4x64 (Salmon et al., SC 2011) with key (seed, epoch) and counter (row, 0, 0, 0). The
+        raw output is used, which NumPy keeps stable from version to version.
+        """
+        raw = np.random.Philox(key=[seed, epoch], counter=[row, 0, 0, 0]).random_raw(3)
+        y, x, bits = (int(word) for word in raw)
+        return cls((y >> 11) * 2.0**-53, (x >> 11) * 2.0**-53, bool(bits & 1), bool(bits & 2))

@@ -1,0 +1,40 @@
+"""The one exception that a Reader raises."""
+
+from __future__ import annotations
+
+
+class ReadError(OSError):
+    """A row of the Index that cannot be turned into a Sample.
+
+    Parameters
+    ----------
+    path : str
+        The file, as the Index names it.
+    reason : str
+        What was expected and what was found.
+    hdu : int, optional
+        FITS HDU, 0 for the primary.
+    row : int, optional
+        Row of the Index.
+    """
+
+    def __init__(
+        self, path: str, reason: str, *, hdu: int | None = None, row: int | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.reason = reason
+        self.hdu = hdu
+        self.row = row
+
+    def __str__(self) -> str:
+        hdu = "" if self.hdu is None else f"[{self.hdu}]"
+        row = "" if self.row is None else f" (row {self.row})"
+        return f"{self.path}{hdu}{row}: {self.reason}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.path, self.reason, self.hdu, self.row)
+
+
+def _rebuild(path: str, reason: str, hdu: int | None, row: int | None) -> ReadError:
+    return ReadError(path, reason, hdu=hdu, row=row)

@@ -1,0 +1,306 @@
+"""The Index: an immutable table of what can be read, one row for each sample.
+
+Parquet on disk, Arrow in memory. pyarrow is imported where it is used, to keep it out of the reader
+processes, which see the table as `readers.columns.Columns`.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from readers.columns import Column, Columns, Strings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import ArrayLike
+
+SUFFIXES = {
+    "fits": (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz", ".fits.fz", ".fz"),
+    "jpeg": (".jpg", ".jpeg", ".jpe", ".png"),
+    "npy": (".npy",),
+}
+"""Files that a folder is searched for, by format, in lower case; capitals match as well."""
+
+ALL_SUFFIXES = tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
+
+
+class Index:
+    """A table with a column ``path`` and any others.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        ``path`` is text. ``hdu``, where present, is an integer (0 for the primary HDU, null for the
+        first HDU that holds an image). All other columns are the user's: labels, times, headers.
+
+    Raises
+    ------
+    ValueError
+        If the table has no rows or no column ``path``, or a path is missing.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        import pyarrow as pa
+
+        if "path" not in table.column_names:
+            raise ValueError(f"an Index needs a column 'path', got {table.column_names}")
+        if table.num_rows == 0:
+            raise ValueError("an Index needs at least one row, got none")
+        paths = table["path"]
+        if not (pa.types.is_string(paths.type) or pa.types.is_large_string(paths.type)):
+            raise ValueError(f"column 'path' must be text, got {paths.type}")
+        if paths.null_count:
+            raise ValueError(f"column 'path' has {paths.null_count} empty rows")
+        self.table = table
+
+    # Where an Index comes from.
+
+    @classmethod
+    def scan(
+        cls,
+        data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        suffixes: Sequence[str] = ALL_SUFFIXES,
+    ) -> Index:
+        """Make or load an Index from whatever names the data.
+
+        Parameters
+        ----------
+        data : path, or iterable of paths
+            A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
+            subfolders), one file, an Index file (``.parquet``), a catalogue (``.csv``), or an
+            iterable of paths, whose order is kept. What a folder or glob gives is sorted.
+        suffixes : sequence of str
+            What to look for in a folder, lower case, with the dot.
+
+        Raises
+        ------
+        FileNotFoundError
+            If nothing is there, or nothing matches.
+        """
+        if not isinstance(data, str | os.PathLike):
+            return cls.from_paths(data)
+        text = os.fspath(data)
+        if text.endswith(".parquet") and os.path.isfile(text):
+            return cls.load(text)
+        if text.endswith(".csv") and os.path.isfile(text):
+            return cls.from_csv(text)
+        return cls.from_paths(_find(text, tuple(suffixes)))
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Index:
+        """Make an Index of one row a path, in the order given; relative paths are made absolute."""
+        import pyarrow as pa
+
+        absolute = [os.path.abspath(path) for path in paths]
+        return cls(pa.table({"path": pa.array(absolute, pa.large_string())}))
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> Index:
+        """Read a catalogue with a header line, one of whose columns is ``path``.
+
+        Relative paths are relative to the catalogue's folder.
+        """
+        import pyarrow.csv as pacsv
+
+        table = pacsv.read_csv(path)
+        if "path" not in table.column_names:
+            raise ValueError(
+                f"{os.fspath(path)}: expected a column 'path', got {table.column_names}"
+            )
+        folder = os.path.dirname(os.path.abspath(path))
+        return cls(_with_paths(table, (os.path.join(folder, p) for p in table["path"].to_pylist())))
+
+    @classmethod
+    def from_class_folders(
+        cls, folder: str | os.PathLike[str], *, suffixes: Sequence[str] = SUFFIXES["jpeg"]
+    ) -> Index:
+        """Make an Index of a folder that has one subfolder for each class, as ImageNet has.
+
+        Returns
+        -------
+        Index
+            With ``label`` (int64, place of the class in sorted order) and ``class_name``.
+        """
+        import pyarrow as pa
+
+        root = os.path.abspath(folder)
+        paths = _find(root, tuple(suffixes))
+        names = [os.path.relpath(path, root).split(os.sep)[0] for path in paths]
+        loose = [path for path in paths if os.path.dirname(path) == root]
+        if loose:
+            raise ValueError(
+                f"{root}: expected one subfolder for each class, but {loose[0]} lies beside them"
+            )
+        labels = {name: label for label, name in enumerate(sorted(set(names)))}
+        return cls(
+            pa.table(
+                {
+                    "path": pa.array(paths, pa.large_string()),
+                    "label": pa.array([labels[name] for name in names], pa.int64()),
+                    "class_name": names,
+                }
+            )
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Index:
+        """Read an Index file; relative paths in it are relative to its folder."""
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path)
+        index = cls(table)
+        first = table["path"][0].as_py()
+        if os.path.isabs(first):
+            return index
+        folder = os.path.dirname(os.path.abspath(path))
+        return cls(_with_paths(table, (os.path.join(folder, p) for p in table["path"].to_pylist())))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the Index as Parquet, all or nothing."""
+        import pyarrow.parquet as pq
+
+        part = f"{os.fspath(path)}.part{os.getpid()}"
+        pq.write_table(self.table, part)
+        os.replace(part, path)
+
+    # What is in it.
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        return f"<Index: {len(self)} rows, columns {', '.join(self.table.column_names)}>"
+
+    def path(self, row: int) -> str:
+        """Path of a row."""
+        return str(self.table["path"][row].as_py())
+
+    def select(self, rows: ArrayLike) -> Index:
+        """Give the Index of some rows, in the order given.
+
+        Parameters
+        ----------
+        rows : array_like, shape (k,) of int, or (len,) of bool
+            Row numbers, or a mask.
+        """
+        import pyarrow as pa
+
+        chosen = np.asarray(rows)
+        if chosen.dtype == bool:
+            if chosen.shape != (len(self),):
+                raise ValueError(f"a mask must have shape ({len(self)},), got {chosen.shape}")
+            chosen = np.flatnonzero(chosen)
+        return Index(self.table.take(pa.array(chosen)))
+
+    @cached_property
+    def digest(self) -> str:
+        """What a saved state is checked against: SHA-256 of the paths and HDUs, in order."""
+        digest = hashlib.sha256()
+        for name, column in self._arrays(("path", "hdu")).items():
+            digest.update(name.encode())
+            parts = (column.offsets, column.blob) if isinstance(column, Strings) else (column,)
+            for part in parts:
+                digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+    def columns(self, names: Iterable[str] = ()) -> Columns:
+        """Map the columns for reader processes: path, hdu if there is one, and the named ones.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        TypeError
+            If a named column is not numeric (bool, integer, float or time), or has empty rows that
+            cannot be told as NaN.
+        """
+        return Columns(self._arrays(("path", "hdu", *names)))
+
+    def _arrays(self, names: Iterable[str]) -> dict[str, Column]:
+        arrays: dict[str, Column] = {}
+        for name in dict.fromkeys(names):
+            if name == "hdu" and name not in self.table.column_names:
+                continue
+            if name not in self.table.column_names:
+                raise KeyError(
+                    f"the Index has no column {name!r}, it has {', '.join(self.table.column_names)}"
+                )
+            column = self.table[name]
+            arrays[name] = _strings(column) if name == "path" else _numbers(name, column)
+        return arrays
+
+
+def _find(text: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Files of a folder or a glob, absolute and sorted."""
+    if os.path.isdir(text):
+        found = [
+            os.path.join(folder, name)
+            for folder, _, names in os.walk(os.path.abspath(text), followlinks=True)
+            for name in names
+            if name.lower().endswith(suffixes)
+        ]
+        if not found:
+            raise FileNotFoundError(f"{text}: no file in this folder ends in {', '.join(suffixes)}")
+        return sorted(found)
+    if os.path.isfile(text):
+        return [os.path.abspath(text)]
+    if not glob.has_magic(text):
+        raise FileNotFoundError(
+            f"{text}: no such folder or file; give a folder, a glob, a .csv or an Index file"
+        )
+    found = [os.path.abspath(path) for path in glob.iglob(text, recursive=True)]
+    found = [path for path in found if os.path.isfile(path)]
+    if not found:
+        raise FileNotFoundError(f"{text}: no file matches this pattern")
+    return sorted(found)
+
+
+def _with_paths(table: pa.Table, paths: Iterable[str]) -> pa.Table:
+    import pyarrow as pa
+
+    place = table.column_names.index("path")
+    return table.set_column(place, "path", pa.array(list(paths), pa.large_string()))
+
+
+def _strings(column: pa.ChunkedArray) -> Strings:
+    import pyarrow as pa
+
+    text = pa.concat_arrays(column.cast(pa.large_string()).chunks)
+    _, offsets, blob = text.buffers()
+    stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    data = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)
+    return Strings(stops - stops[0], data[stops[0] : stops[-1]])
+
+
+def _numbers(name: str, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_temporal(column.type):
+        # Nanoseconds, so that a time is one exact number in a tensor.
+        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
+    if name == "hdu":
+        return pc.fill_null(column.cast(pa.int64()), -1).to_numpy()
+    if not (
+        pa.types.is_integer(column.type)
+        or pa.types.is_floating(column.type)
+        or pa.types.is_boolean(column.type)
+    ):
+        raise TypeError(
+            f"column {name!r} is {column.type}; a tensor can carry numbers and times: "
+            "add a numeric column in its place"
+        )
+    if column.null_count and not pa.types.is_floating(column.type):
+        raise TypeError(
+            f"column {name!r} is {column.type} and has {column.null_count} empty rows: "
+            "fill them, or make it floating (empty becomes NaN)"
+        )
+    return column.to_numpy()

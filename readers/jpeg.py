@@ -1,0 +1,119 @@
+"""JPEG, PNG and their like: the encoded bytes travel, the graph decodes.
+
+The head of each file is parsed by Pillow, which tells its size and orientation, so that a window
+can be placed before anything is decoded. What Pillow would refuse is refused here: DALI's decoder
+fails a whole batch for one bad stream, and fills a window from a cut file without a word.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from readers.columns import Row
+from readers.errors import ReadError
+from readers.sample import Peek, Sample, SampleSpec
+from readers.window import Window
+
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
+"""Pillow's names of what DALI's image decoder takes, on the CPU and on the GPU."""
+
+_EXIF_ORIENTATION = 0x0112
+_JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
+
+
+class JpegReader:
+    """Encoded images. The suffix does not matter: the format is recognised by content."""
+
+    specs: ClassVar[tuple[SampleSpec, ...]] = (
+        SampleSpec(name="encoded", dtype="uint8", ndim=1),
+        SampleSpec(name="anchor", dtype="int32", ndim=1, unit="pixel"),
+        SampleSpec(name="shape", dtype="int32", ndim=1, unit="pixel"),
+    )
+    """The file's bytes, then (y, x) and (height, width) of the window in the displayed image."""
+    channels = 3
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        """Read the bytes of the file and place the window."""
+        encoded, height, width = _load(row)
+        y, x = 0, 0
+        if window is not None:
+            try:
+                y, x = window.place(height, width)
+            except ValueError as error:
+                raise ReadError(row.path, str(error), row=row.number) from error
+            height, width = window.height, window.width
+        return _sample(encoded, y, x, height, width)
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        """Read the file; the window does not matter, since the bytes travel whole."""
+        del window
+        encoded, height, width = _load(row)
+        return Peek(height=height, width=width, nbytes=len(encoded))
+
+    def blank(self, height: int, width: int) -> Sample:
+        """Give a grey JPEG."""
+        return _sample(_grey(height, width), 0, 0, height, width)
+
+
+def _sample(encoded: bytes, y: int, x: int, height: int, width: int) -> Sample:
+    arrays: dict[str, NDArray[Any]] = {
+        "encoded": np.frombuffer(encoded, np.uint8),
+        "anchor": np.array((y, x), np.int32),
+        "shape": np.array((height, width), np.int32),
+    }
+    return Sample(arrays, len(encoded))
+
+
+@lru_cache(maxsize=4)
+def _grey(height: int, width: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (width, height), (128, 128, 128)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def _load(row: Row) -> tuple[bytes, int, int]:
+    """Give the bytes of a file with its height and width as displayed, or raise ReadError."""
+    try:
+        encoded = Path(row.path).read_bytes()
+        with warnings.catch_warnings():
+            # Pillow warns of odd EXIF data and the like; what matters comes as an exception.
+            warnings.simplefilter("ignore")
+            height, width = _inspect(encoded)
+    except Exception as error:
+        # Pillow's parsers raise many types on hostile input (SyntaxError, struct.error, ...).
+        reason = f"not a readable image: {error}" if not isinstance(error, OSError) else str(error)
+        reason = reason.replace(f": {row.path!r}", "")
+        raise ReadError(row.path, reason, row=row.number) from error
+    return encoded, height, width
+
+
+def _inspect(encoded: bytes) -> tuple[int, int]:
+    if not encoded:
+        raise OSError("the file is empty")
+    try:
+        with Image.open(io.BytesIO(encoded)) as image:
+            # MPO: a JPEG that more pictures follow; its first one is decoded.
+            if image.format not in (*FORMATS, "MPO"):
+                known = ", ".join(FORMATS)
+                raise OSError(f"format {image.format} is not decoded, expected one of {known}")
+            width, height = image.size
+            turned = image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
+            if not encoded.startswith(_JPEG_START):
+                # Only JPEG is cut short so often that it pays to look for its end.
+                image.load()
+            elif _JPEG_END not in encoded[-4096:]:
+                # No end marker near the end: cut short, or padded. Pillow decides.
+                image.load()
+    except UnidentifiedImageError:
+        raise OSError(
+            f"not an image: it begins with {encoded[:8]!r}, expected one of {', '.join(FORMATS)}"
+        ) from None
+    return (width, height) if turned else (height, width)

@@ -1,0 +1,121 @@
+"""Samples, and the contract between a Reader and the rest of the toolkit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from readers.columns import Row
+    from readers.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Named arrays of one row, native byte order, one for each SampleSpec of its Reader."""
+
+    arrays: Mapping[str, NDArray[Any]]
+    input_bytes: int = 0
+    """Bytes of the file that were read for it."""
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.arrays[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSpec:
+    """What is known of one array of a Sample before any file was opened."""
+
+    name: str
+    """The name by which decoders and users ask for the array."""
+    dtype: str
+    """NumPy name of the element type, native byte order, as ``"uint8"``."""
+    ndim: int
+    """Number of axes: DALI wants it fixed, where extents may differ from sample to sample."""
+    layout: str = ""
+    """DALI layout, a letter per axis (``"HWC"``), or empty."""
+    unit: str = ""
+    """Physical unit of the values, as FITS writes them (``"DN"``), or empty."""
+
+    def check(self, array: NDArray[Any]) -> None:
+        """Refuse an array that DALI would misread without a word (other byte order, type, ndim).
+
+        Raises
+        ------
+        TypeError
+            If the array is not as this SampleSpec says.
+        """
+        if array.dtype != np.dtype(self.dtype) or array.ndim != self.ndim:
+            msg = (
+                f"array {self.name!r} of the Sample must be {self.ndim}-D {self.dtype} in native "
+                f"byte order, got {array.ndim}-D {array.dtype.str}: mend the Reader's read()"
+            )
+            raise TypeError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peek:
+    """What the head of a file tells about the Sample it will give."""
+
+    height: int
+    """Rows of the image as it is displayed (EXIF orientation applied), in pixels."""
+    width: int
+    """Columns of the image as it is displayed, in pixels."""
+    nbytes: int
+    """Bytes that the Sample will take in shared memory, about."""
+
+
+class Reader(Protocol):
+    """One file format: turns one row of the Index into one Sample.
+
+    A Reader is pickled to the reader processes, so it holds settings and no open files. It knows
+    nothing of DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
+    """
+
+    @property
+    def specs(self) -> tuple[SampleSpec, ...]:
+        """The arrays of each Sample, in the order in which they travel."""
+        ...
+
+    @property
+    def channels(self) -> int:
+        """Channels of the decoded image."""
+        ...
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        """Read one row.
+
+        Parameters
+        ----------
+        row : Row
+            Path and HDU.
+        window : Window, optional
+            Cut this window and no more; the whole image if None.
+
+        Returns
+        -------
+        Sample
+            One array for each of `specs`, in memory of its own.
+
+        Raises
+        ------
+        ReadError
+            If the row cannot be read, whatever the cause.
+        """
+        ...
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        """Read the head of the file alone. Raises ReadError like `read`."""
+        ...
+
+    def blank(self, height: int, width: int) -> Sample:
+        """Make a Sample that decodes to an image of this size without reading a file.
+
+        It keeps a batch rectangular where a slot has no row, or one that cannot be read. Such a
+        slot is not valid and its pixels are never delivered by the Loader.
+        """
+        ...

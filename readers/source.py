@@ -1,0 +1,197 @@
+"""The callable that DALI calls in its reader processes, once for each sample.
+
+It never raises and never ends. An exception in a reader process makes DALI lose and repeat samples,
+and an end makes it lose the last batch and empty its queues, so both are told as data: the endless
+count of samples is turned into epochs by the Schedule, and a row that cannot be read becomes a slot
+that is not valid, with the reason in its ReadReport.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.columns import Columns
+from readers.draws import Draws
+from readers.errors import ReadError
+from readers.order import Order
+from readers.report import ReadReport
+from readers.sample import Reader, Sample, SampleSpec
+from readers.schedule import Schedule, Slot
+from readers.window import Window
+
+Flip = Literal["", "h", "v", "hv"]
+"""Which flips chance may choose: none, horizontal, vertical, or each of both."""
+
+WindowMode = Literal["center", "random"]
+
+_NEIGHBOURS = 64
+"""Rows that are tried for the size (or, with tail `fill`, the pixels) of a slot without its own."""
+
+
+class SampleInfo(Protocol):
+    """The part of DALI's SampleInfo that a Source uses."""
+
+    idx_in_epoch: int
+
+
+@dataclass(kw_only=True)
+class Source:
+    """Rows of an Index, in order, as tuples of arrays for ``fn.external_source``.
+
+    Picklable: the rows' paths stay where the Columns are mapped.
+    """
+
+    columns: Columns
+    reader: Reader
+    schedule: Schedule
+    order: Order
+    crop: tuple[int, int] | None = None
+    """(height, width) of the window to cut, in pixels; None for the whole image."""
+    window: WindowMode = "center"
+    flip: Flip = ""
+    outputs: tuple[str, ...] = ()
+    """Numeric columns that travel with each sample, shape ()."""
+    num_epochs: int | None = None
+    """Nothing is read for epochs from this one on; None for no end."""
+
+    def __post_init__(self) -> None:
+        for name, value, words in (
+            ("window", self.window, get_args(WindowMode)),
+            ("flip", self.flip, get_args(Flip)),
+        ):
+            if value not in words:
+                raise ValueError(f"{name} must be one of {words}, got {value!r}")
+        if self.crop is not None and min(self.crop) < 1:
+            raise ValueError(f"crop must be at least 1x1 (height x width), got {self.crop}")
+        self._consumer = os.getpid()
+        self._watched_from = 0
+
+    @property
+    def specs(self) -> tuple[SampleSpec, ...]:
+        """What a call returns, in order: the Reader's arrays, then the slot's own."""
+        columns = [
+            SampleSpec(name=name, dtype=self.columns.array(name).dtype.name, ndim=0)
+            for name in self.outputs
+        ]
+        return (
+            *self.reader.specs,
+            SampleSpec(name="flip", dtype="int32", ndim=1),
+            SampleSpec(name="row", dtype="int64", ndim=0),
+            SampleSpec(name="valid", dtype="bool", ndim=0),
+            *columns,
+            SampleSpec(name="report", dtype="uint8", ndim=1),
+        )
+
+    def __call__(self, info: SampleInfo) -> tuple[NDArray[Any], ...]:
+        """Read one sample. DALI's ``sample_info.idx_in_epoch`` counts on over all epochs."""
+        if self._watched_from != os.getpid():
+            _die_with(self._consumer)
+            self._watched_from = os.getpid()
+        started = time.perf_counter()
+        slot = self.schedule.locate(info.idx_in_epoch)
+        row, sample, valid, report = self._fill_slot(slot)
+        report.read_s = time.perf_counter() - started
+        return self._pack(slot.epoch, row, sample, valid, report)
+
+    def _fill_slot(self, slot: Slot) -> tuple[int, Sample, bool, ReadReport]:
+        report = ReadReport()
+        batch_start = slot.position - slot.index
+        ended = self.num_epochs is not None and slot.epoch >= self.num_epochs
+        if ended or (batch_start >= self.schedule.num_rows and self.schedule.tail != "fill"):
+            # No slot of this batch has a row: the smallest image will do.
+            return 0, self.reader.blank(*(self.crop or (1, 1))), False, report
+        valid = slot.position < self.schedule.num_rows
+        if valid or self.schedule.tail == "fill":
+            row = self._row(slot.epoch, slot.position)
+            try:
+                return row, self._read(slot.epoch, row, report), valid, report
+            except ReadError as error:
+                if valid:
+                    report.reject(row, error.reason)
+        return *self._substitute(slot, report), False, report
+
+    def _substitute(self, slot: Slot, report: ReadReport) -> tuple[int, Sample]:
+        """Give a sample of the size that the rest of the batch has: of a row that can be read."""
+        for ahead in range(min(_NEIGHBOURS, self.schedule.num_rows)):
+            row = self._row(slot.epoch, slot.position - slot.index + ahead)
+            try:
+                if self.schedule.tail == "fill":
+                    return row, self._read(slot.epoch, row, report)
+                if self.crop is not None:
+                    return row, self.reader.blank(*self.crop)
+                peek = self.reader.peek(self.columns.row(row), None)
+                return row, self.reader.blank(peek.height, peek.width)
+            except ReadError:
+                continue
+        return 0, self.reader.blank(*(self.crop or (1, 1)))
+
+    def _row(self, epoch: int, position: int) -> int:
+        return self.order.row(epoch, position % self.schedule.num_rows)
+
+    def _read(self, epoch: int, number: int, report: ReadReport) -> Sample:
+        row = self.columns.row(number)
+        try:
+            sample = self.reader.read(row, self._window(epoch, number))
+            for spec in self.reader.specs:
+                spec.check(sample[spec.name])
+        except ReadError:
+            raise
+        except Exception as error:
+            # A bug in a Reader must not cross to DALI either; the reason names it.
+            raise ReadError(row.path, f"{type(error).__name__}: {error}", row=number) from error
+        report.input_bytes += sample.input_bytes
+        return sample
+
+    def _window(self, epoch: int, row: int) -> Window | None:
+        if self.crop is None:
+            return None
+        height, width = self.crop
+        if self.window == "center":
+            return Window(height=height, width=width)
+        draws = Draws.of(self.order.seed, epoch, row)
+        return Window(height=height, width=width, y=draws.y, x=draws.x)
+
+    def _pack(
+        self, epoch: int, row: int, sample: Sample, valid: bool, report: ReadReport
+    ) -> tuple[NDArray[Any], ...]:
+        flip = (0, 0)
+        if self.flip:
+            draws = Draws.of(self.order.seed, epoch, row)
+            flip = (draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip)
+        return (
+            *(sample[spec.name] for spec in self.reader.specs),
+            np.array(flip, np.int32),
+            np.array(row, np.int64),
+            np.array(valid),
+            *(np.array(self.columns.array(name)[row]) for name in self.outputs),
+            report.pack(),
+        )
+
+
+def _die_with(pid: int) -> None:
+    """Kill this process when the consumer has gone: DALI's reader processes outlive a SIGKILL.
+
+    A pidfd is used, and not PR_SET_PDEATHSIG, because that fires when the *thread* that started the
+    readers ends, and under forkserver it watches the server.
+    """
+    if pid == os.getpid():  # in the consumer itself: a test, or parallel=False
+        return
+
+    def watch() -> None:
+        with contextlib.suppress(ProcessLookupError):  # gone already
+            poll = select.poll()
+            poll.register(os.pidfd_open(pid), select.POLLIN)
+            poll.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="die-with-consumer", daemon=True).start()

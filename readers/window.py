@@ -1,0 +1,52 @@
+"""Where a crop lies: chosen before the size of the image is known, placed when it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A crop of fixed size at a relative place.
+
+    The place is a fraction of the free play, so that it can be drawn without opening the file.
+    """
+
+    height: int
+    """Rows, in pixels."""
+    width: int
+    """Columns, in pixels."""
+    y: float | None = None
+    """Fraction in [0, 1) of the free rows above the window; None for the centre."""
+    x: float | None = None
+    """Fraction in [0, 1) of the free columns left of the window; None for the centre."""
+
+    def place(self, height: int, width: int) -> tuple[int, int]:
+        """Top-left pixel of the window in an image of this size.
+
+        Parameters
+        ----------
+        height, width : int
+            Size of the image in pixels.
+
+        Returns
+        -------
+        tuple of int
+            (y, x), row first, counted from 0. A centred window of odd play lies nearer the origin.
+
+        Raises
+        ------
+        ValueError
+            If the window is larger than the image.
+        """
+        if self.height > height or self.width > width:
+            msg = (
+                f"crop {self.height}x{self.width} is larger than the image {height}x{width} "
+                "(height x width): use a smaller crop, or leave such images out of the Index"
+            )
+            raise ValueError(msg)
+        return _offset(height - self.height, self.y), _offset(width - self.width, self.x)
+
+
+def _offset(play: int, fraction: float | None) -> int:
+    return play // 2 if fraction is None else int(fraction * (play + 1))
