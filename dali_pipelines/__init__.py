@@ -19,18 +19,24 @@ if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
+from dali_pipelines.loader import Loader, LoaderStats, Rejected
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.watchdog import ReaderProcessError
 from readers import FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
 
 __all__ = [
     "FitsReader",
     "Index",
     "JpegReader",
+    "Loader",
+    "LoaderStats",
     "NpyReader",
     "PipelineConfig",
     "ReadError",
     "ReadReport",
     "ReaderPipeline",
+    "ReaderProcessError",
+    "Rejected",
     "fits_pipeline",
     "jpeg_pipeline",
     "npy_pipeline",

@@ -40,7 +40,7 @@ class PipelineConfig:
 
     # What is done to each image.
     crop: tuple[int, int] | None = None
-    """(height, width) in pixels of the window to cut, None for the whole image. An int is square."""
+    """(height, width) in pixels of the window to cut; None for the whole image; an int: square."""
     window: WindowMode = "center"
     """Where the window lies."""
     flip: Flip = ""

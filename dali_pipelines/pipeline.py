@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
+import time
+import warnings
 import weakref
+from typing import Any
 
 from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode
-from dali_pipelines.transform import transform
+from dali_pipelines.transform import normalises, transform
 from readers.index import Index
 from readers.order import Order
-from readers.sample import Reader, SampleSpec
+from readers.sample import Peek, Reader, SampleSpec
 from readers.schedule import Schedule
 from readers.shard import Shard
 from readers.source import Source
@@ -32,8 +35,40 @@ class ReaderPipeline(Pipeline):
     output_names: tuple[str, ...]
     """Names of the outputs in order, for ``DALIGenericIterator``: image, row, valid, the columns
     asked for, and report (see `readers.report.ReadReport`)."""
-    sample_nbytes: int
-    """Bytes of one sample in shared memory, about."""
+    peek: Peek | None
+    """Head of the first row that can be read, with its window; None if none of a few can."""
+    image_nbytes: int
+    """Bytes of one output image, by that row; 0 if unknown."""
+    num_stages: int
+    """Operators that hold a batch of images of their own: decode, flip, resize, normalise."""
+    ahead: int
+    """Batches that the readers, and again the graph, keep ready."""
+    num_read_processes: int
+    """Reader processes."""
+    feed_s: float = 0.0
+    """Seconds that the consumer waited for the readers, and handed their samples to the graph."""
+    graph_s: float = 0.0
+    """Seconds that the consumer waited for the graph: transfer, decode and the rest."""
+
+    def build(self) -> None:
+        """Build the graph and start the readers."""
+        with warnings.catch_warnings():
+            # A Reader's few bytes that this graph has no use for, such as the place of a window.
+            warnings.filterwarnings("ignore", message=r"(?s).*produces \d+ outputs, but the output")
+            super().build()
+
+    def schedule_run(self) -> None:
+        """Feed one more batch and let the graph run on it, timed."""
+        started = time.perf_counter()
+        super().schedule_run()
+        self.feed_s += time.perf_counter() - started
+
+    def share_outputs(self, *args: Any, **kwargs: Any) -> Any:
+        """Wait for the outputs of the oldest batch, timed."""
+        started = time.perf_counter()
+        outputs = super().share_outputs(*args, **kwargs)
+        self.graph_s += time.perf_counter() - started
+        return outputs
 
     def start_py_workers(self) -> None:
         """Start the reader processes; with ``fork`` this must come before CUDA is initialised."""
@@ -83,7 +118,8 @@ def reader_pipeline(
         If the settings do not fit the data: the batch or the crop is larger, say.
     """
     source = _source(index, reader, config)
-    nbytes = _sample_nbytes(source)
+    peek = _peek(source)
+    nbytes = peek.nbytes if peek is not None else 0
     large = nbytes * config.batch_size > _LARGE_BATCH
     prefetch = config.prefetch or (1 if large else 2)
     if config.start_method == "forkserver":
@@ -115,12 +151,18 @@ def reader_pipeline(
         nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
         gpu = config.device_id is not None
         image = decode(nodes, gpu, config.crop is not None)
-        image = transform(image, nodes["flip"], reader.channels, config)
+        image = transform(image, nodes.get("flip"), reader.channels, config)
         columns = [nodes[name].gpu() if gpu else nodes[name] for name in config.columns]
         pipeline.set_outputs(image, nodes["row"], nodes["valid"], *columns, nodes["report"])
     pipeline.source = source
     pipeline.output_names = ("image", "row", "valid", *config.columns, "report")
-    pipeline.sample_nbytes = nbytes
+    pipeline.ahead = prefetch
+    pipeline.num_read_processes = config.num_read_processes
+    pipeline.num_stages = 1 + sum(
+        (bool(config.flip), config.resize is not None, normalises(reader.channels, config))
+    )
+    pipeline.peek = peek
+    pipeline.image_nbytes = _image_nbytes(peek, reader.channels, config)
     return pipeline
 
 
@@ -149,8 +191,8 @@ def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     )
 
 
-def _sample_nbytes(source: Source) -> int:
-    """Bytes of a sample in shared memory, from the head of the first row that can be read.
+def _peek(source: Source) -> Peek | None:
+    """Read the head of the first row that can be read.
 
     Raises
     ------
@@ -169,8 +211,13 @@ def _sample_nbytes(source: Source) -> int:
                 window.place(peek.height, peek.width)
             except ValueError as error:
                 raise ValueError(f"{row.path}: {error}") from None
-        return peek.nbytes
-    return 0
+        return peek
+    return None
+
+
+def _image_nbytes(peek: Peek | None, channels: int, config: PipelineConfig) -> int:
+    size = config.resize or config.crop or (peek and (peek.height, peek.width)) or (0, 0)
+    return size[0] * size[1] * channels * (2 if config.dtype == "float16" else 4)
 
 
 def _slack(specs: tuple[SampleSpec, ...]) -> int:
@@ -181,5 +228,6 @@ def _preload(reader: Reader) -> None:
     """Let the fork server import what all readers need, once; no effect if it runs already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["nvidia.dali._multiproc.worker", "readers.source", type(reader).__module__]
+        # __main__ is what Python would load by itself.
+        ["__main__", "nvidia.dali._multiproc.worker", "readers.source", type(reader).__module__]
     )

@@ -11,6 +11,12 @@ from dali_pipelines.config import PipelineConfig
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16}
 
 
+def normalises(channels: int, config: PipelineConfig) -> bool:
+    """Tell whether the graph ends in an operator that normalises, converts or permutes."""
+    plain = config.dtype == "float32" and config.mean is None and config.std is None
+    return channels > 1 or not plain
+
+
 def transform(image: Any, flip: Any, channels: int, config: PipelineConfig) -> Any:
     """Extend the graph from a decoded image to the tensor that a network takes.
 
@@ -36,7 +42,7 @@ def transform(image: Any, flip: Any, channels: int, config: PipelineConfig) -> A
         image = fn.resize(
             image, size=config.resize, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR
         )
-    if channels == 1 and config.dtype == "float32" and config.mean is config.std is None:
+    if not normalises(channels, config):
         # With one channel HWC and CHW are the same bytes: no copy of the frame is made.
         return fn.reshape(image, src_dims=[2, 0, 1], layout="CHW")
     mean = [0.0] if config.mean is None else list(config.mean)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, Any
@@ -60,6 +61,7 @@ class Columns:
             arrays = (column.offsets, column.blob) if isinstance(column, Strings) else (column,)
             self._parts[name] = tuple(self._append(array) for array in arrays)
         self._file.flush()
+        weakref.finalize(self, self._file.close)
         self._location = f"/proc/{os.getpid()}/fd/{self._file.fileno()}"
         self._mapped: NDArray[np.uint8] | None = None
 

@@ -40,6 +40,7 @@ class Draws:
         Philox-4x64 (Salmon et al., SC 2011) with key (seed, epoch) and counter (row, 0, 0, 0). The
         raw output is used, which NumPy keeps stable from version to version.
         """
-        raw = np.random.Philox(key=[seed, epoch], counter=[row, 0, 0, 0]).random_raw(3)
+        key = np.array([seed, epoch], np.uint64)  # a list with a large seed would become floats
+        raw = np.random.Philox(key=key, counter=[row, 0, 0, 0]).random_raw(3)
         y, x, bits = (int(word) for word in raw)
         return cls((y >> 11) * 2.0**-53, (x >> 11) * 2.0**-53, bool(bits & 1), bool(bits & 2))

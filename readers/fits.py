@@ -73,7 +73,7 @@ class FitsReader:
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
         with self._open(row) as hdu:
-            height, width = _shape(hdu)
+            height, width = image_shape(hdu)
             bitpix = hdu.header["BITPIX"]
         rows, columns = (window.height, window.width) if window else (height, width)
         item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
@@ -90,27 +90,55 @@ class FitsReader:
 
     @contextmanager
     def _open(self, row: Row, *, do_not_scale_image_data: bool = True) -> Iterator[Any]:
-        """Give the HDU of a row; whatever goes wrong inside becomes a ReadError."""
+        """Give the HDU of a row."""
         number = self.hdu if row.hdu is None else row.hdu
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", AstropyWarning)
-                # astropy goes on when the file ends early; here that is a bad file.
-                warnings.filterwarnings("error", message="File may have been truncated")
-                with fits.open(
-                    row.path, memmap=False, do_not_scale_image_data=do_not_scale_image_data
-                ) as hdus:
-                    number, hdu = _find(hdus, number)
-                    yield hdu
-        except Exception as error:
-            # astropy raises many types on hostile input (TypeError, KeyError, VerifyError, ...).
-            named = isinstance(error, (OSError, ValueError, AstropyWarning))
-            reason = f"{error}" if named else f"{type(error).__name__}: {error}"
-            reason = reason.replace(f": {row.path!r}", "")
-            raise ReadError(row.path, reason, hdu=number, row=row.number) from error
+        with open_image(
+            row.path, number, row=row.number, do_not_scale_image_data=do_not_scale_image_data
+        ) as (hdus, found):
+            yield hdus[found]
 
 
-def _find(hdus: fits.HDUList, number: int | None) -> tuple[int, Any]:
+@contextmanager
+def open_image(
+    path: str, number: int | None, *, row: int | None = None, do_not_scale_image_data: bool = True
+) -> Iterator[tuple[fits.HDUList, int]]:
+    """Open a file and find its image; whatever goes wrong inside becomes a ReadError.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    number : int or None
+        HDU that must hold the image, 0 for the primary; None for the first one that does.
+    row : int, optional
+        Row of the Index, for the error.
+    do_not_scale_image_data : bool
+        Leave the values as they are stored.
+
+    Yields
+    ------
+    HDUList, int
+        The open file, and the number of the HDU that holds the image.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AstropyWarning)
+            # astropy goes on when the file ends early; here that is a bad file.
+            warnings.filterwarnings("error", message="File may have been truncated")
+            with fits.open(
+                path, memmap=False, do_not_scale_image_data=do_not_scale_image_data
+            ) as hdus:
+                number = _find(hdus, number)
+                yield hdus, number
+    except Exception as error:
+        # astropy raises many types on hostile input (TypeError, KeyError, VerifyError, ...).
+        named = isinstance(error, (OSError, ValueError, AstropyWarning))
+        reason = f"{error}" if named else f"{type(error).__name__}: {error}"
+        reason = reason.replace(f": {path!r}", "")
+        raise ReadError(path, reason, hdu=number, row=row) from error
+
+
+def _find(hdus: fits.HDUList, number: int | None) -> int:
     if number is not None:
         try:
             hdu = hdus[number]
@@ -118,10 +146,10 @@ def _find(hdus: fits.HDUList, number: int | None) -> tuple[int, Any]:
             raise ValueError(f"there is no HDU {number}, the file has {len(hdus)}") from None
         if not _holds_image(hdu):
             raise ValueError(f"HDU {number} holds no image, it is a {type(hdu).__name__}")
-        return number, hdu
+        return number
     for found, hdu in enumerate(hdus):
         if _holds_image(hdu):
-            return found, hdu
+            return found
     raise ValueError("no HDU holds an image")
 
 
@@ -129,7 +157,7 @@ def _holds_image(hdu: Any) -> bool:
     return bool(hdu.is_image) and hdu.header.get("NAXIS", 0) >= 1
 
 
-def _shape(hdu: Any) -> tuple[int, int]:
+def image_shape(hdu: Any) -> tuple[int, int]:
     """Give (height, width); axes of length 1 before them do not count."""
     shape: tuple[int, ...] = hdu.shape
     height, width = (0, *shape)[-2:]
@@ -141,7 +169,7 @@ def _shape(hdu: Any) -> tuple[int, int]:
 
 
 def _pixels(hdu: Any, window: Window | None) -> NDArray[Any]:
-    height, width = _shape(hdu)
+    height, width = image_shape(hdu)
     if window is None:
         return hdu.data.reshape(height, width)
     y, x = window.place(height, width)

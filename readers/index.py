@@ -30,6 +30,11 @@ SUFFIXES = {
 
 ALL_SUFFIXES = tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
 
+_NO_NUMBERS = (
+    "column {name!r} is {type}; a tensor can carry numbers and times: "
+    "add a numeric column in its place"
+)
+
 
 class Index:
     """A table with a column ``path`` and any others.
@@ -48,6 +53,7 @@ class Index:
 
     def __init__(self, table: pa.Table) -> None:
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         if "path" not in table.column_names:
             raise ValueError(f"an Index needs a column 'path', got {table.column_names}")
@@ -56,8 +62,9 @@ class Index:
         paths = table["path"]
         if not (pa.types.is_string(paths.type) or pa.types.is_large_string(paths.type)):
             raise ValueError(f"column 'path' must be text, got {paths.type}")
-        if paths.null_count:
-            raise ValueError(f"column 'path' has {paths.null_count} empty rows")
+        empty = paths.null_count + (pc.sum(pc.equal(paths, "")).as_py() or 0)
+        if empty:
+            raise ValueError(f"column 'path' has {empty} empty rows")
         self.table = table
 
     # Where an Index comes from.
@@ -108,15 +115,16 @@ class Index:
 
         Relative paths are relative to the catalogue's folder.
         """
+        import pyarrow as pa
         import pyarrow.csv as pacsv
 
-        table = pacsv.read_csv(path)
+        as_text = pacsv.ConvertOptions(column_types={"path": pa.large_string()})
+        table = pacsv.read_csv(path, convert_options=as_text)
         if "path" not in table.column_names:
             raise ValueError(
                 f"{os.fspath(path)}: expected a column 'path', got {table.column_names}"
             )
-        folder = os.path.dirname(os.path.abspath(path))
-        return cls(_with_paths(table, (os.path.join(folder, p) for p in table["path"].to_pylist())))
+        return _relative_to(path, cls(table))
 
     @classmethod
     def from_class_folders(
@@ -155,13 +163,7 @@ class Index:
         """Read an Index file; relative paths in it are relative to its folder."""
         import pyarrow.parquet as pq
 
-        table = pq.read_table(path)
-        index = cls(table)
-        first = table["path"][0].as_py()
-        if os.path.isabs(first):
-            return index
-        folder = os.path.dirname(os.path.abspath(path))
-        return cls(_with_paths(table, (os.path.join(folder, p) for p in table["path"].to_pylist())))
+        return _relative_to(path, cls(pq.read_table(path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the Index as Parquet, all or nothing."""
@@ -198,7 +200,7 @@ class Index:
             if chosen.shape != (len(self),):
                 raise ValueError(f"a mask must have shape ({len(self)},), got {chosen.shape}")
             chosen = np.flatnonzero(chosen)
-        return Index(self.table.take(pa.array(chosen)))
+        return Index(self.table.take(pa.array(chosen, pa.int64())))
 
     @cached_property
     def digest(self) -> str:
@@ -222,6 +224,9 @@ class Index:
             If a named column is not numeric (bool, integer, float or time), or has empty rows that
             cannot be told as NaN.
         """
+        names = tuple(names)
+        if "path" in names:
+            raise TypeError(_NO_NUMBERS.format(name="path", type=self.table["path"].type))
         return Columns(self._arrays(("path", "hdu", *names)))
 
     def _arrays(self, names: Iterable[str]) -> dict[str, Column]:
@@ -263,11 +268,18 @@ def _find(text: str, suffixes: tuple[str, ...]) -> list[str]:
     return sorted(found)
 
 
-def _with_paths(table: pa.Table, paths: Iterable[str]) -> pa.Table:
+def _relative_to(file: str | os.PathLike[str], index: Index) -> Index:
+    """Take relative paths as relative to the folder of the file that they were read from."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    place = table.column_names.index("path")
-    return table.set_column(place, "path", pa.array(list(paths), pa.large_string()))
+    paths = index.table["path"]
+    if pc.all(pc.starts_with(paths, "/")).as_py():
+        return index
+    folder = os.path.dirname(os.path.abspath(file))
+    joined = pa.array((os.path.join(folder, p) for p in paths.to_pylist()), pa.large_string())
+    place = index.table.column_names.index("path")
+    return Index(index.table.set_column(place, "path", joined))
 
 
 def _strings(column: pa.ChunkedArray) -> Strings:
@@ -284,7 +296,7 @@ def _numbers(name: str, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_temporal(column.type):
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         # Nanoseconds, so that a time is one exact number in a tensor.
         column = column.cast(pa.timestamp("ns")).cast(pa.int64())
     if name == "hdu":
@@ -294,10 +306,7 @@ def _numbers(name: str, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
         or pa.types.is_floating(column.type)
         or pa.types.is_boolean(column.type)
     ):
-        raise TypeError(
-            f"column {name!r} is {column.type}; a tensor can carry numbers and times: "
-            "add a numeric column in its place"
-        )
+        raise TypeError(_NO_NUMBERS.format(name=name, type=column.type))
     if column.null_count and not pa.types.is_floating(column.type):
         raise TypeError(
             f"column {name!r} is {column.type} and has {column.null_count} empty rows: "

@@ -26,7 +26,7 @@ FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """Pillow's names of what DALI's image decoder takes, on the CPU and on the GPU."""
 
 _EXIF_ORIENTATION = 0x0112
-_JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
+_JPEG_START, _JPEG_SCAN, _JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
 
 
 class JpegReader:
@@ -106,11 +106,14 @@ def _inspect(encoded: bytes) -> tuple[int, int]:
                 raise OSError(f"format {image.format} is not decoded, expected one of {known}")
             width, height = image.size
             turned = image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
+            # Pillow turns the size of a TIFF by itself.
+            turned = turned and image.format != "TIFF"
             if not encoded.startswith(_JPEG_START):
                 # Only JPEG is cut short so often that it pays to look for its end.
                 image.load()
-            elif _JPEG_END not in encoded[-4096:]:
-                # No end marker near the end: cut short, or padded. Pillow decides.
+            elif (tail := encoded[-4096:]).rfind(_JPEG_END) <= tail.rfind(_JPEG_SCAN):
+                # No end marker near the end, but that of a thumbnail: cut short, or padded. Pillow
+                # decides.
                 image.load()
     except UnidentifiedImageError:
         raise OSError(

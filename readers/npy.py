@@ -39,16 +39,16 @@ class NpyReader:
             if window is not None:
                 y, x = window.place(*image.shape[:2])
                 image = image[y : y + window.height, x : x + window.width]
-        except (OSError, ValueError) as error:
-            raise ReadError(row.path, str(error), row=row.number) from error
+        except Exception as error:
+            raise _refusal(row, error) from error
         return Sample({"image": np.array(image, self.dtype, order="C")}, image.nbytes)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the header of the file."""
         try:
             height, width = self._open(row).shape[:2]
-        except (OSError, ValueError) as error:
-            raise ReadError(row.path, str(error), row=row.number) from error
+        except Exception as error:
+            raise _refusal(row, error) from error
         rows, columns = (window.height, window.width) if window else (height, width)
         nbytes = rows * columns * self.channels * np.dtype(self.dtype).itemsize
         return Peek(height=height, width=width, nbytes=nbytes)
@@ -58,12 +58,17 @@ class NpyReader:
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})
 
     def _open(self, row: Row) -> np.ndarray:
-        image = np.load(row.path, mmap_mode="r", allow_pickle=False)
+        image = np.lib.format.open_memmap(row.path, mode="r")
         if image.ndim == 2 and self.channels == 1:
             image = image[..., None]
         expected = f"expected {self.dtype} of shape (height, width, {self.channels})"
-        if image.ndim != 3 or image.shape[2] != self.channels:
+        if image.ndim != 3 or image.shape[2] != self.channels or image.size == 0:
             raise ValueError(f"{expected}, got shape {image.shape}")
         if image.dtype.newbyteorder("=") != np.dtype(self.dtype):
             raise ValueError(f"{expected}, got {image.dtype}")
         return image
+
+
+def _refusal(row: Row, error: Exception) -> ReadError:
+    # NumPy raises many types on hostile headers (OverflowError, SyntaxError, ...).
+    return ReadError(row.path, str(error).replace(f": {row.path!r}", ""), row=row.number)

@@ -92,5 +92,6 @@ def _mix(value: int) -> int:
 @lru_cache(maxsize=8)
 def _round_keys(seed: int, epoch: int) -> tuple[int, ...]:
     # Draws counts rows in the first word of the counter, so the last word keeps the two apart.
-    philox = np.random.Philox(key=[seed, epoch], counter=[0, 0, 0, 1])
+    key = np.array([seed, epoch], np.uint64)  # a list with a large seed would become floats
+    philox = np.random.Philox(key=key, counter=[0, 0, 0, 1])
     return tuple(int(key) for key in philox.random_raw(_ROUNDS))

@@ -40,7 +40,7 @@ class ReadReport:
         rejected = -1 if self.rejected_row is None else self.rejected_row
         # Trailing zero bytes are lost in an S field, which suits UTF-8; a cut character is dropped
         # by unpack.
-        reason = self.reason.encode()[:_REASON_BYTES]
+        reason = self.reason.encode(errors="replace")[:_REASON_BYTES]
         record = np.array([(self.read_s, self.input_bytes, rejected, reason)], _RECORD)
         return record.view(np.uint8)
 

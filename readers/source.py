@@ -85,7 +85,7 @@ class Source:
         ]
         return (
             *self.reader.specs,
-            SampleSpec(name="flip", dtype="int32", ndim=1),
+            *((SampleSpec(name="flip", dtype="int32", ndim=1),) if self.flip else ()),
             SampleSpec(name="row", dtype="int64", ndim=0),
             SampleSpec(name="valid", dtype="bool", ndim=0),
             *columns,
@@ -131,7 +131,7 @@ class Source:
                     return row, self.reader.blank(*self.crop)
                 peek = self.reader.peek(self.columns.row(row), None)
                 return row, self.reader.blank(peek.height, peek.width)
-            except ReadError:
+            except Exception:  # its own slot tells why; a bug in peek() must not cross either
                 continue
         return 0, self.reader.blank(*(self.crop or (1, 1)))
 
@@ -164,13 +164,14 @@ class Source:
     def _pack(
         self, epoch: int, row: int, sample: Sample, valid: bool, report: ReadReport
     ) -> tuple[NDArray[Any], ...]:
-        flip = (0, 0)
+        flips: list[NDArray[Any]] = []
         if self.flip:
             draws = Draws.of(self.order.seed, epoch, row)
             flip = (draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip)
+            flips = [np.array(flip, np.int32)]
         return (
             *(sample[spec.name] for spec in self.reader.specs),
-            np.array(flip, np.int32),
+            *flips,
             np.array(row, np.int64),
             np.array(valid),
             *(np.array(self.columns.array(name)[row]) for name in self.outputs),

@@ -1,0 +1,371 @@
+"""Epochs of batches for training code, over one or more pipelines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, get_args
+
+import torch
+from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+from dali_pipelines.devices import Device, place, share_out
+from dali_pipelines.pipeline import ReaderPipeline
+from dali_pipelines.watchdog import Watchdog
+from readers.errors import ReadError
+from readers.index import Index
+from readers.report import ReadReport
+from readers.schedule import Schedule
+from readers.shard import Shard
+
+logger = logging.getLogger(__name__)
+
+BadSample = Literal["raise", "skip"]
+Batch = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row that could not be read."""
+
+    row: int
+    path: str
+    reason: str
+
+
+@dataclass(slots=True)
+class LoaderStats:
+    """What a Loader has done since it was made."""
+
+    batches: int = 0
+    """Steps delivered: each counts once, however many devices there are."""
+    samples: int = 0
+    """Valid samples delivered."""
+    input_bytes: int = 0
+    """Bytes read from files, those of repeated rows included."""
+    output_pixels: int = 0
+    """Pixels of valid samples, each channel counted."""
+    read_s: float = 0.0
+    """Seconds that the reader processes worked, summed over them."""
+    wait_s: float = 0.0
+    """Seconds that the consumer waited for batches."""
+    wait_readers_s: float = 0.0
+    """Of these, seconds until the readers had delivered and the graph was fed."""
+    wait_graph_s: float = 0.0
+    """Of these, seconds until the graph was done: transfer, decode and the rest."""
+    start_s: float = 0.0
+    """Seconds that starting the pipelines took."""
+    rejected: dict[int, Rejected] = field(default_factory=dict)
+    """Rows that could not be read, by row."""
+
+
+class Loader:
+    """Iterate an Index in epochs of batches, one pipeline on each device.
+
+    Each ``for`` loop over the Loader is one epoch; after a ``break``, or after `load_state_dict`,
+    the next loop goes on with what is left of the epoch. A batch is a list with one dict for each
+    device: ``image`` (see the factory), ``row`` (int64, row of the Index), ``valid`` (bool), and
+    the columns asked for. The reader processes start with the first loop, or with `start`.
+
+    Parameters
+    ----------
+    factory : callable
+        `fits_pipeline`, `jpeg_pipeline`, or another that takes the same keywords.
+    index : Index
+        What is read.
+    batch_size : int
+        Samples per device and step.
+    num_read_processes : int
+        Reader processes in all, shared out over the devices, at least 1 for each.
+    devices : sequence of int or None, optional
+        CUDA devices, one pipeline on each; None in it is a pipeline on the CPU. By default
+        LOCAL_RANK's GPU under torchrun, else all visible GPUs, else one CPU pipeline.
+    shard_id, num_shards : int, optional
+        Place of this process among all processes that share an epoch; RANK and WORLD_SIZE by
+        default.
+    seed : int
+        Order, windows and flips follow from it.
+    shuffle : bool
+        A new order in each epoch.
+    tail : {"partial", "fill", "drop"}
+        What becomes of the last step of an epoch, see `readers.schedule.Tail`. With ``fill`` look
+        at ``valid``; otherwise it is True throughout.
+    bad_sample : {"raise", "skip"}
+        What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
+        ``stats.rejected``. With tail ``fill`` another row stands in its place, not valid.
+    **config
+        Further keywords of the factory: crop, window, flip, resize, mean, std, dtype, columns, ...
+
+    Raises
+    ------
+    ValueError
+        If the settings contradict each other or do not fit the data.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[..., ReaderPipeline],
+        index: Index,
+        *,
+        batch_size: int,
+        num_read_processes: int = 4,
+        devices: Sequence[Device] | None = None,
+        shard_id: int | None = None,
+        num_shards: int | None = None,
+        seed: int = 0,
+        shuffle: bool = True,
+        tail: Literal["partial", "fill", "drop"] = "partial",
+        bad_sample: BadSample = "raise",
+        **config: Any,
+    ) -> None:
+        if bad_sample not in get_args(BadSample):
+            raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
+        if num_read_processes < 1:
+            raise ValueError(f"num_read_processes must be at least 1, got {num_read_processes}")
+        self._factory = factory
+        self.index = index
+        self._placement = place(devices, shard_id, num_shards)
+        self._processes = share_out(num_read_processes, len(self._placement.devices))
+        self._bad_sample = bad_sample
+        self._config = dict(config, batch_size=batch_size, seed=seed, shuffle=shuffle, tail=tail)
+        self._seed = seed
+        self._epoch, self._position = 0, 0
+        self._schedule = self._make_schedule(0, 0)
+        self._pipelines: list[ReaderPipeline] = []
+        self._iterators: list[Iterator[list[Batch]]] = []
+        self._watchdog: Watchdog | None = None
+        self._image_shape: torch.Size | None = None
+        self.stats = LoaderStats()
+
+    # Iteration.
+
+    def __len__(self) -> int:
+        """Count the batches of a whole epoch, the same on all devices and processes."""
+        return self._make_schedule(0, 0).steps(0)
+
+    def __iter__(self) -> Iterator[list[Batch]]:
+        """Deliver what is left of the current epoch."""
+        num_epochs = self._config.get("num_epochs")
+        if num_epochs is not None and self._epoch >= num_epochs:
+            raise RuntimeError(
+                f"all num_epochs={num_epochs} epochs were delivered: make the Loader with more, or "
+                "with num_epochs=None"
+            )
+        for _ in range(self._steps_left()):
+            yield self._step()
+
+    def start(self) -> None:
+        """Start the pipelines and their reader processes; a second call does nothing.
+
+        With start_method ``fork`` this must come before anything that initialises CUDA.
+        """
+        if self._pipelines:
+            return
+        started = time.perf_counter()
+        self._schedule = self._make_schedule(self._epoch, self._position)
+        self._pipelines = self.make_pipelines()
+        try:
+            for pipeline in self._pipelines:
+                pipeline.start_py_workers()
+            self._watchdog = Watchdog([p for pipe in self._pipelines for p in pipe.processes()])
+            self._iterators = [
+                DALIGenericIterator(
+                    [pipeline], list(pipeline.output_names), size=-1, prepare_first_batch=False
+                )
+                for pipeline in self._pipelines
+            ]
+        except BaseException:
+            self.close()
+            raise
+        self.stats.start_s += time.perf_counter() - started
+
+    def close(self) -> None:
+        """End the reader processes; the next loop starts new ones where this one stopped."""
+        if self._watchdog is not None:
+            self._watchdog.close()
+        self._watchdog = None
+        self._iterators = []
+        for pipeline in self._pipelines:
+            self.stats.wait_readers_s += pipeline.feed_s
+            self.stats.wait_graph_s += pipeline.graph_s
+            pipeline.close()
+        self._pipelines = []
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # State.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say where the next batch begins.
+
+        Returns
+        -------
+        dict
+            seed, shuffle, epoch, position (of the epoch's order, the first that is not delivered)
+            and digest of the Index. It does not depend on batch size or number of shards. All
+            processes of a job have the same state, as long as they have taken as many steps.
+        """
+        return {
+            "seed": self._seed,
+            "shuffle": self._config["shuffle"],
+            "epoch": self._epoch,
+            "position": self._position,
+            "digest": self.index.digest,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another Loader stopped, with any batch size and number of shards.
+
+        Parameters
+        ----------
+        state : dict
+            As `state_dict` gave it. Its seed and shuffle replace this Loader's.
+
+        Raises
+        ------
+        ValueError
+            If the state was saved with another Index.
+        """
+        missing = {"seed", "shuffle", "epoch", "position", "digest"} - set(state)
+        if missing:
+            raise ValueError(f"the state lacks {sorted(missing)}: give what state_dict() returned")
+        if state["digest"] != self.index.digest:
+            raise ValueError(
+                "the state was saved with another Index (digest "
+                f"{state['digest'][:12]}, this one has {self.index.digest[:12]}): load the Index "
+                "file of that run; a new scan may find other files, or another order"
+            )
+        self.close()
+        self._seed = state["seed"]
+        self._config.update(seed=state["seed"], shuffle=state["shuffle"])
+        self._epoch, self._position = state["epoch"], state["position"]
+        self._schedule = self._make_schedule(self._epoch, self._position)
+
+    # How it works.
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the next batch, counted from 0."""
+        return self._epoch
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Devices of this process, in the order of a batch's list."""
+        return self._placement.devices
+
+    @property
+    def num_shards(self) -> int:
+        """Shards over all processes."""
+        return self._placement.num_shards
+
+    def _make_schedule(self, epoch: int, position: int) -> Schedule:
+        return Schedule(
+            num_rows=len(self.index),
+            shard=Shard(self._placement.first_shard, self._placement.num_shards),
+            batch_size=self._config["batch_size"],
+            tail=self._config["tail"],
+            epoch=epoch,
+            position=position,
+        )
+
+    def make_pipelines(self) -> list[ReaderPipeline]:
+        """Make the pipelines that `start` would start, to look at them beforehand."""
+        return [
+            self._factory(
+                self.index,
+                **self._config,
+                device_id=device,
+                shard_id=self._placement.first_shard + part,
+                num_shards=self._placement.num_shards,
+                num_read_processes=self._processes[part],
+                epoch=self._epoch,
+                position=self._position,
+            )
+            for part, device in enumerate(self._placement.devices)
+        ]
+
+    def _steps_left(self) -> int:
+        return self._make_schedule(self._epoch, self._position).steps(self._epoch)
+
+    def _step(self) -> list[Batch]:
+        self.start()
+        assert self._watchdog is not None  # made by start
+        started = time.perf_counter()
+        try:
+            with self._watchdog:
+                batches = [_next(iterator) for iterator in self._iterators]
+            self.stats.wait_s += time.perf_counter() - started
+            batches = [self._accept(batch) for batch in batches]
+        except BaseException:
+            # The pipelines are past this step, or broken; the cursor is not. A later loop starts
+            # them anew at this step, so that nothing is lost.
+            self.close()
+            raise
+        self._advance()
+        self.stats.batches += 1
+        return batches
+
+    def _advance(self) -> None:
+        self._position = min(self._position + self._schedule.stride, len(self.index))
+        if self._steps_left() == 0:
+            self._epoch, self._position = self._epoch + 1, 0
+
+    def _accept(self, batch: Batch) -> Batch:
+        """Note what the readers reported, apply the bad-sample policy, and trim."""
+        reports = ReadReport.unpack(batch.pop("report").numpy())
+        for report in reports:
+            self.stats.read_s += report.read_s
+            self.stats.input_bytes += report.input_bytes
+            if report.rejected_row is not None:
+                self._reject(report.rejected_row, report.reason)
+        valid = batch["valid"]
+        count = int(valid.sum())
+        if self._config["tail"] != "fill" and count < len(valid):
+            batch = {name: _keep(tensor, valid) for name, tensor in batch.items()}
+        if count:
+            self._image_shape = batch["image"].shape[1:]
+        elif len(batch["row"]) == 0 and self._image_shape is not None:
+            # A batch without rows was made of the smallest image.
+            batch["image"] = batch["image"].new_empty((0, *self._image_shape))
+        self.stats.samples += count
+        self.stats.output_pixels += count * batch["image"].shape[1:].numel()
+        return batch
+
+    def _reject(self, row: int, reason: str) -> None:
+        path = self.index.path(row)
+        if self._bad_sample == "raise":
+            raise ReadError(path, reason, row=row)
+        if row not in self.stats.rejected:
+            self.stats.rejected[row] = Rejected(row, path, reason)
+            logger.warning("left out: %s (row %d): %s", path, row, reason)
+
+
+def _next(iterator: Iterator[list[Batch]]) -> Batch:
+    try:
+        return next(iterator)[0]
+    except RuntimeError as error:
+        if "representable as a tensor" in str(error) or "uniform" in str(error):
+            raise ValueError(
+                "the images of one batch differ in size: give crop or resize, or leave images of "
+                "other sizes out of the Index"
+            ) from error
+        raise
+
+
+def _keep(tensor: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+    count = int(valid.sum())
+    if bool(valid[:count].all()):
+        return tensor[:count]  # the tail: a view, no copy
+    return tensor[valid.nonzero()[:, 0].to(tensor.device)]

@@ -1,0 +1,102 @@
+"""How much host memory the pipelines of this machine will take, before they take it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from dali_pipelines.pipeline import ReaderPipeline
+
+_SHM = "/dev/shm"
+_CONSUMER_BYTES = 700 << 20
+"""This process with PyTorch, DALI and numba; measured 0.5 GiB, GPU contexts not counted."""
+_READER_BYTES = 60 << 20
+"""What a reader process does not share with others; measured with forkserver and astropy."""
+_READER_FRAMES = 4
+"""Copies of a sample that a reader holds while it reads, decodes and hands over."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Host memory in bytes, at its highest."""
+
+    shared: int
+    """Samples on their way from the readers, in /dev/shm."""
+    images: int
+    """Decoded batches, those that the consumer holds included; 0 for pipelines on a GPU."""
+    processes: int
+    """The processes themselves, and what readers hold while they work."""
+
+    @property
+    def total(self) -> int:
+        """Everything together."""
+        return self.shared + self.images + self.processes
+
+    def check(self) -> None:
+        """Refuse what cannot fit.
+
+        Raises
+        ------
+        MemoryError
+            If shared memory or free memory is too small; the message tells the remedy.
+        """
+        free_shm, free = shutil.disk_usage(_SHM).free, _free_memory()
+        if self.shared > free_shm:
+            raise MemoryError(
+                f"the readers need {_gib(self.shared)} in {_SHM}, which has {_gib(free_shm)} "
+                "free: use a smaller --batch_size, --prefetch or --crop, or give it more room "
+                "(docker run --shm-size, or --ipc=host)"
+            )
+        if self.total > free:
+            raise MemoryError(
+                f"this needs about {_gib(self.total)} of memory ({_gib(self.shared)} for samples "
+                f"in flight, {_gib(self.images)} for decoded batches, {_gib(self.processes)} for "
+                f"processes) and {_gib(free)} are free: use a smaller --batch_size, --prefetch or "
+                "--crop, or fewer --num_gpus or --num_read_processes"
+            )
+
+
+def estimate_memory(pipelines: Sequence[ReaderPipeline]) -> MemoryEstimate:
+    """Estimate from what the pipelines know of their samples.
+
+    Parameters
+    ----------
+    pipelines : sequence of ReaderPipeline
+        All pipelines of this machine, of the same settings; they need not be started.
+    """
+    shared = images = processes = 0
+    for pipeline in pipelines:
+        nbytes = pipeline.peek.nbytes if pipeline.peek is not None else 0
+        batch, ahead = pipeline.max_batch_size, pipeline.ahead
+        # The readers fill `ahead` batches while the graph holds on to as many.
+        shared += 2 * ahead * batch * nbytes
+        if pipeline.device_id is None:
+            held = 1 + ahead
+            images += (held + pipeline.num_stages - 1) * batch * pipeline.image_nbytes
+        processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
+    return MemoryEstimate(shared, images, processes + _CONSUMER_BYTES)
+
+
+def _free_memory() -> int:
+    """Bytes that can be had, by the machine and by the control group."""
+    free = int(psutil.virtual_memory().available)
+    for limit_file, used_file in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            free = min(free, int(Path(limit_file).read_text()) - int(Path(used_file).read_text()))
+        except (OSError, ValueError):  # no such group, or "max": no limit
+            continue
+    return free
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / 2**30:.1f} GiB"

@@ -1,0 +1,110 @@
+"""Notice the death of a reader process, which DALI does not always survive.
+
+DALI raises when a reader dies at work. When one dies idle, its shared condition variable is left
+waiting for the dead, and the consumer hangs in it for ever. The Watchdog waits for the death itself
+and, where the consumer does not come back by itself, interrupts it by a signal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any
+
+_GRACE_S = 1.0
+_SIGNAL = signal.SIGRTMIN + 5
+"""A real-time signal, since schedulers such as Slurm use SIGUSR1 for their own purposes."""
+
+_CAUSES = {
+    -signal.SIGBUS: "shared memory is full: give /dev/shm more room (docker run --shm-size, or "
+    "--ipc=host), or use a smaller batch_size or prefetch",
+    -signal.SIGKILL: "it was killed from outside, most likely for want of memory: use fewer "
+    "num_read_processes, or a smaller batch_size or prefetch",
+    -signal.SIGSEGV: "it crashed while it read: run with fewer files to find the one that does it",
+}
+
+
+class ReaderProcessError(RuntimeError):
+    """A reader process has died; the pipelines are closed and can be started again."""
+
+
+class Watchdog:
+    """Watch reader processes for one consumer.
+
+    Parameters
+    ----------
+    processes : sequence of multiprocessing.Process
+        The reader processes of all pipelines.
+    """
+
+    def __init__(self, processes: Sequence[BaseProcess]) -> None:
+        self._processes = list(processes)
+        self._waiting = threading.Event()
+        self._closing_read, self._closing_write = os.pipe()
+        self._old_handler: Any = None
+        # Only the main thread runs Python's signal handlers. A consumer in another thread still
+        # gets DALI's own errors.
+        if threading.current_thread() is threading.main_thread():
+            self._old_handler = signal.signal(_SIGNAL, self._interrupt)
+        self._thread = threading.Thread(target=self._watch, name="reader-watchdog", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Watchdog:
+        """Say that the consumer now waits for the readers."""
+        self._waiting.set()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Turn DALI's vague error into one that says which process died, and why."""
+        self._waiting.clear()
+        if isinstance(error, RuntimeError) and not isinstance(error, ReaderProcessError):
+            cause = self._diagnose()
+            if cause is not None:
+                raise ReaderProcessError(cause) from error
+
+    def close(self) -> None:
+        """Stop watching, before the processes are ended on purpose."""
+        if self._closing_write >= 0:
+            os.close(self._closing_write)
+            self._closing_write = -1
+            self._thread.join()
+            os.close(self._closing_read)
+            if self._old_handler is not None:
+                signal.signal(_SIGNAL, self._old_handler)
+
+    def _watch(self) -> None:
+        sentinels = [process.sentinel for process in self._processes]
+        ready = wait([*sentinels, self._closing_read])
+        if self._closing_read in ready:
+            return
+        # DALI mostly tells by itself, within milliseconds; the signal is for when it hangs.
+        while not wait([self._closing_read], timeout=_GRACE_S):
+            if self._waiting.is_set() and self._old_handler is not None:
+                signal.pthread_kill(_main_thread_id(), _SIGNAL)
+
+    def _diagnose(self) -> str | None:
+        for process in self._processes:
+            code = process.exitcode
+            # DALI ends the other readers by SIGTERM when one has died.
+            if code not in (None, 0, -signal.SIGTERM):
+                cause = _CAUSES.get(code, f"its exit code is {code}")
+                return f"reader process {process.pid} has died: {cause}"
+        if any(process.exitcode is not None for process in self._processes):
+            return "a reader process has ended early: it was told to stop by SIGTERM"
+        return None
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._waiting.is_set():
+            raise ReaderProcessError(self._diagnose() or "a reader process has died")
+
+
+def _main_thread_id() -> int:
+    identity = threading.main_thread().ident
+    assert identity is not None  # it runs
+    return identity

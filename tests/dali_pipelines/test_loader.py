@@ -1,0 +1,328 @@
+"""The Loader over real DALI pipelines on the CPU: contracts 1 to 5, and 8 for its own processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from dali_pipelines import Index, Loader, ReaderProcessError, ReadError, npy_pipeline
+from readers.order import Order
+
+ROWS, BATCH = 23, 4
+DROPPED = {1: 3, 2: 7, 3: 11, 4: 7}
+"""Rows that tail `drop` leaves out of 23, by number of shards of batch 4."""
+
+
+def make_loader(index: Index, **options: Any) -> Loader:
+    shards = options.pop("shards", 1)
+    settings = {"batch_size": BATCH, "num_read_processes": 2, "devices": [None] * shards}
+    return Loader(npy_pipeline, index, **{**settings, **options})
+
+
+def delivered(steps: Any) -> list[tuple[int, int, int, int, bool]]:
+    """Give (step, shard, slot, row, valid) of all slots, after a look at their pixels."""
+    slots = []
+    for step, batches in enumerate(steps):
+        for shard, batch in enumerate(batches):
+            rows, valid = batch["row"].tolist(), batch["valid"].tolist()
+            assert batch["image"].shape == (len(rows), 1, 6, 8)
+            assert [image.mean().item() for image in batch["image"]] == rows
+            slots += [
+                (step, shard, slot, *both)
+                for slot, both in enumerate(zip(rows, valid, strict=True))
+            ]
+    return slots
+
+
+def rows_of(slots: list[tuple[int, int, int, int, bool]]) -> list[int]:
+    return [row for _, _, _, row, valid in slots if valid]
+
+
+@pytest.mark.parametrize("tail", ["partial", "fill", "drop"])
+@pytest.mark.parametrize("shards", [1, 2, 3, 4])
+def test_each_row_once_in_the_pure_order(npy_index: Index, shards: int, tail: str) -> None:
+    processes = {"partial": shards, "fill": 5, "drop": 3}[tail]
+    order = Order(ROWS, seed=5)
+    stride = shards * BATCH
+    with make_loader(
+        npy_index, shards=shards, tail=tail, num_read_processes=processes, seed=5
+    ) as loader:
+        for epoch in range(2):
+            slots = delivered(loader)
+            positions = [step * stride + shard * BATCH + slot for step, shard, slot, _, _ in slots]
+            expected = [order.row(epoch, position % ROWS) for position in positions]
+            assert [row for _, _, _, row, _ in slots] == expected
+            assert [valid for *_, valid in slots] == [position < ROWS for position in positions]
+            assert len(set(rows_of(slots))) == len(rows_of(slots))
+            assert len(rows_of(slots)) == ROWS - (DROPPED[shards] if tail == "drop" else 0)
+            assert len({step for step, *_ in slots}) == len(loader)
+            if tail != "partial":
+                assert len(slots) == len(loader) * stride
+    assert loader.epoch == 2
+
+
+def test_epochs_differ_and_a_seed_repeats_them(npy_index: Index) -> None:
+    runs = []
+    for seed in (1, 1, 2):
+        with make_loader(npy_index, seed=seed) as loader:
+            runs.append([rows_of(delivered(loader)) for _ in range(2)])
+    assert runs[0] == runs[1]
+    assert len({tuple(epoch) for run in runs for epoch in run}) == 4
+
+
+def test_no_shuffle_keeps_the_index_order(npy_index: Index) -> None:
+    with make_loader(npy_index, shuffle=False) as loader:
+        assert rows_of(delivered(loader)) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(("steps", "shards", "batch_size"), [(1, 1, 5), (2, 3, 2), (2, 1, 4)])
+def test_resume_with_other_shards_and_batch(
+    npy_index: Index, steps: int, shards: int, batch_size: int
+) -> None:
+    with make_loader(npy_index, shards=2, seed=3) as first:
+        before = rows_of(delivered(islice(first, steps)))
+        state = first.state_dict()
+    with make_loader(npy_index, shards=shards, batch_size=batch_size, seed=8) as second:
+        second.load_state_dict(state)
+        after = rows_of(delivered(second))
+        next_epoch = rows_of(delivered(second))
+    order = Order(ROWS, seed=3)
+    assert before + after == [order.row(0, position) for position in range(ROWS)]
+    assert next_epoch == [order.row(1, position) for position in range(ROWS)]
+
+
+def test_resume_at_the_end_of_an_epoch_begins_the_next(npy_index: Index) -> None:
+    with make_loader(npy_index) as loader:
+        delivered(loader)
+        state = loader.state_dict()
+    assert (state["epoch"], state["position"]) == (1, 0)
+
+
+def test_state_survives_torch_save(npy_index: Index, tmp_path: Path) -> None:
+    loader = make_loader(npy_index, seed=4)
+    torch.save(loader.state_dict(), tmp_path / "loader.pt")
+    loader.load_state_dict(torch.load(tmp_path / "loader.pt"))
+    assert loader.state_dict()["seed"] == 4
+
+
+def test_state_of_another_index_is_refused(npy_index: Index) -> None:
+    state = make_loader(npy_index).state_dict()
+    other = make_loader(npy_index.select(range(22)))
+    with pytest.raises(ValueError, match=r"saved with another Index .* load the Index file"):
+        other.load_state_dict(state)
+    with pytest.raises(ValueError, match=r"the state lacks \['digest'\]"):
+        other.load_state_dict({key: state[key] for key in state if key != "digest"})
+
+
+def test_break_goes_on_in_the_same_epoch(npy_index: Index) -> None:
+    with make_loader(npy_index) as loader:
+        first = rows_of(delivered(islice(loader, 2)))
+        rest = rows_of(delivered(loader))
+    assert sorted(first + rest) == list(range(ROWS))
+
+
+def test_batches_stay_as_they_were_while_others_come(npy_index: Index) -> None:
+    with make_loader(npy_index, shuffle=False, tail="fill") as loader:
+        held = [batch for (batch,) in loader]
+    assert [batch["row"].tolist() for batch in held][:2] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert [batch["image"][0].mean().item() for batch in held] == [0, 4, 8, 12, 16, 20]
+
+
+@pytest.fixture
+def damaged(npy_folder: Path, tmp_path: Path) -> Index:
+    """Rows 6 and 20 cannot be read."""
+    folder = tmp_path / "damaged"
+    shutil.copytree(npy_folder, folder)
+    (folder / "06.npy").write_bytes((folder / "06.npy").read_bytes()[:100])
+    (folder / "20.npy").unlink()
+    (folder / "20.npy").symlink_to("nowhere")
+    return Index.from_paths(sorted(folder.iterdir()))
+
+
+def test_raise_names_the_file_and_loses_nothing(damaged: Index) -> None:
+    with make_loader(damaged, shuffle=False) as loader:
+        with pytest.raises(ReadError, match=r"06\.npy \(row 6\): ") as caught:
+            delivered(loader)
+        assert caught.value.row == 6
+        # The state is that before the bad batch, and a new try meets the same file.
+        assert loader.state_dict()["position"] == 4
+        with pytest.raises(ReadError, match=r"06\.npy"):
+            next(iter(loader))
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_skip_delivers_all_others_once(damaged: Index, shards: int) -> None:
+    with make_loader(damaged, shards=shards, bad_sample="skip") as loader:
+        for _ in range(2):
+            rows = rows_of(delivered(loader))
+            assert sorted(rows) == [row for row in range(ROWS) if row not in (6, 20)]
+    assert sorted(loader.stats.rejected) == [6, 20]
+    assert loader.stats.rejected[6].path == damaged.path(6)
+    assert "No such file" in loader.stats.rejected[20].reason
+
+
+def test_skip_with_fill_keeps_batches_full_with_real_rows(damaged: Index) -> None:
+    with make_loader(damaged, shards=2, bad_sample="skip", tail="fill") as loader:
+        slots = delivered(loader)  # looks at the pixels
+    assert len(slots) == 24
+    assert sorted(rows_of(slots)) == [row for row in range(ROWS) if row not in (6, 20)]
+
+
+def test_columns_travel_with_their_rows(npy_index: Index) -> None:
+    import pyarrow as pa
+
+    label = pa.array(np.arange(ROWS) * 10, pa.int64())
+    index = Index(npy_index.table.append_column("label", label))
+    with make_loader(index, columns=("label",)) as loader:
+        for (batch,) in loader:
+            assert batch["label"].tolist() == [row * 10 for row in batch["row"].tolist()]
+
+
+def test_num_epochs_is_an_end(npy_index: Index) -> None:
+    with make_loader(npy_index, num_epochs=1) as loader:
+        assert sorted(rows_of(delivered(loader))) == list(range(ROWS))
+        with pytest.raises(RuntimeError, match="all num_epochs=1 epochs were delivered"):
+            next(iter(loader))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 24}, "batch_size 24 is larger than the 23 rows of the index"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"tail": "drop", "shards": 6}, "tail 'drop' leaves nothing"),
+        ({"tail": "pad"}, "tail must be one of partial, fill, drop"),
+        ({"bad_sample": "ignore"}, "bad_sample must be 'raise' or 'skip', got 'ignore'"),
+        ({"num_read_processes": 0}, "num_read_processes must be at least 1, got 0"),
+        ({"devices": []}, "devices must name at least one device"),
+        ({"shard_id": 1}, "give both shard_id and num_shards, or neither"),
+    ],
+)
+def test_wrong_settings_are_told_at_once(
+    npy_index: Index, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_loader(npy_index, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"crop": 7}, r"00\.npy: crop 7x7 is larger than the image 6x8 \(height x width\)"),
+        ({"window": "left"}, "window must be one of 'center', 'random', got 'left'"),
+        ({"columns": ("row",)}, r"columns \['row'\] have the name of another output"),
+    ],
+)
+def test_wrong_settings_of_the_factory_are_told_by_start(
+    npy_index: Index, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_loader(npy_index, **options).start()
+
+
+def test_images_of_two_sizes_are_told_with_the_remedy(npy_folder: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "odd.npy", np.zeros((3, 3), np.float32))
+    index = Index.from_paths([npy_folder / "00.npy", tmp_path / "odd.npy"])
+    with (
+        make_loader(index, batch_size=2) as loader,
+        pytest.raises(ValueError, match=r"images of one batch differ in size: .* crop or resize"),
+    ):
+        next(iter(loader))
+
+
+def deliver_into(rows: list[int], loader: Loader, steps: int) -> None:
+    for _ in range(steps):
+        rows += rows_of(delivered(islice(loader, 1)))
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_dead_reader_is_an_error_and_the_next_loop_goes_on(
+    npy_index: Index, start_method: str, number: int
+) -> None:
+    cause = {signal.SIGKILL: "killed from outside", signal.SIGSEGV: "it crashed"}[number]
+    with make_loader(npy_index, start_method=start_method, seed=2) as loader:
+        before = rows_of(delivered(islice(loader, 1)))
+        victim = loader._pipelines[0].processes()[0].pid
+        os.kill(victim, number)
+        started = time.monotonic()
+        with pytest.raises(ReaderProcessError, match=f"reader process {victim} .*{cause}"):
+            deliver_into(before, loader, steps=9)
+        assert time.monotonic() - started < 10
+        # A step may have been delivered from what was ready; nothing is lost or repeated.
+        deliver_into(before, loader, steps=6)
+    order = Order(ROWS, seed=2)
+    assert before[:ROWS] == [order.row(0, position) for position in range(ROWS)]
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver", "fork"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_process_outlives_its_consumer(npy_folder: Path, start_method: str, number: int) -> None:
+    program = textwrap.dedent(
+        f"""
+        import time
+        def main():
+            from dali_pipelines import Index, Loader, npy_pipeline
+            loader = Loader(npy_pipeline, Index.scan({str(npy_folder)!r}), batch_size=4,
+                            devices=[None], start_method={start_method!r})
+            batches = iter(loader)
+            next(batches)
+            print("ready", flush=True)
+            time.sleep(60)
+        if __name__ == "__main__":
+            main()
+        """
+    )
+    script = npy_folder.parent / f"consumer_{start_method}_{number}.py"
+    script.write_text(program)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stdout.readline() == b"ready\n"
+        children = psutil.Process(consumer.pid).children(recursive=True)
+        assert len(children) >= 4
+        consumer.send_signal(number)
+        _, alive = psutil.wait_procs(children, timeout=8)
+        assert not alive
+
+
+def test_close_leaves_no_process(npy_index: Index) -> None:
+    loader = make_loader(npy_index, start_method="spawn")
+    loader.start()
+    pids = [process.pid for process in loader._pipelines[0].processes()]
+    loader.close()
+    loader.close()  # a second time does nothing
+    assert not any(psutil.pid_exists(pid) for pid in pids if pid is not None)
+
+
+def test_a_script_that_fails_with_a_loader_at_hand_ends(npy_folder: Path) -> None:
+    program = textwrap.dedent(
+        f"""
+        if __name__ == "__main__":
+            from dali_pipelines import Index, npy_pipeline
+            from nvidia.dali.plugin.pytorch import DALIGenericIterator
+            pipeline = npy_pipeline(Index.scan({str(npy_folder)!r}), batch_size=4)
+            batches = DALIGenericIterator([pipeline], list(pipeline.output_names), size=-1)
+            next(batches)
+            raise KeyError("the user's own mistake")
+        """
+    )
+    script = npy_folder.parent / "failing.py"
+    script.write_text(program)
+    found = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.returncode == 1
+    assert found.stderr.rstrip().endswith('KeyError: "the user\'s own mistake"')
