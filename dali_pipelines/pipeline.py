@@ -7,6 +7,8 @@ import multiprocessing
 import time
 import warnings
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from nvidia.dali import Pipeline, fn
@@ -52,9 +54,7 @@ class ReaderPipeline(Pipeline):
 
     def build(self) -> None:
         """Build the graph and start the readers."""
-        with warnings.catch_warnings():
-            # A Reader's few bytes that this graph has no use for, such as the place of a window.
-            warnings.filterwarnings("ignore", message=r"(?s).*produces \d+ outputs, but the output")
+        with _unused_arrays_allowed():
             super().build()
 
     def schedule_run(self) -> None:
@@ -72,7 +72,8 @@ class ReaderPipeline(Pipeline):
 
     def start_py_workers(self) -> None:
         """Start the reader processes; with ``fork`` this must come before CUDA is initialised."""
-        super().start_py_workers()
+        with _unused_arrays_allowed():
+            super().start_py_workers()
         # At exit, multiprocessing waits for the readers before DALI thinks of ending them: a script
         # that fails with a pipeline at hand would hang. This hook is registered later, so it runs
         # earlier.
@@ -88,6 +89,14 @@ class ReaderPipeline(Pipeline):
         if self._py_pool is not None:
             self._py_pool.close()
         self._shutdown()
+
+
+@contextmanager
+def _unused_arrays_allowed() -> Iterator[None]:
+    """Hush DALI about a Reader's few bytes that a graph has no use for: a window's place, say."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"(?s).*produces \d+ outputs, but the output")
+        yield
 
 
 def _close(reference: weakref.ref[ReaderPipeline]) -> None:

@@ -1,0 +1,90 @@
+"""A frozen dataclass as a command line and a TOML file: one definition of names and defaults."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+Config = TypeVar("Config")
+
+
+def option(default: Any, help_text: str, **argparse_options: Any) -> Any:
+    """Declare a field of a configuration.
+
+    Parameters
+    ----------
+    default : object
+        Value without flag and file. A bool makes a pair of flags, ``--name`` and ``--no-name``.
+    help_text : str
+        Shown by ``--help``; the default is added.
+    **argparse_options
+        For ``ArgumentParser.add_argument``: type, choices, nargs, metavar.
+    """
+    metadata = {"help": help_text, "argparse": argparse_options}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def parse(
+    config_class: type[Config], argv: Sequence[str] | None, description: str | None
+) -> Config:
+    """Make a configuration of flags and of the file that ``--config`` names; flags win.
+
+    Whatever is wrong ends the program with one line and exit code 2, as argparse does it.
+    """
+    parser = argparse.ArgumentParser(
+        description=description,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE.toml", help="take settings from this file")
+    fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
+    for field in fields:
+        _add(parser, field)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    path = vars(parser.parse_args(argv)).get("config")
+    try:
+        known = {field.name for field in fields}
+        # The file's settings go through the same parser, before the flags, which therefore win.
+        flags = vars(parser.parse_args([*(_load(path, known) if path else ()), *argv]))
+        flags.pop("config", None)
+        return config_class(**flags)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+
+
+def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
+    options = dict(field.metadata["argparse"])
+    default = "" if field.default in (None, "") else f" (default: {field.default})"
+    if isinstance(field.default, bool):
+        options["action"] = argparse.BooleanOptionalAction
+    elif field.default is not None:
+        options.setdefault("type", type(field.default))
+    parser.add_argument(f"--{field.name}", help=field.metadata["help"] + default, **options)
+
+
+def _load(path: str, known: set[str]) -> list[str]:
+    """Give the settings of a TOML file as flags."""
+    try:
+        settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    if unknown := set(settings) - known:
+        raise ValueError(
+            f"{path}: unknown keys {', '.join(sorted(unknown))}; "
+            f"known are {', '.join(sorted(known))}"
+        )
+    flags: list[str] = []
+    for name, value in settings.items():
+        if isinstance(value, bool):
+            flags.append(f"--{name}" if value else f"--no-{name}")
+        elif isinstance(value, list):
+            flags += [f"--{name}", *map(str, value)]
+        else:
+            flags.append(f"--{name}={value}")
+    return flags

@@ -1,0 +1,223 @@
+"""What a run shows and writes: progress bar, NVTX ranges, audit, summary and report."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nvtx
+from tqdm import tqdm
+
+if TYPE_CHECKING:
+    from run import RunConfig
+
+    from dali_pipelines import Loader
+
+DOMAIN = "dali-pipelines"
+"""NVTX domain of the ranges run, epoch and batch."""
+
+AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
+
+_KEEPS_UP = 0.1
+"""Share of the time that a consumer may wait before loading is called the bottleneck."""
+
+
+class Run:
+    """One run over a Loader, from the first batch to the summary."""
+
+    def __init__(self, loader: Loader, config: RunConfig) -> None:
+        self.loader = loader
+        self.config = config
+        self.steps_done = 0
+        self.first_batch_s = 0.0
+        self._began = self._first = self._last = time.perf_counter()
+        self._held = ExitStack()
+
+    def __enter__(self) -> Run:
+        """Open the audit file and the progress bar, and begin the range ``run``."""
+        total = len(self.loader) * self.config.batch_size * self.loader.num_shards
+        rows = min(len(self.loader.index), total) * self.config.epochs
+        self._held.enter_context(nvtx.annotate("run", domain=DOMAIN))
+        self._audit = None
+        if self.config.audit is not None:
+            file = Path(self.config.audit).open("w", newline="", encoding="utf-8")
+            self._audit = csv.writer(self._held.enter_context(file))
+            self._audit.writerow(AUDIT_HEADER)
+        self._bar = self._held.enter_context(
+            tqdm(total=rows, unit=" images", disable=not sys.stderr.isatty(), dynamic_ncols=True)
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what was opened."""
+        self._held.close()
+
+    def steps(self, epoch: int) -> Iterator[list[dict[str, Any]]]:
+        """Give the batches of an epoch inside NVTX ranges."""
+        with nvtx.annotate(f"epoch {epoch}", domain=DOMAIN):
+            batches = iter(self.loader)
+            while True:
+                with nvtx.annotate("batch", domain=DOMAIN):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+                del batch  # DALI can use its memory for the next one
+
+    def deliver(self, epoch: int, step: int, batches: list[dict[str, Any]]) -> None:
+        """Note one delivered step."""
+        self._last = time.perf_counter()
+        if self.steps_done == 0:
+            self.first_batch_s = self._last - self._began
+            self._first = self._last
+            self._samples_at_first = self.loader.stats.samples
+        self.steps_done += 1
+        for shard, batch in enumerate(batches):
+            rows, valid = batch["row"].tolist(), batch["valid"].tolist()
+            self._bar.update(sum(valid))
+            if self._audit is not None:
+                self._audit.writerows(
+                    (epoch, step, shard, slot, row, self.loader.index.path(row), int(is_valid))
+                    for slot, (row, is_valid) in enumerate(zip(rows, valid, strict=True))
+                )
+        seconds = self._last - self._began
+        rate = self.loader.stats.input_bytes / seconds / 1e6
+        self._bar.set_postfix_str(f"{rate:.0f} MB/s read")
+
+    def finish(self) -> int:
+        """Print the summary, write the report, and give the exit code."""
+        self.loader.close()
+        self._bar.close()
+        report = self._report()
+        print(summary(report))
+        if self.config.report is not None:
+            text = json.dumps(report, indent=2) + "\n"
+            Path(self.config.report).write_text(text, encoding="utf-8")
+        return 0
+
+    def _report(self) -> dict[str, Any]:
+        stats = self.loader.stats
+        total = self._last - self._began
+        # Rates are over the whole run where there is one step, as nothing else was measured.
+        steady = self.steps_done > 1
+        seconds = self._last - self._first if steady else total
+        samples = stats.samples - (self._samples_at_first if steady else 0)
+        share = samples / max(1, stats.samples)
+        stages = {
+            "start": stats.start_s,
+            "read": stats.read_s,
+            "wait_readers": stats.wait_readers_s,
+            "wait_graph": stats.wait_graph_s,
+            "wait": stats.wait_s,
+            "consume": max(0.0, total - stats.start_s - stats.wait_s),
+        }
+        wait_fraction = stats.wait_s / max(1e-9, total - stats.start_s)
+        gpus = self.loader.devices[0] is not None
+        return {
+            "config": dataclasses.asdict(self.config),
+            "versions": versions(),
+            "hardware": hardware(),
+            "device": "gpu" if gpus else "cpu",
+            "num_shards": self.loader.num_shards,
+            "epochs": self.config.epochs,
+            "batches": stats.batches,
+            "samples": stats.samples,
+            "seconds": seconds,
+            "first_batch_s": self.first_batch_s,
+            "images_per_s": samples / max(1e-9, seconds),
+            "input_mb_per_s": stats.input_bytes * share / max(1e-9, seconds) / 1e6,
+            "output_mpix_per_s": stats.output_pixels * share / max(1e-9, seconds) / 1e6,
+            "stages": stages,
+            "wait_fraction": wait_fraction,
+            "bottleneck": bottleneck(stages, wait_fraction, self.config.num_read_processes),
+            "rejected": [
+                {"row": bad.row, "path": bad.path, "reason": bad.reason}
+                for bad in stats.rejected.values()
+            ],
+        }
+
+
+def bottleneck(stages: dict[str, float], wait_fraction: float, num_read_processes: int) -> str:
+    """Say in a sentence what held the run up, and what to do about it."""
+    if wait_fraction < _KEEPS_UP:
+        return "Loading keeps up: the consumer hardly ever waits."
+    if stages["wait_graph"] > stages["wait_readers"]:
+        return (
+            "The graph (transfer, decode, transforms) is the slowest part: give it more "
+            "--num_threads, or a GPU, or a smaller --crop."
+        )
+    cores = len(os.sched_getaffinity(0))
+    if num_read_processes < cores:
+        return f"The readers are the slowest part: more --num_read_processes ({cores} cores)."
+    return (
+        f"The readers are the slowest part, and {num_read_processes} of them share {cores} cores: "
+        "more cores, faster storage or a smaller --crop will help, more processes will not."
+    )
+
+
+def summary(report: dict[str, Any]) -> str:
+    """Say in words what a report says in numbers."""
+    shards, rejected = report["num_shards"], report["rejected"]
+    lines = [
+        (
+            f"{report['samples']} images in {report['batches']} steps on {shards} "
+            f"{report['device'].upper()} shard{'s' if shards > 1 else ''}: "
+            f"{report['images_per_s']:.1f} images/s, {report['input_mb_per_s']:.0f} MB/s read, "
+            f"{report['output_mpix_per_s']:.0f} Mpixel/s delivered."
+        ),
+        (
+            f"The first batch came after {report['first_batch_s']:.1f} s "
+            f"({report['stages']['start']:.1f} s of it to start the readers); the consumer waited "
+            f"{100 * report['wait_fraction']:.0f} % of the time."
+        ),
+        report["bottleneck"],
+    ]
+    if rejected:
+        lines.append(f"{len(rejected)} file{'s' if len(rejected) > 1 else ''} could not be read:")
+        lines += [f"  {bad['path']}: {bad['reason']}" for bad in rejected[:10]]
+        if len(rejected) > 10:
+            lines.append(f"  and {len(rejected) - 10} more (--report lists them all)")
+    return "\n".join(lines)
+
+
+def versions() -> dict[str, str]:
+    """Give the versions of what the speed and the pixels depend on."""
+    names = ("dali-pipelines", "nvidia-dali-cuda120", "torch", "numpy", "astropy", "numba")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """Describe this machine."""
+    import psutil
+    import torch
+
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": psutil.virtual_memory().total,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }

@@ -1,0 +1,194 @@
+"""Iterate an archive through DALI pipelines: the main job, and the way to see how fast it goes.
+
+    python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
+
+Without --data it reads a sample set, made on first use in your cache folder.
+"""
+
+# Reader processes import this file again: what is heavy is imported in the functions.
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from _cli import option, parse
+
+if TYPE_CHECKING:
+    from dali_pipelines import Index, Loader
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Flags of run.py; the names are fixed by tests/scripts/test_run.py."""
+
+    data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
+    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg"))
+    num_read_processes: int = option(4, "reader processes in all, shared out over the shards")
+    batch_size: int = option(16, "samples per shard and step")
+    num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
+    device: str = option(
+        "auto",
+        "auto: the GPUs, or the CPU if none is visible; gpu never falls back",
+        choices=("auto", "gpu", "cpu"),
+    )
+    num_threads: int | None = option(
+        None, "DALI threads per shard (default: cores / shards)", type=int
+    )
+    crop: tuple[int, ...] | None = option(
+        None, "window to cut, height and width or one number", type=int, nargs="+", metavar="PIXELS"
+    )
+    window: str = option("center", "where the window lies", choices=("center", "random"))
+    flip: str = option("", "flip at random: h, v or hv", choices=("", "h", "v", "hv"))
+    resize: tuple[int, ...] | None = option(
+        None, "size after the crop, height and width or one", type=int, nargs="+", metavar="PIXELS"
+    )
+    mean: tuple[float, ...] | None = option(
+        None, "subtract, one or per channel", type=float, nargs="+", metavar="X"
+    )
+    std: tuple[float, ...] | None = option(
+        None, "divide by, one or per channel", type=float, nargs="+", metavar="X"
+    )
+    shuffle: bool = option(True, "a new order in each epoch")
+    seed: int = option(0, "order, windows and flips follow from it")
+    epochs: int = option(1, "times to go through the data")
+    max_batches: int | None = option(None, "stop after this many steps", type=int)
+    tail: str = option("partial", "last step of an epoch", choices=("partial", "fill", "drop"))
+    bad_sample: str = option("raise", "what to do with unreadable files", choices=("raise", "skip"))
+    start_method: str = option(
+        "forkserver", "of the reader processes", choices=("spawn", "forkserver", "fork")
+    )
+    prefetch: int | None = option(
+        None, "batches kept ready (default: 2, or 1 where a batch is large)", type=int
+    )
+    report: str | None = option(None, "write what was measured", metavar="FILE.json")
+    audit: str | None = option(None, "write a line per delivered sample", metavar="FILE.csv")
+
+    def __post_init__(self) -> None:
+        for name in ("num_read_processes", "batch_size", "num_gpus", "epochs", "max_batches"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} must be at least 1, got {value}")
+
+    def pipeline_settings(self) -> dict[str, Any]:
+        """Give the keywords for the pipeline factory."""
+        pairs = {name: _pair(name, getattr(self, name)) for name in ("crop", "resize")}
+        return {
+            **pairs,
+            "window": self.window,
+            "flip": self.flip,
+            "mean": self.mean,
+            "std": self.std,
+            "num_threads": self.num_threads or max(1, _cores() // self.num_gpus),
+            "start_method": self.start_method,
+            "prefetch": self.prefetch,
+            "num_epochs": self.epochs,
+        }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; give the exit code: 0 done, 1 failed, 2 wrong usage."""
+    config = parse(RunConfig, argv, __doc__)
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        loader = make_loader(config)
+        return iterate(loader, config)
+    except (ValueError, TypeError, FileNotFoundError, MemoryError) as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return 2
+    except (OSError, RuntimeError) as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def make_loader(config: RunConfig) -> Loader:
+    """Find the data and the devices, and check that they fit together and into memory."""
+    index = open_index(config)
+    devices = choose_devices(config)
+    from dali_pipelines import Loader, fits_pipeline, jpeg_pipeline
+    from dali_pipelines.memory import estimate_memory
+
+    loader = Loader(
+        {"fits": fits_pipeline, "jpeg": jpeg_pipeline}[config.pipeline],
+        index,
+        batch_size=config.batch_size,
+        num_read_processes=config.num_read_processes,
+        devices=devices,
+        seed=config.seed,
+        shuffle=config.shuffle,
+        tail=config.tail,  # type: ignore[arg-type]
+        bad_sample=config.bad_sample,  # type: ignore[arg-type]
+        **config.pipeline_settings(),
+    )
+    estimate_memory(loader.make_pipelines()).check()
+    return loader
+
+
+def open_index(config: RunConfig) -> Index:
+    """Scan the data that was asked for, or the sample set."""
+    from readers.index import SUFFIXES, Index
+
+    data = config.data
+    if data is None:
+        import _samples
+
+        make = _samples.fits_samples if config.pipeline == "fits" else _samples.jpeg_samples
+        data = str(make())
+    return Index.scan(data, suffixes=SUFFIXES[config.pipeline])
+
+
+def choose_devices(config: RunConfig) -> list[int | None]:
+    """Give a CUDA device, or None for the CPU, to each shard."""
+    from dali_pipelines.devices import visible_gpus
+
+    gpus = 0 if config.device == "cpu" else visible_gpus()
+    if gpus >= config.num_gpus:
+        return list(range(config.num_gpus))
+    if gpus or config.device == "gpu":
+        raise ValueError(
+            f"--num_gpus={config.num_gpus} but {gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} "
+            "visible: use fewer, check nvidia-smi and CUDA_VISIBLE_DEVICES, or say --device=cpu"
+        )
+    if config.device == "auto":
+        shards = f"{config.num_gpus} shard{'s' if config.num_gpus > 1 else ''}"
+        print(f"No GPU is visible: {shards} on the CPU.", file=sys.stderr)
+    return [None] * config.num_gpus
+
+
+def iterate(loader: Loader, config: RunConfig) -> int:
+    """Go through the epochs, and say how it went."""
+    from _report import Run
+
+    with Run(loader, config) as run, loader:
+        for epoch in range(config.epochs):
+            for step, batches in enumerate(run.steps(epoch)):
+                run.deliver(epoch, step, batches)
+                del batches  # what is held here cannot be reused for the next batch
+                if config.max_batches is not None and run.steps_done >= config.max_batches:
+                    return run.finish()
+    return run.finish()
+
+
+def _pair(name: str, value: Sequence[int] | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if isinstance(value, int):
+        value = (value,)
+    if len(value) not in (1, 2):
+        raise ValueError(f"--{name} takes one number or two (height width), got {len(value)}")
+    return value[0], value[-1]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from _cli import parse
+from run import RunConfig
+
+from dali_pipelines import PipelineConfig
+
+FOLDER = Path(__file__).resolve().parents[2] / "configs"
+FILES = sorted(FOLDER.rglob("*.toml"))
+
+
+def test_there_is_one_for_each_kind() -> None:
+    assert {"jpeg_folder.toml", "fits.toml", "aia_windows.toml"} <= {path.name for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_is_a_valid_run(path: Path) -> None:
+    config = parse(RunConfig, [f"--config={path}"], None)
+    PipelineConfig(batch_size=config.batch_size, **config.pipeline_settings())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_says_what_it_is_for(path: Path) -> None:
+    assert path.read_text().startswith("# ")

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dali_pipelines import PipelineConfig
+
+
+def test_short_forms() -> None:
+    config = PipelineConfig(batch_size=2, crop=5, resize=(4, 3), mean=1, std=[2, 3, 4])  # type: ignore[arg-type]
+    assert (config.crop, config.resize) == ((5, 5), (4, 3))
+    assert (config.mean, config.std) == ((1.0,), (2.0, 3.0, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"crop": (1, 2, 3)}, r"crop must be \(height, width\) in pixels, at least 1x1, got"),
+        ({"resize": 0}, r"resize must be \(height, width\) in pixels, at least 1x1, got 0"),
+        ({"mean": "x"}, "mean must be a number, or one for each channel, got 'x'"),
+        ({"std": 0}, r"std must be positive, got \(0.0,\)"),
+        ({"num_threads": 0}, "num_threads must be at least 1, got 0"),
+        ({"prefetch": 0}, "prefetch must be at least 1, got 0"),
+        ({"flip": "x"}, "flip must be one of '', 'h', 'v', 'hv', got 'x'"),
+        ({"dtype": "float64"}, "dtype must be one of 'float32', 'float16', got 'float64'"),
+        ({"start_method": "thread"}, "start_method must be one of 'spawn', "),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PipelineConfig(batch_size=1, **settings)

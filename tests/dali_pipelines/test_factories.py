@@ -1,0 +1,191 @@
+"""Pixels of real DALI pipelines, with two spawned readers, against astropy, Pillow and NumPy."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from astropy.io import fits
+from nvidia.dali.plugin.pytorch import DALIGenericIterator
+from PIL import Image, ImageOps
+
+from dali_pipelines import Index, Loader, fits_pipeline, jpeg_pipeline, npy_pipeline
+from readers.draws import Draws
+from readers.window import Window
+
+SEED = 11
+DEVICES = [None, pytest.param(0, marks=pytest.mark.gpu)]
+
+
+def images(
+    factory: Callable[..., Any], index: Index, device: int | None = None, **options: Any
+) -> dict[int, torch.Tensor]:
+    """Give the images of one epoch by row."""
+    settings = {"batch_size": 1, "start_method": "spawn", **options}
+    loader = Loader(factory, index, num_read_processes=2, devices=[device], seed=SEED, **settings)
+    with loader:
+        found = {
+            int(row): image.cpu()
+            for (batch,) in loader
+            for image, row in zip(batch["image"], batch["row"], strict=True)
+        }
+    assert sorted(found) == list(range(len(index)))
+    return found
+
+
+def truth(path: str) -> np.ndarray:
+    return np.asarray(fits.getdata(path)).astype(np.float32)
+
+
+def cut_and_flipped(image: np.ndarray, row: int, crop: tuple[int, int] | None, flip: str) -> Any:
+    """Do to an image of shape (height, width, ...) what the pipeline does in epoch 0."""
+    draws = Draws.of(SEED, 0, row)
+    if crop is not None:
+        window = Window(height=crop[0], width=crop[1], y=draws.y, x=draws.x)
+        y, x = window.place(*image.shape[:2])
+        image = image[y : y + crop[0], x : x + crop[1]]
+    up_down = -1 if draws.vertical and "v" in flip else 1
+    left_right = -1 if draws.horizontal and "h" in flip else 1
+    return image[::up_down, ::left_right]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("crop", "flip"), [(None, ""), ((97, 33), "hv"), ((64, 128), "v")])
+def test_fits_equals_astropy(
+    shared_data: Path, device: int | None, crop: tuple[int, int] | None, flip: str
+) -> None:
+    index = Index.scan(shared_data / "fits")
+    if crop is not None:
+        tall = [truth(index.path(row)).shape[0] >= 128 for row in range(len(index))]
+        index = index.select(np.array(tall))
+    found = images(
+        fits_pipeline, index, device, crop=crop, window="random", flip=flip, batch_size=1
+    )
+    for row, image in found.items():
+        expected = cut_and_flipped(truth(index.path(row)), row, crop, flip)
+        assert image.dtype == torch.float32
+        np.testing.assert_array_equal(image.numpy(), expected[None], err_msg=index.path(row))
+
+
+def test_fits_names_the_hdu(tmp_path: Path) -> None:
+    planes = [np.full((5, 6), value, np.int16) for value in range(3)]
+    hdus = [fits.PrimaryHDU(planes[0]), *(fits.ImageHDU(plane) for plane in planes[1:])]
+    fits.HDUList(hdus).writeto(tmp_path / "three.fits")
+    index = Index.scan(tmp_path)
+    assert images(fits_pipeline, index)[0].unique().tolist() == [0]
+    assert images(fits_pipeline, index, hdu=2)[0].unique().tolist() == [2]
+
+
+def pillow(path: str) -> np.ndarray:
+    with Image.open(path) as image:
+        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+
+def far_share(image: torch.Tensor, expected: np.ndarray) -> float:
+    """Share of the values that differ by more than 2 grey levels."""
+    difference = np.abs(image.numpy() - expected.transpose(2, 0, 1).astype(np.float32))
+    return float((difference > 2).mean())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("crop", "flip"), [(None, ""), ((224, 224), "hv"), ((100, 250), "h")])
+def test_jpeg_equals_pillow(
+    shared_data: Path, device: int | None, crop: tuple[int, int] | None, flip: str
+) -> None:
+    index = Index.scan(shared_data / "jpeg")
+    found = images(jpeg_pipeline, index, device, crop=crop, window="random", flip=flip)
+    for row, image in found.items():
+        expected = cut_and_flipped(pillow(index.path(row)), row, crop, flip)
+        assert far_share(image, expected) < 1e-3, index.path(row)
+
+
+@pytest.fixture
+def oddities(shared_data: Path, tmp_path: Path) -> Index:
+    """All EXIF orientations, and files that are not what their names say."""
+    with Image.open(sorted((shared_data / "jpeg").rglob("*.jpg"))[0]) as opened:
+        photograph = opened.resize((160, 96))
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        photograph.save(tmp_path / f"exif{orientation}.jpg", exif=exif, quality=95)
+    for name, mode in (("png", "RGB"), ("rgba", "RGBA"), ("gray", "L")):
+        stream = io.BytesIO()
+        photograph.convert(mode).save(stream, "PNG")
+        (tmp_path / f"{name}.jpg").write_bytes(stream.getvalue())
+    photograph.convert("L").save(tmp_path / "gray_jpeg.jpg")
+    return Index.scan(tmp_path)
+
+
+@pytest.mark.parametrize("crop", [None, (64, 48)])
+def test_orientation_and_content_are_honoured(
+    oddities: Index, crop: tuple[int, int] | None
+) -> None:
+    found = images(jpeg_pipeline, oddities, crop=crop, window="random", flip="h")
+    for row, image in found.items():
+        expected = cut_and_flipped(pillow(oddities.path(row)), row, crop, "h")
+        assert far_share(image, expected) < 1e-3, oddities.path(row)
+
+
+def test_resize_equals_torch_with_antialias(shared_data: Path) -> None:
+    index = Index.scan(shared_data / "jpeg")
+    found = images(jpeg_pipeline, index, resize=(80, 100), batch_size=7)
+    for row, image in found.items():
+        whole = torch.from_numpy(pillow(index.path(row)).astype(np.float32)).permute(2, 0, 1)
+        expected = torch.nn.functional.interpolate(
+            whole[None], size=(80, 100), mode="bilinear", antialias=True
+        )[0]
+        # Both average over the same triangle; 3.8 grey levels were seen in the worst pixel.
+        difference = (image - expected).abs()
+        assert float(difference.mean()) < 0.3
+        assert float(difference.max()) < 6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_normalise_and_convert(npy_index: Index, dtype: str) -> None:
+    found = images(npy_pipeline, npy_index, mean=3, std=0.5, dtype=dtype)
+    for row, image in found.items():
+        assert image.dtype == getattr(torch, dtype)
+        assert image.shape == (1, 6, 8)
+        assert image.unique().tolist() == [(row - 3) / 0.5]
+
+
+def test_mean_and_std_of_each_channel(shared_data: Path) -> None:
+    index = Index.scan(shared_data / "jpeg").select([0])
+    mean, std = (10.0, 20.0, 30.0), (2.0, 4.0, 8.0)
+    found = images(jpeg_pipeline, index, mean=mean, std=std)[0]
+    expected = (pillow(index.path(0)).astype(np.float32) - mean) / std
+    np.testing.assert_allclose(found.numpy(), expected.transpose(2, 0, 1), atol=0.6 / 2)
+
+
+def test_npy_channels_and_crop(tmp_path: Path) -> None:
+    image = np.arange(5 * 7 * 3, dtype=np.uint16).reshape(5, 7, 3)
+    np.save(tmp_path / "a.npy", image)
+    found = images(npy_pipeline, Index.scan(tmp_path), file_dtype="uint16", channels=3, crop=(3, 4))
+    np.testing.assert_array_equal(found[0].numpy(), image[1:4, 1:5].transpose(2, 0, 1))
+
+
+def test_float16_of_stored_nan(tmp_path: Path) -> None:
+    fits.PrimaryHDU(np.array([[1, np.nan], [2, 3]], np.float32)).writeto(tmp_path / "a.fits")
+    found = images(fits_pipeline, Index.scan(tmp_path), dtype="float16", flip="h")[0]
+    assert int(found.isnan().sum()) == 1
+
+
+def test_a_factory_alone_with_dali_generic_iterator(npy_index: Index) -> None:
+    pipeline = npy_pipeline(npy_index, batch_size=10, shuffle=False, num_read_processes=2)
+    batches = DALIGenericIterator([pipeline], list(pipeline.output_names), size=-1)
+    schedule = pipeline.source.schedule
+    rows = []
+    for _, (batch,) in zip(range(schedule.steps(0)), batches, strict=False):
+        rows += batch["row"][batch["valid"]].tolist()
+    pipeline.close()
+    assert rows == list(range(23))
+
+
+def test_unknown_settings_are_refused(npy_index: Index) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'windows'"):
+        npy_pipeline(npy_index, batch_size=1, windows="random")

@@ -1,0 +1,74 @@
+"""What a user gets by installing and importing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import dali_pipelines
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_all_names_exist() -> None:
+    assert [name for name in dali_pipelines.__all__ if not hasattr(dali_pipelines, name)] == []
+
+
+def test_importing_does_nothing() -> None:
+    program = (
+        "import os, threading, multiprocessing; before = dict(os.environ)\n"
+        "import dali_pipelines, torch\n"
+        "assert dict(os.environ) == before\n"
+        "assert not torch.cuda.is_initialized()\n"
+        "assert not multiprocessing.active_children()\n"
+        "assert threading.active_count() == 1, threading.enumerate()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_foreign_readers_package_is_named(tmp_path: Path) -> None:
+    (tmp_path / "readers.py").write_text("")
+    found = subprocess.run(
+        [sys.executable, "-c", "import dali_pipelines"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: dali_pipelines needs its own package 'readers', but")
+    assert str(tmp_path / "readers.py") in last
+
+
+def test_the_wheel_holds_two_packages(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    from hatchling.builders.wheel import WheelBuilder
+
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {
+        "dali_pipelines",
+        "readers",
+    }
+
+
+def test_scripts_stay_light_at_the_top() -> None:
+    """Reader processes import the script again, so it may load nothing heavy by itself."""
+    for script in ("run.py", "bench.py", "index.py"):
+        tree = ast.parse((ROOT / "scripts" / script).read_text())
+        names = {
+            alias.name.split(".")[0]
+            for node in tree.body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in (
+                [ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names
+            )
+        }
+        assert names <= {*sys.stdlib_module_names, "_cli"}, script

@@ -1,0 +1,216 @@
+"""run.py as a user runs it: exit codes, messages, audit, report."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from astropy.io import fits
+from run import RunConfig, main
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
+
+FLAGS = """
+    data pipeline num_read_processes batch_size num_gpus device num_threads crop window flip resize
+    mean std shuffle seed epochs max_batches tail bad_sample start_method prefetch report audit
+"""
+"""Flags are forever: add one here only after thinking twice."""
+
+
+def test_the_flags_are_these() -> None:
+    assert [field.name for field in dataclasses.fields(RunConfig)] == FLAGS.split()
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """23 small compressed FITS files, one of them in a subfolder."""
+    folder = tmp_path_factory.mktemp("archive")
+    (folder / "later").mkdir()
+    for row in range(23):
+        image = np.full((20, 24), row, np.int16)
+        name = f"later/{row:02d}.fits" if row > 20 else f"{row:02d}.fits"
+        fits.CompImageHDU(image, compression_type="RICE_1").writeto(folder / name)
+    return folder
+
+
+def audited(folder: Path, tmp_path: Path, *flags: str, code: int = 0) -> list[dict[str, str]]:
+    """Run in this process and give the audit's lines."""
+    path = tmp_path / "audit.csv"
+    assert main([f"--data={folder}", "--device=cpu", f"--audit={path}", *flags]) == code
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_audit_has_each_row_once_per_epoch(archive: Path, tmp_path: Path) -> None:
+    lines = audited(archive, tmp_path, "--batch_size=4", "--num_gpus=3", "--epochs=2")
+    assert list(lines[0]) == ["epoch", "step", "shard", "slot", "row", "path", "valid"]
+    for epoch in "01":
+        rows = [int(line["row"]) for line in lines if line["epoch"] == epoch]
+        assert sorted(rows) == list(range(23))
+        assert rows != sorted(rows)
+    assert {line["valid"] for line in lines} == {"1"}
+    assert all(line["path"] == str(archive / f"{int(line['row']):02d}.fits") for line in lines[:3])
+
+
+def test_processes_and_repetition_change_nothing(archive: Path, tmp_path: Path) -> None:
+    runs = [
+        audited(archive, tmp_path, "--batch_size=4", "--tail=fill", "--num_gpus=2", f"--{flag}")
+        for flag in ("num_read_processes=1", "num_read_processes=5", "seed=0", "seed=1")
+    ]
+    assert runs[0] == runs[1] == runs[2] != runs[3]
+
+
+def test_report_says_what_was_measured(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.json"
+    flags = ["--batch_size=5", "--num_gpus=2", "--crop=8", "--window=random", f"--report={path}"]
+    assert main([f"--data={archive}", "--device=auto", *flags]) == 0
+    report = json.loads(path.read_text())
+    expected = """config versions hardware device num_shards epochs batches samples seconds
+        first_batch_s images_per_s input_mb_per_s output_mpix_per_s stages wait_fraction bottleneck
+        rejected"""
+    assert set(expected.split()) <= set(report)
+    assert (report["samples"], report["batches"], report["num_shards"]) == (23, 3, 2)
+    assert report["config"]["crop"] == [8]
+    assert report["seconds"] > 0
+    assert report["images_per_s"] == pytest.approx(13 / report["seconds"])
+    assert report["output_mpix_per_s"] == pytest.approx(report["images_per_s"] * 64 / 1e6)
+    assert 0 <= report["wait_fraction"] <= 1
+    out = capsys.readouterr().out
+    assert "23 images in 3 steps on 2 CPU shards: " in out
+
+
+def test_max_batches_ends_early(archive: Path, tmp_path: Path) -> None:
+    assert len(audited(archive, tmp_path, "--batch_size=4", "--max_batches=2")) == 8
+
+
+@pytest.fixture
+def damaged(archive: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "damaged"
+    shutil.copytree(archive, folder)
+    (folder / "05.fits").write_bytes((folder / "05.fits").read_bytes()[:3000])
+    (folder / "11.fits").write_text("hello")
+    return folder
+
+
+def test_raise_ends_with_one_message(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [f"--data={damaged}", "--device=cpu", "--batch_size=4", "--no-shuffle"]
+    started = time.monotonic()
+    assert main(flags) == 1
+    assert time.monotonic() - started < 10
+    message = capsys.readouterr().err.splitlines()
+    assert len(message) == 1
+    assert "05.fits (row 5): " in message[0]
+
+
+def test_skip_delivers_the_others_and_lists_it(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    lines = audited(damaged, tmp_path, "--batch_size=4", "--bad_sample=skip", f"--report={report}")
+    rows = [int(line["row"]) for line in lines]
+    assert sorted(rows) == [row for row in range(23) if row not in (5, 11)]
+    rejected = {bad["row"]: bad for bad in json.loads(report.read_text())["rejected"]}
+    assert sorted(rejected) == [5, 11]
+    assert rejected[11]["path"] == str(damaged / "11.fits")
+    assert "2 files could not be read:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--batch_size=24"], "batch_size 24 is larger than the 23 rows of the index"),
+        (["--batch_size=4", "--crop=21"], "crop 21x21 is larger than the image 20x24"),
+        (["--batch_size=4", "--crop", "1", "2", "3"], "--crop takes one number or two"),
+        (["--batch_size=0"], "--batch_size must be at least 1, got 0"),
+        (["--batch_size=4", "--pipeline=jpeg"], "no file in this folder ends in .jpg"),
+        (["--batch_size=4", "--data=/nowhere"], "/nowhere: no such folder or file"),
+        (["--batch_size=4", "--data=/nowhere/*.fits"], "no file matches this pattern"),
+        (["--batch_size=4", "--std=0"], "std must be positive"),
+        (["--batch_size=4", "--seed=-1"], "seed must lie in [0, 2**64), got -1"),
+        (["--batch_size=12", "--num_gpus=2", "--tail=drop"], "tail 'drop' leaves nothing"),
+        (["--batch=4"], "unrecognized arguments: --batch=4"),
+        (["--tail=pad"], "argument --tail: invalid choice: 'pad'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(
+    archive: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+) -> None:
+    try:
+        code: Any = main([f"--data={archive}", "--device=cpu", *flags])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    *usage, last = capsys.readouterr().err.splitlines()
+    assert message in last
+    assert not usage or usage[0].startswith("usage: ")
+
+
+def test_an_empty_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"--data={tmp_path}", "--device=cpu"]) == 2
+    assert f"{tmp_path}: no file in this folder ends in .fits" in capsys.readouterr().err
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from run import choose_devices
+
+    for gpus, device, wanted, expected in (
+        (4, "auto", 4, [0, 1, 2, 3]),
+        (4, "gpu", 1, [0]),
+        (4, "cpu", 2, [None, None]),
+        (0, "auto", 2, [None, None]),
+        (2, "auto", 4, "--num_gpus=4 but 2 GPUs are visible"),
+        (0, "gpu", 1, "--num_gpus=1 but no GPU is visible"),
+    ):
+        monkeypatch.setattr("dali_pipelines.devices.visible_gpus", lambda gpus=gpus: gpus)
+        config = RunConfig(device=device, num_gpus=wanted)
+        if isinstance(expected, str):
+            with pytest.raises(ValueError, match=expected):
+                choose_devices(config)
+        else:
+            assert choose_devices(config) == expected
+    assert capsys.readouterr().err == "No GPU is visible: 2 shards on the CPU.\n"
+
+
+def test_memory_that_is_not_there_is_refused(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dali_pipelines.memory._free_memory", lambda: 1 << 20)
+    assert main([f"--data={archive}", "--device=cpu", "--batch_size=4"]) == 2
+    assert "GiB of memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_everything(archive: Path, number: int) -> None:
+    flags = ["--batch_size=4", "--epochs=1000000", "--device=cpu", "--num_gpus=2"]
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT), f"--data={archive}", *flags], stderr=subprocess.DEVNULL
+    ) as run:
+        children = wait_for_readers(run.pid)
+        run.send_signal(number)
+        assert run.wait(15) == 128 + number
+        _, alive = psutil.wait_procs(children, timeout=5)
+        assert not alive
+
+
+def wait_for_readers(pid: int) -> list[psutil.Process]:
+    for _ in range(300):
+        children = psutil.Process(pid).children(recursive=True)
+        if len(children) >= 6:  # 4 readers, the fork server and the resource tracker
+            time.sleep(1)
+            return children
+        time.sleep(0.1)
+    raise AssertionError(f"no readers, only {os.popen('ps f').read()}")
