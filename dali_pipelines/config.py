@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from readers.schedule import Tail
@@ -35,6 +36,8 @@ class PipelineConfig:
     """Position of that epoch to begin with, to resume."""
     num_epochs: int | None = None
     """Epochs counted from 0 after which nothing is read ahead; None to go on without end."""
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    """Rows that are known not to decode, and why; the Loader finds them when a graph has failed."""
     columns: tuple[str, ...] = ()
     """Numeric columns of the Index that become outputs, shape (batch,)."""
 

@@ -14,7 +14,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from dali_pipelines.devices import Device, place, share_out
 from dali_pipelines.pipeline import ReaderPipeline
-from dali_pipelines.watchdog import Watchdog
+from dali_pipelines.watchdog import ReaderProcessError, Watchdog
 from readers.errors import ReadError
 from readers.index import Index
 from readers.report import ReadReport
@@ -308,6 +308,14 @@ class Loader:
                 batches = [_next(iterator) for iterator in self._iterators]
             self.stats.wait_s += time.perf_counter() - started
             batches = [self._accept(batch) for batch in batches]
+        except ReaderProcessError:
+            self.close()
+            raise
+        except RuntimeError as error:
+            # DALI fails the whole batch for one stream that it cannot decode.
+            self.close()
+            self._find_undecodable(error)
+            return self._step()
         except BaseException:
             # The pipelines are past this step, or broken; the cursor is not. A later loop starts
             # them anew at this step, so that nothing is lost.
@@ -316,6 +324,23 @@ class Loader:
         self._advance()
         self.stats.batches += 1
         return batches
+
+    def _find_undecodable(self, error: RuntimeError) -> None:
+        """Find the rows of this step that made a graph fail, or raise its error again."""
+        source = self.make_pipelines()[0].source
+        known = self._config.setdefault("rejected", {})
+        found = False
+        step = range(self._position, min(self._position + self._schedule.stride, len(self.index)))
+        for row in (source.order.row(self._epoch, position) for position in step):
+            try:
+                source.reader.verify(source.columns.row(row))
+            except ReadError as bad:
+                if row not in known:
+                    self._reject(row, bad.reason)
+                    known[row] = bad.reason
+                    found = True
+        if not found:
+            raise error
 
     def _advance(self) -> None:
         self._position = min(self._position + self._schedule.stride, len(self.index))

@@ -197,6 +197,7 @@ def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         flip=config.flip,
         outputs=config.columns,
         num_epochs=config.num_epochs,
+        rejected=config.rejected,
     )
 
 

@@ -79,6 +79,10 @@ class FitsReader:
         item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
         return Peek(height=height, width=width, nbytes=rows * columns * item)
 
+    def verify(self, row: Row) -> None:
+        """Read the whole image."""
+        self.read(row, None)
+
     def blank(self, height: int, width: int) -> Sample:
         """Give a sample that decodes to zeros and carries none."""
         arrays = {
@@ -122,12 +126,17 @@ def open_image(
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", AstropyWarning)
+            # Odd headers, values beyond float32.
+            warnings.simplefilter("ignore")
             # astropy goes on when the file ends early; here that is a bad file.
             warnings.filterwarnings("error", message="File may have been truncated")
-            with fits.open(
-                path, memmap=False, do_not_scale_image_data=do_not_scale_image_data
-            ) as hdus:
+            # astropy leaves a file open that it cannot read, if it opened it.
+            with (
+                open(path, "rb") as file,
+                fits.open(
+                    file, memmap=False, do_not_scale_image_data=do_not_scale_image_data
+                ) as hdus,
+            ):
                 number = _find(hdus, number)
                 yield hdus, number
     except Exception as error:
@@ -189,6 +198,8 @@ def _scaling(header: fits.Header) -> tuple[float, float, float, float] | None:
     bscale, bzero = header.get("BSCALE", 1), header.get("BZERO", 0)
     if bitpix not in _AS_STORED or (bitpix < 0 and (bscale, bzero) != (1, 0)):
         return None
+    if bscale is None or bzero is None:
+        raise ValueError("BSCALE or BZERO has no value")
     blank = header.get("BLANK")
     unsigned = bitpix > 8 and bscale == 1 and bzero == 1 << (bitpix - 1)
     if bitpix < 0 or unsigned or not blank or not isinstance(blank, int):

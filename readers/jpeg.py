@@ -26,6 +26,7 @@ FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """Pillow's names of what DALI's image decoder takes, on the CPU and on the GPU."""
 
 _EXIF_ORIENTATION = 0x0112
+_PNG_START, _PNG_END = b"\x89PNG", b"IEND\xaeB`\x82"
 _JPEG_START, _JPEG_SCAN, _JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
 
 
@@ -58,6 +59,10 @@ class JpegReader:
         encoded, height, width = _load(row)
         return Peek(height=height, width=width, nbytes=len(encoded))
 
+    def verify(self, row: Row) -> None:
+        """Decode the whole image by Pillow."""
+        _load(row, decode=True)
+
     def blank(self, height: int, width: int) -> Sample:
         """Give a grey JPEG."""
         return _sample(_grey(height, width), 0, 0, height, width)
@@ -79,14 +84,14 @@ def _grey(height: int, width: int) -> bytes:
     return stream.getvalue()
 
 
-def _load(row: Row) -> tuple[bytes, int, int]:
+def _load(row: Row, *, decode: bool = False) -> tuple[bytes, int, int]:
     """Give the bytes of a file with its height and width as displayed, or raise ReadError."""
     try:
         encoded = Path(row.path).read_bytes()
         with warnings.catch_warnings():
             # Pillow warns of odd EXIF data and the like; what matters comes as an exception.
             warnings.simplefilter("ignore")
-            height, width = _inspect(encoded)
+            height, width = _inspect(encoded, decode)
     except Exception as error:
         # Pillow's parsers raise many types on hostile input (SyntaxError, struct.error, ...).
         reason = f"not a readable image: {error}" if not isinstance(error, OSError) else str(error)
@@ -95,7 +100,16 @@ def _load(row: Row) -> tuple[bytes, int, int]:
     return encoded, height, width
 
 
-def _inspect(encoded: bytes) -> tuple[int, int]:
+def _has_end(encoded: bytes) -> bool:
+    """Tell whether a JPEG or PNG ends as it should; if not, it may be cut short: Pillow decides."""
+    tail = encoded[-4096:]
+    if encoded.startswith(_JPEG_START):
+        # An end before the last scan is that of a thumbnail.
+        return tail.rfind(_JPEG_END) > tail.rfind(_JPEG_SCAN)
+    return encoded.startswith(_PNG_START) and _PNG_END in tail
+
+
+def _inspect(encoded: bytes, decode: bool) -> tuple[int, int]:
     if not encoded:
         raise OSError("the file is empty")
     try:
@@ -108,12 +122,7 @@ def _inspect(encoded: bytes) -> tuple[int, int]:
             turned = image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
             # Pillow turns the size of a TIFF by itself.
             turned = turned and image.format != "TIFF"
-            if not encoded.startswith(_JPEG_START):
-                # Only JPEG is cut short so often that it pays to look for its end.
-                image.load()
-            elif (tail := encoded[-4096:]).rfind(_JPEG_END) <= tail.rfind(_JPEG_SCAN):
-                # No end marker near the end, but that of a thumbnail: cut short, or padded. Pillow
-                # decides.
+            if decode or not _has_end(encoded):
                 image.load()
     except UnidentifiedImageError:
         raise OSError(

@@ -53,6 +53,10 @@ class NpyReader:
         nbytes = rows * columns * self.channels * np.dtype(self.dtype).itemsize
         return Peek(height=height, width=width, nbytes=nbytes)
 
+    def verify(self, row: Row) -> None:
+        """Read the whole file."""
+        self.read(row, None)
+
     def blank(self, height: int, width: int) -> Sample:
         """Give zeros, shape (height, width, channels)."""
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})

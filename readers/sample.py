@@ -112,6 +112,14 @@ class Reader(Protocol):
         """Read the head of the file alone. Raises ReadError like `read`."""
         ...
 
+    def verify(self, row: Row) -> None:
+        """Decode the whole row, to find the one that a graph has failed on.
+
+        A Reader that leaves decoding to the graph looks at no more than the head of its files in
+        `read`. Raises ReadError like `read`.
+        """
+        ...
+
     def blank(self, height: int, width: int) -> Sample:
         """Make a Sample that decodes to an image of this size without reading a file.
 

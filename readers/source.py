@@ -14,7 +14,8 @@ import select
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -63,6 +64,8 @@ class Source:
     """Numeric columns that travel with each sample, shape ()."""
     num_epochs: int | None = None
     """Nothing is read for epochs from this one on; None for no end."""
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    """Rows that are known not to decode, and why: the graph has failed on them."""
 
     def __post_init__(self) -> None:
         for name, value, words in (
@@ -140,6 +143,8 @@ class Source:
 
     def _read(self, epoch: int, number: int, report: ReadReport) -> Sample:
         row = self.columns.row(number)
+        if number in self.rejected:
+            raise ReadError(row.path, self.rejected[number], row=number)
         try:
             sample = self.reader.read(row, self._window(epoch, number))
             for spec in self.reader.specs:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nvtx
+import psutil
 from tqdm import tqdm
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 _KEEPS_UP = 0.1
 """Share of the time that a consumer may wait before loading is called the bottleneck."""
 
+_ALL_BUSY = 0.85
+"""Share of CPU time above which more processes or threads can only get in each other's way."""
+
 
 class Run:
     """One run over a Loader, from the first batch to the summary."""
@@ -40,6 +44,7 @@ class Run:
         self.config = config
         self.steps_done = 0
         self.first_batch_s = 0.0
+        self._cpu_times = psutil.cpu_times()
         self._began = self._first = self._last = time.perf_counter()
         self._held = ExitStack()
 
@@ -123,6 +128,7 @@ class Run:
         }
         wait_fraction = stats.wait_s / max(1e-9, total - stats.start_s)
         gpus = self.loader.devices[0] is not None
+        busy = _busy(self._cpu_times, psutil.cpu_times())
         return {
             "config": dataclasses.asdict(self.config),
             "versions": versions(),
@@ -139,7 +145,8 @@ class Run:
             "output_mpix_per_s": stats.output_pixels * share / max(1e-9, seconds) / 1e6,
             "stages": stages,
             "wait_fraction": wait_fraction,
-            "bottleneck": bottleneck(stages, wait_fraction, self.config.num_read_processes),
+            "cpu_busy": busy,
+            "bottleneck": bottleneck(stages, wait_fraction, busy, gpus=gpus),
             "rejected": [
                 {"row": bad.row, "path": bad.path, "reason": bad.reason}
                 for bad in stats.rejected.values()
@@ -147,31 +154,50 @@ class Run:
         }
 
 
-def bottleneck(stages: dict[str, float], wait_fraction: float, num_read_processes: int) -> str:
-    """Say in a sentence what held the run up, and what to do about it."""
+def bottleneck(stages: dict[str, float], wait_fraction: float, busy: float, *, gpus: bool) -> str:
+    """Say in a sentence what held the run up, and what to do about it.
+
+    Parameters
+    ----------
+    stages : dict
+        Seconds by stage, ``wait_readers`` and ``wait_graph`` among them.
+    wait_fraction : float
+        Share of the time after the start that the consumer waited.
+    busy : float
+        Share of the machine's CPU time that was used.
+    gpus : bool
+        Whether the graph ran on GPUs.
+    """
     if wait_fraction < _KEEPS_UP:
         return "Loading keeps up: the consumer hardly ever waits."
+    if busy > _ALL_BUSY:
+        remedy = "" if gpus else "a GPU, "
+        return (
+            f"The CPU is the limit, {100 * busy:.0f} % of it was busy: {remedy}more cores or a "
+            "smaller --crop will help, more processes or threads will not."
+        )
     if stages["wait_graph"] > stages["wait_readers"]:
         return (
             "The graph (transfer, decode, transforms) is the slowest part: give it more "
             "--num_threads, or a GPU, or a smaller --crop."
         )
-    cores = len(os.sched_getaffinity(0))
-    if num_read_processes < cores:
-        return f"The readers are the slowest part: more --num_read_processes ({cores} cores)."
-    return (
-        f"The readers are the slowest part, and {num_read_processes} of them share {cores} cores: "
-        "more cores, faster storage or a smaller --crop will help, more processes will not."
-    )
+    return "The readers are the slowest part: more --num_read_processes, or faster storage."
+
+
+def _busy(before: Any, after: Any) -> float:
+    """Share of CPU time between two `psutil.cpu_times` that was not idle."""
+    total = sum(after) - sum(before)
+    idle = (after.idle + after.iowait) - (before.idle + before.iowait)
+    return 1 - idle / total if total > 0 else 0.0
 
 
 def summary(report: dict[str, Any]) -> str:
     """Say in words what a report says in numbers."""
-    shards, rejected = report["num_shards"], report["rejected"]
+    rejected = report["rejected"]
     lines = [
         (
-            f"{report['samples']} images in {report['batches']} steps on {shards} "
-            f"{report['device'].upper()} shard{'s' if shards > 1 else ''}: "
+            f"{_count(report['samples'], 'image')} in {_count(report['batches'], 'step')} on "
+            f"{_count(report['num_shards'], report['device'].upper() + ' shard')}: "
             f"{report['images_per_s']:.1f} images/s, {report['input_mb_per_s']:.0f} MB/s read, "
             f"{report['output_mpix_per_s']:.0f} Mpixel/s delivered."
         ),
@@ -183,11 +209,15 @@ def summary(report: dict[str, Any]) -> str:
         report["bottleneck"],
     ]
     if rejected:
-        lines.append(f"{len(rejected)} file{'s' if len(rejected) > 1 else ''} could not be read:")
+        lines.append(f"{_count(len(rejected), 'file')} could not be read:")
         lines += [f"  {bad['path']}: {bad['reason']}" for bad in rejected[:10]]
         if len(rejected) > 10:
             lines.append(f"  and {len(rejected) - 10} more (--report lists them all)")
     return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def versions() -> dict[str, str]:
@@ -204,7 +234,6 @@ def versions() -> dict[str, str]:
 
 def hardware() -> dict[str, Any]:
     """Describe this machine."""
-    import psutil
     import torch
 
     model = next(
