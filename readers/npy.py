@@ -62,7 +62,7 @@ class NpyReader:
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})
 
     def _open(self, row: Row) -> np.ndarray:
-        image = np.lib.format.open_memmap(row.path, mode="r")
+        image: np.ndarray = np.lib.format.open_memmap(row.path, mode="r")
         if image.ndim == 2 and self.channels == 1:
             image = image[..., None]
         expected = f"expected {self.dtype} of shape (height, width, {self.channels})"
