@@ -6,6 +6,7 @@ processes, which see the table as `readers.columns.Columns`.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
@@ -170,8 +171,12 @@ class Index:
         import pyarrow.parquet as pq
 
         part = f"{os.fspath(path)}.part{os.getpid()}"
-        pq.write_table(self.table, part)
-        os.replace(part, path)
+        try:
+            pq.write_table(self.table, part)
+            os.replace(part, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
 
     # What is in it.
 

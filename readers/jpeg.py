@@ -119,9 +119,9 @@ def _inspect(encoded: bytes, decode: bool) -> tuple[int, int]:
                 known = ", ".join(FORMATS)
                 raise OSError(f"format {image.format} is not decoded, expected one of {known}")
             width, height = image.size
-            turned = image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
-            # Pillow turns the size of a TIFF by itself.
-            turned = turned and image.format != "TIFF"
+            # Pillow turns the size of a TIFF by itself, and decodes all of a PNG to find EXIF data.
+            skip = image.format == "TIFF" or (image.format == "PNG" and b"eXIf" not in encoded)
+            turned = not skip and image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
             if decode or not _has_end(encoded):
                 image.load()
     except UnidentifiedImageError:

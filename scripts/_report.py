@@ -32,6 +32,9 @@ AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 _KEEPS_UP = 0.1
 """Share of the time that a consumer may wait before loading is called the bottleneck."""
 
+_STEADY_STEPS = 10
+"""Steps from which on the first batch does not count in the rates."""
+
 _ALL_BUSY = 0.85
 """Share of CPU time above which more processes or threads can only get in each other's way."""
 
@@ -113,8 +116,9 @@ class Run:
     def _report(self) -> dict[str, Any]:
         stats = self.loader.stats
         total = self._last - self._began
-        # Rates are over the whole run where there is one step, as nothing else was measured.
-        steady = self.steps_done > 1
+        # Rates are from the first batch to the last, as the start is told apart. In a short run
+        # that would flatter: the batches made ready while the first was awaited are most of it.
+        steady = self.steps_done >= _STEADY_STEPS
         seconds = self._last - self._first if steady else total
         samples = stats.samples - (self._samples_at_first if steady else 0)
         share = samples / max(1, stats.samples)

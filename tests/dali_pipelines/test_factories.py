@@ -158,7 +158,7 @@ def test_a_stream_that_the_graph_cannot_decode_is_found(shared_data: Path, tmp_p
         list(loader)
 
 
-def test_resize_comes_near_torch_with_antialias(shared_data: Path) -> None:
+def test_resize_equals_torch_with_antialias(shared_data: Path) -> None:
     index = Index.scan(shared_data / "jpeg")
     found = images(jpeg_pipeline, index, resize=(80, 100), batch_size=7)
     for row, image in found.items():
@@ -166,10 +166,11 @@ def test_resize_comes_near_torch_with_antialias(shared_data: Path) -> None:
         expected = torch.nn.functional.interpolate(
             whole[None], size=(80, 100), mode="bilinear", antialias=True
         )[0]
-        # Both average over a triangle; DALI's is the coarser one, by 6.5 grey levels at worst.
+        # The filters are the same. Past the border DALI repeats the last pixel, and torch (like
+        # Pillow) gives the others more weight, so the outermost pixels differ.
         difference = (image - expected).abs()
+        assert float(difference[:, 1:-1, 1:-1].max()) < 0.01
         assert float(difference.mean()) < 0.3
-        assert float(difference.quantile(0.999)) < 6
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -86,11 +86,19 @@ def test_report_says_what_was_measured(
     assert (report["samples"], report["batches"], report["num_shards"]) == (23, 3, 2)
     assert report["config"]["crop"] == [8]
     assert report["seconds"] > 0
-    assert report["images_per_s"] == pytest.approx(13 / report["seconds"])
+    assert report["images_per_s"] == pytest.approx(23 / report["seconds"])
     assert report["output_mpix_per_s"] == pytest.approx(report["images_per_s"] * 64 / 1e6)
     assert 0 <= report["wait_fraction"] <= 1
     out = capsys.readouterr().out
     assert "23 images in 3 steps on 2 CPU shards: " in out
+
+
+def test_a_long_run_is_timed_from_its_first_batch(archive: Path, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    flags = ["--device=cpu", "--batch_size=2", f"--report={path}"]
+    assert main([f"--data={archive}", *flags]) == 0
+    report = json.loads(path.read_text())
+    assert report["images_per_s"] == pytest.approx(21 / report["seconds"])
 
 
 def test_max_batches_ends_early(archive: Path, tmp_path: Path) -> None:

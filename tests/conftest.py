@@ -1,0 +1,70 @@
+"""Fixtures that any test may use, and the Hypothesis profiles."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("contract")
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# tmp_path is shared by the examples of a test: each example overwrites what it finds there.
+_SUPPRESSED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    print_blob=True,
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=_SUPPRESSED,
+)
+settings.register_profile(
+    "fuzz",
+    print_blob=True,
+    max_examples=1000,
+    deadline=None,
+    suppress_health_check=_SUPPRESSED,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not list(Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("needs an NVIDIA GPU")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of real sample files, see SOURCES.md in it; they are no part of the repository."""
+    folder = ROOT.parent / "shared" / "data"
+    if folder.is_dir():
+        return folder
+    if os.environ.get("REQUIRE_SHARED_DATA") == "1":
+        pytest.fail(f"REQUIRE_SHARED_DATA=1, but {folder} is missing")
+    pytest.skip(f"no sample files in {folder}")
+
+
+@pytest.fixture(scope="session")
+def fresh_python() -> Callable[..., bytes]:
+    """Run code in a new interpreter that imports what the tests import; give its stdout."""
+
+    def run(code: str, *, stdin: bytes = b"", returncode: int = 0) -> bytes:
+        found = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            input=stdin,
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))},
+            timeout=120,
+            check=False,
+        )
+        assert found.returncode == returncode, found.stderr.decode()
+        return found.stdout
+
+    return run

@@ -1,0 +1,557 @@
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import index as script
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy.io import fits
+from PIL import Image
+
+from readers import Index
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXED = ["path", "hdu", "height", "width", "bitpix", "codec", "file_bytes"]
+KEYS = ["date_obs", "t_obs", "wavelnth", "exptime", "quality"]
+
+HEADERS = {
+    "a.fits": {"DATE-OBS": "2015-01-01T00:00:00.5", "WAVELNTH": 171, "EXPTIME": 2.0, "QUALITY": 0},
+    "b.fits": {"DATE-OBS": "2014-12-31T23:59:59Z", "WAVELNTH": 171, "EXPTIME": 1, "QUALITY": -1},
+    "c.fits": {"DATE-OBS": "nan", "WAVELNTH": 193, "QUALITY": 5},
+    "sub/d.fits": {"DATE-OBS": "2016-02-30", "WAVELNTH": 171, "EXPTIME": 2.9, "QUALITY": 0},
+}
+TRUNCATED, TEXT = "e_truncated.fits", "f_text.fits"
+
+
+def write(path, header):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fits.PrimaryHDU(np.zeros((4, 5), np.int16), fits.Header(header)).writeto(path)
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    """Four readable files, a truncated one and a text; the current folder is beside them."""
+    folder = tmp_path / "archive"
+    for name, header in HEADERS.items():
+        write(folder / name, header)
+    whole = (folder / "a.fits").read_bytes()
+    (folder / TRUNCATED).write_bytes(whole[:-2880])
+    (folder / TEXT).write_text("no FITS file\n")
+    (folder / "README.md").write_text("not looked at")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return folder
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command in this process; give its status, stdout and stderr."""
+
+    def run(*arguments, num_processes=1):
+        status = script.main([*map(str, arguments), f"--num_processes={num_processes}"])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def saved(path="index.parquet"):
+    return pq.read_table(path)
+
+
+def names(path="index.parquet"):
+    return [os.path.basename(path) for path in saved(path)["path"].to_pylist()]
+
+
+class TestScan:
+    def test_columns_and_rows(self, archive, run):
+        status, out, err = run(archive)
+        assert status == 0
+        table = saved()
+        assert table.column_names == FIXED + KEYS
+        assert table["path"].to_pylist() == [str(archive / name) for name in HEADERS]
+        assert table["hdu"].to_pylist() == [0] * 4
+        assert table["height"].to_pylist() == [4] * 4
+        assert table["width"].to_pylist() == [5] * 4
+        assert table["bitpix"].to_pylist() == [16] * 4
+        assert table["codec"].to_pylist() == [""] * 4
+        assert table["file_bytes"].to_pylist() == [5760] * 4
+        assert table["wavelnth"].to_pylist() == [171, 171, 193, 171]
+        assert table["exptime"].to_pylist() == [2.0, 1.0, None, 2.9]
+        assert table["quality"].to_pylist() == [0, 0xFFFFFFFF, 5, 0]
+        times = np.array(["2015-01-01T00:00:00.5", "2014-12-31T23:59:59", "NaT", "NaT"], "M8[ns]")
+        assert np.array_equal(table["date_obs"].to_numpy(), times, equal_nan=True)
+        assert [str(table[name].type) for name in KEYS] == [
+            "timestamp[ns]",
+            "timestamp[ns]",
+            "int64",
+            "double",
+            "int64",
+        ]
+        assert out.startswith("6 files found: 4 rows kept, 2 rejected, 0 dropped by --where.\n")
+        assert out.endswith(f" files/s. Written to {Path.cwd()}/index.parquet\n")
+        assert err.splitlines()[0].startswith(
+            f"rejected {archive / TRUNCATED}: File may have been truncated"
+        )
+        assert err.splitlines()[1].startswith(f"rejected {archive / TEXT}: No SIMPLE card found")
+        assert err.splitlines()[2] == (
+            "date_obs: 1 of 4 values are no ISO 8601 times and are left empty, "
+            "the first: '2016-02-30'"
+        )
+        assert len(err.splitlines()) == 3
+
+    def test_an_index_that_readers_can_use(self, archive, run):
+        run(archive)
+        columns = Index.scan("index.parquet").columns(["wavelnth", "exptime", "quality"])
+        assert columns.row(1).path == str(archive / "b.fits")
+        assert columns.row(1).hdu == 0
+        assert np.array_equal(columns.array("exptime"), [2.0, 1.0, np.nan, 2.9], equal_nan=True)
+
+    @pytest.mark.parametrize("num_processes", [2, 3])
+    def test_processes_give_the_same(self, tmp_path, archive, run, num_processes):
+        for number in range(100):
+            write(archive / f"many/{number:03d}.fits", {"WAVELNTH": number, "QUALITY": 0})
+        assert run(archive, "-o", "one.parquet")[0] == 0
+        status, out, _ = run(archive, "-o", "more.parquet", num_processes=num_processes)
+        assert status == 0
+        assert out.startswith("106 files found: 104 rows kept, 2 rejected, ")
+        assert saved("more.parquet").equals(saved("one.parquet"))
+
+    def test_real_files(self, shared_data, tmp_path, monkeypatch, run):
+        monkeypatch.chdir(tmp_path)
+        status, out, err = run(shared_data)
+        assert status == 0
+        assert " 0 rejected" in out
+        assert "t_obs: 1 of 37 values" in err  # of HMI, in TAI
+        rows = saved().to_pylist()
+        assert len(rows) == 37
+        aia = rows[0]
+        assert aia["path"].endswith("fits/aia_171_cutout.fits")
+        assert (aia["hdu"], aia["codec"], aia["wavelnth"]) == (1, "RICE_1", 171)
+        assert np.datetime64(aia["t_obs"]) == np.datetime64("2013-03-10T12:00:12.341")
+        assert rows[-1]["codec"] == "JPEG"
+        assert rows[-1]["hdu"] is None
+
+    def test_keys(self, archive, run):
+        assert run(archive, "--keys", "wavelnth, NO-SUCH")[0] == 0
+        assert saved().column_names == [*FIXED, "wavelnth", "no_such"]
+        assert saved()["no_such"].type == pa.float64()
+        assert run(archive, "--keys", "")[0] == 0
+        assert saved().column_names == FIXED
+
+    def test_hdu(self, tmp_path, archive, run):
+        image = fits.ImageHDU(np.zeros((2, 3), np.float32))
+        fits.HDUList([fits.PrimaryHDU(np.zeros((4, 5))), image]).writeto(archive / "two.fits")
+        status, out, _ = run(archive, "--hdu", 1)
+        assert status == 0
+        assert " 1 rows kept, 6 rejected" in out
+        assert saved()["hdu"].to_pylist() == [1]
+        assert saved()["height"].to_pylist() == [2]
+
+    def test_glob_and_one_file(self, archive, run, monkeypatch):
+        assert run(f"{archive}/[ab].fits")[0] == 0
+        assert names() == ["a.fits", "b.fits"]
+        monkeypatch.chdir(archive)
+        assert run("c.fits", "-o", archive.parent / "c.parquet")[0] == 0
+        assert saved("../c.parquet")["path"].to_pylist() == [str(archive / "c.fits")]
+
+
+class TestRejected:
+    def test_first_twenty_and_a_list_of_all(self, archive, run):
+        for number in range(23):
+            (archive / f"g{number:02d}.fits").write_bytes(b"")
+        status, _, err = run(archive, "--rejected", "rejected.csv")
+        assert status == 0
+        lines = err.splitlines()
+        assert sum(line.startswith("rejected ") for line in lines) == 20
+        assert lines[20] == "and 5 more (--rejected lists all)"
+        with open("rejected.csv", newline="") as file:
+            rows = list(csv.reader(file))
+        assert rows[0] == ["path", "reason"]
+        assert [row[0] for row in rows[1:3]] == [str(archive / TRUNCATED), str(archive / TEXT)]
+        assert len(rows) == 26
+        assert all(reason and "\n" not in reason for _, reason in rows)
+
+    def test_nothing_readable(self, archive, run):
+        status, out, err = run(archive / TEXT, "--rejected", "rejected.csv")
+        assert (status, out) == (1, "")
+        assert err.startswith(
+            f"index.py: none of 1 files can be read, the first: {archive / TEXT}: No SIMPLE card"
+        )
+        assert err.count("\n") == 1
+        assert os.listdir() == ["rejected.csv"]
+
+
+class TestWhere:
+    @pytest.mark.parametrize(
+        ("where", "expected"),
+        [
+            ("wavelnth = 171", ["a.fits", "b.fits", "d.fits"]),
+            (
+                "wavelnth = 171 AND quality = 0 AND exptime > 1.5 AND date_obs >= '2015-01-01'",
+                ["a.fits"],
+            ),
+            ("\"DATE-OBS\" < '2015-01-01' or EXPTIME > 2.5", ["b.fits", "d.fits"]),
+            ("(quality & 2147483648) > 0", ["b.fits"]),
+            ("exptime IS NULL", ["c.fits"]),
+            ("year(date_obs) = 2014", ["b.fits"]),
+            ("path LIKE '%/sub/%'", ["d.fits"]),
+            ("height = 4 and codec = '' and path like '%a.fits' -- why", ["a.fits"]),
+            ("path IN (SELECT max(path) FROM archive)", ["d.fits"]),
+        ],
+    )
+    def test_rows(self, archive, run, where, expected):
+        status, out, _ = run(archive, "--where", where)
+        assert status == 0
+        assert names() == expected
+        assert f" {4 - len(expected)} dropped by --where." in out
+        assert saved().column_names == FIXED + KEYS
+
+    def test_nothing_left(self, archive, run):
+        status, out, err = run(archive, "--where", "wavelnth = 304")
+        assert (status, out) == (1, "")
+        assert err.splitlines()[-1] == "index.py: nothing was written: --where dropped all rows"
+        assert os.listdir() == []
+
+    def test_a_text_that_no_file_has(self, archive, run):
+        status, _, err = run(archive, "--keys", "INSTRUME", "--where", "instrume = 'AIA_3'")
+        assert status == 1
+        assert "dropped all rows" in err
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            "1=1; DROP TABLE x",
+            "1=1; SELECT 1",
+            "path IN (SELECT * FROM read_csv('/etc/passwd'))",
+            "EXISTS (FROM '/etc/passwd')",
+            "path IN (FROM glob('/etc/*'))",
+            "path = (SELECT content FROM read_text('/etc/hostname'))",
+            "COPY archive TO 'stolen.csv'",
+            "1=1) TO 'stolen.csv' --",
+            "true) OR (true",
+            "1=1 UNION SELECT true",
+            "true LIMIT 1",
+            "true, false",
+            "INSTALL httpfs",
+            "(SET enable_external_access = true)",
+            "getenv('HOME') = ''",
+            "path IN (SELECT * FROM table)",
+            "path IN (SELECT * FROM options)",
+            "?",
+            "",
+            "wavelnth =",
+            "nosuch = 1",
+            "height",
+            "date_obs > 'yesterday'",
+            "(quality & (1 << 31)) > 0",
+            "count(*) > 1",
+            "wavelnth = 171\nAND nosuch = 1",
+        ],
+    )
+    def test_wrong_or_hostile_before_the_scan(self, archive, run, monkeypatch, where):
+        monkeypatch.setattr(script, "_scan", None)
+        status, out, err = run(archive, "--where", where)
+        assert (status, out) == (2, "")
+        assert err.startswith("index.py: --where ")
+        assert err.count("\n") == 1
+        assert "LINE" not in err
+        assert os.listdir() == []
+
+    @pytest.mark.parametrize(
+        ("where", "reason"),
+        [
+            ("year(wavelnth) = 3", "No function matches"),
+            ("wavelnth = 'EUV'", "Could not convert string 'EUV'"),
+            ("wavelnth", "must be true or false"),
+        ],
+    )
+    def test_wrong_for_what_the_headers_hold(self, archive, run, where, reason):
+        status, out, err = run(archive, "--where", where)
+        assert (status, out) == (2, "")
+        last = err.splitlines()[-1]
+        assert last.startswith("index.py: --where ")
+        assert where in last
+        assert reason in last
+        assert os.listdir() == []
+
+
+class TestOut:
+    def test_our_own_is_replaced(self, archive, run):
+        run(archive)
+        assert run(archive, "--where", "wavelnth = 193")[0] == 0
+        assert names() == ["c.fits"]
+        assert os.listdir() == ["index.parquet"]
+
+    @pytest.mark.parametrize("kind", ["text", "parquet", "index with a column added"])
+    def test_all_else_is_not(self, archive, run, kind):
+        if kind == "text":
+            Path("index.parquet").write_text("precious")
+        elif kind == "parquet":
+            Index.from_paths(["/a.fits"]).save("index.parquet")
+        else:
+            run(archive)
+            table = saved()
+            mine = table.append_column("mine", pa.array(range(table.num_rows)))
+            Index(mine).save("index.parquet")
+        before = Path("index.parquet").read_bytes()
+        assert run(archive) == (
+            2,
+            "",
+            "index.py: index.parquet exists and is not as index.py left it; --overwrite replaces\n",
+        )
+        assert Path("index.parquet").read_bytes() == before
+        assert run(archive, "--overwrite")[0] == 0
+        assert len(saved()) == 4
+
+    @pytest.mark.parametrize("option", ["-o", "--rejected"])
+    def test_where_nothing_can_be_written(self, archive, run, option):
+        for path in "missing/index.parquet", "folder.parquet":
+            Path("folder.parquet").mkdir(exist_ok=True)
+            assert run(archive, option, path) == (
+                2,
+                "",
+                f"index.py: {path} cannot be written: expected a file in a writable folder\n",
+            )
+
+    def test_suffix(self, archive, run):
+        assert run(archive, "-o", "index.csv") == (
+            2,
+            "",
+            "index.py: -o must end in .parquet, as each Index does, got index.csv\n",
+        )
+
+    def test_disk_error(self, archive, run, monkeypatch):
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Index, "save", full)
+        status, out, err = run(archive)
+        assert (status, out) == (1, "")
+        assert err.splitlines()[-1].startswith("index.py: index.parquet could not be written: ")
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--num_proc=2"], "unrecognized arguments: --num_proc=2"),
+            (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+            (["--num_processes=0"], "expected an integer from 1 on, got '0'"),
+            (["--num_processes=two"], "expected an integer from 1 on, got 'two'"),
+            (["--hdu=-1"], "expected an integer from 0 on, got '-1'"),
+            (["--keys=DATE-OBS,DATE_OBS"], "there would be two columns date_obs"),
+            (["--keys=HEIGHT"], "there would be two columns height"),
+            (["--keys=LABEL"], "there would be two columns label"),
+            (["extra"], "unrecognized arguments: extra"),
+        ],
+    )
+    def test_wrong_options(self, archive, capsys, arguments, message):
+        assert script.main([str(archive), *arguments]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert message in err
+        assert err.count("\n") == 1
+        assert os.listdir() == []
+
+    def test_no_data(self, capsys):
+        assert script.main([]) == 2
+        assert "arguments are required: DATA" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            ("/no/such/folder", "/no/such/folder: no such folder or file"),
+            (".", ".: no file in this folder ends in .fits,"),
+            ("*.fits", "*.fits: no file matches this pattern"),
+            ("a.csv", "expected a folder, a glob or an image, got the table a.csv"),
+        ],
+    )
+    def test_no_files(self, archive, run, data, message):
+        del archive
+        status, out, err = run(data)
+        assert (status, out) == (2, "")
+        assert err.startswith(f"index.py: {message}")
+        assert err.count("\n") == 1
+
+    def test_help(self, capsys):
+        with pytest.raises(SystemExit) as caught:
+            script.main(["--help"])
+        assert caught.value.code == 0
+        assert "lower case with underscores" in " ".join(capsys.readouterr().out.split())
+
+
+class TestClassFolders:
+    @pytest.fixture
+    def photographs(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        for name in "cat/1.jpg", "cat/2.png", "dog/3.JPEG", "bad/4.jpg":
+            path = tmp_path / "photographs" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (6, 4)).save(path, "PNG" if name.endswith("png") else "JPEG")
+        path.write_text("no image")
+        return tmp_path / "photographs"
+
+    def test_labels(self, photographs, run):
+        status, out, err = run(photographs, "--class_folders")
+        assert status == 0
+        assert "4 files found: 3 rows kept, 1 rejected" in out
+        assert "rejected" in err
+        table = saved()
+        # A class keeps its number though none of its files can be read.
+        assert table["label"].to_pylist() == [1, 1, 2]
+        assert table["class_name"].to_pylist() == ["cat", "cat", "dog"]
+        assert table["codec"].to_pylist() == ["JPEG", "PNG", "JPEG"]
+        assert table["height"].to_pylist() == [4, 4, 4]
+        assert Index.load("index.parquet").columns(["label"]).row(2).hdu is None
+
+    def test_where(self, photographs, run):
+        assert run(photographs, "--class_folders", "--where", "class_name = 'dog'")[0] == 0
+        assert names() == ["3.JPEG"]
+
+    def test_without(self, photographs, run):
+        assert run(photographs)[0] == 0
+        assert saved().column_names == FIXED + KEYS
+        status, _, err = run(photographs, "--where", "label = 1")
+        assert status == 2
+        assert '"label" not found' in err
+
+    def test_a_file_beside_the_folders(self, photographs, run):
+        (photographs / "5.jpg").touch()
+        status, _, err = run(photographs, "--class_folders")
+        assert status == 2
+        assert "expected one subfolder for each class" in err
+
+    def test_no_folder(self, photographs, run):
+        status, _, err = run(f"{photographs}/*", "--class_folders")
+        assert (status, err) == (
+            2,
+            f"index.py: --class_folders needs a folder, got {photographs}/*\n",
+        )
+
+
+COMMAND = [sys.executable, "-W", "error", str(ROOT / "scripts" / "index.py")]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_command(archive):
+    for number in range(40):
+        write(archive / f"many/{number:03d}.fits", {})
+    found = subprocess.run(
+        [*COMMAND, str(archive), "--num_processes=2", "--where=wavelnth=171"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith(
+        "46 files found: 3 rows kept, 2 rejected, 41 dropped by --where.\n"
+    )
+    assert [line.split()[0] for line in found.stderr.splitlines()] == [
+        "rejected",
+        "rejected",
+        "date_obs:",
+    ]
+    assert len(saved()) == 3
+
+
+class TestEnds:
+    """What becomes of the processes while each is stuck in a file that never ends."""
+
+    @pytest.fixture
+    def stuck(self, tmp_path):
+        """Start the command in a process group of its own, on two chunks of pipes."""
+        (tmp_path / "archive").mkdir()
+        for number in range(2 * script.CHUNK_FILES):
+            os.mkfifo(tmp_path / f"archive/{number:02d}.fits")
+        command = subprocess.Popen(
+            [*COMMAND, "archive", "--num_processes=2"],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+        try:
+            yield command
+        finally:
+            if command.poll() is None:
+                os.killpg(command.pid, signal.SIGKILL)
+            command.communicate()
+
+    @pytest.fixture
+    def reading(self, stuck, tmp_path):
+        """Wait until both child processes have opened a pipe; give their numbers."""
+        found = children(stuck)
+        pipes = []
+        for number in 0, script.CHUNK_FILES:
+            path = tmp_path / f"archive/{number:02d}.fits"
+            # Without a reader at the other end, this fails.
+            pipes.append(until(lambda path=path: os.open(path, os.O_WRONLY | os.O_NONBLOCK)))
+        yield found
+        for pipe in pipes:
+            os.close(pipe)
+
+    @pytest.mark.parametrize("moment", ["starting", "reading"])
+    def test_interrupt(self, stuck, tmp_path, moment, request):
+        pids = children(stuck) if moment == "starting" else request.getfixturevalue("reading")
+        os.killpg(stuck.pid, signal.SIGINT)  # as a terminal does
+        _, err = stuck.communicate(timeout=20)
+        assert stuck.returncode == 130
+        assert err == "index.py: interrupted, nothing was written\n"
+        assert_ended(pids)
+        assert os.listdir(tmp_path) == ["archive"]
+
+    def test_a_process_is_killed(self, stuck, reading, tmp_path):
+        os.kill(reading[0], signal.SIGKILL)
+        _, err = stuck.communicate(timeout=20)
+        assert stuck.returncode == 1
+        assert err == "index.py: one of 2 processes was killed; if for memory, try fewer\n"
+        assert_ended(reading)
+        assert os.listdir(tmp_path) == ["archive"]
+
+    def test_the_parent_is_killed(self, stuck, reading):
+        stuck.kill()
+        stuck.communicate(timeout=20)
+        assert_ended(reading)
+
+
+def children(command):
+    """Wait for both child processes and give their numbers."""
+
+    def find():
+        lists = Path(f"/proc/{command.pid}/task").glob("*/children")
+        pids = [int(pid) for path in lists for pid in path.read_text().split()]
+        found = [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        if len(found) != 2:
+            raise OSError(f"expected two child processes, found {pids}")
+        return found
+
+    return until(find)
+
+
+def assert_ended(pids):
+    def find():
+        if left := [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists()]:
+            raise OSError(f"still there: {left}")
+
+    until(find)
+
+
+def until(succeeds, seconds=30):
+    """Try again on OSError, for a while."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return succeeds()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
