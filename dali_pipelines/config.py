@@ -49,7 +49,7 @@ class PipelineConfig:
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
     resize: tuple[int, int] | None = None
-    """(height, width) in pixels after crop and flip, bilinear with antialiasing. An int is
+    """(height, width) in pixels after the crop, bilinear with antialiasing. An int is
     square."""
     mean: tuple[float, ...] | None = None
     """Subtracted from each channel, in units of the decoded image. A float is for all channels."""

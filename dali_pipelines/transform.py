@@ -1,4 +1,4 @@
-"""The graph after decoding: flip, resize, normalise, permute to CHW, in that order."""
+"""The graph after decoding: resize, flip, normalise, permute to CHW, in that order."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ def transform(image: Any, flip: Any, channels: int, config: PipelineConfig) -> A
     DataNode
         Layout CHW, float32 or float16.
     """
-    if config.flip:
-        image = fn.flip(image, horizontal=flip[0], vertical=flip[1])
     if config.resize is not None:
         image = fn.resize(
             image, size=config.resize, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR
         )
+    if config.flip:
+        # After the resize, where there is less to copy; the filter is symmetric.
+        image = fn.flip(image, horizontal=flip[0], vertical=flip[1])
     if not normalises(channels, config):
         # With one channel HWC and CHW are the same bytes: no copy of the frame is made.
         return fn.reshape(image, src_dims=[2, 0, 1], layout="CHW")

@@ -18,17 +18,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import multiprocessing
 import os
 import secrets
 import shutil
-import signal
 import sys
-import threading
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from _pool import process_map
 from _sample_photos import JPEG_CLASSES, save_photo
 from _sample_sun import frame_name, save_frame
 
@@ -170,30 +168,10 @@ def _check_space(folder: Path, needed_bytes: int) -> None:
 
 
 def _save_all(paths: dict[Path, int], save: Callable[[Path, int], None]) -> None:
-    """Call `save(path, number)` for each of `paths` on all cores, with a bar on a terminal.
-
-    Spawned processes, because the caller may have started threads or CUDA by now, which do not
-    survive a fork. They import `save` by name.
-    """
+    """Call `save(path, number)` for each of `paths` on all cores, with a bar on a terminal."""
     from tqdm import tqdm
 
     num_processes = min(len(paths), len(os.sched_getaffinity(0)), MAX_PROCESSES)
-    with ProcessPoolExecutor(
-        num_processes, multiprocessing.get_context("spawn"), initializer=_follow_parent
-    ) as pool:
-        saved = pool.map(save, paths.keys(), paths.values())
+    with closing(process_map(save, paths.items(), num_processes)) as saved:
         for _ in tqdm(saved, total=len(paths), unit="file", disable=not sys.stderr.isatty()):
             pass
-
-
-def _follow_parent() -> None:
-    """Let this child process end when its parent is killed, and leave Ctrl-C to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()

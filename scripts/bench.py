@@ -84,7 +84,7 @@ class Files:
         read = self._fits if self.case.pipeline == "fits" else self._jpeg
         image = read(self.paths[row], draws)
         image = image[:: -1 if draws.vertical else 1, :: -1 if draws.horizontal else 1]
-        tensor = torch.from_numpy(np.ascontiguousarray(image))
+        tensor = torch.from_numpy(np.array(image))  # the flips as torch takes them, and writable
         return tensor.permute(2, 0, 1).float().sub_(MEAN).div_(STD), row
 
     def _jpeg(self, path: str, draws: Any) -> Any:
@@ -188,7 +188,11 @@ def _data_loader(paths: list[str], case: Case, config: BenchConfig) -> Any:
 
 
 def _check(peer: Any, loader: Any, case: Case) -> None:
-    """Compare the pixels of the first epoch; resizing differs in rounding, decoding must not."""
+    """Compare the pixels of the first epoch.
+
+    Resizing may differ by 2 grey levels of rounding, and at the border, which Pillow and DALI treat
+    differently; nothing else may.
+    """
     import torch
 
     expected = {}
@@ -199,7 +203,7 @@ def _check(peer: Any, loader: Any, case: Case) -> None:
         for image, row in zip(batch["image"], batch["row"].tolist(), strict=True):
             difference = (image - expected[row]).abs()
             far = float((difference[torch.isfinite(difference)] > limit).float().mean())
-            if far > 1e-3:
+            if far > (0.03 if case.resize else 1e-3):
                 sys.exit(f"bench.py: row {row} differs in {100 * far:.2f} % of its pixels")
 
 

@@ -10,23 +10,20 @@ be read are listed and left out. Imports are light: the child processes import t
 from __future__ import annotations
 
 import argparse
-import functools
-import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
-from collections import deque
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import closing, contextmanager
-from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any, NoReturn
+from concurrent.futures import BrokenExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, NoReturn
+
+import _where
+from _pool import process_map
+from _refusal import Refusal, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
     import pyarrow as pa
 
     from readers.facts import Fact, FactTable
@@ -35,34 +32,12 @@ if TYPE_CHECKING:
 
 # A task of the pool: 0.1 s of work, or some seconds where each file has to come over a network.
 CHUNK_FILES = 32
-# Tasks under way for each process. Their results are taken in order, so this bounds the memory.
-AHEAD = 4
 # Rejected files that are named on the terminal.
 LISTED = 20
 
 # Kept in the file beside the table, with the names of the columns, to tell what may be overwritten:
 # who adds a column of their own makes the file theirs.
 MARK = b"dali-pipelines scripts/index.py"
-
-# Row numbers, beside the columns that --where sees.
-ROW = "row of the index"
-
-# Nothing outside the table can be reached from --where: no file, no network, no Python variable.
-DUCKDB_CONFIG = {
-    "enable_external_access": "false",
-    "autoload_known_extensions": "false",
-    "autoinstall_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "lock_configuration": "true",
-}
-
-
-class Refusal(Exception):
-    """One line for the user, and the exit status that goes with it."""
-
-    def __init__(self, message: object, status: int = 2) -> None:
-        super().__init__(_one_line(message))
-        self.status = status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,7 +57,7 @@ def _index(options: argparse.Namespace) -> None:
     _check_outputs(options)
     files = _files(options)
     if options.where is not None:
-        _check_where(options, files)
+        _where.check(options.where, options.keys, _with_labels(_unknown(options.keys), files))
     start = time.perf_counter()
     paths = files["path"].to_pylist()
     facts, rejected = _scan(paths, options)
@@ -94,7 +69,11 @@ def _index(options: argparse.Namespace) -> None:
             f"the first: {text!r}",
             file=sys.stderr,
         )
-    kept = table if options.where is None else table.take(_matching(options, table))
+    kept = (
+        table
+        if options.where is None
+        else table.take(_where.matching(options.where, options.keys, table))
+    )
     _save(kept, options.out)
     seconds = time.perf_counter() - start
     print(
@@ -198,6 +177,15 @@ def _files(options: argparse.Namespace) -> pa.Table:
         raise Refusal(error) from error
 
 
+def _unknown(keys: Sequence[str]) -> pa.Table:
+    """Give the table of a scan that has read one file and found nothing in it."""
+    from readers.facts import COLUMNS, FactTable
+
+    facts = FactTable(keys)
+    facts.add(dict.fromkeys((*COLUMNS, *keys)))  # without a row, little is evaluated
+    return facts.table()
+
+
 def _with_labels(table: pa.Table, files: pa.Table) -> pa.Table:
     import pyarrow.compute as pc
 
@@ -242,10 +230,6 @@ def _save(table: pa.Table, path: str) -> None:
         raise Refusal(f"{path} could not be written: {error}", 1) from error
 
 
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
-
-
 # ---- The scan ----------------------------------------------------------------------------------
 
 
@@ -256,13 +240,13 @@ def _scan(paths: list[str], options: argparse.Namespace) -> tuple[FactTable, Rej
     from readers.facts import FactTable
 
     chunks = [paths[at : at + CHUNK_FILES] for at in range(0, len(paths), CHUNK_FILES)]
-    scan = functools.partial(_scan_chunk, keys=options.keys, hdu=options.hdu)
+    tasks = [(chunk, options.keys, options.hdu) for chunk in chunks]
     num_processes = min(options.num_processes, len(chunks))
     facts, rejected = FactTable(options.keys), []
     try:
         with (
             tqdm(total=len(paths), unit="file", disable=not sys.stderr.isatty()) as bar,
-            closing(_map(scan, chunks, num_processes)) as results,
+            closing(process_map(_scan_chunk, tasks, num_processes)) as results,
         ):
             for read, refused in results:
                 for row in read:
@@ -277,7 +261,7 @@ def _scan(paths: list[str], options: argparse.Namespace) -> tuple[FactTable, Rej
 
 
 def _scan_chunk(
-    paths: list[str], *, keys: list[str], hdu: int | None
+    paths: list[str], keys: list[str], hdu: int | None
 ) -> tuple[list[dict[str, Fact]], Rejected]:
     from readers.errors import ReadError
     from readers.facts import file_facts
@@ -287,103 +271,8 @@ def _scan_chunk(
         try:
             read.append(file_facts(path, keys, hdu))
         except ReadError as error:
-            rejected.append((path, _one_line(error.reason)))
+            rejected.append((path, one_line(error.reason)))
     return read, rejected
-
-
-def _map(
-    scan: Callable[[list[str]], Any], chunks: list[list[str]], num_processes: int
-) -> Generator[Any, None, None]:
-    """Give `scan(chunk)` for each chunk, in order; closing it ends the processes at once."""
-    if num_processes == 1:
-        yield from map(scan, chunks)
-        return
-    others = set(multiprocessing.active_children())
-    spawn = multiprocessing.get_context("spawn")  # the caller may have threads by now
-    resource_tracker.ensure_running()  # started later, it would let interrupts through
-    with ProcessPoolExecutor(num_processes, spawn, initializer=_follow_parent) as pool:
-        try:
-            pending: deque[Future[Any]] = deque()
-            for chunk in chunks:
-                with _no_interrupts():
-                    pending.append(pool.submit(scan, chunk))
-                if len(pending) >= AHEAD * num_processes:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        except BaseException:
-            # Not waited for, since a file system may hang.
-            for child in set(multiprocessing.active_children()) - others:
-                child.kill()
-            raise
-
-
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back; child processes started meanwhile leave it to this one for good."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _follow_parent() -> None:
-    """Let this child process end when its parent is killed."""
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-# ---- The condition -----------------------------------------------------------------------------
-
-
-def _check_where(options: argparse.Namespace, files: pa.Table) -> None:
-    """Refuse before the scan a condition that is wrong whatever the headers hold."""
-    from readers.facts import COLUMNS, FactTable
-
-    facts = FactTable(options.keys)
-    facts.add(dict.fromkeys((*COLUMNS, *options.keys)))  # without a row, little is evaluated
-    try:
-        _matching(options, _with_labels(facts.table(), files))
-    except Refusal as refusal:
-        # Which function of that name is meant shows when the types of the columns are known.
-        if "Could not choose a best candidate" not in str(refusal):
-            raise
-
-
-def _matching(options: argparse.Namespace, table: pa.Table) -> np.ndarray[Any, Any]:
-    """Give the rows for which the condition is true, in order.
-
-    `SQLExpression` takes a single expression and nothing that could follow or replace one.
-    """
-    import duckdb
-    import numpy as np
-
-    from readers.facts import column_name
-
-    for key in options.keys:
-        if column_name(key) != key.lower():
-            table = table.append_column(key, table[column_name(key)])
-    table = table.append_column(ROW, [np.arange(table.num_rows)])
-    connection = duckdb.connect(":memory:", config=DUCKDB_CONFIG)
-    try:
-        archive = connection.register("archive", table).table("archive")
-        condition = duckdb.SQLExpression(options.where)
-        kinds = [str(kind) for kind in archive.project(condition).types]
-        if kinds not in (["BOOLEAN"], ['"NULL"']):
-            raise Refusal(f"--where must be true or false, {options.where!r} is {', '.join(kinds)}")
-        rows = archive.filter(condition).project(f'"{ROW}"').fetchnumpy()[ROW]
-    except duckdb.Error as error:
-        raise Refusal(f"--where {options.where!r}: {str(error).splitlines()[0]}") from error
-    finally:
-        connection.close()
-    return np.sort(rows)
 
 
 if __name__ == "__main__":
