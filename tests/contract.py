@@ -1,0 +1,200 @@
+"""What every Reader promises, as one suite: subclass ReaderContract and fill in the rest."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from readers.columns import Row
+from readers.errors import ReadError
+from readers.sample import Reader, Sample
+from readers.window import Window
+
+NUMBER = 17
+"""Row number that messages must name."""
+
+WINDOWS = [
+    Window(height=1, width=1),
+    Window(height=3, width=5),
+    Window(height=3, width=5, y=0.0, x=0.0),
+    Window(height=4, width=2, y=1 - 2**-53, x=1 - 2**-53),
+    Window(height=2, width=7, y=0.4, x=0.7),
+]
+
+
+class ReaderContract:
+    """Subclasses override the three fixtures and `pixels`."""
+
+    @pytest.fixture
+    def reader(self) -> Reader:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def good_row(self, tmp_path: Path) -> Row:
+        """Give a row, numbered NUMBER, whose image is at least 8x8 and smaller than 1000x1000."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def bad_row(self, tmp_path: Path) -> Row:
+        """Give a row whose file is sound but not what this Reader reads."""
+        raise NotImplementedError
+
+    def pixels(self, sample: Sample) -> np.ndarray:
+        """Do what the graph does with a Sample; shape (height, width, channels)."""
+        raise NotImplementedError
+
+    # What comes out.
+
+    @pytest.mark.parametrize("window", [None, *WINDOWS], ids=str)
+    def test_arrays_are_as_the_specs_say(self, reader, good_row, window):
+        check_specs(reader, reader.read(good_row, window))
+
+    @pytest.mark.parametrize("size", [(1, 1), (5, 7)])
+    def test_blank_is_as_the_specs_say(self, reader, size):
+        check_specs(reader, reader.blank(*size))
+
+    def test_specs_are_named_once(self, reader):
+        names = [spec.name for spec in reader.specs]
+        assert len(set(names)) == len(names)
+        assert reader.channels >= 1
+
+    def test_blank_decodes_to_its_size(self, reader):
+        assert self.pixels(reader.blank(5, 7)).shape == (5, 7, reader.channels)
+
+    def test_same_row_twice_is_equal(self, reader, good_row):
+        equal(reader.read(good_row, None), reader.read(good_row, None))
+
+    def test_memory_is_its_own(self, reader, good_row):
+        first, expected = (copied(reader.read(good_row, None)) for _ in range(2))
+        sample = reader.read(good_row, None)
+        for name, array in sample.arrays.items():
+            if array.flags.writeable:
+                array[...] = 1
+            assert not np.shares_memory(array, reader.read(good_row, None)[name])
+        equal(first, expected)
+        equal(reader.read(good_row, None), expected)
+
+    def test_reader_pickles(self, reader, good_row):
+        again = pickle.loads(pickle.dumps(reader))
+        assert again.specs == reader.specs
+        assert again.channels == reader.channels
+        equal(again.read(good_row, None), reader.read(good_row, None))
+
+    def test_input_bytes_are_about_the_size_of_the_file(self, reader, good_row):
+        size = Path(good_row.path).stat().st_size
+        assert 0.3 * size <= reader.read(good_row, None).input_bytes <= 3 * size + 5000
+
+    # Windows.
+
+    @pytest.mark.parametrize("window", WINDOWS, ids=str)
+    def test_window_is_the_crop_of_the_whole(self, reader, good_row, window):
+        whole = self.pixels(reader.read(good_row, None))
+        y, x = window.place(*whole.shape[:2])
+        crop = whole[y : y + window.height, x : x + window.width]
+        np.testing.assert_array_equal(self.pixels(reader.read(good_row, window)), crop)
+
+    @pytest.mark.parametrize("size", [(1000, 1), (1, 1000), (1000, 1000)])
+    def test_window_larger_than_the_image(self, reader, good_row, size):
+        window = Window(height=size[0], width=size[1])
+        refused(reader, good_row, window, rf"crop {size[0]}x{size[1]} is larger than the image \d")
+
+    def test_peek_tells_the_size(self, reader, good_row):
+        peek = reader.peek(good_row, None)
+        sample = reader.read(good_row, None)
+        assert 0.5 < sum(a.nbytes for a in sample.arrays.values()) / peek.nbytes < 2
+        assert self.pixels(sample).shape == (peek.height, peek.width, reader.channels)
+
+    def test_peek_with_a_window_tells_the_size_of_the_image(self, reader, good_row):
+        whole = reader.peek(good_row, None)
+        cut = reader.peek(good_row, Window(height=2, width=3))
+        assert (cut.height, cut.width) == (whole.height, whole.width)
+        assert cut.nbytes <= whole.nbytes
+
+    # What cannot be read.
+
+    def test_missing_file(self, reader, tmp_path):
+        row = Row(NUMBER, str(tmp_path / "missing"))
+        error = refused(reader, row, None, "No such file or directory")
+        assert str(error).count(row.path) == 1
+
+    def test_empty_file(self, reader, tmp_path):
+        refused(reader, written(tmp_path, b""), None)
+
+    def test_directory(self, reader, tmp_path):
+        error = refused(reader, Row(NUMBER, str(tmp_path)), None, "Is a directory")
+        assert str(error).count(str(tmp_path)) == 1
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"nothing of the kind\n" * 300, b"\0" * 6000, b"PK\x03\x04" + b"\0" * 99, b"\x1f\x8b\0"],
+        ids=["text", "zeros", "zip", "gzip"],
+    )
+    def test_another_kind_of_file(self, reader, tmp_path, content):
+        refused(reader, written(tmp_path, content), None)
+
+    def test_bad_row(self, reader, bad_row):
+        refused(reader, bad_row, None)
+        with pytest.raises(ReadError) as caught:
+            reader.verify(bad_row)
+        check_named(caught.value, bad_row)
+
+    def test_verify_accepts_what_is_sound(self, reader, good_row):
+        assert reader.verify(good_row) is None
+
+    @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
+    def test_truncated_copy(self, reader, good_row, tmp_path, kept):
+        content = Path(good_row.path).read_bytes()
+        cut = written(tmp_path, content[: int(len(content) * kept)])
+        for call in (lambda: reader.read(cut, None), lambda: reader.verify(cut)):
+            with pytest.raises(ReadError) as caught:
+                call()
+            check_named(caught.value, cut)
+
+
+def written(folder: Path, content: bytes) -> Row:
+    path = folder / "written"
+    path.write_bytes(content)
+    return Row(NUMBER, str(path))
+
+
+def refused(reader: Any, row: Row, window: Window | None, reason: str = ".") -> ReadError:
+    """Check that `read` refuses a row and, where no window is at fault, `peek` too."""
+    with pytest.raises(ReadError, match=reason) as caught:
+        reader.read(row, window)
+    check_named(caught.value, row)
+    if window is None:
+        with pytest.raises(ReadError, match=reason) as of_peek:
+            reader.peek(row, None)
+        check_named(of_peek.value, row)
+    return caught.value
+
+
+def check_named(error: ReadError, row: Row) -> None:
+    assert str(error).startswith(row.path)
+    assert f"(row {row.number}): " in str(error)
+    assert error.reason.strip()
+
+
+def check_specs(reader: Any, sample: Sample) -> None:
+    assert list(sample.arrays) == [spec.name for spec in reader.specs]
+    for spec in reader.specs:
+        array = sample[spec.name]
+        assert array.dtype == np.dtype(spec.dtype)
+        assert array.dtype.isnative
+        assert array.ndim == spec.ndim
+        assert array.flags.c_contiguous
+        assert len(spec.layout) in (0, spec.ndim)
+
+
+def copied(sample: Sample) -> Sample:
+    return Sample({name: array.copy() for name, array in sample.arrays.items()})
+
+
+def equal(one: Sample, other: Sample) -> None:
+    assert list(one.arrays) == list(other.arrays)
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other[name], strict=True)

@@ -1,0 +1,91 @@
+"""Stand-ins that reader processes can import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from readers.columns import Row
+from readers.errors import ReadError
+from readers.sample import Peek, Sample, SampleSpec
+from readers.window import Window
+
+
+@dataclass
+class Info:
+    """The part of DALI's SampleInfo that a Source uses."""
+
+    idx_in_epoch: int
+
+
+@dataclass
+class FakeReader:
+    """Opens nothing: the image is filled with the row's number, and is as high as `height`."""
+
+    bad: frozenset[int] = frozenset()
+    """Rows that cannot be read."""
+    height: int = 2
+    read_rows: list[int] = field(default_factory=list)
+    """Rows that were read by this object."""
+
+    channels: ClassVar[int] = 1
+    specs: ClassVar[tuple[SampleSpec, ...]] = (
+        SampleSpec(name="image", dtype="float32", ndim=3, layout="HWC"),
+        SampleSpec(name="window", dtype="float64", ndim=1),
+    )
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        self.read_rows.append(row.number)
+        self._refuse(row)
+        height, width = (window.height, window.width) if window else (self.height, 3)
+        image = np.full((height, width, 1), row.number, np.float32)
+        drawn = window is not None and window.y is not None
+        place = np.array([window.y, window.x] if drawn else [np.nan, np.nan])
+        return Sample({"image": image, "window": place}, input_bytes=10)
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        del window
+        self._refuse(row)
+        return Peek(height=self.height, width=3, nbytes=self.height * 12)
+
+    def verify(self, row: Row) -> None:
+        self._refuse(row)
+
+    def blank(self, height: int, width: int) -> Sample:
+        image = np.full((height, width, 1), -1, np.float32)
+        return Sample({"image": image, "window": np.full(2, np.nan)})
+
+    def _refuse(self, row: Row) -> None:
+        if row.number in self.bad:
+            raise ReadError(row.path, f"row {row.number} is bad", row=row.number)
+
+
+@dataclass
+class FaultyReader(FakeReader):
+    """Has a bug of the kind `fault` in rows 3 and 4, which `read` and `peek` show."""
+
+    fault: str = "KeyError"
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        sample = super().read(row, window)
+        if row.number not in (3, 4):
+            return sample
+        image: Any = sample["image"]
+        if self.fault in ("KeyError", "peek"):
+            raise KeyError("a bug")
+        images = {
+            "type": image.astype(np.float64),
+            "order": image.astype(">f4"),
+            "ndim": image[..., 0],
+            "list": image.tolist(),
+        }
+        if self.fault == "missing":
+            return Sample({"window": sample["window"]})
+        return Sample({"image": images[self.fault], "window": sample["window"]})
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        if self.fault == "peek" and row.number in (3, 4):
+            raise KeyError("a bug")
+        return super().peek(row, window)

@@ -1,0 +1,85 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import seeds
+from uniformity import check_uniform
+
+from readers import Draws, Order
+
+numbers = st.integers(0, 2**63 - 1)
+
+
+@given(seeds, numbers, numbers)
+def test_pure_and_in_range(seed, epoch, row):
+    draws = Draws.of(seed, epoch, row)
+    assert draws == Draws.of(seed, epoch, row)
+    assert 0 <= draws.y < 1
+    assert 0 <= draws.x < 1
+    assert {draws.horizontal, draws.vertical} <= {True, False}
+
+
+@given(seeds, numbers, numbers)
+def test_all_arguments_count(seed, epoch, row):
+    others = [(seed ^ 1, epoch, row), (seed, epoch ^ 1, row), (seed, epoch, row ^ 1)]
+    others += [(seed ^ 1 << 63, epoch, row), (seed, epoch ^ 1 << 62, row)]
+    here = Draws.of(seed, epoch, row)
+    assert all(Draws.of(*other).y != here.y for other in others)
+
+
+# These values may never change: a run that was saved by one version goes on in the next.
+GOLDEN = [
+    ((0, 0, 0), Draws(0.011546754286331562, 0.24154919656271812, True, False)),
+    ((0, 0, 1), Draws(0.5023796042735054, 0.27760557688455356, True, True)),
+    ((0, 1, 0), Draws(0.8133540609793564, 0.7513314251083365, True, False)),
+    ((1, 0, 0), Draws(0.3035680343067586, 0.8487087496857769, False, True)),
+    ((7, 3, 10**9), Draws(0.038860645198978694, 0.933742555605761, True, True)),
+]
+
+
+@pytest.mark.parametrize(("arguments", "draws"), GOLDEN)
+def test_the_draws_stay_the_same_between_versions(arguments, draws):
+    assert Draws.of(*arguments) == draws
+
+
+def test_nothing_else_counts(fresh_python):
+    """Neither the draws before nor NumPy's global state, in this process or another."""
+    code = (
+        "import numpy, random; numpy.random.seed(1); random.seed(1)\n"
+        "from readers import Draws\n"
+        "Draws.of(9, 9, 9); print(Draws.of(7, 3, 2))"
+    )
+    assert fresh_python(code).decode().strip() == str(Draws.of(7, 3, 2))
+
+
+@pytest.mark.parametrize("over", ["rows", "epochs", "seeds"])
+def test_uniform(over):
+    at = {
+        "rows": lambda n: Draws.of(1, 0, n),
+        "epochs": lambda n: Draws.of(1, n, 0),
+        "seeds": lambda n: Draws.of(n, 0, 0),
+    }[over]
+    drawn = [at(n) for n in range(8000)]
+    check_uniform((int(draws.y * 64) for draws in drawn), 64)
+    check_uniform((int(draws.x * 64) for draws in drawn), 64)
+    # All four together, then each with what follows it: all independent.
+    cells = [
+        (int(draws.y * 4), int(draws.x * 4), draws.horizontal, draws.vertical) for draws in drawn
+    ]
+    check_uniform(cells, 64)
+    check_uniform(((a[0], b[0], a[2], b[2]) for a, b in pairwise(cells)), 64)
+
+
+def test_half_of_the_rows_are_flipped():
+    drawn = [Draws.of(5, 2, row) for row in range(10_000)]
+    assert 4800 < sum(draws.horizontal for draws in drawn) < 5200
+    assert 4800 < sum(draws.vertical for draws in drawn) < 5200
+    assert 2300 < sum(draws.horizontal and draws.vertical for draws in drawn) < 2700
+
+
+def test_draws_do_not_follow_the_order():
+    """Both are Philox with the key (seed, epoch): a row's draws must not depend on its position."""
+    order = Order(64, 3)
+    at_start = (Draws.of(3, epoch, order.row(epoch, 0)) for epoch in range(8000))
+    check_uniform(((int(draws.y * 8), int(draws.x * 8)) for draws in at_start), 64)

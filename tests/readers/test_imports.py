@@ -1,0 +1,81 @@
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import readers
+from readers import Columns, FitsReader, Order, Schedule, Shard, Source
+from readers.columns import Strings
+
+HEAVY = ["pyarrow", "astropy", "PIL", "torch", "nvidia", "cupy", "numba"]
+
+STATE = """
+import json, os, sys, threading
+
+def state():
+    children = [
+        open(f"/proc/self/task/{task}/children").read() for task in os.listdir("/proc/self/task")
+    ]
+    return dict(os.environ), "".join(children), threading.active_count()
+
+def loaded():
+    return sorted({name.partition(".")[0] for name in sys.modules})
+"""
+
+
+def test_importing_does_nothing(fresh_python):
+    code = STATE + (
+        "before = state()\n"
+        "import readers, readers.source, readers.index, readers.columns\n"
+        "assert state() == before\n"
+        "print(json.dumps(loaded()))"
+    )
+    assert not set(json.loads(fresh_python(code))) & set(HEAVY)
+
+
+LIGHT = [
+    ("readers", [*HEAVY, "numpy"]),
+    ("readers.npy", HEAVY),
+    ("readers.fits", [name for name in HEAVY if name != "astropy"]),
+    ("readers.jpeg", [name for name in HEAVY if name != "PIL"]),
+]
+
+
+@pytest.mark.parametrize(("module", "unwanted"), LIGHT, ids=[module for module, _ in LIGHT])
+def test_a_module_imports_no_more_than_it_needs(fresh_python, module, unwanted):
+    code = STATE + f"import {module}\nprint(json.dumps(loaded()))"
+    assert not set(json.loads(fresh_python(code))) & set(unwanted)
+
+
+def test_a_source_brings_only_its_reader(fresh_python):
+    source = Source(
+        columns=Columns({"path": Strings(np.array([0, 2]), np.frombuffer(b"/a", np.uint8))}),
+        reader=FitsReader(),
+        schedule=Schedule(num_rows=1, shard=Shard(), batch_size=1),
+        order=Order(1),
+    )
+    code = STATE + (
+        "import pickle; source = pickle.load(sys.stdin.buffer)\n"
+        "assert source.columns.row(0).path == '/a'\n"
+        "print(json.dumps(loaded()))"
+    )
+    modules = set(json.loads(fresh_python(code, stdin=pickle.dumps(source))))
+    assert not modules & (set(HEAVY) - {"astropy"})
+
+
+def test_public_names():
+    assert readers.__all__ == sorted(readers.__all__)
+    assert set(readers.__all__) == set(readers._MODULES)
+    for name in readers.__all__:
+        module = getattr(readers, name)
+        assert module is not None
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="module 'readers' has no attribute 'Sampler'"):
+        readers.Sampler  # noqa: B018
+
+
+def test_marker():
+    assert readers.DISTRIBUTION == "dali-pipelines"

@@ -1,0 +1,228 @@
+import io
+import re
+import struct
+
+import numpy as np
+import pytest
+from contract import NUMBER, ReaderContract, check_named, refused, written
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from readers import JpegReader, Peek, ReadError, Row, Window
+from readers.jpeg import FORMATS
+
+ORIENTATION = 0x0112
+NOISE = np.random.default_rng(0).integers(0, 256, (40, 64, 3), dtype=np.uint8)
+PICTURE = Image.fromarray(NOISE)  # 64 wide, 40 high
+
+
+def encoded(image=PICTURE, form="JPEG", **settings):
+    stream = io.BytesIO()
+    image.save(stream, form, **settings)
+    return stream.getvalue()
+
+
+def exif(orientation):
+    tags = Image.Exif()
+    tags[ORIENTATION] = orientation
+    return tags
+
+
+def with_segment(jpeg, content):
+    """Put an EXIF segment behind the start of a JPEG."""
+    segment = b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content
+    return jpeg[:2] + segment + jpeg[2:]
+
+
+class TestJpeg(ReaderContract):
+    @pytest.fixture
+    def reader(self):
+        return JpegReader()
+
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        path = tmp_path / "image.jpg"
+        path.write_bytes(encoded())
+        return Row(NUMBER, str(path))
+
+    @pytest.fixture
+    def bad_row(self, tmp_path):
+        return written(tmp_path, encoded(form="GIF"))
+
+    def pixels(self, sample):
+        image = Image.open(io.BytesIO(sample["encoded"].tobytes()))
+        (y, x), (height, width) = sample["anchor"], sample["shape"]
+        displayed = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+        return displayed[y : y + height, x : x + width]
+
+
+class TestTurned(TestJpeg):
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        path = tmp_path / "turned.jpg"
+        path.write_bytes(encoded(exif=exif(6)))
+        return Row(NUMBER, str(path))
+
+
+class TestPng(TestJpeg):
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        path = tmp_path / "png_named.jpg"
+        path.write_bytes(encoded(form="PNG"))
+        return Row(NUMBER, str(path))
+
+
+def test_the_bytes_of_the_file_travel(tmp_path):
+    content = encoded()
+    sample = JpegReader().read(written(tmp_path, content), None)
+    assert sample["encoded"].tobytes() == content
+    assert sample.input_bytes == len(content)
+    assert sample["anchor"].tolist() == [0, 0]
+    assert sample["shape"].tolist() == [40, 64]
+
+
+def test_a_window_travels_as_numbers(tmp_path):
+    row = written(tmp_path, encoded())
+    sample = JpegReader().read(row, Window(height=10, width=20, y=0.5, x=None))
+    assert sample["encoded"].tobytes() == encoded()
+    assert sample["anchor"].tolist() == [15, 22]
+    assert sample["shape"].tolist() == [10, 20]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 7), (64, 40)])
+def test_blank_decodes_to_its_size(size):
+    image = Image.open(io.BytesIO(JpegReader().blank(*size)["encoded"].tobytes()))
+    assert image.size == size[::-1]
+    assert image.mode == "RGB"
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_size_is_as_displayed(tmp_path, form, orientation):
+    content = encoded(form=form, exif=exif(orientation))
+    displayed = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
+    assert displayed.size == ((64, 40) if orientation < 5 else (40, 64))
+    row = written(tmp_path, content)
+    peek = JpegReader().peek(row, None)
+    assert peek == Peek(height=displayed.height, width=displayed.width, nbytes=len(content))
+    shape = JpegReader().read(row, None)["shape"].tolist()
+    assert shape == [displayed.height, displayed.width]
+
+
+def test_a_window_lies_in_the_image_as_displayed(tmp_path):
+    row = written(tmp_path, encoded(exif=exif(6)))
+    sample = JpegReader().read(row, Window(height=64, width=40))
+    assert sample["anchor"].tolist() == [0, 0]
+    refused(JpegReader(), row, Window(height=40, width=64), "larger than the image 64x40")
+
+
+BROKEN_EXIF = [
+    b"Exif\0\0",
+    b"Exif\0\0garbage!garbage!",
+    b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
+    b"Exif\0\0II*\0\xff\xff\xff\x7f",
+    b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x02\0\0\0\x04abcd\0\0\0\0",  # orientation is text
+]
+
+
+@pytest.mark.parametrize("content", BROKEN_EXIF)
+def test_broken_exif_does_not_matter(tmp_path, content):
+    row = written(tmp_path, with_segment(encoded(), content))
+    assert JpegReader().peek(row, None).height == 40
+
+
+def several_pictures():
+    return encoded(form="MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
+
+
+READ = {
+    "gray": lambda: encoded(PICTURE.convert("L")),
+    "CMYK": lambda: encoded(PICTURE.convert("CMYK")),
+    "progressive": lambda: encoded(progressive=True),
+    "MPO": several_pictures,
+    "padded": lambda: encoded() + bytes(100),
+    "padded a lot": lambda: encoded() + bytes(10_000),
+    "half, but ended": lambda: encoded()[:1500] + b"\xff\xd9",  # DALI fills the rest
+    "palette PNG": lambda: encoded(PICTURE.convert("P"), "PNG"),
+    "PNG with alpha": lambda: encoded(PICTURE.convert("RGBA"), "PNG"),
+    **{form: lambda form=form: encoded(form=form) for form in FORMATS},
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_read(tmp_path, kind):
+    sample = JpegReader().read(written(tmp_path, READ[kind]()), None)
+    assert sample["shape"].tolist() == [40, 64]
+
+
+def thumbnail():
+    """A JPEG whose EXIF data hold another, whole JPEG, which ends near the end of the file."""
+    small = encoded(PICTURE.resize((16, 16)))
+    return with_segment(encoded(), b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0" + small)
+
+
+REFUSED = {
+    "GIF": (
+        lambda: encoded(form="GIF"),
+        "^format GIF is not decoded, expected one of JPEG, PNG, BMP, WEBP, TIFF, PPM, JPEG2000$",
+    ),
+    "text": (lambda: b"hello world", "^not an image: it begins with b'hello wo', expected one of"),
+    "empty": (lambda: b"", "^the file is empty$"),
+    "no end": (lambda: encoded()[:-2], "image file is truncated"),
+    "half": (lambda: encoded()[:1500], "image file is truncated"),
+    "head": (lambda: encoded()[:300], "."),
+    "half a progressive one": (lambda: encoded(progressive=True)[:1500], "truncated"),
+    "half a PNG": (lambda: encoded(form="PNG")[:1500], "."),
+    "thumbnail whole, image not": (lambda: thumbnail()[:-900], "image file is truncated"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refused(tmp_path, kind):
+    make, message = REFUSED[kind]
+    row = written(tmp_path, make())
+    assert re.search(message, refused(JpegReader(), row, None).reason)
+
+
+def test_verify_decodes_all_of_the_image(tmp_path):
+    """What `read` cannot notice without decoding."""
+    content = bytearray(encoded(form="PNG"))
+    content[len(content) // 2] ^= 0xFF
+    row = written(tmp_path, bytes(content))
+    JpegReader().read(row, None)
+    with pytest.raises(ReadError, match="broken data stream"):
+        JpegReader().verify(row)
+
+
+def test_a_thumbnail_is_no_image(tmp_path):
+    assert JpegReader().peek(written(tmp_path, thumbnail()), None).height == 40
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_cut_anywhere(tmp_path, form):
+    content = encoded(form=form)
+    for length in range(0, len(content) - 1, 53):
+        refused(JpegReader(), written(tmp_path, content[:length]), None)
+
+
+@given(st.sampled_from(FORMATS), st.data())
+def test_damaged_anywhere(tmp_path, form, data):
+    content = bytearray(encoded(form=form))
+    places = st.integers(0, 600) | st.integers(0, len(content) - 1)
+    for place, byte in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), max_size=5)):
+        content[place] = byte
+    row = written(tmp_path, bytes(content))
+    for call in (lambda: JpegReader().read(row, None), lambda: JpegReader().verify(row)):
+        try:
+            call()
+        except ReadError as error:
+            check_named(error, row)
+
+
+def test_real_photographs(shared_data):
+    for number, path in enumerate(sorted((shared_data / "jpeg").rglob("*.jpg"))):
+        with Image.open(path) as image:
+            width, height = ImageOps.exif_transpose(image).size
+        peek = JpegReader().peek(Row(number, str(path)), None)
+        assert (peek.height, peek.width, peek.nbytes) == (height, width, path.stat().st_size)

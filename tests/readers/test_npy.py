@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+from contract import NUMBER, ReaderContract, check_named, refused, written
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers import NpyReader, ReadError, Row, Window
+
+
+def saved(folder, array):
+    path = folder / "array.npy"
+    np.save(path, array)
+    return Row(NUMBER, str(path))
+
+
+class TestNpy(ReaderContract):
+    @pytest.fixture
+    def reader(self):
+        return NpyReader()
+
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        return saved(tmp_path, np.random.default_rng(0).normal(size=(31, 23)).astype("f4"))
+
+    @pytest.fixture
+    def bad_row(self, tmp_path):
+        return saved(tmp_path, np.zeros((31, 23), np.int16))
+
+    def pixels(self, sample):
+        return sample["image"]
+
+
+class TestColour(TestNpy):
+    @pytest.fixture
+    def reader(self):
+        return NpyReader(dtype="uint16", channels=3)
+
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        return saved(tmp_path, np.arange(31 * 23 * 3, dtype=">u2").reshape(31, 23, 3))
+
+
+STORED = [
+    np.arange(60, dtype="<f4").reshape(10, 6),
+    np.arange(60, dtype=">f4").reshape(10, 6),
+    np.arange(60, dtype="<f4").reshape(10, 6, 1),
+    np.asfortranarray(np.arange(60, dtype="<f4").reshape(10, 6)),
+    np.full((10, 6), np.nan, "f4"),
+]
+
+
+@pytest.mark.parametrize("window", [None, Window(height=3, width=2)])
+@pytest.mark.parametrize("array", STORED, ids=["little", "big", "HWC", "fortran", "nan"])
+def test_values(tmp_path, array, window):
+    sample = NpyReader().read(saved(tmp_path, array), window)
+    expected = array.reshape(10, 6, 1)[3:6, 2:4] if window else array.reshape(10, 6, 1)
+    np.testing.assert_array_equal(sample["image"], expected)
+    assert sample["image"].flags.c_contiguous
+    assert sample["image"].dtype.isnative
+    assert sample.input_bytes == expected.nbytes
+
+
+REFUSED = [
+    (np.zeros((2, 3), "f8"), {}, r"expected float32 of shape \(height, width, 1\), got float64"),
+    (np.zeros(3, "f4"), {}, r"expected float32 of shape \(height, width, 1\), got shape \(3,\)"),
+    (np.zeros((2, 3, 2), "f4"), {}, r", got shape \(2, 3, 2\)"),
+    (np.zeros((1, 2, 3, 1), "f4"), {}, r", got shape \(1, 2, 3, 1\)"),
+    (np.zeros((2, 3), "f4"), {"channels": 3}, r"width, 3\), got shape \(2, 3\)"),
+    (np.zeros((0, 3), "f4"), {}, r", got shape \(0, 3, 1\)"),
+    (np.zeros((2, 3), "M8[s]"), {}, "got datetime64"),
+    (np.zeros((2, 3), [("a", "f4")]), {}, "expected float32"),
+    (np.array([[None, 1]]), {}, "."),
+    (np.array(1, "f4"), {}, r"got shape \(\)"),
+]
+
+
+@pytest.mark.parametrize(("array", "settings", "message"), REFUSED)
+def test_refused(tmp_path, array, settings, message):
+    refused(NpyReader(**settings), saved(tmp_path, array), None, message)
+
+
+@pytest.mark.parametrize("length", range(0, 130, 3))
+def test_a_header_that_ends_early(tmp_path, length):
+    whole = saved(tmp_path, np.zeros((3, 3), "f4"))
+    with open(whole.path, "rb") as file:
+        head = file.read(length)
+    refused(NpyReader(), written(tmp_path, head), None)
+
+
+header_characters = st.sampled_from(
+    list(b"0123456789,()[]{}'\"<>=:TrueFalsei4f8 \n\0\x93NUMPY\xff")
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 127), header_characters), max_size=6))
+def test_a_damaged_header(tmp_path, damage):
+    with open(saved(tmp_path, np.zeros((3, 3), "f4")).path, "rb") as file:
+        content = bytearray(file.read())
+    for place, byte in damage:
+        content[place] = byte
+    row = written(tmp_path, bytes(content))
+    try:
+        NpyReader().read(row, None)
+    except ReadError as error:
+        check_named(error, row)
+
+
+@pytest.mark.parametrize("shape", ["(99999999999999999999, 3)", "(-1, 3)", "(1e9, 3)", "(True, 3)"])
+def test_a_hostile_shape(tmp_path, shape):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+    refused(NpyReader(), written(tmp_path, content), None)
+
+
+def test_an_archive_of_arrays(tmp_path):
+    path = tmp_path / "arrays.npz"
+    np.savez(path, image=np.zeros((2, 3), "f4"))
+    refused(NpyReader(), Row(NUMBER, str(path)), None)

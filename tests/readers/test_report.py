@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers import ReadReport
+
+reports = st.builds(
+    ReadReport,
+    read_s=st.floats(0, 1e6),
+    input_bytes=st.integers(0, 2**62),
+    rejected_row=st.none() | st.integers(0, 2**62),
+    reason=st.text(max_size=100).map(lambda text: text.rstrip("\0")),
+)
+
+
+@given(st.lists(reports, min_size=1, max_size=5))
+def test_a_batch_comes_back(batch):
+    packed = np.stack([report.pack() for report in batch])
+    assert packed.dtype == np.uint8
+    assert ReadReport.unpack(packed) == batch
+
+
+@given(st.text(alphabet=st.characters(), max_size=2000))
+def test_any_reason_can_be_packed(reason):
+    """Surrogates too, as in the names of files that are not UTF-8; what is long is cut."""
+    report = ReadReport()
+    report.reject(3, reason)
+    packed = report.pack()
+    assert packed.shape == ReadReport().pack().shape
+    (again,) = ReadReport.unpack(packed[None])
+    assert again.rejected_row == 3
+    assert reason.encode(errors="replace").decode().startswith(again.reason)
+
+
+@pytest.mark.parametrize("reason", ["\udce9t\udce9.fits", "a\udfff" * 300])
+def test_a_reason_with_bytes_that_are_not_text(reason):
+    report = ReadReport()
+    report.reject(0, reason)
+    (again,) = ReadReport.unpack(report.pack()[None])
+    assert again.reason == reason.replace(reason[-1 if reason[0] == "a" else 0], "?")[:400]
+
+
+def test_a_long_reason_is_cut_between_characters():
+    report = ReadReport()
+    report.reject(0, "x" + "é" * 300)
+    (again,) = ReadReport.unpack(report.pack()[None])
+    assert again.reason == "x" + "é" * 199
+
+
+def test_nothing_rejected():
+    (again,) = ReadReport.unpack(ReadReport(0.5, 7).pack()[None])
+    assert (again.rejected_row, again.reason) == (None, "")
+
+
+def test_views_that_are_not_contiguous():
+    packed = np.stack([ReadReport(float(n)).pack() for n in range(4)])
+    assert [report.read_s for report in ReadReport.unpack(packed[::2])] == [0.0, 2.0]
+    assert ReadReport.unpack(packed[:0]) == []

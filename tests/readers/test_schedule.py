@@ -1,0 +1,155 @@
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import schedules
+
+from readers import Schedule, Shard, Slot
+
+EPOCHS = 3
+
+
+def walk(schedule, epochs=EPOCHS):
+    """Slots of a shard, counted as DALI does, for some epochs from the first."""
+    steps = sum(schedule.steps(schedule.epoch + n) for n in range(epochs))
+    return [schedule.locate(count) for count in range(steps * schedule.batch_size)]
+
+
+def met(shards, epochs=EPOCHS):
+    """How often each (epoch, position) with a row comes, over all shards."""
+    slots = (slot for schedule in shards for slot in walk(schedule, epochs))
+    rows = shards[0].num_rows
+    return Counter((slot.epoch, slot.position) for slot in slots if slot.position < rows)
+
+
+def due(schedule, epochs=EPOCHS):
+    """All (epoch, position) from where the schedule begins, once each."""
+    numbers = range(schedule.epoch, schedule.epoch + epochs)
+    starts = [schedule.position] + [0] * (epochs - 1)
+    return Counter(
+        (epoch, position)
+        for epoch, start in zip(numbers, starts, strict=True)
+        for position in range(start, schedule.num_rows)
+    )
+
+
+@given(schedules())
+def test_each_position_of_each_epoch_once(shards):
+    first = shards[0]
+    missing = due(first)
+    missing.subtract(met(shards))
+    assert set(missing.values()) <= {0, 1}
+    left_out = [place for place, count in missing.items() if count]
+    if first.tail != "drop":
+        assert left_out == []
+        return
+    for epoch in range(first.epoch, first.epoch + EPOCHS):
+        start = first.position if epoch == first.epoch else 0
+        last = (first.num_rows - start) % first.stride
+        expected = [(epoch, p) for p in range(first.num_rows - last, first.num_rows)]
+        assert [place for place in left_out if place[0] == epoch] == expected
+
+
+@given(schedules())
+def test_all_shards_take_equally_many_steps(shards):
+    for epoch in range(6):
+        assert len({schedule.steps(epoch) for schedule in shards}) == 1
+
+
+@given(schedules())
+def test_counts_run_through_epochs_steps_and_slots(shards):
+    for schedule in shards:
+        expected = [
+            (epoch, step, index)
+            for epoch in range(schedule.epoch, schedule.epoch + EPOCHS)
+            for step in range(schedule.steps(epoch))
+            for index in range(schedule.batch_size)
+        ]
+        assert [(slot.epoch, slot.step, slot.index) for slot in walk(schedule)] == expected
+
+
+@given(schedules())
+def test_a_step_takes_positions_in_order(shards):
+    """Position p of an epoch lies in step p // (S*B), shard (p // B) % S, slot p % B."""
+    first = shards[0]
+    for schedule in shards:
+        for slot in walk(schedule):
+            start = first.position if slot.epoch == first.epoch else 0
+            step, rest = divmod(slot.position - start, first.stride)
+            place = step, *divmod(rest, first.batch_size)
+            assert place == (slot.step, schedule.shard.shard_id, slot.index)
+
+
+@given(schedules(), st.integers(0, 10**6))
+def test_locate_far_ahead(shards, epochs):
+    schedule = shards[-1]
+    steps = schedule.steps(schedule.epoch) + epochs * schedule.steps(schedule.epoch + 1)
+    slot = schedule.locate(steps * schedule.batch_size)
+    place = (slot.epoch, slot.step, slot.index)
+    assert place == (schedule.epoch + 1 + epochs, 0, 0)
+
+
+@given(schedules(), schedules(), st.data())
+def test_resume_on_other_shards_and_batches(before, after, data):
+    """k steps of S1 shards of batch B1, then on with S2 and B2: every position once."""
+    first = replace(before[0], epoch=0, position=0, tail="partial")
+    steps = data.draw(st.integers(0, first.steps(0)))
+    delivered = Counter()
+    for schedule in before:
+        restarted = replace(schedule, epoch=0, position=0, tail="partial")
+        slots = (restarted.locate(count) for count in range(steps * first.batch_size))
+        delivered.update((0, slot.position) for slot in slots if slot.position < first.num_rows)
+    rest = [
+        replace(
+            schedule,
+            num_rows=first.num_rows,
+            batch_size=min(schedule.batch_size, first.num_rows),
+            epoch=0,
+            position=min(steps * first.stride, first.num_rows),
+            tail="partial",
+        )
+        for schedule in after
+    ]
+    assert delivered + met(rest) == due(first)
+
+
+@pytest.mark.parametrize(
+    ("tail", "steps", "last"),
+    [("partial", 3, [8, 9, 10, 11]), ("fill", 3, [8, 9, 10, 11]), ("drop", 2, [4, 5, 6, 7])],
+)
+def test_tail_of_ten_rows_in_batches_of_four(tail, steps, last):
+    schedule = Schedule(num_rows=10, shard=Shard(), batch_size=4, tail=tail)
+    assert schedule.steps(0) == steps
+    slots = [schedule.locate((steps - 1) * 4 + index) for index in range(4)]
+    assert slots == [Slot(0, steps - 1, index, p) for index, p in enumerate(last)]
+    assert schedule.locate(steps * 4) == Slot(1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("tail", ["partial", "fill", "drop"])
+def test_resuming_at_the_end_begins_the_next_epoch(tail):
+    schedule = Schedule(num_rows=8, shard=Shard(1, 2), batch_size=2, tail=tail, epoch=4, position=8)
+    assert schedule.steps(4) == 0
+    assert schedule.steps(5) == 2
+    assert schedule.locate(0) == Slot(5, 0, 0, 2)
+
+
+ERRORS = [
+    ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+    ({"batch_size": 11}, "batch_size 11 is larger than the 10 rows of the index: use at most 10"),
+    ({"tail": "pad"}, "tail must be one of partial, fill, drop, got 'pad'"),
+    ({"epoch": -1}, r"epoch must be at least 0 and position in \[0, 10\], got -1 and 0"),
+    ({"position": 11}, r"epoch must be at least 0 and position in \[0, 10\], got 0 and 11"),
+    ({"position": -1}, r"position in \[0, 10\], got 0 and -1"),
+    (
+        {"tail": "drop", "shard": Shard(0, 4)},
+        r"tail 'drop' leaves nothing: a step takes 12 rows \(3 for each of 4 shards\) .* has 10: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), ERRORS)
+def test_errors(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Schedule(**{"num_rows": 10, "shard": Shard(), "batch_size": 3, **settings})

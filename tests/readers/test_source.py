@@ -1,0 +1,381 @@
+import os
+import pickle
+import re
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from fakes import FakeReader, FaultyReader, Info
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers import (
+    Columns,
+    FitsReader,
+    JpegReader,
+    NpyReader,
+    Order,
+    ReadReport,
+    Schedule,
+    Shard,
+    Source,
+    Tail,
+)
+from readers.columns import Strings
+
+ROWS = 23
+TAILS = get_args(Tail)
+
+
+def columns(num_rows=ROWS):
+    texts = [f"/row/{number:03}" for number in range(num_rows)]
+    offsets = np.arange(num_rows + 1) * len(texts[0])
+    label = np.arange(num_rows, dtype="i2") * 10
+    blob = np.frombuffer("".join(texts).encode(), np.uint8)
+    return Columns({"path": Strings(offsets, blob), "label": label})
+
+
+COLUMNS = columns()
+
+
+def source(shard=(0, 1), batch_size=4, reader=None, num_rows=ROWS, seed=5, **settings):
+    in_schedule = ("tail", "epoch", "position")
+    schedule = Schedule(
+        num_rows=num_rows,
+        shard=Shard(*shard),
+        batch_size=batch_size,
+        **{name: settings.pop(name) for name in in_schedule if name in settings},
+    )
+    return Source(
+        columns=COLUMNS,
+        reader=reader or FakeReader(),
+        schedule=schedule,
+        order=Order(num_rows, seed, settings.pop("shuffle", True)),
+        **settings,
+    )
+
+
+class Slot(dict):
+    """What a call returned, by name, with the report unpacked."""
+
+    def __init__(self, made, count):
+        arrays = made(Info(count))
+        for spec, array in zip(made.specs, arrays, strict=True):
+            spec.check(array)
+        super().__init__(zip((spec.name for spec in made.specs), arrays, strict=True))
+        (self.report,) = ReadReport.unpack(self["report"][None])
+        self.row, self.valid = int(self["row"]), bool(self["valid"])
+
+
+def epoch_of(made, epoch=0):
+    """All slots of one epoch of a shard that begins at 0."""
+    before = sum(made.schedule.steps(number) for number in range(epoch))
+    counts = range(before * 4, (before + made.schedule.steps(epoch)) * 4)
+    return [Slot(made, count) for count in counts]
+
+
+class TestExactlyOnce:
+    @pytest.mark.parametrize("tail", TAILS)
+    @pytest.mark.parametrize("num_shards", [1, 2, 3, 4])
+    @pytest.mark.parametrize("epoch", [0, 2])
+    def test_all_shards_together(self, tail, num_shards, epoch):
+        shards = [source((n, num_shards), tail=tail) for n in range(num_shards)]
+        slots = [slot for made in shards for slot in epoch_of(made, epoch)]
+        met = Counter(slot.row for slot in slots if slot.valid)
+        assert set(met.values()) == {1}
+        due = ROWS if tail != "drop" else ROWS // (4 * num_shards) * 4 * num_shards
+        assert len(met) == due
+        for slot in slots:
+            assert slot.report.rejected_row is None
+            if slot.valid or tail == "fill":
+                assert (slot["image"] == slot.row).all()
+                assert slot["image"].shape == (2, 3, 1)
+
+    @pytest.mark.parametrize("tail", TAILS)
+    def test_shards_take_equally_many_slots(self, tail):
+        assert len({len(epoch_of(source((n, 3), tail=tail))) for n in range(3)}) == 1
+
+    def test_order_is_that_of_the_shard(self):
+        rows = [slot.row for slot in epoch_of(source(shuffle=False, tail="drop"))]
+        assert rows == list(range(20))
+        order = Order(ROWS, 5)
+        rows = [slot.row for slot in epoch_of(source((1, 2), tail="drop"), 1)]
+        assert rows == [order.row(1, p) for p in (4, 5, 6, 7, 12, 13, 14, 15)]
+
+    def test_a_slot_does_not_depend_on_those_before(self):
+        made = source(flip="hv", crop=(1, 1), window="random")
+        in_order = [same(made(Info(count))) for count in range(30)]
+        again = pickle.loads(pickle.dumps(made))
+        backwards = [same(again(Info(count))) for count in reversed(range(30))]
+        assert in_order == backwards[::-1]
+
+
+def same(arrays):
+    """What may not differ from call to call: all but the report, which has the time in it."""
+    return [array.tobytes() for array in arrays[:-1]]
+
+
+class TestTail:
+    def test_partial_has_slots_that_are_not_valid(self):
+        reader = FakeReader()
+        last = epoch_of(source(reader=reader, shuffle=False))[-4:]
+        assert [slot.valid for slot in last] == [True, True, True, False]
+        assert [slot.row for slot in last] == [20, 21, 22, 20]
+        assert (last[3]["image"] == -1).all()
+        assert reader.read_rows == list(range(ROWS))
+
+    def test_a_batch_without_rows_reads_nothing(self):
+        reader = FakeReader()
+        made = source((3, 4), reader=reader)
+        last = epoch_of(made)[4:]
+        assert len(last) == 4
+        assert len(reader.read_rows) == 4
+        for slot in last:
+            assert not slot.valid
+            assert slot["image"].shape == (1, 1, 1)
+            assert slot.report.input_bytes == 0
+
+    def test_fill_repeats_rows_from_the_start_of_the_epoch(self):
+        last = epoch_of(source(tail="fill", shuffle=False))[-4:]
+        assert [slot.valid for slot in last] == [True, True, True, False]
+        assert [slot.row for slot in last] == [20, 21, 22, 0]
+        assert (last[3]["image"] == 0).all()
+
+    def test_blanks_are_as_large_as_the_crop(self):
+        last = epoch_of(source(crop=(5, 6)))[-1]
+        assert not last.valid
+        assert last["image"].shape == (5, 6, 1)
+
+
+class TestRowsThatCannotBeRead:
+    @pytest.mark.parametrize("tail", TAILS)
+    @pytest.mark.parametrize("crop", [None, (2, 3)])
+    @pytest.mark.parametrize("bad", [{5}, {4, 5, 6, 7}, {0, 22}, set(range(22))])
+    def test_told_as_data(self, tail, crop, bad):
+        made = source(reader=FakeReader(frozenset(bad)), tail=tail, crop=crop)
+        slots = epoch_of(made)
+        due = set(range(ROWS)) if tail != "drop" else {made.order.row(0, p) for p in range(20)}
+        assert sorted(slot.row for slot in slots if slot.valid) == sorted(due - bad)
+        rejected = [slot for slot in slots if slot.report.rejected_row is not None]
+        assert sorted(slot.report.rejected_row for slot in rejected) == sorted(due & bad)
+        for slot in rejected:
+            assert not slot.valid
+            assert slot.report.reason == f"row {slot.report.rejected_row} is bad"
+            assert slot["image"].shape == (2, 3, 1)
+
+    def test_fill_substitutes_a_real_row(self):
+        for slot in epoch_of(source(reader=FakeReader(frozenset({5, 7, 22})), tail="fill")):
+            assert slot.row not in (5, 7, 22)
+            assert (slot["image"] == slot.row).all()
+
+    @pytest.mark.parametrize("tail", TAILS)
+    def test_all_rows(self, tail):
+        slots = epoch_of(source(reader=FakeReader(frozenset(range(ROWS))), tail=tail))
+        assert not any(slot.valid for slot in slots)
+        assert all(slot["image"].shape == (1, 1, 1) for slot in slots)
+
+    def test_a_bad_row_in_the_tail_is_told_once(self):
+        slots = epoch_of(source(reader=FakeReader(frozenset({0})), tail="fill", shuffle=False))
+        assert [slot.report.rejected_row for slot in slots if not slot.valid] == [0, None]
+        assert slots[-1].row == 20
+
+
+FAULTS = {
+    "KeyError": "KeyError: 'a bug'",
+    "peek": "KeyError: 'a bug'",
+    "missing": "KeyError: 'image'",
+    "type": "TypeError: array 'image' of the Sample must be 3-D float32 in native byte order, "
+    "got 3-D <f8",
+    "order": "TypeError: array 'image' .* got 3-D >f4: mend the Reader's read",
+    "ndim": "TypeError: array 'image' .* got 2-D <f4",
+    "list": "AttributeError: 'list' object has no attribute",
+}
+
+
+class TestFaultyReader:
+    @pytest.mark.parametrize("fault", FAULTS)
+    @pytest.mark.parametrize("tail", TAILS)
+    def test_rejected_and_never_raised(self, fault, tail):
+        made = source(reader=FaultyReader(fault=fault), tail=tail, shuffle=False)
+        slots = epoch_of(made)
+        assert [slot.report.rejected_row for slot in slots if not slot.valid][:2] == [3, 4]
+        for slot in (slots[3], slots[4]):
+            assert re.match(FAULTS[fault], slot.report.reason)
+
+
+class TestEnd:
+    def test_nothing_is_read_afterwards(self):
+        reader = FakeReader()
+        made = source(reader=reader, num_epochs=2)
+        slots = [Slot(made, count) for count in range(100)]
+        assert sum(slot.valid for slot in slots) == 2 * ROWS
+        assert len(reader.read_rows) == 2 * ROWS
+        assert not any(slot.valid for slot in slots[48:])
+        assert all(slot.report.input_bytes == 0 for slot in slots[48:])
+
+    def test_epochs_count_from_the_first_ever(self):
+        made = source(num_epochs=2, epoch=1, position=20)
+        assert [Slot(made, count).valid for count in range(8)] == [True] * 3 + [False] * 5
+
+    @pytest.mark.parametrize("tail", TAILS)
+    def test_no_epochs(self, tail):
+        reader = FakeReader()
+        assert not Slot(source(reader=reader, num_epochs=0, tail=tail, crop=(5, 6)), 0).valid
+        assert reader.read_rows == []
+
+
+class TestDraws:
+    def drawn(self, num_shards, batch_size, **settings):
+        """What was drawn for each row in epoch 1."""
+        found = {}
+        for shard_id in range(num_shards):
+            made = source(
+                (shard_id, num_shards),
+                batch_size,
+                crop=(1, 1),
+                window="random",
+                flip="hv",
+                epoch=1,
+                **settings,
+            )
+            for count in range(made.schedule.steps(1) * batch_size):
+                slot = Slot(made, count)
+                if slot.valid:
+                    found[slot.row] = (*slot["window"].tolist(), *slot["flip"].tolist())
+        return found
+
+    @pytest.mark.parametrize(("num_shards", "batch_size"), [(1, 23), (2, 4), (4, 3), (3, 1)])
+    def test_shards_and_batches_do_not_count(self, num_shards, batch_size):
+        alone = self.drawn(1, 1)
+        assert len(set(alone.values())) == ROWS
+        assert self.drawn(num_shards, batch_size) == alone
+
+    def test_resumed(self):
+        rest = self.drawn(1, 4, position=9)
+        assert rest.items() <= self.drawn(1, 1).items()
+        assert len(rest) == ROWS - 9
+
+    def test_the_seed_counts(self):
+        assert self.drawn(1, 1) != self.drawn(1, 1, seed=6)
+
+    @pytest.mark.parametrize(
+        ("flip", "kinds"),
+        [
+            ("h", {(0, 0), (1, 0)}),
+            ("v", {(0, 0), (0, 1)}),
+            ("hv", {(0, 0), (1, 0), (0, 1), (1, 1)}),
+        ],
+    )
+    def test_flips(self, flip, kinds):
+        made = source(flip=flip)
+        assert {tuple(slot["flip"].tolist()) for slot in epoch_of(made)} == kinds
+
+    def test_no_flips_travel_where_none_are_asked_for(self):
+        assert "flip" not in [spec.name for spec in source().specs]
+        assert "flip" not in Slot(source(), 0)
+
+    def test_centre(self):
+        slots = epoch_of(source(crop=(1, 1)))
+        assert all(np.isnan(slot["window"]).all() for slot in slots)
+
+
+def test_columns_travel_with_their_row():
+    made = source(outputs=("label",))
+    assert [spec.name for spec in made.specs[-4:]] == ["row", "valid", "label", "report"]
+    for slot in epoch_of(made):
+        assert slot["label"] == slot.row * 10
+        assert slot["label"].dtype == np.int16
+
+
+def test_the_report_counts_bytes_and_seconds():
+    slot = Slot(source(), 0)
+    assert slot.report.input_bytes == 10
+    assert 0 < slot.report.read_s < 10
+
+
+@given(st.integers(0, 2**50), st.sampled_from(TAILS), st.integers(0, 3))
+def test_no_count_raises(count, tail, shard_id):
+    made = source((shard_id, 4), tail=tail, reader=FakeReader(frozenset({1, 2})))
+    slot = Slot(made, count)
+    assert 0 <= slot.row < ROWS
+
+
+@pytest.mark.parametrize("reader", [FakeReader(), FitsReader(), JpegReader(), NpyReader()])
+def test_pickled_it_is_small_and_works(reader):
+    made = source(reader=reader, outputs=("label",), crop=(2, 2))
+    content = pickle.dumps(made)
+    assert len(content) < 10_000
+    again = pickle.loads(content)
+    assert again.specs == made.specs
+    assert same(again(Info(3))) == same(made(Info(3)))
+
+
+def test_another_process_gives_the_same(fresh_python):
+    made = source((1, 2), crop=(1, 1), window="random", flip="hv", outputs=("label",))
+    code = (
+        "import pickle, sys; from fakes import Info; made = pickle.load(sys.stdin.buffer)\n"
+        "slots = [[a.tobytes() for a in made(Info(n))[:-1]] for n in range(20)]\n"
+        "sys.stdout.buffer.write(pickle.dumps(slots))"
+    )
+    expected = [same(made(Info(count))) for count in range(20)]
+    assert pickle.loads(fresh_python(code, stdin=pickle.dumps(made))) == expected
+
+
+CONSUMER = """
+import os, pickle, signal, subprocess, sys
+import numpy as np
+from fakes import FakeReader
+from readers import Columns, Order, Schedule, Shard, Source
+from readers.columns import Strings
+
+columns = Columns({"path": Strings(np.array([0, 2]), np.frombuffer(b"/a", np.uint8))})
+schedule = Schedule(num_rows=1, shard=Shard(), batch_size=1)
+made = Source(columns=columns, reader=FakeReader(), schedule=schedule, order=Order(1))
+reader = (
+    "import pickle, sys, time; from fakes import Info; made = pickle.load(sys.stdin.buffer);"
+    "made(Info(0)); print('read', flush=True); time.sleep(100)"
+)
+child = subprocess.Popen(
+    [sys.executable, "-c", reader], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+)
+child.stdin.write(pickle.dumps(made))
+child.stdin.close()
+assert child.stdout.readline() == b"read" + os.linesep.encode()
+print(child.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_reader_process_dies_with_its_consumer(fresh_python):
+    pid = int(fresh_python(CONSUMER, returncode=-signal.SIGKILL))
+    for _ in range(100):
+        if ended(pid):
+            return
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("the reader process outlived its consumer by five seconds")
+
+
+def ended(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"  # waits for whoever adopted it
+
+
+ERRORS = [
+    ({"window": "centre"}, r"window must be one of \('center', 'random'\), got 'centre'"),
+    ({"flip": "vh"}, r"flip must be one of \('', 'h', 'v', 'hv'\), got 'vh'"),
+    ({"crop": (0, 5)}, r"crop must be at least 1x1 \(height x width\), got \(0, 5\)"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), ERRORS)
+def test_errors(settings, message):
+    with pytest.raises(ValueError, match=message):
+        source(**settings)

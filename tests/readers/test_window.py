@@ -1,0 +1,56 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import fractions
+from uniformity import check_uniform
+
+from readers import Window
+
+sizes = st.integers(1, 10**6)
+
+
+@given(sizes, sizes, st.data(), st.none() | fractions, st.none() | fractions)
+def test_window_lies_inside(height, width, data, y, x):
+    window = Window(
+        height=data.draw(st.integers(1, height)), width=data.draw(st.integers(1, width)), y=y, x=x
+    )
+    top, left = window.place(height, width)
+    assert 0 <= top <= height - window.height
+    assert 0 <= left <= width - window.width
+
+
+PLACES = [
+    # height and width of the window, y and x, in 10 rows and 7 columns
+    ((10, 7), (None, None), (0, 0)),
+    ((4, 3), (None, None), (3, 2)),
+    ((3, 2), (None, None), (3, 2)),  # odd play: nearer the origin
+    ((4, 3), (0.0, 0.0), (0, 0)),
+    ((4, 3), (1 - 2**-53, 1 - 2**-53), (6, 4)),
+    ((4, 3), (0.5, None), (3, 2)),
+    ((4, 3), (None, 0.5), (3, 2)),
+    ((10, 7), (0.9, 0.9), (0, 0)),
+]
+
+
+@pytest.mark.parametrize(("size", "fractions_of_play", "place"), PLACES)
+def test_places(size, fractions_of_play, place):
+    y, x = fractions_of_play
+    assert Window(height=size[0], width=size[1], y=y, x=x).place(10, 7) == place
+
+
+def test_all_places_are_as_likely():
+    steps = 7000
+    window = (Window(height=4, width=1, y=n / steps) for n in range(steps))
+    check_uniform((w.place(10, 1)[0] for w in window), 7, sigma=100)
+    places = [Window(height=4, width=1, y=n / steps).place(10, 1)[0] for n in range(steps)]
+    assert [places.count(place) for place in range(7)] == [1000] * 7
+
+
+@pytest.mark.parametrize("size", [(11, 7), (10, 8), (11, 8)])
+def test_larger_than_the_image(size):
+    message = (
+        rf"crop {size[0]}x{size[1]} is larger than the image 10x7 \(height x width\): "
+        "use a smaller crop, or leave such images out of the Index"
+    )
+    with pytest.raises(ValueError, match=message):
+        Window(height=size[0], width=size[1]).place(10, 7)
