@@ -159,8 +159,8 @@ def reader_pipeline(
         )
         nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
         gpu = config.device_id is not None
-        image = decode(nodes, gpu, config.crop is not None)
-        image = transform(image, nodes.get("flip"), reader.channels, config)
+        decoded = decode(nodes, gpu, config.crop is not None)
+        image = transform(decoded, nodes.get("flip"), reader.channels, config)
         columns = [nodes[name].gpu() if gpu else nodes[name] for name in config.columns]
         pipeline.set_outputs(image, nodes["row"], nodes["valid"], *columns, nodes["report"])
     pipeline.source = source

@@ -6,7 +6,9 @@ from typing import Any
 
 from nvidia.dali import fn, types
 
+from dali_pipelines import operators
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.decode import Decoded
 
 _DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16}
 
@@ -17,29 +19,29 @@ def normalises(channels: int, config: PipelineConfig) -> bool:
     return channels > 1 or not plain
 
 
-def transform(image: Any, flip: Any, channels: int, config: PipelineConfig) -> Any:
+def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig) -> Any:
     """Extend the graph from a decoded image to the tensor that a network takes.
 
     Parameters
     ----------
-    image : DataNode
-        Layout HWC, on the device where the rest shall run; float32 if it has one channel.
+    decoded : Decoded
+        Image of layout HWC, on the device where the rest shall run, and its type: float32 if it
+        has one channel.
     flip : DataNode
         int32, shape (2,), on the CPU: whether to flip left-right, and up-down.
     channels : int
         Channels of the image.
     config : PipelineConfig
-        Its flip, resize, mean, std and dtype.
+        Its flip, resize, mean, std, dtype and device_id.
 
     Returns
     -------
     DataNode
         Layout CHW, float32 or float16.
     """
+    image, dtype = decoded
     if config.resize is not None:
-        image = fn.resize(
-            image, size=config.resize, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR
-        )
+        image = _resize(image, dtype, config.resize, gpu=config.device_id is not None)
     if config.flip:
         # After the resize, where there is less to copy; the filter is symmetric.
         image = fn.flip(image, horizontal=flip[0], vertical=flip[1])
@@ -51,3 +53,10 @@ def transform(image: Any, flip: Any, channels: int, config: PipelineConfig) -> A
     return fn.crop_mirror_normalize(
         image, dtype=_DTYPES[config.dtype], output_layout="CHW", mean=mean, std=std
     )
+
+
+def _resize(image: Any, dtype: str, size: tuple[int, int], *, gpu: bool) -> Any:
+    """Resize to float32 by the same filter on both devices."""
+    if gpu:
+        return fn.resize(image, size=size, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR)
+    return fn.reshape(operators.resize(dtype, *size)(image), layout="HWC")

@@ -1,0 +1,110 @@
+"""Resize by an antialiased linear filter on the CPU, as DALI's ``fn.resize`` does, but faster.
+
+On 1280x853 RGB to 224x224 one thread takes 1.2 ms here, Pillow 3.7 ms and ``fn.resize`` 5 ms
+(scripts/bench.py has the comparison of whole pipelines). Compiled by numba and called without the
+GIL from DALI's threads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def resize(out, image):  # type: ignore[no-untyped-def]
+    """Write the resized image.
+
+    Parameters
+    ----------
+    out : ndarray, shape (rows, columns, channels), float32
+        Written in full.
+    image : ndarray, shape (height, width, channels), uint8 or float32
+        Any size from 1x1. A NaN makes those output pixels NaN that it has a weight in.
+
+    Notes
+    -----
+    A triangle over the source pixels, as wide as two output pixels where the image shrinks and as
+    two source pixels where it grows; past the border the last pixel repeats. One output row at a
+    time: the source rows under it are summed into `line`, which then is summed along the row.
+    """
+    height, width, channels = image.shape
+    rows, columns, _ = out.shape
+    first, count, weights = _filter(width, columns)
+    top, num_rows, row_weights = _filter(height, rows)
+    pad = weights.shape[1] * channels
+    size = width * channels
+    line = np.empty(pad + size + pad, np.float32)
+    middle = line[pad : pad + size]
+    flat = image.reshape(height, size)
+    for y in range(rows):
+        middle[:] = 0
+        for k in range(0, num_rows[y] - 1, 2):
+            # Two rows at a time halve the traffic of `middle`.
+            upper = flat[min(max(top[y] + k, 0), height - 1)]
+            lower = flat[min(max(top[y] + k + 1, 0), height - 1)]
+            w_upper, w_lower = row_weights[y, k], row_weights[y, k + 1]
+            for i in range(size):
+                middle[i] += w_upper * np.float32(upper[i]) + w_lower * np.float32(lower[i])
+        if num_rows[y] % 2:
+            k = num_rows[y] - 1
+            last = flat[min(max(top[y] + k, 0), height - 1)]
+            weight = row_weights[y, k]
+            for i in range(size):
+                middle[i] += weight * np.float32(last[i])
+        for i in range(pad):
+            line[i] = middle[i % channels]
+            line[pad + size + i] = middle[size - channels + i % channels]
+        if channels == 3:
+            _sum_rgb(out[y], line, pad, first, count, weights)
+        else:
+            _sum_any(out[y], line, pad, first, count, weights)
+
+
+@njit(nogil=True, cache=True)
+def _filter(size, new_size):  # type: ignore[no-untyped-def]
+    """Give, for each output pixel, its first source pixel, their number, and their weights."""
+    scale = size / new_size
+    radius = max(scale, 1.0)
+    weights = np.zeros((new_size, math.ceil(2 * radius) + 1), np.float32)
+    first = np.empty(new_size, np.int64)
+    count = np.empty(new_size, np.int64)
+    for i in range(new_size):
+        center = (i + 0.5) * scale - 0.5
+        # Pixels at the very edge of the triangle have no weight.
+        first[i] = math.floor(center - radius) + 1
+        count[i] = math.ceil(center + radius) - first[i]
+        total = 0.0
+        for k in range(count[i]):
+            total += 1 - abs(first[i] + k - center) / radius
+        for k in range(count[i]):
+            weights[i, k] = (1 - abs(first[i] + k - center) / radius) / total
+    return first, count, weights
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _sum_rgb(out, line, pad, first, count, weights):  # type: ignore[no-untyped-def]
+    for x in range(out.shape[0]):
+        red = green = blue = np.float32(0)
+        at = first[x] * 3 + pad
+        for k in range(count[x]):
+            weight = weights[x, k]
+            red += weight * line[at]
+            green += weight * line[at + 1]
+            blue += weight * line[at + 2]
+            at += 3
+        out[x, 0], out[x, 1], out[x, 2] = red, green, blue
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _sum_any(out, line, pad, first, count, weights):  # type: ignore[no-untyped-def]
+    channels = out.shape[1]
+    for x in range(out.shape[0]):
+        for c in range(channels):
+            total = np.float32(0)
+            at = first[x] * channels + pad + c
+            for k in range(count[x]):
+                total += weights[x, k] * line[at + k * channels]
+            out[x, c] = total
