@@ -350,7 +350,9 @@ class Loader:
     def _accept(self, batch: Batch) -> Batch:
         """Note what the readers reported, apply the bad-sample policy, and trim."""
         reports = ReadReport.unpack(batch.pop("report").numpy())
-        for report in reports:
+        for row, report in zip(batch["row"].tolist(), reports, strict=True):
+            if report.damaged:
+                report.reject(row, "the compressed bytes of a tile do not add up")
             self.stats.read_s += report.read_s
             self.stats.input_bytes += report.input_bytes
             if report.rejected_row is not None:

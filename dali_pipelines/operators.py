@@ -15,10 +15,13 @@ from nvidia.dali import types
 
 @cache
 def physical_values() -> Callable[..., Any]:
-    """Give the operator (shape, stored, scaling) -> float32, shape (height, width, 1)."""
+    """Give the operator (shape, payload, plan, scaling) -> image, status.
+
+    The image is float32 of shape (height, width, 1), the status int32 of shape (1,), 0 if good.
+    """
     from nvidia.dali.plugin.numba import NumbaFunction
 
-    from dali_pipelines.kernels.stored import physical_values as kernel
+    from dali_pipelines.kernels.physical import physical_values as kernel
 
     def shape_of_output(outs, ins):  # type: ignore[no-untyped-def]
         # DALI 2.4 shows no more inputs here than there are outputs, so `shape` comes first.
@@ -26,17 +29,18 @@ def physical_values() -> Callable[..., Any]:
             outs[0][i][0] = ins[0][i][0]
             outs[0][i][1] = ins[0][i][1]
             outs[0][i][2] = 1
+            outs[1][i][0] = 1
 
-    def run(out, shape, stored, scaling):  # type: ignore[no-untyped-def]
-        kernel(out, stored, scaling)
+    def run(out, status, shape, payload, plan, scaling):  # type: ignore[no-untyped-def]
+        status[0] = kernel(out, payload, plan, scaling)
 
     return NumbaFunction(
         run_fn=run,
         setup_fn=shape_of_output,
-        out_types=[types.FLOAT],
-        in_types=[types.UINT8, types.UINT8, types.FLOAT64],
-        outs_ndim=[3],
-        ins_ndim=[3, 1, 1],
+        out_types=[types.FLOAT, types.INT32],
+        in_types=[types.UINT8, types.UINT8, types.INT64, types.FLOAT64],
+        outs_ndim=[3, 1],
+        ins_ndim=[3, 1, 1, 1],
         batch_processing=False,
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nvidia.dali import Pipeline, fn
+from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
@@ -162,7 +162,14 @@ def reader_pipeline(
         decoded = decode(nodes, gpu, config.crop is not None)
         image = transform(decoded, nodes.get("flip"), reader.channels, config)
         columns = [nodes[name].gpu() if gpu else nodes[name] for name in config.columns]
-        pipeline.set_outputs(image, nodes["row"], nodes["valid"], *columns, nodes["report"])
+        valid, report = nodes["valid"], nodes["report"]
+        if decoded.status is not None:
+            # What the graph could not decode is no more valid than what was not read, and the
+            # report is where the Loader looks for both.
+            valid = valid & (fn.squeeze(decoded.status, axes=0) == 0)
+            status = fn.reinterpret(decoded.status, dtype=types.UINT8)
+            report = fn.cat(report, status, axis=0)
+        pipeline.set_outputs(image, nodes["row"], valid, *columns, report)
     pipeline.source = source
     pipeline.output_names = ("image", "row", "valid", *config.columns, "report")
     pipeline.ahead = prefetch

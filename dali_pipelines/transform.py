@@ -25,8 +25,7 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
     Parameters
     ----------
     decoded : Decoded
-        Image of layout HWC, on the device where the rest shall run, and its type: float32 if it
-        has one channel.
+        Its image is float32 if it has one channel.
     flip : DataNode
         int32, shape (2,), on the CPU: whether to flip left-right, and up-down.
     channels : int
@@ -39,9 +38,9 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
     DataNode
         Layout CHW, float32 or float16.
     """
-    image, dtype = decoded
+    image = decoded.image
     if config.resize is not None:
-        image = _resize(image, dtype, config.resize, gpu=config.device_id is not None)
+        image = _resize(image, decoded.dtype, config.resize, gpu=config.device_id is not None)
     if config.flip:
         # After the resize, where there is less to copy; the filter is symmetric.
         image = fn.flip(image, horizontal=flip[0], vertical=flip[1])

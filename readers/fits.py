@@ -1,8 +1,9 @@
-"""FITS images, read by astropy in the reader process.
+"""FITS images: what travels to the graph is as near to the bytes of the file as it can be.
 
-Integers travel as they are stored, with BSCALE, BZERO and BLANK beside them: a 16-bit frame takes
-half the shared memory that its physical values would. The graph turns them into float32, see
-`dali_pipelines.kernels.stored`. All else (64-bit, scaled floats) travels as float32.
+RICE_1 tiles of integers travel compressed (`readers.tiles`). All else is decoded by astropy in the
+reader process: integers travel as they are stored, which takes half the shared memory for a 16-bit
+frame, with BSCALE, BZERO and BLANK beside them; what is neither (64-bit, scaled floats) as float32.
+The graph makes float32 physical values of it, see `dali_pipelines.kernels.physical`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from readers.columns import Row
 from readers.errors import ReadError
 from readers.sample import Peek, Sample, SampleSpec
+from readers.tiles import RiceImage
 from readers.window import Window
 
 EMPTY = 0
@@ -53,15 +55,21 @@ class FitsReader:
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         # The numba operator learns the shape of its output from the shape of its first input.
         SampleSpec(name="shape", dtype="uint8", ndim=3, layout="HWC"),
-        SampleSpec(name="stored", dtype="uint8", ndim=1),
+        SampleSpec(name="payload", dtype="uint8", ndim=1),
+        SampleSpec(name="plan", dtype="int64", ndim=1),
         SampleSpec(name="scaling", dtype="float64", ndim=1),
     )
-    """An empty array of shape (height, width, 0); the stored values' bytes, native order, rows from
-    the first; and (BITPIX, BSCALE, BZERO, BLANK), NaN for no BLANK."""
+    """An empty array of shape (height, width, 0); the bytes of tiles or of stored values (native
+    order, rows from the first); 0 for stored values, or where the tiles lie; and (BITPIX, BSCALE,
+    BZERO, BLANK), NaN for no BLANK."""
     channels = 1
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the image, or the window with no more tiles than it touches."""
+        with self._open(row, disable_image_compression=True) as hdu:
+            sample = _tiles(hdu, window)
+        if sample is not None:
+            return sample
         before = _bytes_read()
         with self._open(row) as hdu:
             scaling = _scaling(hdu.header)
@@ -72,6 +80,11 @@ class FitsReader:
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
+        with self._open(row, disable_image_compression=True) as hdu:
+            image = _rice_image(hdu)
+        if image is not None:
+            nbytes = image.travelling_bytes(window)
+            return Peek(height=image.height, width=image.width, nbytes=nbytes)
         with self._open(row) as hdu:
             height, width = image_shape(hdu)
             bitpix = hdu.header["BITPIX"]
@@ -80,31 +93,36 @@ class FitsReader:
         return Peek(height=height, width=width, nbytes=rows * columns * item)
 
     def verify(self, row: Row) -> None:
-        """Read the whole image."""
-        self.read(row, None)
+        """Decode the whole image by astropy."""
+        with self._open(row) as hdu:
+            _pixels(hdu, None)
 
     def blank(self, height: int, width: int) -> Sample:
         """Give a sample that decodes to zeros and carries none."""
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "shape": np.zeros((height, width, 0), np.uint8),
-            "stored": np.zeros(0, np.uint8),
+            "payload": np.zeros(0, np.uint8),
+            "plan": _plan_of_stored(),
             "scaling": np.array((EMPTY, 1, 0, math.nan)),
         }
         return Sample(arrays)
 
     @contextmanager
-    def _open(self, row: Row, *, do_not_scale_image_data: bool = True) -> Iterator[Any]:
+    def _open(self, row: Row, **options: bool) -> Iterator[Any]:
         """Give the HDU of a row."""
         number = self.hdu if row.hdu is None else row.hdu
-        with open_image(
-            row.path, number, row=row.number, do_not_scale_image_data=do_not_scale_image_data
-        ) as (hdus, found):
+        with open_image(row.path, number, row=row.number, **options) as (hdus, found):
             yield hdus[found]
 
 
 @contextmanager
 def open_image(
-    path: str, number: int | None, *, row: int | None = None, do_not_scale_image_data: bool = True
+    path: str,
+    number: int | None,
+    *,
+    row: int | None = None,
+    do_not_scale_image_data: bool = True,
+    disable_image_compression: bool = False,
 ) -> Iterator[tuple[fits.HDUList, int]]:
     """Open a file and find its image; whatever goes wrong inside becomes a ReadError.
 
@@ -118,6 +136,8 @@ def open_image(
         Row of the Index, for the error.
     do_not_scale_image_data : bool
         Leave the values as they are stored.
+    disable_image_compression : bool
+        Give a compressed image as the table that it is.
 
     Yields
     ------
@@ -134,7 +154,10 @@ def open_image(
             with (
                 open(path, "rb") as file,
                 fits.open(
-                    file, memmap=False, do_not_scale_image_data=do_not_scale_image_data
+                    file,
+                    memmap=False,
+                    do_not_scale_image_data=do_not_scale_image_data,
+                    disable_image_compression=disable_image_compression,
                 ) as hdus,
             ):
                 number = _find(hdus, number)
@@ -163,6 +186,8 @@ def _find(hdus: fits.HDUList, number: int | None) -> int:
 
 
 def _holds_image(hdu: Any) -> bool:
+    if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
+        return True
     return bool(hdu.is_image) and hdu.header.get("NAXIS", 0) >= 1
 
 
@@ -175,6 +200,47 @@ def image_shape(hdu: Any) -> tuple[int, int]:
             f"the image has shape {shape}, expected (height, width): cut cubes into planes first"
         )
     return height, width
+
+
+def _plan_of_stored() -> NDArray[np.int64]:
+    """Give the plan of a payload that is stored values, see `readers.tiles.RiceImage.read`."""
+    return np.zeros(1, np.int64)
+
+
+def _tiles(hdu: Any, window: Window | None) -> Sample | None:
+    """Give the compressed tiles of an image, or None if astropy shall decode it."""
+    image = _rice_image(hdu)
+    if image is None:
+        return None
+    with open(hdu.fileinfo()["file"].name, "rb") as file:
+        found = image.read(file.fileno(), window)
+    scaling = _scaling(_image_header(hdu.header))
+    if found is None or scaling is None:
+        return None
+    payload, plan, input_bytes = found
+    *_, height, width = image.place(window)
+    arrays: dict[str, NDArray[Any]] = {
+        "shape": np.zeros((height, width, 0), np.uint8),
+        "payload": payload,
+        "plan": plan,
+        "scaling": np.array(scaling, np.float64),
+    }
+    return Sample(arrays, input_bytes + hdu.fileinfo()["datLoc"])
+
+
+def _rice_image(hdu: Any) -> RiceImage | None:
+    # The bytes are read past astropy, so the file must be as it looks, not gzipped.
+    if not isinstance(hdu, fits.BinTableHDU) or hdu.fileinfo()["file"].compression is not None:
+        return None
+    return RiceImage.of(hdu)
+
+
+def _image_header(table: fits.Header) -> fits.Header:
+    """Give the words of the image that `_scaling` needs, from the header of its table."""
+    words = {name: table[name] for name in ("BSCALE", "BZERO", "BLANK") if name in table}
+    if "ZBLANK" in table:
+        words.setdefault("BLANK", table["ZBLANK"])
+    return fits.Header({"BITPIX": table["ZBITPIX"], **words})
 
 
 def _pixels(hdu: Any, window: Window | None) -> NDArray[Any]:
@@ -212,9 +278,10 @@ def _sample(
 ) -> Sample:
     # DALI garbles other byte orders without a word.
     native = np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "shape": np.zeros((*native.shape, 0), np.uint8),
-        "stored": native.reshape(-1).view(np.uint8),
+        "payload": native.reshape(-1).view(np.uint8),
+        "plan": _plan_of_stored(),
         "scaling": np.array(scaling, np.float64),
     }
     return Sample(arrays, _bytes_read() - before)

@@ -30,6 +30,8 @@ class ReadReport:
     """Row of the Index that belongs to this slot and could not be read."""
     reason: str = ""
     """Why not."""
+    damaged: bool = False
+    """Whether the graph found what was read not to decode; set by `unpack` alone."""
 
     def reject(self, row: int, reason: str) -> None:
         """Note that a row cannot be read; a long reason is cut."""
@@ -51,15 +53,18 @@ class ReadReport:
         Parameters
         ----------
         packed : ndarray, shape (batch, bytes), uint8
-            As the ``report`` output of a pipeline gives them.
+            As the ``report`` output of a pipeline gives them: the record, and behind it, where a
+            decoder tells, its status as int32, 0 if good.
         """
-        records = np.ascontiguousarray(packed).view(_RECORD)[:, 0]
+        size = _RECORD.itemsize
+        records = np.ascontiguousarray(packed[:, :size]).view(_RECORD)[:, 0]
         return [
             cls(
                 float(record["read_s"]),
                 int(record["input_bytes"]),
                 None if record["rejected_row"] < 0 else int(record["rejected_row"]),
                 bytes(record["reason"]).decode(errors="ignore"),
+                bool(status.any()),
             )
-            for record in records
+            for record, status in zip(records, packed[:, size:], strict=True)
         ]

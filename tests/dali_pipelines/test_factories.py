@@ -217,3 +217,34 @@ def test_a_factory_alone_with_dali_generic_iterator(npy_index: Index) -> None:
 def test_unknown_settings_are_refused(npy_index: Index) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'windows'"):
         npy_pipeline(npy_index, batch_size=1, windows="random")
+
+
+def test_damaged_tiles_are_rejected_and_nothing_else(tmp_path: Path) -> None:
+    """Flip bytes in the heap: either astropy sees the same pixels, or the row is rejected."""
+    rng = np.random.default_rng(5)
+    pixels = rng.normal(500, 30, (64, 96)).astype(np.int16)
+    for row in range(24):
+        path = tmp_path / f"{row:02d}.fits"
+        fits.CompImageHDU(pixels + row, compression_type="RICE_1").writeto(path)
+        if row % 2:
+            data = bytearray(path.read_bytes())
+            with fits.open(path, disable_image_compression=True) as hdus:
+                heap = hdus[1].fileinfo()["datLoc"] + 64 * 8
+                size = hdus[1].header["PCOUNT"]
+            for place in rng.integers(heap, heap + size, 3):
+                data[place] = rng.integers(256)
+            path.write_bytes(data)
+    index = Index.scan(tmp_path)
+    options = {"batch_size": 4, "devices": [None], "num_read_processes": 2}
+    with Loader(fits_pipeline, index, bad_sample="skip", **options) as loader:
+        for (batch,) in loader:
+            for image, row in zip(batch["image"], batch["row"].tolist(), strict=True):
+                np.testing.assert_array_equal(image[0].numpy(), truth(index.path(row)))
+    assert 1 <= len(loader.stats.rejected) < 12
+    assert all(row % 2 for row in loader.stats.rejected)
+    assert loader.stats.samples == 24 - len(loader.stats.rejected)
+    with (
+        Loader(fits_pipeline, index, **options) as loader,
+        pytest.raises(ReadError, match="the compressed bytes of a tile do not add up"),
+    ):
+        list(loader)

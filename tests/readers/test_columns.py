@@ -1,4 +1,5 @@
 import gc
+import logging
 import os
 import pickle
 
@@ -13,6 +14,8 @@ from hypothesis.extra import numpy as hnp
 
 from readers import Columns, Index, Order, Row, Schedule, Shard, Source
 from readers.columns import Strings
+
+logger = logging.getLogger(__name__)
 
 
 def strings(texts):
@@ -37,6 +40,7 @@ def test_round_trip(texts, dtype):
 def test_numbers_come_back(numbers):
     columns = Columns({"path": strings("abc"), "number": numbers})
     np.testing.assert_array_equal(columns.array("number"), numbers, strict=True)
+    assert columns.array("number").flags.aligned
 
 
 def test_numbers_that_are_not_contiguous():
@@ -135,7 +139,7 @@ def test_a_reader_process_of_a_large_archive(fresh_python):
         assert int(row) == num_rows // 2
         assert path == f"/archive/2015/01/01/aia_171_{num_rows // 2:07}.fits"
         found[num_rows] = float(seconds), int(resident)
-        print(f"{num_rows} rows: {seconds} s, {resident} bytes, {len(pickled)} pickled")
+        logger.info("%d rows: %s s, %s B, pickle %d B", num_rows, seconds, resident, len(pickled))
     (few_s, few_bytes), (many_s, many_bytes) = found.values()
     assert many_s - few_s < 1
     assert many_bytes - few_bytes < 100e6

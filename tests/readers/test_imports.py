@@ -68,8 +68,7 @@ def test_public_names():
     assert readers.__all__ == sorted(readers.__all__)
     assert set(readers.__all__) == set(readers._MODULES)
     for name in readers.__all__:
-        module = getattr(readers, name)
-        assert module is not None
+        assert getattr(readers, name) is not None
 
 
 def test_unknown_name():

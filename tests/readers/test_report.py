@@ -33,12 +33,14 @@ def test_any_reason_can_be_packed(reason):
     assert reason.encode(errors="replace").decode().startswith(again.reason)
 
 
-@pytest.mark.parametrize("reason", ["\udce9t\udce9.fits", "a\udfff" * 300])
-def test_a_reason_with_bytes_that_are_not_text(reason):
+@pytest.mark.parametrize(
+    ("reason", "told"), [("\udce9t\udce9.fits", "?t?.fits"), ("a\udfff" * 300, "a?" * 200)]
+)
+def test_a_reason_with_bytes_that_are_not_text(reason, told):
     report = ReadReport()
     report.reject(0, reason)
     (again,) = ReadReport.unpack(report.pack()[None])
-    assert again.reason == reason.replace(reason[-1 if reason[0] == "a" else 0], "?")[:400]
+    assert again.reason == told
 
 
 def test_a_long_reason_is_cut_between_characters():
