@@ -178,10 +178,8 @@ class RiceImage:
         self, file: int, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give lengths, and offsets from the start of the file, of some tiles."""
-        table = _read(
-            file, self.table_start + first * self.row_bytes, (last - first) * self.row_bytes
-        )
-        rows = np.frombuffer(table, np.uint8).reshape(last - first, self.row_bytes)
+        rows = np.empty((last - first, self.row_bytes), np.uint8)
+        _read_into(rows.reshape(-1), file, self.table_start + first * self.row_bytes)
         item = np.dtype(self.descriptor_dtype)
         pairs = rows[:, self.descriptor_start : self.descriptor_start + 2 * item.itemsize]
         found = np.ascontiguousarray(pairs).view(item).astype(np.int64)
@@ -218,17 +216,20 @@ def _gather(
     run_starts = starts[first]
     run_stops = reach[np.concatenate((cuts, [len(starts)])) - 1]
     run_places = np.concatenate(([0], np.cumsum(run_stops - run_starts)))
-    payload = np.zeros(int(run_places[-1]) + PADDING, np.uint8)
+    payload = np.empty(int(run_places[-1]) + PADDING, np.uint8)
+    payload[-PADDING:] = 0
     for start, stop, place in zip(run_starts, run_stops, run_places[:-1], strict=True):
-        payload[place : place + stop - start] = np.frombuffer(
-            _read(file, start, stop - start), np.uint8
-        )
+        _read_into(payload[place : place + stop - start], file, int(start))
     run = np.searchsorted(run_starts, offsets, side="right") - 1
     return payload, run_places[run] + offsets - run_starts[run]
 
 
-def _read(file: int, start: int, size: int) -> bytes:
-    found = os.pread(file, size, start)
-    if len(found) != size:
-        raise ValueError(f"the file ends at {start + len(found)}, expected {start + size} bytes")
-    return found
+def _read_into(buffer: NDArray[np.uint8], file: int, start: int) -> None:
+    found = 0
+    while found < buffer.nbytes:  # Linux gives at most 2 GiB at a time
+        size = os.preadv(file, [buffer[found:].data], start + found)
+        if size == 0:
+            raise ValueError(
+                f"the file ends at {start + found}, expected {buffer.nbytes} bytes from {start}"
+            )
+        found += size

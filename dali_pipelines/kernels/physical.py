@@ -9,7 +9,7 @@ import numpy as np
 from numba import carray, njit
 
 from dali_pipelines.kernels.bits import pointer
-from dali_pipelines.kernels.rice import PADDING, decode_tile
+from dali_pipelines.kernels.rice import PADDING, decode_four, decode_tile
 
 DAMAGED = 1
 """Status of an image whose compressed bytes do not add up."""
@@ -68,38 +68,79 @@ def physical_values(out, payload, plan, scaling):  # type: ignore[no-untyped-def
 
 @njit(nogil=True, cache=True)
 def _from_tiles(out, payload, plan, scaling):  # type: ignore[no-untyped-def]
-    """Decode the tiles that the window touches, of each no more than it needs."""
+    """Decode the tiles that the window touches, four at a time, of each no more than it needs."""
     bytepix, blocksize, tile_height, tile_width = plan[1], plan[2], plan[3], plan[4]
-    image_height, image_width, top, left = plan[5], plan[6], plan[7], plan[8]
-    bottom, right = top + out.shape[0], left + out.shape[1]
-    pixels = np.empty(tile_height * tile_width, np.int32)
-    tile = _HEAD
-    for tile_y in range(top // tile_height * tile_height, bottom, tile_height):
-        for tile_x in range(left // tile_width * tile_width, right, tile_width):
-            # Tiles at the far edges are cut short.
-            height = min(tile_height, image_height - tile_y)
-            width = min(tile_width, image_width - tile_x)
-            rows, columns = min(bottom - tile_y, height), min(right - tile_x, width)
-            place, num_bytes = plan[tile], plan[tile + 1]
-            tile += 2
-            if place < 0 or num_bytes < 0 or place + num_bytes > payload.size - PADDING:
+    num_tiles = (plan.size - _HEAD) // 2
+    pixels = np.empty((4, tile_height * tile_width), np.int32)
+    addresses = np.empty(4, np.uint64)
+    lengths = np.empty(4, np.int64)
+    needed = np.empty(4, np.int64)
+    whole = np.empty(4, np.bool_)
+    for first in range(0, num_tiles, 4):
+        count = min(4, num_tiles - first)
+        for lane in range(count):
+            place, length = plan[_HEAD + 2 * (first + lane)], plan[_HEAD + 2 * (first + lane) + 1]
+            if place < 0 or length < 0 or place + length > payload.size - PADDING:
                 return DAMAGED
-            address = np.uint64(payload.ctypes.data + place)
-            needed = (rows - 1) * width + columns
-            whole = needed == height * width
-            if not decode_tile(pixels, address, num_bytes, needed, whole, bytepix, blocksize):
+            addresses[lane], lengths[lane] = payload.ctypes.data + place, length
+            _, _, height, width, rows, columns = _tile(out, plan, first + lane)
+            needed[lane] = (rows - 1) * width + columns
+            whole[lane] = needed[lane] == height * width
+        alike = count == 4
+        for lane in range(1, count):
+            alike = alike and needed[lane] == needed[0] and whole[lane] == whole[0]
+        if alike:
+            if not decode_four(pixels, addresses, lengths, needed[0], whole[0], bytepix, blocksize):
                 return DAMAGED
-            first = max(left - tile_x, 0)
-            for row in range(max(top - tile_y, 0), rows):
-                line = out[tile_y + row - top, tile_x + first - left : tile_x + columns - left, 0]
-                stored = pixels[row * width + first : row * width + columns]
-                if bytepix == 4:
-                    _scale_wide(line, stored, scaling)
-                elif bytepix == 2:
-                    _scale_low16(line, stored, scaling)
-                else:
-                    _scale_low8(line, stored, scaling)
+        else:
+            for lane in range(count):
+                if not decode_tile(
+                    pixels[lane],
+                    addresses[lane],
+                    lengths[lane],
+                    needed[lane],
+                    whole[lane],
+                    bytepix,
+                    blocksize,
+                ):
+                    return DAMAGED
+        for lane in range(count):
+            _write(out, pixels[lane], plan, first + lane, scaling)
     return 0
+
+
+@njit(nogil=True, cache=True)
+def _tile(out, plan, number):  # type: ignore[no-untyped-def]
+    """Give y and x of a tile in the image, its height and width, and those that the window needs.
+
+    Tiles at the far edges of the image are cut short; of any tile, what lies below the window or
+    right of it in its last row is not needed.
+    """
+    tile_height, tile_width, image_height, image_width = plan[3], plan[4], plan[5], plan[6]
+    top, left = plan[7], plan[8]
+    bottom, right = top + out.shape[0], left + out.shape[1]
+    across = (right - 1) // tile_width + 1 - left // tile_width
+    y = (top // tile_height + number // across) * tile_height
+    x = (left // tile_width + number % across) * tile_width
+    height, width = min(tile_height, image_height - y), min(tile_width, image_width - x)
+    return y, x, height, width, min(bottom - y, height), min(right - x, width)
+
+
+@njit(nogil=True, cache=True)
+def _write(out, pixels, plan, number, scaling):  # type: ignore[no-untyped-def]
+    """Write the part of a tile that lies in the window."""
+    y, x, _, width, rows, columns = _tile(out, plan, number)
+    bytepix, top, left = plan[1], plan[7], plan[8]
+    first = max(left - x, 0)
+    for row in range(max(top - y, 0), rows):
+        line = out[y + row - top, x + first - left : x + columns - left, 0]
+        stored = pixels[row * width + first : row * width + columns]
+        if bytepix == 4:
+            _scale_wide(line, stored, scaling)
+        elif bytepix == 2:
+            _scale_low16(line, stored, scaling)
+        else:
+            _scale_low8(line, stored, scaling)
 
 
 @njit(nogil=True, cache=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dali_pipelines.kernels.rice import PADDING, decode_tile
+from dali_pipelines.kernels.rice import PADDING, decode_four, decode_tile
 
 DTYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
 CANARY = 123456789
@@ -115,3 +115,45 @@ def test_long_runs_of_zero_bits(bytepix: int) -> None:
     assert good
     assert found.tolist() == [100]
     assert not decoded(stream[:-1], 1, bytepix, 32)[0]
+
+
+FOUR = [Guarded() for _ in range(4)]
+
+
+def decoded_together(
+    streams: list[bytes], num_pixels: int, bytepix: int, *, whole: bool
+) -> tuple[bool, np.ndarray]:
+    pixels = np.full((4, num_pixels + 1), CANARY, np.int32)
+    places = [memory.put(stream) for memory, stream in zip(FOUR, streams, strict=True)]
+    lengths = np.array([len(stream) for stream in streams], np.int64)
+    good = decode_four(pixels, np.array(places, np.uint64), lengths, num_pixels, whole, bytepix, 32)
+    assert (pixels[:, -1] == CANARY).all()
+    return good, pixels[:, :-1]
+
+
+@given(st.lists(tiles(), min_size=4, max_size=4), st.integers(0, 3), st.data())
+def test_four_tiles_together_are_as_each_alone(
+    four: list[np.ndarray], which: int, data: st.DataObject
+) -> None:
+    size = min(tile.size for tile in four)
+    dtype = four[which].dtype
+    streams = [encoded(tile[:size].astype(dtype), 32) for tile in four]
+    if data.draw(st.booleans()):
+        streams[which] = streams[which][: data.draw(st.integers(0, len(streams[which])))]
+    whole = data.draw(st.booleans())
+    wanted = size if whole else data.draw(st.integers(1, size))
+    alone = [decoded(stream, wanted, dtype.itemsize, 32, whole=whole) for stream in streams]
+    good, pixels = decoded_together(streams, wanted, dtype.itemsize, whole=whole)
+    assert good == all(fine for fine, _ in alone)
+    if good:
+        expected = np.stack([found for _, found in alone])
+        np.testing.assert_array_equal(pixels.astype(dtype), expected)
+
+
+@given(
+    st.lists(st.binary(max_size=200), min_size=4, max_size=4),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 999),
+)
+def test_any_four_streams_stay_inside(streams: list[bytes], bytepix: int, num_pixels: int) -> None:
+    decoded_together(streams, num_pixels, bytepix, whole=False)
