@@ -76,6 +76,7 @@ def test_another_process_reads_while_the_owner_lives(fresh_python):
 
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    gc.collect()  # what other tests have left
     open_files = len(os.listdir("/proc/self/fd"))
     columns = Columns({"path": strings(["/a"])})
     assert columns.text("path", 0) == "/a"
