@@ -10,7 +10,7 @@ import contextlib
 import glob
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -253,7 +253,7 @@ def _find(text: str, suffixes: tuple[str, ...]) -> list[str]:
     if os.path.isdir(text):
         found = [
             os.path.join(folder, name)
-            for folder, _, names in os.walk(os.path.abspath(text), followlinks=True)
+            for folder, names in _folders(os.path.abspath(text))
             for name in names
             if name.lower().endswith(suffixes)
         ]
@@ -271,6 +271,19 @@ def _find(text: str, suffixes: tuple[str, ...]) -> list[str]:
     if not found:
         raise FileNotFoundError(f"{text}: no file matches this pattern")
     return sorted(found)
+
+
+def _folders(root: str) -> Iterator[tuple[str, list[str]]]:
+    """Give each folder below `root`, links followed, and the names of its files; each only once."""
+    seen = set()
+    for folder, below, names in os.walk(root, followlinks=True):
+        status = os.stat(folder)
+        identity = status.st_dev, status.st_ino
+        if identity in seen:  # a link to a folder above, or a second one to the same
+            below.clear()
+            continue
+        seen.add(identity)
+        yield folder, names
 
 
 def _relative_to(file: str | os.PathLike[str], index: Index) -> Index:

@@ -13,15 +13,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import nvtx
 import psutil
 from tqdm import tqdm
 
 if TYPE_CHECKING:
-    from run import RunConfig
-
     from dali_pipelines import Loader
 
 DOMAIN = "dali-pipelines"
@@ -39,10 +37,23 @@ _ALL_BUSY = 0.85
 """Share of CPU time above which more processes or threads can only get in each other's way."""
 
 
+class Settings(Protocol):
+    """What a Run needs of run.py's flags; the rest is only written down."""
+
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def audit(self) -> str | None: ...
+    @property
+    def report(self) -> str | None: ...
+
+
 class Run:
     """One run over a Loader, from the first batch to the summary."""
 
-    def __init__(self, loader: Loader, config: RunConfig) -> None:
+    def __init__(self, loader: Loader, config: Settings) -> None:
         self.loader = loader
         self.config = config
         self.steps_done = 0
@@ -134,7 +145,7 @@ class Run:
         gpus = self.loader.devices[0] is not None
         busy = _busy(self._cpu_times, psutil.cpu_times())
         return {
-            "config": dataclasses.asdict(self.config),
+            "config": dataclasses.asdict(self.config),  # type: ignore[call-overload]
             "versions": versions(),
             "hardware": hardware(),
             "device": "gpu" if gpus else "cpu",

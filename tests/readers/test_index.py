@@ -373,3 +373,15 @@ class TestColumns:
     def test_paths_are_no_numbers(self):
         with pytest.raises(TypeError, match="column 'path' is string; a tensor can carry numbers"):
             Index(table()).columns(["path"])
+
+
+def test_links_to_folders_are_followed_once(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.fits").touch()
+    (tmp_path / "real" / "up").symlink_to(tmp_path / "real")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.fits").touch()
+    (tmp_path / "real" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "real" / "again").symlink_to(tmp_path / "elsewhere")
+    index = Index.scan(tmp_path / "real")
+    assert sorted(Path(index.path(row)).name for row in range(len(index))) == ["a.fits", "b.fits"]
