@@ -261,7 +261,7 @@ def test_a_dead_reader_is_an_error_and_the_next_loop_goes_on(
         started = time.monotonic()
         with pytest.raises(ReaderProcessError, match=f"reader process {victim} .*{cause}"):
             deliver_into(before, loader, steps=9)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 20
         # A step may have been delivered from what was ready; nothing is lost or repeated.
         deliver_into(before, loader, steps=6)
     order = Order(ROWS, seed=2)

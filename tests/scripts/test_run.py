@@ -118,7 +118,7 @@ def test_raise_ends_with_one_message(damaged: Path, capsys: pytest.CaptureFixtur
     flags = [f"--data={damaged}", "--device=cpu", "--batch_size=4", "--no-shuffle"]
     started = time.monotonic()
     assert main(flags) == 1
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 20
     message = capsys.readouterr().err.splitlines()
     assert len(message) == 1
     assert "05.fits (row 5): " in message[0]
