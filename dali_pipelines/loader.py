@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 BadSample = Literal["raise", "skip"]
 Batch = dict[str, torch.Tensor]
 
+_DAMAGED = "the compressed bytes of a tile do not add up"
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
@@ -130,8 +132,14 @@ class Loader:
         self._placement = place(devices, shard_id, num_shards)
         self._processes = share_out(num_read_processes, len(self._placement.devices))
         self._bad_sample = bad_sample
-        self._config = dict(config, batch_size=batch_size, seed=seed, shuffle=shuffle, tail=tail)
-        self._seed = seed
+        self._config = {
+            **config,
+            "batch_size": batch_size,
+            "seed": seed,
+            "shuffle": shuffle,
+            "tail": tail,
+            "rejected": dict(config.get("rejected", {})),
+        }
         self._epoch, self._position = 0, 0
         self._schedule = self._make_schedule(0, 0)
         self._pipelines: list[ReaderPipeline] = []
@@ -218,7 +226,7 @@ class Loader:
             processes of a job have the same state, as long as they have taken as many steps.
         """
         return {
-            "seed": self._seed,
+            "seed": self._config["seed"],
             "shuffle": self._config["shuffle"],
             "epoch": self._epoch,
             "position": self._position,
@@ -248,7 +256,6 @@ class Loader:
                 "file of that run; a new scan may find other files, or another order"
             )
         self.close()
-        self._seed = state["seed"]
         self._config.update(seed=state["seed"], shuffle=state["shuffle"])
         self._epoch, self._position = state["epoch"], state["position"]
         self._schedule = self._make_schedule(self._epoch, self._position)
@@ -307,6 +314,10 @@ class Loader:
             with self._watchdog:
                 batches = [_next(iterator) for iterator in self._iterators]
             self.stats.wait_s += time.perf_counter() - started
+            if self._config["tail"] == "fill" and self._leave_out_damaged(batches):
+                # Full batches need real pixels: the step again, with other rows in their places.
+                self.close()
+                return self._step()
             batches = [self._accept(batch) for batch in batches]
         except ReaderProcessError:
             self.close()
@@ -328,7 +339,7 @@ class Loader:
     def _find_undecodable(self, error: RuntimeError) -> None:
         """Find the rows of this step that made a graph fail, or raise its error again."""
         source = self.make_pipelines()[0].source
-        known = self._config.setdefault("rejected", {})
+        known = self._config["rejected"]
         found = False
         step = range(self._position, min(self._position + self._schedule.stride, len(self.index)))
         for row in (source.order.row(self._epoch, position) for position in step):
@@ -342,6 +353,19 @@ class Loader:
         if not found:
             raise error
 
+    def _leave_out_damaged(self, batches: list[Batch]) -> bool:
+        """Reject the rows that the graph found damaged for good; tell whether there are any."""
+        damaged = {
+            row
+            for batch in batches
+            for row, report in _reported(batch)
+            if report.damaged and row not in self._config["rejected"]
+        }
+        for row in damaged:
+            self._reject(row, _DAMAGED)
+            self._config["rejected"][row] = _DAMAGED
+        return bool(damaged)
+
     def _advance(self) -> None:
         self._position = min(self._position + self._schedule.stride, len(self.index))
         if self._steps_left() == 0:
@@ -349,14 +373,14 @@ class Loader:
 
     def _accept(self, batch: Batch) -> Batch:
         """Note what the readers reported, apply the bad-sample policy, and trim."""
-        reports = ReadReport.unpack(batch.pop("report").numpy())
-        for row, report in zip(batch["row"].tolist(), reports, strict=True):
+        for row, report in _reported(batch):
             if report.damaged:
-                report.reject(row, "the compressed bytes of a tile do not add up")
+                report.reject(row, _DAMAGED)
             self.stats.read_s += report.read_s
             self.stats.input_bytes += report.input_bytes
             if report.rejected_row is not None:
                 self._reject(report.rejected_row, report.reason)
+        batch = {name: tensor for name, tensor in batch.items() if name != "report"}
         valid = batch["valid"]
         count = int(valid.sum())
         if self._config["tail"] != "fill" and count < len(valid):
@@ -377,6 +401,12 @@ class Loader:
         if row not in self.stats.rejected:
             self.stats.rejected[row] = Rejected(row, path, reason)
             logger.warning("left out: %s (row %d): %s", path, row, reason)
+
+
+def _reported(batch: Batch) -> Iterator[tuple[int, ReadReport]]:
+    """Give the row of each slot with what was reported of it."""
+    reports = ReadReport.unpack(batch["report"].numpy())
+    return zip(batch["row"].tolist(), reports, strict=True)
 
 
 def _next(iterator: Iterator[list[Batch]]) -> Batch:

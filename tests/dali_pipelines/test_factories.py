@@ -243,6 +243,14 @@ def test_damaged_tiles_are_rejected_and_nothing_else(tmp_path: Path) -> None:
     assert 1 <= len(loader.stats.rejected) < 12
     assert all(row % 2 for row in loader.stats.rejected)
     assert loader.stats.samples == 24 - len(loader.stats.rejected)
+    rejected = set(loader.stats.rejected)
+    with Loader(fits_pipeline, index, bad_sample="skip", tail="fill", **options) as loader:
+        for (batch,) in loader:
+            assert batch["image"].shape[0] == 4
+            for image, row in zip(batch["image"], batch["row"].tolist(), strict=True):
+                assert row not in rejected
+                np.testing.assert_array_equal(image[0].numpy(), truth(index.path(row)))
+    assert set(loader.stats.rejected) == rejected
     with (
         Loader(fits_pipeline, index, **options) as loader,
         pytest.raises(ReadError, match="the compressed bytes of a tile do not add up"),
