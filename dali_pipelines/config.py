@@ -10,7 +10,7 @@ from readers.schedule import Tail
 from readers.source import Flip, WindowMode
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
-DType = Literal["float32", "float16"]
+DType = Literal["float32", "float16", "uint8", "int16", "int32"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,8 @@ class PipelineConfig:
     std: tuple[float, ...] | None = None
     """Each channel is divided by it after the mean was subtracted, in units of the image."""
     dtype: DType = "float32"
-    """Element type of the output."""
+    """Element type of the output. An integer type gives the values as the files store them, which
+    must be of that type: no mean, std or resize then, and FITS integers are not scaled."""
 
     # How it runs.
     device_id: int | None = None
@@ -79,6 +80,12 @@ class PipelineConfig:
             object.__setattr__(self, name, _channels(name, getattr(self, name)))
         if self.std is not None and not all(value > 0 for value in self.std):
             raise ValueError(f"std must be positive, got {self.std}")
+        calculated = [n for n in ("resize", "mean", "std") if getattr(self, n) is not None]
+        if self.dtype in ("uint8", "int16", "int32") and calculated:
+            raise ValueError(
+                f"dtype {self.dtype!r} gives the values as they are stored: "
+                f"leave out {' and '.join(calculated)}, or choose float32"
+            )
         for name in ("batch_size", "num_threads", "num_read_processes", "prefetch"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from nvidia.dali import fn, types
 
-from dali_pipelines import operators
+from dali_pipelines import operators, operators_gpu
+from dali_pipelines.config import PipelineConfig
 
 
 class Decoded(NamedTuple):
@@ -15,34 +17,45 @@ class Decoded(NamedTuple):
 
     image: Any
     """DataNode of layout HWC, on the device where the rest shall run."""
-    dtype: Literal["uint8", "float32"]
+    dtype: str
     """Its element type, which DALI knows only when it runs."""
     status: Any = None
     """DataNode of int32, shape (1,), on the CPU: 0 where the image is good. None if a bad one makes
     the graph fail."""
+    finished: bool = False
+    """Whether the image is flipped and normalised, too: where each pixel is computed anyway, that
+    costs next to nothing, and an operator less for whole frames is much."""
 
 
-Decode = Callable[[Mapping[str, Any], bool, bool], Decoded]
-"""(the Reader's arrays by name, is there a GPU, is a window cut) -> what was decoded."""
+Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
+"""(the Reader's arrays and the Source's flip, by name; the settings) -> what was decoded."""
 
 
-def decode_fits(arrays: Mapping[str, Any], gpu: bool, windowed: bool) -> Decoded:
-    """Decode FITS tiles or stored values to float32 physical values, shape (height, width, 1)."""
-    del windowed  # cut by the Reader
-    values = operators.physical_values()
-    names = ("shape", "payload", "plan", "scaling")
-    image, status = values(*(arrays[name] for name in names))
-    image = fn.reshape(image, layout="HWC")
-    return Decoded(image.gpu() if gpu else image, "float32", status)
+def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
+    """Decode FITS tiles or rows to physical values, or to stored integers: (height, width, 1)."""
+    dtype = "float32" if config.dtype == "float16" else config.dtype
+    mean, std = (value or (default,) for value, default in ((config.mean, 0.0), (config.std, 1.0)))
+    if len(mean) != 1 or len(std) != 1:
+        raise ValueError(f"FITS images have one channel, got mean {mean} and std {std}")
+    finish = mean[0], 1 / std[0]
+    inputs = [arrays[name] for name in ("shape", "payload", "plan", "scaling")]
+    inputs.append(arrays.get("flip", types.Constant(np.zeros(2, np.int32), device="cpu")))
+    if config.device_id is not None:
+        image, status = operators_gpu.decode_image(dtype, inputs, *finish)
+    else:
+        inputs.append(types.Constant(np.array(finish, np.float32), device="cpu"))
+        image, status = operators.decode_image(dtype, inputs)
+    return Decoded(image, dtype, status, finished=True)
 
 
-def decode_jpeg(arrays: Mapping[str, Any], gpu: bool, windowed: bool) -> Decoded:
+def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
     """Decode to uint8 RGB, shape (height, width, 3); of a window no more is decoded.
 
     EXIF orientation is honoured, and the window lies in the image as it is displayed.
     """
-    options = {"device": "mixed" if gpu else "cpu", "output_type": types.RGB}
-    if not windowed:
+    device = "cpu" if config.device_id is None else "mixed"
+    options = {"device": device, "output_type": types.RGB}
+    if config.crop is None:
         return Decoded(fn.decoders.image(arrays["encoded"], **options), "uint8")
     image = fn.decoders.image_slice(
         arrays["encoded"], arrays["anchor"], arrays["shape"], axis_names="HW", **options
@@ -50,8 +63,7 @@ def decode_jpeg(arrays: Mapping[str, Any], gpu: bool, windowed: bool) -> Decoded
     return Decoded(image, "uint8")
 
 
-def decode_array(arrays: Mapping[str, Any], gpu: bool, windowed: bool) -> Decoded:
+def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
     """Give the array ``image`` as float32, for Readers that decode for themselves."""
-    del windowed
-    image = arrays["image"].gpu() if gpu else arrays["image"]
+    image = arrays["image"] if config.device_id is None else arrays["image"].gpu()
     return Decoded(fn.cast(image, dtype=types.FLOAT), "float32")

@@ -29,11 +29,13 @@ def fits_pipeline(index: Index, *, hdu: int | None = None, **config: Any) -> Rea
     -------
     ReaderPipeline
         Its ``image`` has shape (batch, 1, height, width) and holds physical values (BSCALE and
-        BZERO applied, NaN for BLANK), unless mean, std or resize change them. Without crop or
-        resize all images of a batch must be of one size.
+        BZERO applied, NaN for BLANK), unless mean, std or resize change them. With an integer
+        dtype it holds the integers as they are stored, and images of another BITPIX are rejected.
+        Without crop or resize all images of a batch must be of one size.
     """
     settings = PipelineConfig(**config)
-    return reader_pipeline(index, FitsReader(hdu), decode_fits, settings)
+    stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
+    return reader_pipeline(index, FitsReader(hdu, stored), decode_fits, settings)
 
 
 def jpeg_pipeline(index: Index, **config: Any) -> ReaderPipeline:

@@ -1,7 +1,6 @@
-"""The project's own CPU operators: numba kernels that DALI runs in its threads.
+"""The project's own CPU operators: compiled kernels that DALI runs in its threads.
 
-Each is compiled once for all pipelines of a process, which takes over a second. numba is imported
-here, when an operator is asked for, to keep it out of pipelines that need none.
+numba is imported here, when an operator is asked for, to keep it out of pipelines that need none.
 """
 
 from __future__ import annotations
@@ -10,71 +9,86 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from nvidia.dali import types
+import numpy as np
+from nvidia.dali import fn, types
+from nvidia.dali.types import to_dali_type
 
 
-@cache
-def physical_values() -> Callable[..., Any]:
-    """Give the operator (shape, payload, plan, scaling) -> image, status.
+def decode_image(dtype: str, inputs: list[Any]) -> tuple[Any, Any]:
+    """Add `dali_pipelines.kernels.physical.decode_image` to the graph.
 
-    The image is float32 of shape (height, width, 1), the status int32 of shape (1,), 0 if good.
+    Parameters
+    ----------
+    dtype : {"float32", "uint8", "int16", "int32"}
+        Element type of the image.
+    inputs : list of DataNode
+        shape, payload, plan and scaling, as a FitsReader gives them, then flip and finish, as the
+        kernel takes them; all on the CPU.
+
+    Returns
+    -------
+    image, status : DataNode
+        The image, layout HWC, of shape (height, width, 1); and int32 of shape (1,), 0 if good.
     """
-    from nvidia.dali.plugin.numba import NumbaFunction
+    from dali_pipelines.kernels import entries
 
-    from dali_pipelines.kernels.physical import physical_values as kernel
-
-    def shape_of_output(outs, ins):  # type: ignore[no-untyped-def]
-        # DALI 2.4 shows no more inputs here than there are outputs, so `shape` comes first.
-        for i in range(len(outs[0])):
-            outs[0][i][0] = ins[0][i][0]
-            outs[0][i][1] = ins[0][i][1]
-            outs[0][i][2] = 1
-            outs[1][i][0] = 1
-
-    def run(out, status, shape, payload, plan, scaling):  # type: ignore[no-untyped-def]
-        status[0] = kernel(out, payload, plan, scaling)
-
-    return NumbaFunction(
-        run_fn=run,
-        setup_fn=shape_of_output,
-        out_types=[types.FLOAT, types.INT32],
-        in_types=[types.UINT8, types.UINT8, types.INT64, types.FLOAT64],
+    operator = _operator()(
+        entries.decode_run[dtype].address,
+        entries.decode_setup.address,
+        out_types=[to_dali_type(dtype), types.INT32],
+        in_types=[types.UINT8, types.UINT8, types.INT64, types.FLOAT64, types.INT32, types.FLOAT],
         outs_ndim=[3, 1],
-        ins_ndim=[3, 1, 1, 1],
-        batch_processing=False,
+        ins_ndim=[3, 1, 1, 1, 1, 1],
     )
+    image, status = operator(*inputs)
+    return fn.reshape(image, layout="HWC"), status
 
 
-@cache
-def resize(dtype: str, height: int, width: int) -> Callable[..., Any]:
-    """Give the operator image -> float32, shape (height, width, channels).
+def resize(dtype: str, image: Any, height: int, width: int) -> Any:
+    """Add `dali_pipelines.kernels.resize.resize` to the graph.
 
     Parameters
     ----------
     dtype : {"uint8", "float32"}
-        Element type of the image, whose layout is HWC.
+        Element type of the image.
+    image : DataNode
+        Layout HWC, on the CPU.
     height, width : int
         Size of the output in pixels.
+
+    Returns
+    -------
+    DataNode
+        float32, layout HWC.
     """
+    from dali_pipelines.kernels import entries
+
+    operator = _operator()(
+        entries.resize_run[dtype].address,
+        entries.resize_setup.address,
+        out_types=[types.FLOAT],
+        in_types=[to_dali_type(dtype), types.UINT8],
+        outs_ndim=[3],
+        ins_ndim=[3, 2],
+    )
+    carrier = types.Constant(np.zeros((height, width), np.uint8), device="cpu")
+    return fn.reshape(operator(image, carrier), layout="HWC")
+
+
+@cache
+def _operator() -> Callable[..., Any]:
     from nvidia.dali.plugin.numba import NumbaFunction
 
-    from dali_pipelines.kernels.resize import resize as kernel
+    class CompiledFunction(NumbaFunction):
+        """DALI's numba operator, given addresses of compiled functions in place of Python."""
 
-    def shape_of_output(outs, ins):  # type: ignore[no-untyped-def]
-        for i in range(len(outs[0])):
-            outs[0][i][0] = height
-            outs[0][i][1] = width
-            outs[0][i][2] = ins[0][i][2]
+        def _get_run_fn_cpu(self, run_fn: int, *_: Any) -> int:
+            return run_fn
 
-    def run(out, image):  # type: ignore[no-untyped-def]
-        kernel(out, image)
+        def _get_setup_fn_cpu(self, setup_fn: int) -> int:
+            return setup_fn
 
-    return NumbaFunction(
-        run_fn=run,
-        setup_fn=shape_of_output,
-        out_types=[types.FLOAT],
-        in_types=[{"uint8": types.UINT8, "float32": types.FLOAT}[dtype]],
-        outs_ndim=[3],
-        ins_ndim=[3],
-        batch_processing=False,
-    )
+    def make(run: Any, setup: Any, **options: Any) -> Any:
+        return CompiledFunction(run_fn=run, setup_fn=setup, batch_processing=False, **options)
+
+    return make

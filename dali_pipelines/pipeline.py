@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.types import to_dali_type
 
@@ -116,7 +117,7 @@ def reader_pipeline(
     -------
     ReaderPipeline
         Not built yet: DALIGenericIterator, `build` or `start_py_workers` start the readers. Its
-        outputs are named in its `output_names`: ``image`` (float32 or float16, layout CHW, on the
+        outputs are named in its `output_names`: ``image`` (layout CHW, on the
         device), ``row`` (int64) and ``valid`` (bool) on the CPU, the columns asked for on the
         device, and ``report`` (uint8) on the CPU. It never ends: count steps by
         ``source.schedule``.
@@ -159,7 +160,7 @@ def reader_pipeline(
         )
         nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
         gpu = config.device_id is not None
-        decoded = decode(nodes, gpu, config.crop is not None)
+        decoded = decode(nodes, config)
         image = transform(decoded, nodes.get("flip"), reader.channels, config)
         columns = [nodes[name].gpu() if gpu else nodes[name] for name in config.columns]
         valid, report = nodes["valid"], nodes["report"]
@@ -174,9 +175,11 @@ def reader_pipeline(
     pipeline.output_names = ("image", "row", "valid", *config.columns, "report")
     pipeline.ahead = prefetch
     pipeline.num_read_processes = config.num_read_processes
-    pipeline.num_stages = 1 + sum(
-        (bool(config.flip), config.resize is not None, normalises(reader.channels, config))
-    )
+    pipeline.num_stages = 1 + (config.resize is not None)
+    if decoded.finished:
+        pipeline.num_stages += config.dtype == "float16"
+    else:
+        pipeline.num_stages += bool(config.flip) + normalises(reader.channels, config)
     pipeline.peek = peek
     pipeline.image_nbytes = _image_nbytes(peek, reader.channels, config)
     return pipeline
@@ -234,7 +237,7 @@ def _peek(source: Source) -> Peek | None:
 
 def _image_nbytes(peek: Peek | None, channels: int, config: PipelineConfig) -> int:
     size = config.resize or config.crop or (peek and (peek.height, peek.width)) or (0, 0)
-    return size[0] * size[1] * channels * (2 if config.dtype == "float16" else 4)
+    return size[0] * size[1] * channels * np.dtype(config.dtype).itemsize
 
 
 def _slack(specs: tuple[SampleSpec, ...]) -> int:

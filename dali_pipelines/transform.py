@@ -10,11 +10,11 @@ from dali_pipelines import operators
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decoded
 
-_DTYPES = {"float32": types.FLOAT, "float16": types.FLOAT16}
+_NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
 
 
 def normalises(channels: int, config: PipelineConfig) -> bool:
-    """Tell whether the graph ends in an operator that normalises, converts or permutes."""
+    """Tell whether a graph must normalise, convert or permute what was decoded."""
     plain = config.dtype == "float32" and config.mean is None and config.std is None
     return channels > 1 or not plain
 
@@ -36,21 +36,29 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
     Returns
     -------
     DataNode
-        Layout CHW, float32 or float16.
+        Layout CHW, of the dtype of the settings.
+
+    Raises
+    ------
+    ValueError
+        If the dtype is an integer type that the images do not have.
     """
     image = decoded.image
     if config.resize is not None:
         image = _resize(image, decoded.dtype, config.resize, gpu=config.device_id is not None)
-    if config.flip:
+    if config.flip and not decoded.finished:
         # After the resize, where there is less to copy; the filter is symmetric.
         image = fn.flip(image, horizontal=flip[0], vertical=flip[1])
-    if not normalises(channels, config):
+    if decoded.finished or not normalises(channels, config):
         # With one channel HWC and CHW are the same bytes: no copy of the frame is made.
-        return fn.reshape(image, src_dims=[2, 0, 1], layout="CHW")
+        image = fn.reshape(image, src_dims=[2, 0, 1], layout="CHW")
+        return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
+    if config.dtype not in _NORMALISED or config.dtype == "uint8" != decoded.dtype:
+        raise ValueError(f"the images are {decoded.dtype}, they cannot be had as {config.dtype}")
     mean = [0.0] if config.mean is None else list(config.mean)
     std = [1.0] if config.std is None else list(config.std)
     return fn.crop_mirror_normalize(
-        image, dtype=_DTYPES[config.dtype], output_layout="CHW", mean=mean, std=std
+        image, dtype=_NORMALISED[config.dtype], output_layout="CHW", mean=mean, std=std
     )
 
 
@@ -58,4 +66,4 @@ def _resize(image: Any, dtype: str, size: tuple[int, int], *, gpu: bool) -> Any:
     """Resize to float32 by the same filter on both devices."""
     if gpu:
         return fn.resize(image, size=size, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR)
-    return fn.reshape(operators.resize(dtype, *size)(image), layout="HWC")
+    return operators.resize(dtype, image, *size)

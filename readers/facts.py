@@ -94,7 +94,7 @@ def fits_facts(path: str, keys: Sequence[str] = (), hdu: int | None = None) -> d
     A key that the image's header lacks is looked up in the primary header where the image's says
     INHERIT = T (FITS Standard 4.0, appendix K).
     """
-    with open_image(path, hdu) as (hdus, number):
+    with open_image(path, hdu) as (hdus, number, _):
         image = hdus[number]
         height, width = image_shape(image)
         headers = [image.header]

@@ -1,19 +1,19 @@
-"""FITS images: what travels to the graph is as near to the bytes of the file as it can be.
+"""FITS images: what travels to the graph are the bytes of the file, of no more tiles than needed.
 
-RICE_1 tiles of integers travel compressed (`readers.tiles`). All else is decoded by astropy in the
-reader process: integers travel as they are stored, which takes half the shared memory for a 16-bit
-frame, with BSCALE, BZERO and BLANK beside them; what is neither (64-bit, scaled floats) as float32.
-The graph makes float32 physical values of it, see `dali_pipelines.kernels.physical`.
+RICE_1 tiles travel compressed (`readers.tiles`), the rows of plain images as they are stored
+(`readers.stored`). What is neither is decoded by astropy in the reader process, no more tiles than
+needed either, and travels as it would be stored, with BSCALE, BZERO and BLANK beside it. The graph
+makes float32 physical values of it all, see `dali_pipelines.kernels.physical`.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 from astropy.io import fits
@@ -22,15 +22,14 @@ from numpy.typing import NDArray
 
 from readers.columns import Row
 from readers.errors import ReadError
+from readers.plan import make_plan
 from readers.sample import Peek, Sample, SampleSpec
+from readers.stored import StoredImage, planned
 from readers.tiles import RiceImage
 from readers.window import Window
 
-EMPTY = 0
-"""In place of BITPIX: there are no stored values, the image is zero."""
-
-_AS_STORED = (8, 16, 32, -32)
-_UNSCALED_FLOAT = (-32, 1, 0, math.nan)
+_AS_STORED = (8, 16, 32, -32, -64)
+_STORED_INTEGERS = {"uint8": 8, "int16": 16, "int32": 32}
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,9 @@ class FitsReader:
     hdu : int, optional
         HDU to read, 0 for the primary, where the Index has no column ``hdu``. By default the
         first HDU that holds an image.
+    stored : {"uint8", "int16", "int32"}, optional
+        Leave integers as they are stored: BSCALE, BZERO and BLANK are not applied. An image of
+        another BITPIX is refused.
 
     Notes
     -----
@@ -51,6 +53,7 @@ class FitsReader:
     """
 
     hdu: int | None = None
+    stored: str | None = None
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         # The numba operator learns the shape of its output from the shape of its first input.
@@ -59,60 +62,94 @@ class FitsReader:
         SampleSpec(name="plan", dtype="int64", ndim=1),
         SampleSpec(name="scaling", dtype="float64", ndim=1),
     )
-    """An empty array of shape (height, width, 0); the bytes of tiles or of stored values (native
-    order, rows from the first); 0 for stored values, or where the tiles lie; and (BITPIX, BSCALE,
-    BZERO, BLANK), NaN for no BLANK."""
+    """An empty array of shape (height, width, 0); bytes of the file; what they are, tile by tile
+    (`readers.plan`); and BSCALE, BZERO, BLANK (NaN for none), then those of quantised tiles."""
     channels = 1
+
+    def __post_init__(self) -> None:
+        if self.stored not in (None, *_STORED_INTEGERS):
+            raise ValueError(
+                f"stored must be one of {tuple(_STORED_INTEGERS)} or None, got {self.stored!r}"
+            )
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the image, or the window with no more tiles than it touches."""
-        with self._open(row, disable_image_compression=True) as hdu:
-            sample = _tiles(hdu, window)
-        if sample is not None:
-            return sample
+        with self._open(row, disable_image_compression=True) as (hdu, file):
+            header = _image_header(hdu)
+            scaling = self._scaling(header)
+            image = _image(hdu) if scaling is not None else None
+            if image is not None and scaling is not None:
+                payload, plan, tile_scaling, input_bytes = image.read(file.fileno(), window)
+                *_, height, width = image.place(window)
+                arrays: dict[str, NDArray[Any]] = {
+                    "shape": np.zeros((height, width, 0), np.uint8),
+                    "payload": payload,
+                    "plan": plan,
+                    "scaling": np.concatenate((scaling, tile_scaling)),
+                }
+                return Sample(arrays, input_bytes + hdu.fileinfo()["datLoc"])
         before = _bytes_read()
-        with self._open(row) as hdu:
-            scaling = _scaling(hdu.header)
-            if scaling is not None:
-                return _sample(_pixels(hdu, window), scaling, before)
-        with self._open(row, do_not_scale_image_data=False) as hdu:
-            return _sample(_pixels(hdu, window).astype(np.float32), _UNSCALED_FLOAT, before)
+        with self._open(row, do_not_scale_image_data=scaling is not None) as (hdu, _):
+            pixels = _pixels(hdu, window)
+            if scaling is None:
+                scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
+        payload, plan = planned(pixels)
+        arrays = {
+            "shape": np.zeros((*pixels.shape, 0), np.uint8),
+            "payload": payload,
+            "plan": plan,
+            "scaling": np.array(scaling, np.float64),
+        }
+        return Sample(arrays, _bytes_read() - before)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
-        with self._open(row, disable_image_compression=True) as hdu:
-            image = _rice_image(hdu)
+        with self._open(row, disable_image_compression=True) as (hdu, _):
+            image = _image(hdu) if self._scaling(_image_header(hdu)) is not None else None
         if image is not None:
             nbytes = image.travelling_bytes(window)
             return Peek(height=image.height, width=image.width, nbytes=nbytes)
-        with self._open(row) as hdu:
+        with self._open(row) as (hdu, _):
             height, width = image_shape(hdu)
             bitpix = hdu.header["BITPIX"]
         rows, columns = (window.height, window.width) if window else (height, width)
         item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
-        return Peek(height=height, width=width, nbytes=rows * columns * item)
+        return Peek(height=height, width=width, nbytes=rows * (columns * item + 24) + 200)
 
     def verify(self, row: Row) -> None:
         """Decode the whole image by astropy."""
-        with self._open(row) as hdu:
+        with self._open(row) as (hdu, _):
             _pixels(hdu, None)
 
     def blank(self, height: int, width: int) -> Sample:
         """Give a sample that decodes to zeros and carries none."""
+        no_tiles = np.zeros((0, 3), np.int64)
         arrays: dict[str, NDArray[Any]] = {
             "shape": np.zeros((height, width, 0), np.uint8),
             "payload": np.zeros(0, np.uint8),
-            "plan": _plan_of_stored(),
-            "scaling": np.array((EMPTY, 1, 0, math.nan)),
+            "plan": make_plan(
+                no_tiles, bitpix=8, height=height, width=width, tile_height=1, tile_width=width
+            ),
+            "scaling": np.array((1, 0, math.nan)),
         }
         return Sample(arrays)
 
+    def _scaling(self, header: Mapping[str, Any]) -> tuple[float, float, float] | None:
+        if self.stored is None:
+            return _scaling(header)
+        if header["BITPIX"] != _STORED_INTEGERS[self.stored]:
+            raise ValueError(
+                f"BITPIX is {header['BITPIX']}, expected {_STORED_INTEGERS[self.stored]} for "
+                f"stored values of type {self.stored}"
+            )
+        return 1, 0, math.nan
+
     @contextmanager
-    def _open(self, row: Row, **options: bool) -> Iterator[Any]:
-        """Give the HDU of a row."""
+    def _open(self, row: Row, **options: bool) -> Iterator[tuple[Any, BinaryIO]]:
+        """Give the HDU of a row, and the file that it is in."""
         number = self.hdu if row.hdu is None else row.hdu
-        with open_image(row.path, number, row=row.number, **options) as (hdus, found):
-            yield hdus[found]
+        with open_image(row.path, number, row=row.number, **options) as (hdus, found, file):
+            yield hdus[found], file
 
 
 @contextmanager
@@ -123,7 +160,7 @@ def open_image(
     row: int | None = None,
     do_not_scale_image_data: bool = True,
     disable_image_compression: bool = False,
-) -> Iterator[tuple[fits.HDUList, int]]:
+) -> Iterator[tuple[fits.HDUList, int, BinaryIO]]:
     """Open a file and find its image; whatever goes wrong inside becomes a ReadError.
 
     Parameters
@@ -141,8 +178,8 @@ def open_image(
 
     Yields
     ------
-    HDUList, int
-        The open file, and the number of the HDU that holds the image.
+    HDUList, int, file
+        The HDUs, the number of the one that holds the image, and the open file.
     """
     try:
         with warnings.catch_warnings():
@@ -161,7 +198,7 @@ def open_image(
                 ) as hdus,
             ):
                 number = _find(hdus, number)
-                yield hdus, number
+                yield hdus, number, file
     except Exception as error:
         # astropy raises many types on hostile input (TypeError, KeyError, VerifyError, ...).
         named = isinstance(error, (OSError, ValueError, AstropyWarning))
@@ -202,45 +239,26 @@ def image_shape(hdu: Any) -> tuple[int, int]:
     return height, width
 
 
-def _plan_of_stored() -> NDArray[np.int64]:
-    """Give the plan of a payload that is stored values, see `readers.tiles.RiceImage.read`."""
-    return np.zeros(1, np.int64)
-
-
-def _tiles(hdu: Any, window: Window | None) -> Sample | None:
-    """Give the compressed tiles of an image, or None if astropy shall decode it."""
-    image = _rice_image(hdu)
-    if image is None:
-        return None
-    with open(hdu.fileinfo()["file"].name, "rb") as file:
-        found = image.read(file.fileno(), window)
-    scaling = _scaling(_image_header(hdu.header))
-    if found is None or scaling is None:
-        return None
-    payload, plan, input_bytes = found
-    *_, height, width = image.place(window)
-    arrays: dict[str, NDArray[Any]] = {
-        "shape": np.zeros((height, width, 0), np.uint8),
-        "payload": payload,
-        "plan": plan,
-        "scaling": np.array(scaling, np.float64),
-    }
-    return Sample(arrays, input_bytes + hdu.fileinfo()["datLoc"])
-
-
-def _rice_image(hdu: Any) -> RiceImage | None:
+def _image(hdu: Any) -> RiceImage | StoredImage | None:
+    """Describe an image whose bytes can travel as they are; None if astropy shall decode it."""
     # The bytes are read past astropy, so the file must be as it looks, not gzipped.
-    if not isinstance(hdu, fits.BinTableHDU) or hdu.fileinfo()["file"].compression is not None:
+    if hdu.fileinfo()["file"].compression is not None:
         return None
-    return RiceImage.of(hdu)
+    if isinstance(hdu, fits.BinTableHDU):
+        return RiceImage.of(hdu)
+    height, width = image_shape(hdu)
+    return StoredImage.of(hdu, height, width)
 
 
-def _image_header(table: fits.Header) -> fits.Header:
-    """Give the words of the image that `_scaling` needs, from the header of its table."""
-    words = {name: table[name] for name in ("BSCALE", "BZERO", "BLANK") if name in table}
-    if "ZBLANK" in table:
-        words.setdefault("BLANK", table["ZBLANK"])
-    return fits.Header({"BITPIX": table["ZBITPIX"], **words})
+def _image_header(hdu: Any) -> Mapping[str, Any]:
+    """Give the words of an image's header that `_scaling` needs, of a compressed one, too."""
+    header = hdu.header
+    words = {name: header[name] for name in ("BSCALE", "BZERO", "BLANK") if name in header}
+    if not isinstance(hdu, fits.BinTableHDU):
+        return {"BITPIX": header["BITPIX"], **words}
+    if "ZBLANK" in header:
+        words.setdefault("BLANK", header["ZBLANK"])
+    return {"BITPIX": header["ZBITPIX"], **words}
 
 
 def _pixels(hdu: Any, window: Window | None) -> NDArray[Any]:
@@ -252,8 +270,8 @@ def _pixels(hdu: Any, window: Window | None) -> NDArray[Any]:
     return hdu.section[(*plane, slice(y, y + window.height), slice(x, x + window.width))]
 
 
-def _scaling(header: fits.Header) -> tuple[float, float, float, float] | None:
-    """Give (BITPIX, BSCALE, BZERO, BLANK) as astropy applies them, or None to leave it to astropy.
+def _scaling(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Give (BSCALE, BZERO, BLANK) as astropy applies them, or None to leave it to astropy.
 
     Notes
     -----
@@ -264,27 +282,13 @@ def _scaling(header: fits.Header) -> tuple[float, float, float, float] | None:
     bscale, bzero = header.get("BSCALE", 1), header.get("BZERO", 0)
     if bitpix not in _AS_STORED or (bitpix < 0 and (bscale, bzero) != (1, 0)):
         return None
-    if bscale is None or bzero is None:
-        raise ValueError("BSCALE or BZERO has no value")
+    if not isinstance(bscale, int | float) or not isinstance(bzero, int | float):
+        raise ValueError(f"BSCALE and BZERO must be numbers, got {bscale!r} and {bzero!r}")
     blank = header.get("BLANK")
     unsigned = bitpix > 8 and bscale == 1 and bzero == 1 << (bitpix - 1)
     if bitpix < 0 or unsigned or not blank or not isinstance(blank, int):
         blank = math.nan
-    return bitpix, bscale, bzero, blank
-
-
-def _sample(
-    stored: NDArray[Any], scaling: tuple[float, float, float, float], before: int
-) -> Sample:
-    # DALI garbles other byte orders without a word.
-    native = np.ascontiguousarray(stored, stored.dtype.newbyteorder("="))
-    arrays: dict[str, NDArray[Any]] = {
-        "shape": np.zeros((*native.shape, 0), np.uint8),
-        "payload": native.reshape(-1).view(np.uint8),
-        "plan": _plan_of_stored(),
-        "scaling": np.array(scaling, np.float64),
-    }
-    return Sample(arrays, _bytes_read() - before)
+    return bscale, bzero, blank
 
 
 def _bytes_read() -> int:

@@ -1,14 +1,17 @@
 """RICE_1 images: which tiles a window touches, and where their compressed bytes lie.
 
-The bytes travel as they are, and the graph decodes them (`dali_pipelines.kernels.rice`). astropy
-parses the header; the table of tiles is read here, because astropy would read the whole of it and
-decode each tile. Nothing in the file is trusted: each descriptor is checked before it is used.
-Whatever is not plain RICE_1 of integers is left to astropy.
+The bytes travel as they are, and the graph decodes them (`dali_pipelines.kernels`). astropy parses
+the header; the table of tiles is read here, because astropy would read the whole of it and decode
+each tile. Nothing in the file is trusted: each descriptor is checked before it is used. Images of
+another codec are left to astropy.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import re
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +19,10 @@ import numpy as np
 from astropy.io import fits
 from numpy.typing import NDArray
 
+from readers import plan
+from readers.plan import make_plan
+from readers.ranges import read_into, read_ranges
 from readers.window import Window
-
-PADDING = 8
-"""Zero bytes after the last tile: the decoder loads 8 bytes from any position."""
-
-RICE = 1
-"""First number of a plan whose payload is RICE_1 tiles."""
 
 _BLOCKSIZES = (16, 32, 64)
 """Other sizes are legal, but nobody writes them; astropy may decode them."""
@@ -31,31 +31,70 @@ _LENGTH_BITS = {1: 3, 2: 4, 4: 5}
 """Bits that the shortest block takes, by bytes a pixel."""
 
 _GAP = 64 << 10
-"""Bytes between two tiles that are read along rather than skipped by a second read."""
+"""Between two tiles, see `readers.ranges.read_ranges`."""
+
+_DITHERS = {
+    "NO_DITHER": plan.NO_DITHER,
+    "SUBTRACTIVE_DITHER_1": plan.DITHER_1,
+    "SUBTRACTIVE_DITHER_2": plan.DITHER_2,
+}
+
+_TFORM = re.compile(r"\s*(\d*)([LXBIJKAEDCMPQ])(\w?)")
+_FIELD_BYTES = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8, "M": 16}
+_FIELD_BYTES |= {"P": 8, "Q": 16}
+_STORED = {"B": 8, "I": 16, "J": 32, "E": -32, "D": -64}
+"""BITPIX by the letter of a TFORM."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    start: int
+    """In bytes from the start of a row."""
+    letter: str
+    """Of TFORM."""
+    of: str
+    """Letter of what a descriptor points to."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(
+            {"P": ">i4", "Q": ">i8", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4"}.get(
+                self.letter, ">f8"
+            )
+        )
+
+    def of_rows(self, rows: NDArray[np.uint8], count: int = 1) -> NDArray[Any]:
+        """Give the numbers of some rows of the table, shape (rows, count)."""
+        end = self.start + count * self.dtype.itemsize
+        return np.ascontiguousarray(rows[:, self.start : end]).view(self.dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiceImage:
-    """An integer image in RICE_1 tiles, as its header describes it.
+    """An image in RICE_1 tiles, as its header describes it.
 
     Notes
     -----
-    FITS Standard 4.0, section 10.1 (tiled image compression), 7.3.5 (variable-length arrays).
+    FITS Standard 4.0, section 10.1 (tiled image compression), 10.2 (quantised floats), 7.3.5
+    (variable-length arrays).
     """
 
+    bitpix: int
     height: int
     width: int
     tile_height: int
     tile_width: int
     bytepix: int
     blocksize: int
+    dither: int
+    seed: int
+    zblank: float
+    """Of the header; NaN for none."""
+    columns: dict[str, _Column]
     table_start: int
     """Of the table of tiles, in bytes from the start of the file."""
     row_bytes: int
     num_tiles: int
-    descriptor_start: int
-    """Of COMPRESSED_DATA, in bytes from the start of a row."""
-    descriptor_dtype: str
     heap_start: int
     data_end: int
 
@@ -69,19 +108,23 @@ class RiceImage:
             If the header contradicts itself.
         """
         header: fits.Header = hdu.header
-        settings = {
-            header.get(f"ZNAME{i}"): header.get(f"ZVAL{i}") for i in range(1, header["TFIELDS"] + 9)
-        }
+        if header.get("ZCMPTYPE") not in ("RICE_1", "RICE_ONE") or header.get("ZNAXIS") != 2:
+            return None
+        settings = _settings(header)
         blocksize, bytepix = settings.get("BLOCKSIZE", 32), settings.get("BYTEPIX", 4)
+        bitpix, columns = header["ZBITPIX"], _columns(header)
+        if columns is None or blocksize not in _BLOCKSIZES or bytepix not in _LENGTH_BITS:
+            return None
+        quantized = "ZSCALE" in columns
+        dither = _DITHERS.get(header.get("ZQUANTIZ", "NO_DITHER")) if quantized else 0
         plain = (
-            header.get("ZCMPTYPE") in ("RICE_1", "RICE_ONE")
-            and header.get("ZNAXIS") == 2
-            and header.get("ZBITPIX") in (8, 16, 32)
-            and bytepix == header["ZBITPIX"] // 8
-            and blocksize in _BLOCKSIZES
-            and not {"ZSCALE", "ZBLANK", "NULL_PIXEL_MASK"} & set(hdu.columns.names)
-            and not {"ZQUANTIZ", "ZMASKCMP", "ZSCALE", "ZZERO"} & set(header)
-            and "COMPRESSED_DATA" in hdu.columns.names
+            dither is not None
+            and bitpix in ((-32, -64) if quantized else (8, 16, 32))
+            and quantized == ("ZZERO" in columns)
+            and (quantized or "ZBLANK" not in columns)
+            and "NULL_PIXEL_MASK" not in columns
+            and not any(name in header for name in ("ZMASKCMP", "ZSCALE", "ZZERO"))
+            and (columns.get("COMPRESSED_DATA") or _Column(0, "", "")).of == "B"
         )
         if not plain:
             return None
@@ -90,24 +133,27 @@ class RiceImage:
         if min(width, height, tile_width, tile_height) < 1:
             return None
         tile_width, tile_height = min(tile_width, width), min(tile_height, height)
-        dtype, descriptor_start = hdu.columns.dtype.fields["COMPRESSED_DATA"][:2]
         row_bytes, num_tiles = header["NAXIS1"], header["NAXIS2"]
         expected = -(-width // tile_width) * -(-height // tile_height)
         if num_tiles != expected:
             raise ValueError(f"the table has {num_tiles} tiles, the image needs {expected}")
         start = hdu.fileinfo()["datLoc"]
+        zblank = header.get("ZBLANK", header.get("BLANK"))
         return cls(
+            bitpix=bitpix,
             height=height,
             width=width,
             tile_height=tile_height,
             tile_width=tile_width,
             bytepix=bytepix,
             blocksize=blocksize,
+            dither=dither or 0,
+            seed=int(header.get("ZDITHER0", 0)),
+            zblank=math.nan if zblank is None else zblank,
+            columns=columns,
             table_start=start,
             row_bytes=row_bytes,
             num_tiles=num_tiles,
-            descriptor_start=descriptor_start,
-            descriptor_dtype=dtype.base.newbyteorder(">").str,
             heap_start=start + header.get("THEAP", row_bytes * num_tiles),
             data_end=start + row_bytes * num_tiles + header["PCOUNT"],
         )
@@ -124,11 +170,12 @@ class RiceImage:
         y, _, height, _ = self.place(window)
         rows = (y + height - 1) // self.tile_height + 1 - y // self.tile_height
         share = rows / -(-self.height // self.tile_height)
-        return int(share * (1.15 * (self.data_end - self.heap_start) + 16 * self.num_tiles)) + 200
+        table = (24 + 24 * (self.dither != plan.UNQUANTIZED)) * self.num_tiles
+        return int(share * (1.15 * (self.data_end - self.heap_start) + table)) + 300
 
     def read(
         self, file: int, window: Window | None
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], int] | None:
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
         """Read the tiles that a window touches.
 
         Parameters
@@ -141,95 +188,182 @@ class RiceImage:
         Returns
         -------
         payload : ndarray, shape (bytes,), uint8
-            The tiles' bytes, and some that lie between them, then `PADDING`.
-        plan : ndarray, shape (9 + 2 * tiles,), int64
-            RICE, bytepix, blocksize, tile height and width, image height and width, y and x of the
-            window; then offset in the payload and length in bytes of each tile, in the order of the
-            touched rows of tiles and, within, columns.
+            The tiles' bytes, and some that lie between them, then padding.
+        plan : ndarray, shape (numbers,), int64
+            See `readers.plan`.
+        scaling : ndarray, shape (3 * tiles,), float64
+            ZSCALE, ZZERO and ZBLANK (NaN for none) of each tile, if floats were quantised.
         input_bytes : int
             Bytes that were read.
-
-        None is given in place of all if a tile is stored in another way.
 
         Raises
         ------
         ValueError
-            If a descriptor points outside the file.
+            If a descriptor points outside the file, or a tile cannot be what its image needs.
         """
         y, x, height, width = self.place(window)
         across = -(-self.width // self.tile_width)
         rows = range(y // self.tile_height, (y + height - 1) // self.tile_height + 1)
-        columns = slice(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
-        lengths, offsets = self._descriptors(file, rows.start * across, rows.stop * across)
-        lengths = lengths.reshape(len(rows), across)[:, columns].reshape(-1)
-        offsets = offsets.reshape(len(rows), across)[:, columns].reshape(-1)
-        if (lengths == 0).any():
-            return None  # a tile of another codec, in another column
-        self._check(file, offsets, lengths)
-        self._check_lengths(lengths, rows, range(across)[columns])
-        payload, places = _gather(file, offsets, lengths)
-        head = (RICE, self.bytepix, self.blocksize, self.tile_height, self.tile_width)
-        plan = np.array((*head, self.height, self.width, y, x), np.int64)
-        tiles = np.stack((places, lengths), axis=1).reshape(-1)
+        columns = range(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
+        table = self._rows(file, rows.start * across, rows.stop * across)
+        table = table.reshape(len(rows), across, -1)[:, columns.start : columns.stop]
+        table = table.reshape(len(rows) * len(columns), -1)
+        sizes = self._sizes(rows, columns)
+
+        lengths, offsets = self._descriptors(table, "COMPRESSED_DATA")
+        compressed = lengths > 0
+        self._check_inside(file, offsets, lengths)
+        self._check_lengths(lengths[compressed], sizes[compressed])
+        stored = [
+            (tile, *self._stored_tile(file, table[tile : tile + 1], int(sizes[tile])))
+            for tile in np.flatnonzero(~compressed)
+        ]
+        payload, places, input_bytes = read_ranges(
+            file,
+            offsets[compressed],
+            lengths[compressed],
+            gap=_GAP,
+            room=sum(len(values) for _, values, _, _ in stored),
+        )
+        tiles = np.zeros((len(table), plan.PER_TILE), np.int64)
+        tiles[compressed, plan.OFFSET] = places
+        tiles[:, plan.LENGTH] = lengths
+        end = input_bytes
+        for tile, values, bitpix, nbytes in stored:
+            tiles[tile] = end, len(values), bitpix
+            payload[end : end + len(values)] = np.frombuffer(values, np.uint8)
+            end += len(values)
+            input_bytes += nbytes
+        made = make_plan(
+            tiles,
+            bitpix=self.bitpix,
+            height=self.height,
+            width=self.width,
+            tile_height=self.tile_height,
+            tile_width=self.tile_width,
+            top=y,
+            left=x,
+            bytepix=self.bytepix,
+            blocksize=self.blocksize,
+            dither=self.dither,
+            seed=self.seed,
+        )
         table_bytes = len(rows) * across * self.row_bytes
-        return payload, np.concatenate((plan, tiles)), len(payload) - PADDING + table_bytes
+        return payload, made, self._tile_scaling(table), input_bytes + table_bytes
+
+    def _rows(self, file: int, first: int, last: int) -> NDArray[np.uint8]:
+        """Give rows of the table of tiles, shape (rows, bytes)."""
+        start, size = self.table_start + first * self.row_bytes, (last - first) * self.row_bytes
+        self._check_inside(file, np.array([start]), np.array([size]), start=self.table_start)
+        rows = np.empty((last - first, self.row_bytes), np.uint8)
+        read_into(rows.reshape(-1).data, file, start)
+        return rows
 
     def _descriptors(
-        self, file: int, first: int, last: int
+        self, table: NDArray[np.uint8], name: str
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give lengths, and offsets from the start of the file, of some tiles."""
-        rows = np.empty((last - first, self.row_bytes), np.uint8)
-        _read_into(rows.reshape(-1), file, self.table_start + first * self.row_bytes)
-        item = np.dtype(self.descriptor_dtype)
-        pairs = rows[:, self.descriptor_start : self.descriptor_start + 2 * item.itemsize]
-        found = np.ascontiguousarray(pairs).view(item).astype(np.int64)
-        return found[:, 0], self.heap_start + found[:, 1]
+        """Give lengths in bytes, and offsets from the start of the file, of some tiles."""
+        column = self.columns[name]
+        found = column.of_rows(table, 2).astype(np.int64)
+        return found[:, 0] * _FIELD_BYTES[column.of], self.heap_start + found[:, 1]
 
-    def _check(self, file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+    def _sizes(self, rows: range, columns: range) -> NDArray[np.int64]:
+        """Give the pixels of each tile."""
+        heights = np.minimum(self.height - np.array(rows) * self.tile_height, self.tile_height)
+        widths = np.minimum(self.width - np.array(columns) * self.tile_width, self.tile_width)
+        return np.outer(heights, widths).reshape(-1)
+
+    def _check_inside(
+        self,
+        file: int,
+        offsets: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        *,
+        start: int | None = None,
+    ) -> None:
+        start = self.heap_start if start is None else start
         end = min(self.data_end, os.fstat(file).st_size)
-        wrong = (lengths < 0) | (offsets < self.heap_start) | (offsets > end - lengths)
+        wrong = (lengths < 0) | ((lengths > 0) & ((offsets < start) | (offsets > end - lengths)))
         if wrong.any():
             tile = int(np.flatnonzero(wrong)[0])
             raise ValueError(
                 f"a tile lies outside the file: {lengths[tile]} bytes from {offsets[tile]}, "
-                f"expected between {self.heap_start} and {end}"
+                f"expected between {start} and {end}"
             )
 
-    def _check_lengths(self, lengths: NDArray[np.int64], rows: range, columns: range) -> None:
+    def _check_lengths(self, lengths: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
         """Refuse tiles that cannot hold their pixels, before memory is taken for these."""
-        heights = np.minimum(self.height - np.array(rows) * self.tile_height, self.tile_height)
-        widths = np.minimum(self.width - np.array(columns) * self.tile_width, self.tile_width)
-        blocks = -(-np.outer(heights, widths).reshape(-1) // self.blocksize)
+        blocks = -(-sizes // self.blocksize)
         if (8 * lengths < 8 * self.bytepix + blocks * _LENGTH_BITS[self.bytepix]).any():
             raise ValueError("a tile has fewer bytes than its pixels need")
 
+    def _stored_tile(self, file: int, row: NDArray[np.uint8], size: int) -> tuple[bytes, int, int]:
+        """Give the values of a tile that RICE_1 could not shrink, their BITPIX, and bytes read."""
+        for name in ("GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA"):
+            if name not in self.columns:
+                continue
+            lengths, offsets = self._descriptors(row, name)
+            if lengths[0] == 0:
+                continue
+            self._check_inside(file, offsets, lengths)
+            found = bytearray(int(lengths[0]))
+            read_into(memoryview(found), file, int(offsets[0]))
+            if name == "UNCOMPRESSED_DATA":
+                values, bitpix = bytes(found), _STORED[self.columns[name].of]
+            else:
+                # One byte more than any type has: enough to see that there is too much.
+                values = zlib.decompressobj(wbits=31).decompress(found, 8 * size + 1)
+                float_bitpix = {4: -32, 8: -64} if self.bitpix < 0 else {4: 32}
+                bitpix = {1: 8, 2: 16, **float_bitpix}.get(len(values) // size, 0)
+            if bitpix == 0 or len(values) != size * abs(bitpix) // 8:
+                raise ValueError(f"a tile of {size} pixels has {len(values)} bytes in {name}")
+            return values, bitpix, len(found)
+        raise ValueError("a tile has no bytes in any column")
 
-def _gather(
-    file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Read byte ranges, near ones in one go; give the bytes and where in them each range begins."""
-    order = np.argsort(offsets, kind="stable")
-    starts, stops = offsets[order], (offsets + lengths)[order]
-    reach = np.maximum.accumulate(stops)
-    cuts = np.flatnonzero(starts[1:] > reach[:-1] + _GAP) + 1
-    first = np.concatenate(([0], cuts))
-    run_starts = starts[first]
-    run_stops = reach[np.concatenate((cuts, [len(starts)])) - 1]
-    run_places = np.concatenate(([0], np.cumsum(run_stops - run_starts)))
-    payload = np.empty(int(run_places[-1]) + PADDING, np.uint8)
-    payload[-PADDING:] = 0
-    for start, stop, place in zip(run_starts, run_stops, run_places[:-1], strict=True):
-        _read_into(payload[place : place + stop - start], file, int(start))
-    run = np.searchsorted(run_starts, offsets, side="right") - 1
-    return payload, run_places[run] + offsets - run_starts[run]
+    def _tile_scaling(self, table: NDArray[np.uint8]) -> NDArray[np.float64]:
+        if self.dither == plan.UNQUANTIZED:
+            return np.zeros(0)
+        found = np.full((len(table), plan.PER_SCALING), self.zblank, np.float64)
+        for place, name in enumerate(("ZSCALE", "ZZERO", "ZBLANK")):
+            if name in self.columns:
+                found[:, place] = self.columns[name].of_rows(table)[:, 0]
+        return found.reshape(-1)
 
 
-def _read_into(buffer: NDArray[np.uint8], file: int, start: int) -> None:
-    found = 0
-    while found < buffer.nbytes:  # Linux gives at most 2 GiB at a time
-        size = os.preadv(file, [buffer[found:].data], start + found)
-        if size == 0:
-            raise ValueError(
-                f"the file ends at {start + found}, expected {buffer.nbytes} bytes from {start}"
-            )
-        found += size
+def _settings(header: fits.Header) -> dict[str, Any]:
+    """Give the parameters of the codec, ZNAMEi and ZVALi."""
+    settings: dict[str, Any] = {}
+    number = 1
+    while (name := header.get(f"ZNAME{number}")) is not None:
+        settings[name] = header.get(f"ZVAL{number}")
+        number += 1
+    return settings
+
+
+def _columns(header: fits.Header) -> dict[str, _Column] | None:
+    """Give the columns of the table by name; None if astropy shall look at them.
+
+    ``hdu.columns`` would tell the same, and take as long as all else that is done with the header.
+    """
+    columns: dict[str, _Column] = {}
+    start = 0
+    for number in range(1, header["TFIELDS"] + 1):
+        found = _TFORM.match(header[f"TFORM{number}"])
+        if found is None or f"TSCAL{number}" in header or f"TZERO{number}" in header:
+            return None
+        count, letter = int(found[1] or 1), found[2]
+        columns[header.get(f"TTYPE{number}", "")] = _Column(start, letter, found[3])
+        start += -(-count // 8) if letter == "X" else count * _FIELD_BYTES[letter]
+    scalars = {"ZSCALE": "ED", "ZZERO": "ED", "ZBLANK": "IJK"}
+    arrays = ("COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")
+    odd = [
+        name
+        for name, letters in scalars.items()
+        if name in columns and columns[name].letter not in letters
+    ]
+    odd += [
+        name
+        for name in arrays
+        if name in columns and (columns[name].letter not in "PQ" or columns[name].of not in _STORED)
+    ]
+    return None if odd or start != header["NAXIS1"] else columns

@@ -1,4 +1,7 @@
-"""What numba lacks for reading bit streams: loads from an address, and counting leading zeros."""
+"""What numba lacks for reading byte streams: loads and stores at an address, and bits as floats.
+
+For the CPU and for numba-cuda alike. Whoever calls one answers for the bounds.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,34 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-
-@intrinsic
-def pointer(typing_context: Any, address: Any) -> Any:
-    """Make a pointer of an address: numba cannot view the bytes of DALI's arrays as numbers."""
-    del typing_context
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], cgutils.voidptr_t)
-
-    return types.voidptr(address), codegen
+_WORD = ir.IntType(64)
 
 
 @intrinsic
 def load_big_endian(typing_context: Any, address: Any) -> Any:
-    """Load 8 bytes from any address as a big-endian uint64. The caller answers for the bounds."""
+    """Load 8 bytes from any address as a big-endian uint64.
+
+    A GPU cannot load across a word's border, so there two words are loaded: up to 15 bytes behind
+    the address must be readable, and up to 7 before it.
+    """
     del typing_context
 
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        word = ir.IntType(64)
-        source = builder.inttoptr(args[0], word.as_pointer())
-        return builder.bswap(builder.load(source, align=1, typ=word))
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        if "CUDA" not in type(context).__name__:
+            source = builder.inttoptr(args[0], _WORD.as_pointer())
+            return builder.bswap(builder.load(source, align=1, typ=_WORD))
+        base = builder.and_(args[0], ir.Constant(_WORD, -8))
+        bits = builder.shl(builder.and_(args[0], ir.Constant(_WORD, 7)), ir.Constant(_WORD, 3))
+        pair = builder.inttoptr(base, _WORD.as_pointer())
+        first = builder.bswap(builder.load(pair, align=8, typ=_WORD))
+        behind = builder.gep(pair, [ir.Constant(_WORD, 1)], source_etype=_WORD)
+        second = builder.bswap(builder.load(behind, align=8, typ=_WORD))
+        # Two shifts, since one by 64 is undefined.
+        rest = builder.sub(ir.Constant(_WORD, 63), bits)
+        low = builder.lshr(builder.lshr(second, ir.Constant(_WORD, 1)), rest)
+        return builder.or_(builder.shl(first, bits), low)
 
-    return types.uint64(types.uintp), codegen
+    return types.uint64(types.int64), codegen
 
 
 @intrinsic
@@ -42,3 +50,69 @@ def leading_zeros(typing_context: Any, word: Any) -> Any:
         return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), codegen
+
+
+def _loader(number: Any, kind: ir.Type) -> Any:
+    @intrinsic
+    def load(typing_context: Any, address: Any) -> Any:
+        del typing_context
+
+        def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return builder.load(builder.inttoptr(args[0], kind.as_pointer()), typ=kind)
+
+        return number(types.int64), codegen
+
+    return load
+
+
+def _storer(number: Any, kind: ir.Type) -> Any:
+    @intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        del typing_context
+
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            builder.store(args[1], builder.inttoptr(args[0], kind.as_pointer()))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, number), codegen
+
+    return store
+
+
+@intrinsic
+def pointer(typing_context: Any, address: Any) -> Any:
+    """Make a pointer of an address, for numba's ``carray``."""
+    del typing_context
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), codegen
+
+
+load_int64 = _loader(types.int64, _WORD)
+load_int32 = _loader(types.int32, ir.IntType(32))
+load_float64 = _loader(types.float64, ir.DoubleType())
+store_int64 = _storer(types.int64, _WORD)
+store_float32 = _storer(types.float32, ir.FloatType())
+store_int32 = _storer(types.int32, ir.IntType(32))
+store_int16 = _storer(types.int16, ir.IntType(16))
+store_uint8 = _storer(types.uint8, ir.IntType(8))
+
+
+def _caster(source: Any, target: Any, kind: ir.Type) -> Any:
+    @intrinsic
+    def cast(typing_context: Any, bits: Any) -> Any:
+        del typing_context
+
+        def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], kind)
+
+        return target(source), codegen
+
+    return cast
+
+
+float32_of_bits = _caster(types.int32, types.float32, ir.FloatType())
+bits_of_float32 = _caster(types.float32, types.int32, ir.IntType(32))
+float64_of_bits = _caster(types.uint64, types.float64, ir.DoubleType())

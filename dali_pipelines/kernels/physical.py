@@ -1,175 +1,263 @@
-"""From the bytes of a FITS image to physical values: BSCALE * stored + BZERO, NaN where BLANK.
+"""From the payload of a FITS image to its pixels, normalised and flipped, in one pass.
 
-Compiled by numba and called without the GIL from DALI's threads, one call a sample.
+`load_stored` and `physical` are what any device does with one pixel; `decode_image` is how a core
+of a CPU walks through the tiles. `dali_pipelines.kernels.physical_cuda` is how a GPU does.
+
+Notes
+-----
+FITS Standard 4.0, section 4.4.2.5. As in astropy, 8- and 16-bit integers are scaled in float32 and
+32-bit integers in float64.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numba import carray, njit
+import math
 
-from dali_pipelines.kernels.bits import pointer
-from dali_pipelines.kernels.rice import PADDING, decode_four, decode_tile
+import numpy as np
+
+from dali_pipelines.kernels.bits import (
+    bits_of_float32,
+    float32_of_bits,
+    float64_of_bits,
+    load_big_endian,
+)
+from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.dither import dequantized, random_row
+from dali_pipelines.kernels.geometry import (
+    image_tile,
+    num_tiles,
+    number,
+    tile_bounds,
+    tile_number,
+)
+from dali_pipelines.kernels.rice import decode_tiles
+from readers.plan import (
+    BITPIX,
+    BLANK,
+    BLOCKSIZE,
+    BSCALE,
+    BYTEPIX,
+    BZERO,
+    DITHER,
+    HEAD,
+    LENGTH,
+    OFFSET,
+    PADDING,
+    PER_SCALING,
+    PER_TILE,
+    RICE,
+    SEED,
+    STORED,
+    TILE_HEIGHT,
+    TILE_WIDTH,
+    UNQUANTIZED,
+    ZBLANK,
+    ZSCALE,
+    ZZERO,
+)
 
 DAMAGED = 1
-"""Status of an image whose compressed bytes do not add up."""
+"""Status of an image whose bytes do not add up."""
 
-_HEAD = 9
-"""Numbers of a plan before its tiles, see `readers.tiles.RiceImage.read`."""
+_LANES = 4
 
 
-@njit(nogil=True, cache=True)
-def physical_values(out, payload, plan, scaling):  # type: ignore[no-untyped-def]
-    """Write the physical values of one image.
+@compiled
+def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-untyped-def]
+    """Decode one image or window.
 
     Parameters
     ----------
-    out : ndarray, shape (height, width, 1), float32
-        Written in full; zeros where nothing is stored.
+    out : ndarray, shape (height, width, 1), float32, uint8, int16 or int32
+        Written in full. Physical values if float32, else the integers as they are stored.
     payload : ndarray, shape (bytes,), uint8
-        RICE_1 tiles, or stored values, native byte order, rows from the first.
+        RICE_1 tiles, or big-endian values, and behind them `readers.plan.PADDING` bytes.
     plan : ndarray, shape (numbers,), int64
-        (0,) for stored values; else 1 and what `readers.tiles.RiceImage.read` says.
-    scaling : ndarray, shape (4,), float64
-        BITPIX (8, 16, 32, -32, or 0 for nothing stored), BSCALE, BZERO, BLANK (NaN for none).
+        See `readers.plan`. Without tiles the image is zero.
+    scaling : ndarray, shape (numbers,), float64
+        BSCALE, BZERO, BLANK (NaN for none); ZSCALE, ZZERO and ZBLANK of each tile if quantised.
+    flip : ndarray, shape (2,), int32
+        Whether to flip left-right, and up-down.
+    finish : ndarray, shape (2,), float32
+        Mean and 1/std: ``(value - mean) * (1 / std)`` is written. Of shape (0,) for integers.
 
     Returns
     -------
     int
         0, or `DAMAGED`: then the pixels mean nothing.
-
-    Notes
-    -----
-    FITS Standard 4.0, section 4.4.2.5. As in astropy, 8- and 16-bit integers are scaled in float32
-    and 32-bit integers in float64.
     """
-    if plan[0] == 1:
-        return _from_tiles(out, payload, plan, scaling)
-    bitpix = int(scaling[0])
-    flat = out.reshape(-1)
-    size = flat.size
-    item = abs(bitpix) // 8
-    if item == 0:
-        flat[:] = 0
+    plan_at = np.int64(plan.ctypes.data)
+    rows, columns = out.shape[0], out.shape[1]
+    count = (plan.size - HEAD) // PER_TILE
+    if count == 0:
+        out[:] = 0
         return 0
-    if payload.size < size * item:
-        flat[:] = 0
+    dither = number(plan_at, DITHER)
+    tile_scalings = count if dither != UNQUANTIZED else 0
+    if (
+        count != num_tiles(plan_at, rows, columns)
+        or scaling.size != (1 + tile_scalings) * PER_SCALING
+    ):
         return DAMAGED
-    if bitpix == 8:
-        _scale(flat, payload, scaling)
-    elif bitpix == 16:
-        _scale(flat, carray(pointer(payload.ctypes.data), size, np.int16), scaling)
-    elif bitpix == 32:
-        _scale_wide(flat, carray(pointer(payload.ctypes.data), size, np.int32), scaling)
-    else:
-        flat[:] = carray(pointer(payload.ctypes.data), size, np.float32)
+    bytepix, blocksize = number(plan_at, BYTEPIX), number(plan_at, BLOCKSIZE)
+    size = number(plan_at, TILE_HEIGHT) * number(plan_at, TILE_WIDTH)
+    pixels = np.empty((_LANES, size), np.int32)
+    addresses = np.zeros(_LANES, np.int64)
+    lengths = np.zeros(_LANES, np.int64)
+    needed = np.zeros(_LANES, np.int64)
+    whole = np.zeros(_LANES, np.bool_)
+    for first in range(0, count, _LANES):
+        for lane in range(_LANES):
+            needed[lane] = 0
+            tile = first + lane
+            if tile >= count:
+                continue
+            place, length = tile_number(plan_at, tile, OFFSET), tile_number(plan_at, tile, LENGTH)
+            stored = tile_number(plan_at, tile, STORED)
+            _, _, height, width, bottom, right = tile_bounds(plan_at, tile, rows, columns)
+            if not is_inside(place, length, stored, height * width, payload.size):
+                return DAMAGED
+            addresses[lane] = np.int64(payload.ctypes.data) + place
+            lengths[lane] = length
+            wanted = (bottom - 1) * width + right
+            if stored == RICE:
+                needed[lane] = wanted
+                whole[lane] = wanted == height * width
+            else:
+                _load(pixels[lane, :wanted], addresses[lane], stored)
+        if not decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):
+            return DAMAGED
+        for tile in range(first, min(first + _LANES, count)):
+            _write(out, pixels[tile - first], plan_at, tile, scaling, flip, finish)
     return 0
 
 
-@njit(nogil=True, cache=True)
-def _from_tiles(out, payload, plan, scaling):  # type: ignore[no-untyped-def]
-    """Decode the tiles that the window touches, four at a time, of each no more than it needs."""
-    bytepix, blocksize, tile_height, tile_width = plan[1], plan[2], plan[3], plan[4]
-    num_tiles = (plan.size - _HEAD) // 2
-    pixels = np.empty((4, tile_height * tile_width), np.int32)
-    addresses = np.empty(4, np.uint64)
-    lengths = np.empty(4, np.int64)
-    needed = np.empty(4, np.int64)
-    whole = np.empty(4, np.bool_)
-    for first in range(0, num_tiles, 4):
-        count = min(4, num_tiles - first)
-        for lane in range(count):
-            place, length = plan[_HEAD + 2 * (first + lane)], plan[_HEAD + 2 * (first + lane) + 1]
-            if place < 0 or length < 0 or place + length > payload.size - PADDING:
-                return DAMAGED
-            addresses[lane], lengths[lane] = payload.ctypes.data + place, length
-            _, _, height, width, rows, columns = _tile(out, plan, first + lane)
-            needed[lane] = (rows - 1) * width + columns
-            whole[lane] = needed[lane] == height * width
-        alike = count == 4
-        for lane in range(1, count):
-            alike = alike and needed[lane] == needed[0] and whole[lane] == whole[0]
-        if alike:
-            if not decode_four(pixels, addresses, lengths, needed[0], whole[0], bytepix, blocksize):
-                return DAMAGED
-        else:
-            for lane in range(count):
-                if not decode_tile(
-                    pixels[lane],
-                    addresses[lane],
-                    lengths[lane],
-                    needed[lane],
-                    whole[lane],
-                    bytepix,
-                    blocksize,
-                ):
-                    return DAMAGED
-        for lane in range(count):
-            _write(out, pixels[lane], plan, first + lane, scaling)
-    return 0
+@compiled
+def is_inside(place, length, stored, size, payload_size):  # type: ignore[no-untyped-def]
+    """Tell whether a tile of `size` pixels lies in the payload, and is as long as it must be."""
+    if place < 0 or length < 0 or place > payload_size - PADDING - length:
+        return False
+    return stored == RICE or length == size * (abs(stored) // 8)
 
 
-@njit(nogil=True, cache=True)
-def _tile(out, plan, number):  # type: ignore[no-untyped-def]
-    """Give y and x of a tile in the image, its height and width, and those that the window needs.
+@compiled
+def load_stored(address, stored):  # type: ignore[no-untyped-def]
+    """Load a big-endian value of BITPIX `stored`: an int32, or the bits of a float32."""
+    word = load_big_endian(address)
+    if stored == 8:
+        return np.int32(word >> np.uint64(56))
+    if stored == 16:
+        return np.int32(np.int64(word) >> 48)
+    if stored == -64:
+        return bits_of_float32(np.float32(float64_of_bits(word)))
+    return np.int32(np.int64(word) >> 32)
 
-    Tiles at the far edges of the image are cut short; of any tile, what lies below the window or
-    right of it in its last row is not needed.
+
+@compiled
+def _load(pixels, address, stored):  # type: ignore[no-untyped-def]
+    item = abs(stored) // 8
+    for i in range(pixels.size):
+        pixels[i] = load_stored(address + i * item, stored)
+
+
+@compiled
+def stored_kind(stored, bitpix, bytepix, dither):  # type: ignore[no-untyped-def]
+    """Give what the 32 bits of a decoded pixel hold: 8, 16 or 32 bits of an integer, or -32."""
+    if stored != RICE:
+        return max(stored, -32)
+    return 8 * bytepix if dither != UNQUANTIZED else min(8 * bytepix, bitpix)
+
+
+@compiled
+def integer(pixel, kind):  # type: ignore[no-untyped-def]
+    """Give the integer that the low bits of a decoded pixel hold."""
+    if kind == 16:
+        return np.int32(np.int16(pixel))
+    if kind == 8:
+        return np.int32(np.uint8(pixel))
+    return np.int32(pixel)
+
+
+@compiled
+def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untyped-def]
+    """Give the physical value of a decoded pixel that is not quantised.
+
+    Parameters
+    ----------
+    pixel : int32
+        Decoded, see `stored_kind`.
+    kind : int
+        Likewise.
+    bitpix : int
+        Of the image.
+    scale, zero, blank : float64
+        BSCALE, BZERO, and BLANK, NaN for none.
+
+    Returns
+    -------
+    float32
+        NaN where it is blank.
     """
-    tile_height, tile_width, image_height, image_width = plan[3], plan[4], plan[5], plan[6]
-    top, left = plan[7], plan[8]
-    bottom, right = top + out.shape[0], left + out.shape[1]
-    across = (right - 1) // tile_width + 1 - left // tile_width
-    y = (top // tile_height + number // across) * tile_height
-    x = (left // tile_width + number % across) * tile_width
-    height, width = min(tile_height, image_height - y), min(tile_width, image_width - x)
-    return y, x, height, width, min(bottom - y, height), min(right - x, width)
+    if kind == -32:
+        return float32_of_bits(np.int32(pixel))
+    stored = integer(pixel, kind)
+    if bitpix == 32:
+        wide = np.float64(stored)
+        return np.float32(math.nan) if wide == blank else np.float32(wide * scale + zero)
+    value = np.float32(stored)
+    if value == np.float32(blank):
+        return np.float32(math.nan)
+    return value * np.float32(scale) + np.float32(zero)
 
 
-@njit(nogil=True, cache=True)
-def _write(out, pixels, plan, number, scaling):  # type: ignore[no-untyped-def]
+@compiled
+def _write(out, pixels, plan, tile, scaling, flip, finish):  # type: ignore[no-untyped-def]
     """Write the part of a tile that lies in the window."""
-    y, x, _, width, rows, columns = _tile(out, plan, number)
-    bytepix, top, left = plan[1], plan[7], plan[8]
-    first = max(left - x, 0)
-    for row in range(max(top - y, 0), rows):
-        line = out[y + row - top, x + first - left : x + columns - left, 0]
-        stored = pixels[row * width + first : row * width + columns]
-        if bytepix == 4:
-            _scale_wide(line, stored, scaling)
-        elif bytepix == 2:
-            _scale_low16(line, stored, scaling)
+    rows, columns = out.shape[0], out.shape[1]
+    y, x, _, width, bottom, right = tile_bounds(plan, tile, rows, columns)
+    stored = tile_number(plan, tile, STORED)
+    bitpix, dither = number(plan, BITPIX), number(plan, DITHER)
+    kind = stored_kind(stored, bitpix, number(plan, BYTEPIX), dither)
+    left = max(-x, 0)
+    size = right - left
+    start = columns - x - right if flip[0] else x + left
+    for row in range(max(-y, 0), bottom):
+        target = rows - 1 - (y + row) if flip[1] else y + row
+        line = out[target, start : start + size, 0]
+        first = row * width + left
+        part = pixels[first : first + size]
+        if finish.size == 0:
+            for i in range(size):
+                line[size - 1 - i if flip[0] else i] = integer(part[i], kind)
+        elif dither != UNQUANTIZED and stored == RICE:
+            numbers = scaling[PER_SCALING * (1 + tile) : PER_SCALING * (2 + tile)]
+            random = random_row(image_tile(plan, tile, columns), number(plan, SEED))
+            for i in range(size):
+                value = dequantized(
+                    integer(part[i], kind),
+                    numbers[ZSCALE],
+                    numbers[ZZERO],
+                    numbers[ZBLANK],
+                    dither,
+                    random,
+                    first + i,
+                )
+                line[size - 1 - i if flip[0] else i] = (value - finish[0]) * finish[1]
         else:
-            _scale_low8(line, stored, scaling)
+            _convert(line, part, kind, bitpix, scaling, flip[0], finish)
 
 
-@njit(nogil=True, cache=True)
-def _scale(out, values, scaling):  # type: ignore[no-untyped-def]
-    scale, zero, blank = np.float32(scaling[1]), np.float32(scaling[2]), np.float32(scaling[3])
-    for i in range(out.size):
-        value = np.float32(values[i])
-        out[i] = np.float32(np.nan) if value == blank else value * scale + zero
-
-
-@njit(nogil=True, cache=True)
-def _scale_low16(out, values, scaling):  # type: ignore[no-untyped-def]
-    scale, zero, blank = np.float32(scaling[1]), np.float32(scaling[2]), np.float32(scaling[3])
-    for i in range(out.size):
-        value = np.float32(np.int16(values[i]))
-        out[i] = np.float32(np.nan) if value == blank else value * scale + zero
-
-
-@njit(nogil=True, cache=True)
-def _scale_low8(out, values, scaling):  # type: ignore[no-untyped-def]
-    scale, zero, blank = np.float32(scaling[1]), np.float32(scaling[2]), np.float32(scaling[3])
-    for i in range(out.size):
-        value = np.float32(np.uint8(values[i]))
-        out[i] = np.float32(np.nan) if value == blank else value * scale + zero
-
-
-@njit(nogil=True, cache=True)
-def _scale_wide(out, values, scaling):  # type: ignore[no-untyped-def]
-    scale, zero, blank = scaling[1], scaling[2], scaling[3]
-    for i in range(out.size):
-        value = np.float64(values[i])
-        out[i] = np.nan if value == blank else np.float32(value * scale + zero)
+@compiled
+def _convert(line, pixels, kind, bitpix, scaling, backwards, finish):  # type: ignore[no-untyped-def]
+    """Write one line of pixels that are not quantised: two plain loops, which become vectors."""
+    scale, zero, blank = scaling[BSCALE], scaling[BZERO], scaling[BLANK]
+    mean, factor = finish[0], finish[1]
+    last = pixels.size - 1
+    if backwards:
+        for i in range(pixels.size):
+            value = physical(pixels[i], kind, bitpix, scale, zero, blank)
+            line[last - i] = (value - mean) * factor
+    else:
+        for i in range(pixels.size):
+            value = physical(pixels[i], kind, bitpix, scale, zero, blank)
+            line[i] = (value - mean) * factor

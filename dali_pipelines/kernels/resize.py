@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from dali_pipelines.kernels.compiled import compiled, contracted
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@contracted
 def resize(out, image):  # type: ignore[no-untyped-def]
     """Write the resized image.
 
@@ -63,7 +64,7 @@ def resize(out, image):  # type: ignore[no-untyped-def]
             _sum_any(out[y], line, pad, first, count, weights)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _filter(size, new_size):  # type: ignore[no-untyped-def]
     """Give, for each output pixel, its first source pixel, their number, and their weights."""
     scale = size / new_size
@@ -84,7 +85,7 @@ def _filter(size, new_size):  # type: ignore[no-untyped-def]
     return first, count, weights
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@contracted
 def _sum_rgb(out, line, pad, first, count, weights):  # type: ignore[no-untyped-def]
     for x in range(out.shape[0]):
         red = green = blue = np.float32(0)
@@ -98,7 +99,7 @@ def _sum_rgb(out, line, pad, first, count, weights):  # type: ignore[no-untyped-
         out[x, 0], out[x, 1], out[x, 2] = red, green, blue
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@contracted
 def _sum_any(out, line, pad, first, count, weights):  # type: ignore[no-untyped-def]
     channels = out.shape[1]
     for x in range(out.shape[0]):

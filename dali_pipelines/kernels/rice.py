@@ -1,15 +1,23 @@
-"""RICE_1 tiles to stored integers: the compressed bytes of a FITS file, decoded in the graph.
+"""RICE_1 tiles to stored integers.
 
-Compiled by numba and called without the GIL from DALI's threads. Nothing in the stream is trusted:
-no bit is read past the end of its tile, and what does not add up is told and never guessed.
+`read_code` and `read_block` take one step of one tile, on any device: a GPU's thread walks through
+a tile by them. A core of a CPU takes four tiles at a time, in `decode_tiles`. Nothing in the stream
+is trusted: no bit is used from beyond the end of its tile, and what does not add up is told and
+never guessed.
+
+Notes
+-----
+FITS Standard 4.0, section 10.4.1; White & Becker, "On-board compression" (1998). A tile is its
+first pixel, raw, then blocks of differences to the pixel before, folded to be positive. A block is
+a code length plus one, then each difference: its high bits in unary, its low bits plain.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from dali_pipelines.kernels.bits import leading_zeros, load_big_endian
+from dali_pipelines.kernels.compiled import compiled
 
 _LENGTH_BITS = (3, 4, 5)
 """Bits of a block's code, for 1, 2 and 4 bytes a pixel (index bytepix >> 1)."""
@@ -20,25 +28,23 @@ _RAW_CODES = (6, 14, 25)
 _NEAR = 30
 """A difference with fewer leading zeros lies in the 57 bits of a word: 30 + 1 + 24 at most."""
 
-PADDING = 8
-"""Bytes that must follow the last tile in its buffer: a load takes 8 bytes from any position."""
 
+@compiled
+def decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode the first pixels of up to four tiles.
 
-@njit(nogil=True, cache=True)
-def decode_tile(pixels, address, num_bytes, num_pixels, whole, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the first pixels of a tile.
+    One tile alone waits for its own last step most of the time: load, count zeros, advance. Four in
+    lockstep keep the processor busy, which makes each of them twice as fast.
 
     Parameters
     ----------
-    pixels : ndarray, shape (at least num_pixels,), int32
+    pixels : ndarray, shape (4, at least max(needed)), int32
         Written. Of 8- and 16-bit pixels only the low bits count.
-    address : int
-        Of the tile's first byte; `PADDING` bytes past its end can be read.
-    num_bytes : int
-        Length of the tile.
-    num_pixels : int
-        Pixels wanted, at most those of the tile.
-    whole : bool
+    addresses, lengths : ndarray, shape (4,), int64
+        Of the tiles, in bytes; behind each `readers.plan.PADDING` bytes can be read.
+    needed : ndarray, shape (4,), int64
+        Pixels wanted of each tile, at most those it has; 0 where there is no tile.
+    whole : ndarray, shape (4,), bool
         Whether these are all pixels of the tile: then its bytes must end with them.
     bytepix : int
         1, 2 or 4 bytes a pixel.
@@ -48,76 +54,66 @@ def decode_tile(pixels, address, num_bytes, num_pixels, whole, bytepix, blocksiz
     Returns
     -------
     bool
-        False if the stream ends before its pixels do, or goes on behind them; what was written then
+        False if a stream ends before its pixels do, or goes on behind them; what was written then
         means nothing.
-
-    Notes
-    -----
-    FITS Standard 4.0, section 10.4.1; White & Becker, "On-board compression" (1998). A tile is its
-    first pixel, raw, then blocks of differences to the pixel before, folded to be positive. A block
-    is a code length plus one, then each difference: its high bits in unary, its low bits plain.
     """
-    if num_bytes < bytepix:
-        return False
-    raw_bits = 8 * bytepix
-    end = 8 * num_bytes
-    last = np.int64(load_big_endian(address) >> np.uint64(64 - raw_bits))
-    at = raw_bits
-    for start in range(0, num_pixels, blocksize):
-        stop = min(start + blocksize, num_pixels)
-        at, code = _code(address, at, end, bytepix)
-        if at >= 0:
-            at, last = _block(pixels, start, stop, address, at, end, last, code, raw_bits)
-        if at < 0:
-            return False
-    return at <= end and not (whole and end - at >= 8)
-
-
-@njit(nogil=True, cache=True)
-def decode_four(pixels, addresses, lengths, num_pixels, whole, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the first pixels of four tiles of the same size, in lockstep.
-
-    One tile alone waits for its own last step most of the time: load, count zeros, advance. Four
-    keep the processor busy, which makes each of them twice as fast.
-
-    Parameters
-    ----------
-    pixels : ndarray, shape (4, at least num_pixels), int32
-        Written.
-    addresses, lengths : ndarray, shape (4,), uint64 and int64
-        Of the tiles; all else is as for `decode_tile`.
-    """
-    raw_bits = 8 * bytepix
-    raw_code = _RAW_CODES[bytepix >> 1]
+    at = np.empty(4, np.int64)
+    last = np.empty(4, np.int64)
     for lane in range(4):
-        if lengths[lane] < bytepix:
+        if needed[lane] > 0:
+            if lengths[lane] < bytepix:
+                return False
+            last[lane] = first_pixel(addresses[lane], bytepix)
+        at[lane] = 8 * bytepix
+    start = _in_lockstep(pixels, addresses, lengths, needed, bytepix, blocksize, at, last)
+    if start < 0:
+        return False
+    for lane in range(4):
+        position, pixel, end = at[lane], last[lane], 8 * lengths[lane]
+        for begin in range(start, needed[lane], blocksize):
+            stop = min(begin + blocksize, needed[lane])
+            position, code = read_code(addresses[lane], position, end, bytepix)
+            if position >= 0:
+                position, pixel = read_block(
+                    pixels[lane, begin:stop], addresses[lane], position, end, pixel, code, bytepix
+                )
+            if position < 0:
+                return False
+        if needed[lane] > 0 and not ends_well(position, end, whole[lane]):
             return False
+    return True
+
+
+@compiled
+def _in_lockstep(pixels, addresses, lengths, needed, bytepix, blocksize, at, last):  # type: ignore[no-untyped-def]
+    """Decode the blocks that all four tiles have; give the pixel where they end, -1 if damaged.
+
+    `at` and `last`, the position in each stream and its last pixel, are read and written.
+    """
+    raw_code = _RAW_CODES[bytepix >> 1]
+    stop = min(min(needed[0], needed[1]), min(needed[2], needed[3])) // blocksize * blocksize
     p0, p1, p2, p3 = pixels[0], pixels[1], pixels[2], pixels[3]
     a0, a1, a2, a3 = addresses[0], addresses[1], addresses[2], addresses[3]
     e0, e1, e2, e3 = 8 * lengths[0], 8 * lengths[1], 8 * lengths[2], 8 * lengths[3]
-    shift = np.uint64(64 - raw_bits)
-    l0 = np.int64(load_big_endian(a0) >> shift)
-    l1 = np.int64(load_big_endian(a1) >> shift)
-    l2 = np.int64(load_big_endian(a2) >> shift)
-    l3 = np.int64(load_big_endian(a3) >> shift)
-    t0 = t1 = t2 = t3 = np.int64(raw_bits)
-    for start in range(0, num_pixels, blocksize):
-        stop = min(start + blocksize, num_pixels)
-        t0, c0 = _code(a0, t0, e0, bytepix)
-        t1, c1 = _code(a1, t1, e1, bytepix)
-        t2, c2 = _code(a2, t2, e2, bytepix)
-        t3, c3 = _code(a3, t3, e3, bytepix)
+    t0, t1, t2, t3 = at[0], at[1], at[2], at[3]
+    l0, l1, l2, l3 = last[0], last[1], last[2], last[3]
+    for start in range(0, stop, blocksize):
+        t0, c0 = read_code(a0, t0, e0, bytepix)
+        t1, c1 = read_code(a1, t1, e1, bytepix)
+        t2, c2 = read_code(a2, t2, e2, bytepix)
+        t3, c3 = read_code(a3, t3, e3, bytepix)
         if min(t0, t1, t2, t3) < 0:
-            return False
+            return -1
+        end = start + blocksize
         if min(c0, c1, c2, c3) < 0 or max(c0, c1, c2, c3) >= raw_code:
-            t0, l0 = _block(p0, start, stop, a0, t0, e0, l0, c0, raw_bits)
-            t1, l1 = _block(p1, start, stop, a1, t1, e1, l1, c1, raw_bits)
-            t2, l2 = _block(p2, start, stop, a2, t2, e2, l2, c2, raw_bits)
-            t3, l3 = _block(p3, start, stop, a3, t3, e3, l3, c3, raw_bits)
+            t0, l0 = read_block(p0[start:end], a0, t0, e0, l0, c0, bytepix)
+            t1, l1 = read_block(p1[start:end], a1, t1, e1, l1, c1, bytepix)
+            t2, l2 = read_block(p2[start:end], a2, t2, e2, l2, c2, bytepix)
+            t3, l3 = read_block(p3[start:end], a3, t3, e3, l3, c3, bytepix)
         else:
-            for i in range(start, stop):
+            for i in range(start, end):
                 if t0 >= e0 or t1 >= e1 or t2 >= e2 or t3 >= e3:
-                    return False
+                    return -1
                 w0, w1, w2, w3 = _word(a0, t0), _word(a1, t1), _word(a2, t2), _word(a3, t3)
                 z0, z1 = leading_zeros(w0), leading_zeros(w1)
                 z2, z3 = leading_zeros(w2), leading_zeros(w3)
@@ -128,7 +124,7 @@ def decode_four(pixels, addresses, lengths, num_pixels, whole, bytepix, blocksiz
                     t2, d2 = _difference(a2, t2, e2, c2)
                     t3, d3 = _difference(a3, t3, e3, c3)
                     if min(t0, t1, t2, t3) < 0:
-                        return False
+                        return -1
                 else:
                     t0, d0 = _near_difference(w0, z0, t0, c0)
                     t1, d1 = _near_difference(w1, z1, t1, c1)
@@ -137,14 +133,42 @@ def decode_four(pixels, addresses, lengths, num_pixels, whole, bytepix, blocksiz
                 l0, l1, l2, l3 = l0 + d0, l1 + d1, l2 + d2, l3 + d3
                 p0[i], p1[i], p2[i], p3[i] = l0, l1, l2, l3
         if min(t0, t1, t2, t3) < 0 or t0 > e0 or t1 > e1 or t2 > e2 or t3 > e3:
-            return False
-    loose = max(max(e0 - t0, e1 - t1), max(e2 - t2, e3 - t3))
-    return not (whole and loose >= 8)
+            return -1
+    at[0], at[1], at[2], at[3] = t0, t1, t2, t3
+    last[0], last[1], last[2], last[3] = l0, l1, l2, l3
+    return stop
 
 
-@njit(nogil=True, cache=True)
-def _code(address, at, end, bytepix):  # type: ignore[no-untyped-def]
-    """Read the code of a block; give the position behind it, -1 if it is none, and the code."""
+@compiled
+def first_pixel(address, bytepix):  # type: ignore[no-untyped-def]
+    """Read the pixel that a tile begins with."""
+    return np.int64(load_big_endian(address) >> np.uint64(64 - 8 * bytepix))
+
+
+@compiled
+def ends_well(at, end, whole):  # type: ignore[no-untyped-def]
+    """Tell whether a position behind the pixels wanted is where it may be."""
+    return at <= end and not (whole and end - at >= 8)
+
+
+@compiled
+def read_code(address, at, end, bytepix):  # type: ignore[no-untyped-def]
+    """Read the code of a block.
+
+    Parameters
+    ----------
+    address : int
+        Of the tile's first byte.
+    at, end : int
+        Bits from there to the block, and to the end of the tile.
+    bytepix : int
+        1, 2 or 4 bytes a pixel.
+
+    Returns
+    -------
+    at, code : int
+        The position behind it, -1 if there is no code or it means nothing; and the code.
+    """
     length_bits = _LENGTH_BITS[bytepix >> 1]
     if at + length_bits > end:
         return np.int64(-1), np.int64(0)
@@ -154,22 +178,40 @@ def _code(address, at, end, bytepix):  # type: ignore[no-untyped-def]
     return at + length_bits, code
 
 
-@njit(nogil=True, cache=True)
-def _block(pixels, start, stop, address, at, end, last, code, raw_bits):  # type: ignore[no-untyped-def]
-    """Decode a block; give the position behind it, -1 if the stream ends before, and the pixel."""
+@compiled
+def read_block(pixels, address, at, end, last, code, bytepix):  # type: ignore[no-untyped-def]
+    """Read the pixels of a block, behind its code.
+
+    Parameters
+    ----------
+    pixels : ndarray, shape (pixels,), int32
+        Written.
+    address, at, end, bytepix : int
+        As for `read_code`.
+    last : int
+        The pixel before.
+    code : int
+        Of the block.
+
+    Returns
+    -------
+    at, last : int
+        The position behind it, -1 if the stream ends before; and its last pixel.
+    """
     if code < 0:
-        for i in range(start, stop):
+        for i in range(pixels.size):
             pixels[i] = last
-    elif code == _RAW_CODES[raw_bits >> 4]:
-        if at + (stop - start) * raw_bits > end:
+    elif code == _RAW_CODES[bytepix >> 1]:
+        raw_bits = 8 * bytepix
+        if at + pixels.size * raw_bits > end:
             return np.int64(-1), last
-        for i in range(start, stop):
+        for i in range(pixels.size):
             folded = np.int64(_word(address, at) >> np.uint64(64 - raw_bits))
             at += raw_bits
             last += (folded >> 1) ^ -(folded & 1)
             pixels[i] = last
     else:
-        for i in range(start, stop):
+        for i in range(pixels.size):
             if at >= end:
                 return np.int64(-1), last
             at, difference = _difference(address, at, end, code)
@@ -180,7 +222,7 @@ def _block(pixels, start, stop, address, at, end, last, code, raw_bits):  # type
     return at, last
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _difference(address, at, end, code):  # type: ignore[no-untyped-def]
     """Read one difference; give the position behind it, -1 if the stream ends before."""
     word = _word(address, at)
@@ -198,23 +240,23 @@ def _difference(address, at, end, code):  # type: ignore[no-untyped-def]
     return at + code, (folded >> 1) ^ -(folded & 1)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _near_difference(word, zeros, at, code):  # type: ignore[no-untyped-def]
     """Take a difference out of a word that holds all of it: fewer than `_NEAR` zeros lead it."""
-    low = np.uint64(code)
-    # Two shifts each time, since one by 64 is undefined.
-    plain = ((word << zeros << np.uint64(1)) >> np.uint64(1)) >> (np.uint64(63) - low)
-    folded = np.int64((zeros << low) | plain)
-    return at + np.int64(zeros) + 1 + code, (folded >> 1) ^ -(folded & 1)
+    # From the left: the zeros, a one, and the low bits. Shifted to the right end, what is missing
+    # is one less than the zeros times two to the power of the code.
+    used = zeros + np.uint64(code)
+    folded = np.int64(word >> (np.uint64(63) - used)) + ((np.int64(zeros) - 1) << code)
+    return at + np.int64(used) + 1, (folded >> 1) ^ -(folded & 1)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _word(address, at):  # type: ignore[no-untyped-def]
     """Give the bits from a position on; the first 57 of the 64 count."""
-    return load_big_endian(address + np.uint64(at >> 3)) << np.uint64(at & 7)
+    return load_big_endian(address + (at >> 3)) << np.uint64(at & 7)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _count_zeros(address, at, end):  # type: ignore[no-untyped-def]
     """Count zero bits from a position on, up to the end of the tile."""
     zeros = 0

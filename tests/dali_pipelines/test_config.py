@@ -23,7 +23,8 @@ def test_short_forms() -> None:
         ({"num_threads": 0}, "num_threads must be at least 1, got 0"),
         ({"prefetch": 0}, "prefetch must be at least 1, got 0"),
         ({"flip": "x"}, "flip must be one of '', 'h', 'v', 'hv', got 'x'"),
-        ({"dtype": "float64"}, "dtype must be one of 'float32', 'float16', got 'float64'"),
+        ({"dtype": "float64"}, "dtype must be one of 'float32', 'float16', 'uint8', "),
+        ({"dtype": "int16", "mean": 1, "std": 2}, "as they are stored: leave out mean and std, or"),
         ({"start_method": "thread"}, "start_method must be one of 'spawn', "),
     ],
 )

@@ -72,6 +72,63 @@ def test_fits_equals_astropy(
         np.testing.assert_array_equal(image.numpy(), expected[None], err_msg=index.path(row))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("flip", ["", "hv"])
+def test_fits_is_flipped_normalised_and_resized(
+    shared_data: Path, device: int | None, flip: str
+) -> None:
+    index = Index.scan(shared_data / "fits").select([0, 3, 4])  # integers, all finite where cut
+    options = {"crop": 200, "flip": flip, "mean": 20.0, "std": 4.0}
+    found = images(fits_pipeline, index, device, **options)
+    small = images(fits_pipeline, index, device, resize=50, dtype="float16", **options)
+    for row, image in found.items():
+        whole = truth(index.path(row))
+        y, x = Window(height=200, width=200).place(*whole.shape)
+        part = whole[y : y + 200, x : x + 200]
+        expected = (cut_and_flipped(part, row, None, flip) - 20) / 4
+        np.testing.assert_allclose(image[0].numpy(), expected, rtol=1e-6, atol=1e-6)
+        assert small[row].dtype == torch.float16
+        resized = torch.nn.functional.interpolate(
+            image[None], size=(50, 50), mode="bilinear", antialias=True
+        )[0].half()
+        inner = slice(1, -1)
+        torch.testing.assert_close(
+            small[row][:, inner, inner],
+            resized[:, inner, inner],
+            rtol=0.01,
+            atol=0.01,
+            equal_nan=True,
+        )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_fits_integers_as_they_are_stored(shared_data: Path, device: int | None) -> None:
+    index = Index.scan(shared_data / "fits" / "aia_171_cutout.fits")
+    found = images(fits_pipeline, index, device, dtype="int16", crop=(300, 200), flip="hv")[0]
+    stored = fits.getdata(index.path(0), do_not_scale_image_data=True)
+    y, x = Window(height=300, width=200).place(*stored.shape)
+    expected = cut_and_flipped(stored[y : y + 300, x : x + 200], 0, None, "hv")
+    assert found.dtype == torch.int16
+    np.testing.assert_array_equal(found[0].numpy(), expected)
+    with pytest.raises(ReadError, match="BITPIX is 16, expected 32"):
+        images(fits_pipeline, index, device, dtype="int32")
+
+
+def test_jpeg_as_uint8(shared_data: Path) -> None:
+    index = Index.scan(shared_data / "jpeg").select([0])
+    found = images(jpeg_pipeline, index, dtype="uint8", flip="h")[0]
+    assert found.dtype == torch.uint8
+    assert far_share(found, cut_and_flipped(pillow(index.path(0)), 0, None, "h")) < 1e-3
+    with pytest.raises(ValueError, match="the images are uint8, they cannot be had as int16"):
+        images(jpeg_pipeline, index, dtype="int16")
+
+
+def test_one_mean_for_one_channel(shared_data: Path) -> None:
+    index = Index.scan(shared_data / "fits")
+    with pytest.raises(ValueError, match=r"FITS images have one channel, got mean \(1.0, 2.0\)"):
+        images(fits_pipeline, index, mean=(1, 2))
+
+
 def test_fits_names_the_hdu(tmp_path: Path) -> None:
     planes = [np.full((5, 6), value, np.int16) for value in range(3)]
     hdus = [fits.PrimaryHDU(planes[0]), *(fits.ImageHDU(plane) for plane in planes[1:])]

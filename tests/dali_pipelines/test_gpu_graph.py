@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +12,19 @@ from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines import PipelineConfig
-from dali_pipelines.decode import Decode, decode_array, decode_jpeg
+from dali_pipelines.decode import Decode, decode_array, decode_fits, decode_jpeg
 from dali_pipelines.transform import transform
-from readers import JpegReader, NpyReader
+from readers import FitsReader, JpegReader, NpyReader
+from readers.sample import Reader
+
+
+def arrays_of(reader: Reader) -> dict[str, Any]:
+    return {
+        spec.name: fn.external_source(
+            name=spec.name, dtype=to_dali_type(spec.dtype), ndim=spec.ndim, layout=spec.layout
+        )
+        for spec in reader.specs
+    }
 
 
 @pytest.mark.parametrize("crop", [None, (8, 8)])
@@ -28,15 +40,23 @@ def test_the_graph_is_accepted(
     config = PipelineConfig(batch_size=2, device_id=0, crop=crop, **options)
     pipeline = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipeline:
-        nodes = {
-            spec.name: fn.external_source(
-                name=spec.name, dtype=to_dali_type(spec.dtype), ndim=spec.ndim, layout=spec.layout
-            )
-            for spec in reader().specs
-        }
+        nodes = arrays_of(reader())
         flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
-        decoded = decode(nodes, True, crop is not None)
+        decoded = decode({**nodes, "flip": flip}, config)
         pipeline.set_outputs(transform(decoded, flip, reader().channels, config))
     graph = pipeline.serialize()
     assert (b"mixed" in graph) == (decode is decode_jpeg)
     assert b"gpu" in graph
+
+
+@pytest.mark.parametrize("options", [{}, {"mean": 1.0, "std": 2.0}, {"dtype": "int16"}])
+def test_the_graph_of_fits_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """DALI cannot serialise a Python function, so this is as far as it goes without a driver."""
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    config = PipelineConfig(batch_size=2, device_id=0, **options)
+    with Pipeline(batch_size=2, num_threads=1, device_id=None):
+        decoded = decode_fits(arrays_of(FitsReader()), config)
+    assert decoded.finished
+    assert (decoded.image.device, decoded.status.device) == ("gpu", "cpu")

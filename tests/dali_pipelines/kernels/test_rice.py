@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dali_pipelines.kernels.rice import PADDING, decode_four, decode_tile
+from dali_pipelines.kernels.rice import decode_tiles
+from readers.plan import PADDING
 
 DTYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
 CANARY = 123456789
@@ -36,17 +37,35 @@ class Guarded:
         return start
 
 
-GUARDED = Guarded()
+GUARDED = [Guarded() for _ in range(4)]
+
+
+def decoded_together(
+    streams: list[bytes], needed: list[int], bytepix: int, blocksize: int = 32, *, whole: bool
+) -> tuple[bool, list[np.ndarray]]:
+    missing = [0] * (4 - len(streams))
+    pixels = np.full((4, max(needed) + 1), CANARY, np.int32)
+    places = [memory.put(stream) for memory, stream in zip(GUARDED, streams, strict=False)]
+    good = decode_tiles(
+        pixels,
+        np.array([*places, *missing], np.int64),
+        np.array([*map(len, streams), *missing], np.int64),
+        np.array([*needed, *missing], np.int64),
+        np.full(4, whole),
+        bytepix,
+        blocksize,
+    )
+    for lane, size in enumerate([*needed, *missing]):
+        assert (pixels[lane, size:] == CANARY).all()
+    return good, [lane[:size] for lane, size in zip(pixels, needed, strict=False)]
 
 
 def decoded(
     stream: bytes, num_pixels: int, bytepix: int, blocksize: int, *, whole: bool = False
 ) -> tuple[bool, np.ndarray]:
-    pixels = np.full(num_pixels + 1, CANARY, np.int32)
-    address = np.uint64(GUARDED.put(stream))
-    good = decode_tile(pixels, address, len(stream), num_pixels, whole, bytepix, blocksize)
-    assert pixels[-1] == CANARY
-    return good, pixels[:-1].astype(DTYPES[bytepix])
+    """Decode one tile alone."""
+    good, pixels = decoded_together([stream], [num_pixels], bytepix, blocksize, whole=whole)
+    return good, pixels[0].astype(DTYPES[bytepix])
 
 
 def encoded(pixels: np.ndarray, blocksize: int) -> bytes:
@@ -117,43 +136,34 @@ def test_long_runs_of_zero_bits(bytepix: int) -> None:
     assert not decoded(stream[:-1], 1, bytepix, 32)[0]
 
 
-FOUR = [Guarded() for _ in range(4)]
-
-
-def decoded_together(
-    streams: list[bytes], num_pixels: int, bytepix: int, *, whole: bool
-) -> tuple[bool, np.ndarray]:
-    pixels = np.full((4, num_pixels + 1), CANARY, np.int32)
-    places = [memory.put(stream) for memory, stream in zip(FOUR, streams, strict=True)]
-    lengths = np.array([len(stream) for stream in streams], np.int64)
-    good = decode_four(pixels, np.array(places, np.uint64), lengths, num_pixels, whole, bytepix, 32)
-    assert (pixels[:, -1] == CANARY).all()
-    return good, pixels[:, :-1]
-
-
-@given(st.lists(tiles(), min_size=4, max_size=4), st.integers(0, 3), st.data())
-def test_four_tiles_together_are_as_each_alone(
+@given(st.lists(tiles(), min_size=1, max_size=4), st.integers(0, 3), st.data())
+def test_tiles_together_are_as_each_alone(
     four: list[np.ndarray], which: int, data: st.DataObject
 ) -> None:
-    size = min(tile.size for tile in four)
+    which %= len(four)
     dtype = four[which].dtype
-    streams = [encoded(tile[:size].astype(dtype), 32) for tile in four]
+    streams = [encoded(tile.astype(dtype), 32) for tile in four]
     if data.draw(st.booleans()):
         streams[which] = streams[which][: data.draw(st.integers(0, len(streams[which])))]
     whole = data.draw(st.booleans())
-    wanted = size if whole else data.draw(st.integers(1, size))
-    alone = [decoded(stream, wanted, dtype.itemsize, 32, whole=whole) for stream in streams]
-    good, pixels = decoded_together(streams, wanted, dtype.itemsize, whole=whole)
+    needed = [t.size if whole else data.draw(st.integers(1, t.size)) for t in four]
+    alone = [
+        decoded(stream, size, dtype.itemsize, 32, whole=whole)
+        for stream, size in zip(streams, needed, strict=True)
+    ]
+    good, found = decoded_together(streams, needed, dtype.itemsize, whole=whole)
     assert good == all(fine for fine, _ in alone)
     if good:
-        expected = np.stack([found for _, found in alone])
-        np.testing.assert_array_equal(pixels.astype(dtype), expected)
+        for together, (_, expected) in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(together.astype(dtype), expected)
 
 
 @given(
     st.lists(st.binary(max_size=200), min_size=4, max_size=4),
     st.sampled_from([1, 2, 4]),
-    st.integers(1, 999),
+    st.lists(st.integers(1, 999), min_size=4, max_size=4),
 )
-def test_any_four_streams_stay_inside(streams: list[bytes], bytepix: int, num_pixels: int) -> None:
-    decoded_together(streams, num_pixels, bytepix, whole=False)
+def test_any_four_streams_stay_inside(
+    streams: list[bytes], bytepix: int, needed: list[int]
+) -> None:
+    decoded_together(streams, needed, bytepix, whole=False)

@@ -1,0 +1,94 @@
+"""The kernels as C functions, as DALI's numba operator calls them: one sample a call.
+
+Compiled once and cached on disk; what DALI's own wrapper makes of a kernel is compiled anew in each
+process, which takes seconds. Imported when an operator is asked for, to keep numba out of the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, cfunc, types
+
+from dali_pipelines.kernels.bits import load_int64, pointer, store_int64
+from dali_pipelines.kernels.compiled import STAMP, compiled
+from dali_pipelines.kernels.physical import decode_image
+from dali_pipelines.kernels.resize import resize
+
+_AT = types.uint64
+_RUN = types.void(_AT, _AT, _AT, types.int32, _AT, _AT, _AT, types.int32)
+_SETUP = types.void(_AT, _AT, types.int32, _AT, _AT, types.int32, types.int32)
+
+
+@compiled
+def _entry(table, number):  # type: ignore[no-untyped-def]
+    """Give an entry of a table of addresses."""
+    return load_int64(np.int64(table) + 8 * number)
+
+
+@compiled
+def _extent(shapes, array, axis):  # type: ignore[no-untyped-def]
+    return _entry(_entry(shapes, array), axis)
+
+
+def _decode(dtype: Any, finish_size: int = 0, stamp: str = STAMP) -> Any:
+    @cfunc(_RUN, cache=True)
+    def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  what a function closes over is part of the cache's key
+        shape = (_extent(out_shapes, 0, 0), _extent(out_shapes, 0, 1), 1)
+        out = carray(pointer(_entry(outs, 0)), shape, dtype)
+        status = carray(pointer(_entry(outs, 1)), 1, np.int32)
+        payload = carray(pointer(_entry(ins, 1)), _extent(in_shapes, 1, 0), np.uint8)
+        plan = carray(pointer(_entry(ins, 2)), _extent(in_shapes, 2, 0), np.int64)
+        scaling = carray(pointer(_entry(ins, 3)), _extent(in_shapes, 3, 0), np.float64)
+        flip = carray(pointer(_entry(ins, 4)), 2, np.int32)
+        finish = carray(pointer(_entry(ins, 5)), finish_size, np.float32)
+        status[0] = decode_image(out, payload, plan, scaling, flip, finish)
+
+    return run
+
+
+def _resize(dtype: Any, stamp: str = STAMP) -> Any:
+    @cfunc(_RUN, cache=True)
+    def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        channels = _extent(in_shapes, 0, 2)
+        in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
+        out_shape = (_extent(out_shapes, 0, 0), _extent(out_shapes, 0, 1), channels)
+        out = carray(pointer(_entry(outs, 0)), out_shape, np.float32)
+        resize(out, carray(pointer(_entry(ins, 0)), in_shape, dtype))
+
+    return run
+
+
+@cfunc(_SETUP)
+def decode_setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+    """Give image and status their shapes: (height, width, 1) after the first input, and (1,)."""
+    for sample in range(num_samples):
+        image = _entry(out_shapes, sample)
+        store_int64(image, _extent(in_shapes, sample, 0))
+        store_int64(image + 8, _extent(in_shapes, sample, 1))
+        store_int64(image + 16, 1)
+        store_int64(_entry(out_shapes, num_samples + sample), 1)
+
+
+@cfunc(_SETUP)
+def resize_setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+    """Give the output the shape (height, width, channels), after the second and first input."""
+    for sample in range(num_samples):
+        image = _entry(out_shapes, sample)
+        store_int64(image, _extent(in_shapes, num_samples + sample, 0))
+        store_int64(image + 8, _extent(in_shapes, num_samples + sample, 1))
+        store_int64(image + 16, _extent(in_shapes, sample, 2))
+
+
+decode_run = {
+    "float32": _decode(np.float32, finish_size=2),
+    "uint8": _decode(np.uint8),
+    "int16": _decode(np.int16),
+    "int32": _decode(np.int32),
+}
+"""By the element type of the image."""
+resize_run = {"uint8": _resize(np.uint8), "float32": _resize(np.float32)}
+"""Likewise."""

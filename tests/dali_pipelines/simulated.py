@@ -1,0 +1,54 @@
+"""Run the GPU's decoder in numba's CUDA simulator: pickled jobs on stdin, images on stdout.
+
+The simulator runs each thread of a GPU as a thread of Python. Where it is on, it is on for the
+whole process, so this is a program of its own. NumPy stands in for CuPy.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+
+class Array(np.ndarray):
+    """An array that tells its address as CuPy's do."""
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+def cupy() -> ModuleType:
+    module = ModuleType("cupy")
+    module.empty = lambda shape, dtype: np.full(shape, 7, dtype).view(Array)
+    module.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(Array)
+    module.asarray = lambda array: array.view(Array)
+    module.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=0))
+    return module
+
+
+def decode(samples: list[Any], dtype: str, flip: tuple[int, int], finish: tuple[float, float]):  # type: ignore[no-untyped-def]
+    """Decode the samples as one batch; give images and statuses."""
+    from dali_pipelines.operators_gpu import ImageDecoder
+
+    names = ("shape", "payload", "plan", "scaling")
+    arrays = [[sample[name].view(Array) for sample in samples] for name in names]
+    flips = [np.array(flip, np.int32).view(Array) for _ in samples]
+    images, statuses = ImageDecoder(dtype, *finish)(*arrays, flips)
+    return [np.array(image) for image in images], [int(status[0]) for status in statuses]
+
+
+if __name__ == "__main__":
+    assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
+    from numba import cuda
+
+    sys.modules["cupy"] = cupy()
+    cuda.external_stream = lambda _address: 0  # the simulator has none
+    jobs = pickle.load(sys.stdin.buffer)
+    found = [decode(*job) for job in jobs]
+    pickle.dump(found, sys.stdout.buffer)

@@ -1,0 +1,126 @@
+"""The kernel of the GPU in numba's CUDA simulator, against that of the CPU: bit for bit.
+
+On a GPU, where multiplication and addition become one operation, scaled values may differ in their
+last bit; tests/dali_pipelines/test_factories.py compares there.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from astropy.io import fits
+
+from dali_pipelines.kernels.physical import DAMAGED, decode_image
+from readers import FitsReader, Row, Sample, Window
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAIN = ((0, 0), (0.0, 1.0))
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
+
+
+class Job(NamedTuple):
+    samples: list[Sample]
+    dtype: str = "float32"
+    flip: tuple[int, int] = (0, 0)
+    finish: tuple[float, float] = (0.0, 1.0)
+
+
+def simulated(jobs: list[Job]) -> list[tuple[list[np.ndarray], list[int]]]:
+    """Decode each job's samples as one batch; give images and statuses."""
+    found = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("simulated.py"))],
+        input=pickle.dumps([tuple(job) for job in jobs]),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": str(ROOT)},
+        timeout=3600 if LONG else 200,
+        check=True,
+    )
+    return pickle.loads(found.stdout)
+
+
+def on_cpu(sample: Sample, job: Job) -> tuple[np.ndarray, int]:
+    out = np.full((*sample["shape"].shape[:2], 1), 7, job.dtype)
+    finish = np.array(job.finish if job.dtype == "float32" else (), np.float32)
+    arrays = (sample[name] for name in ("payload", "plan", "scaling"))
+    return out, decode_image(out, *arrays, np.array(job.flip, np.int32), finish)
+
+
+def check(jobs: list[Job]) -> None:
+    for job, (images, statuses) in zip(jobs, simulated(jobs), strict=True):
+        for sample, image, status in zip(job.samples, images, statuses, strict=True):
+            expected, expected_status = on_cpu(sample, job)
+            assert status == expected_status
+            assert image.dtype == job.dtype
+            if status == 0:
+                np.testing.assert_array_equal(image, expected)
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory: pytest.TempPathFactory) -> Row:
+    """Square tiles, short at the edges, of which some are plain: read by several warps."""
+    path = tmp_path_factory.mktemp("frames") / "square.fits"
+    image = np.random.default_rng(0).normal(500, 30, (61, 83)).astype(np.int16)
+    image[:, 40:50] = 3
+    fits.CompImageHDU(image, compression_type="RICE_1", tile_shape=(7, 9)).writeto(path)
+    return Row(0, str(path))
+
+
+def test_real_files(shared_data: Path) -> None:
+    reader, window = FitsReader(), None if LONG else Window(height=40, width=100)
+    paths = sorted((shared_data / "fits").iterdir())
+    small = {"compressed_with_nan.fits"}
+    check(
+        [
+            Job([reader.read(Row(0, str(p)), None if p.name in small else window)], *settings)
+            for p, settings in zip(
+                paths, [("float32", (1, 0), (3.0, 0.5)), ("float32", (0, 1))] * 9, strict=False
+            )
+        ]
+    )
+
+
+def test_a_batch_of_all_sorts(frame: Row) -> None:
+    """Windows of several sizes, an image of zeros, and a last one that ends a block early."""
+    reader = FitsReader()
+    windows = [None, Window(height=20, width=20, y=0.9, x=0.4), Window(height=1, width=1)]
+    samples = [reader.read(frame, window) for window in windows]
+    samples.insert(1, reader.blank(5, 6))
+    check([Job(samples, flip=(1, 1), finish=(10.0, 0.25))])
+
+
+def test_stored_integers(frame: Row) -> None:
+    check([Job([FitsReader(stored="int16").read(frame, None)], "int16", (0, 1))])
+
+
+def broken(sample: Sample, **arrays: np.ndarray) -> Sample:
+    return Sample({**sample.arrays, **arrays})
+
+
+def test_damaged_images_are_told_and_leave_others_alone(frame: Row) -> None:
+    good = FitsReader().read(frame, Window(height=20, width=20))
+    random = np.random.default_rng(3)
+    noise = random.integers(0, 256, good["payload"].size, np.uint8)
+    outside = good["plan"].copy()
+    outside[11] = 10**12
+    negative = good["plan"].copy()
+    negative[12] = -1
+    bad: list[dict[str, Any]] = [
+        {"payload": noise},
+        {"payload": np.zeros_like(good["payload"])},
+        {"payload": good["payload"][: good["payload"].size // 2]},
+        {"plan": good["plan"][:-3]},
+        {"plan": outside},
+        {"plan": negative},
+        {"scaling": good["scaling"][:2]},
+    ]
+    samples = [good, *(broken(good, **arrays) for arrays in bad), good]
+    check([Job(samples)])
+    statuses = [on_cpu(sample, Job([sample]))[1] for sample in samples]
+    assert statuses[2:] == [DAMAGED] * 6 + [0]
