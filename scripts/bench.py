@@ -1,10 +1,13 @@
-"""Time this toolkit against PyTorch's DataLoader: same files, windows, flips and pixels.
+"""Time this toolkit against others that do the same: equal pixels are checked before any figure.
 
-    python scripts/bench.py --cases jpeg_window jpeg_resize fits --rounds 5
+    python scripts/bench.py --suite loader --cases jpeg_window jpeg_resize fits --rounds 5
+    python scripts/bench.py --suite decode
 
-Each case checks first that both deliver the same pixels. Then both go through the data in turn, and
-the ratio is taken round by round, so that a drift of the machine cancels. Start-up is not counted:
-a round is timed from its first batch to its last.
+`loader`: the Loader and PyTorch's DataLoader, same files, windows and flips. `decode`: one FITS
+frame on one core, against astropy and, where it is installed, fitsio.
+
+All go through the data in turn, and the ratio is taken round by round, so that a drift of the
+machine cancels. Start-up is not counted: a round is timed from its first batch to its last.
 """
 
 # Reader processes import this file again: what is heavy is imported in the functions.
@@ -29,9 +32,10 @@ SEED = 7
 class BenchConfig:
     """Flags of bench.py."""
 
+    suite: str = option("loader", "what to compare", choices=("decode", "loader"))
     cases: tuple[str, ...] = option(
         ("jpeg_window", "jpeg_resize", "fits"),
-        "what to time",
+        "what the loader suite times",
         type=str,
         nargs="+",
         choices=("jpeg_window", "jpeg_resize", "fits", "fits_window"),
@@ -121,7 +125,12 @@ class Files:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the cases; give the exit code."""
     config = parse(BenchConfig, argv, __doc__)
-    results = [run_case(name, config) for name in config.cases]
+    if config.suite == "decode":
+        from _bench_decode import decode_suite
+
+        results = decode_suite(config.rounds)
+    else:
+        results = [run_case(name, config) for name in config.cases]
     if config.output is not None:
         from _report import hardware, versions
 
