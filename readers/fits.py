@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from readers.columns import Row
 from readers.errors import ReadError
-from readers.plan import make_plan
+from readers.plan import OVERHEAD, make_plan
 from readers.sample import Peek, Sample, SampleSpec
 from readers.stored import StoredImage, planned
 from readers.tiles import RiceImage
@@ -114,7 +114,7 @@ class FitsReader:
             bitpix = hdu.header["BITPIX"]
         rows, columns = (window.height, window.width) if window else (height, width)
         item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
-        return Peek(height=height, width=width, nbytes=rows * (columns * item + 24) + 200)
+        return Peek(height=height, width=width, nbytes=rows * (columns * item + 24) + OVERHEAD)
 
     def verify(self, row: Row) -> None:
         """Decode the whole image by astropy."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.plan import PADDING, PER_TILE, make_plan
+from readers.plan import OVERHEAD, PADDING, PER_TILE, make_plan
 from readers.ranges import read_ranges
 from readers.window import Window
 
@@ -45,7 +45,7 @@ class StoredImage:
         """Give the bytes of payload and plan, about."""
         *_, height, width = self.place(window)
         pitch = self.width if (self.width - width) * abs(self.bitpix) // 8 <= _GAP else width
-        return height * (pitch * abs(self.bitpix) // 8 + 8 * PER_TILE) + 300
+        return height * (pitch * abs(self.bitpix) // 8 + 8 * PER_TILE) + OVERHEAD
 
     def read(
         self, file: int, window: Window | None

@@ -24,7 +24,7 @@ from readers.plan import make_plan
 from readers.ranges import read_into, read_ranges
 from readers.window import Window
 
-_BLOCKSIZES = (16, 32, 64)
+_BLOCKSIZES = (16, 32, plan.MAX_BLOCKSIZE)
 """Other sizes are legal, but nobody writes them; astropy may decode them."""
 
 _LENGTH_BITS = {1: 3, 2: 4, 4: 5}
@@ -171,7 +171,7 @@ class RiceImage:
         rows = (y + height - 1) // self.tile_height + 1 - y // self.tile_height
         share = rows / -(-self.height // self.tile_height)
         table = (24 + 24 * (self.dither != plan.UNQUANTIZED)) * self.num_tiles
-        return int(share * (1.15 * (self.data_end - self.heap_start) + table)) + 300
+        return int(share * (1.15 * (self.data_end - self.heap_start) + table)) + plan.OVERHEAD
 
     def read(
         self, file: int, window: Window | None

@@ -101,7 +101,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
         return DAMAGED
     bytepix, blocksize = number(plan_at, BYTEPIX), number(plan_at, BLOCKSIZE)
     size = number(plan_at, TILE_HEIGHT) * number(plan_at, TILE_WIDTH)
-    pixels = np.empty((_LANES, size), np.int32)
+    pixels = np.empty((size, _LANES), np.int32)
     addresses = np.zeros(_LANES, np.int64)
     lengths = np.zeros(_LANES, np.int64)
     needed = np.zeros(_LANES, np.int64)
@@ -124,11 +124,11 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
                 needed[lane] = wanted
                 whole[lane] = wanted == height * width
             else:
-                _load(pixels[lane, :wanted], addresses[lane], stored)
+                _load(pixels[:wanted, lane], addresses[lane], stored)
         if not decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):
             return DAMAGED
         for tile in range(first, min(first + _LANES, count)):
-            _write(out, pixels[tile - first], plan_at, tile, scaling, flip, finish)
+            _write(out, pixels[:, tile - first], plan_at, tile, scaling, flip, finish)
     return 0
 
 

@@ -52,6 +52,7 @@ from readers.plan import (
     DITHER,
     HEAD,
     LENGTH,
+    MAX_BLOCKSIZE,
     OFFSET,
     PER_SCALING,
     PER_TILE,
@@ -65,9 +66,9 @@ from readers.plan import (
 )
 
 WARP = 32
-_PITCH = 65
-"""Of the pixels of a thread in shared memory: the longest block, and one to be odd, so that threads
-that write at once use different banks."""
+_PITCH = MAX_BLOCKSIZE + 1
+"""Of the pixels of a thread in shared memory: odd, so that threads that write at once use different
+banks."""
 
 _COUNT, _Y, _X, _WIDTH, _RIGHT, _KIND, _QUANTIZED, _RANDOM, _ROW, _COLUMN = range(10)
 _SHARED = 10
@@ -159,7 +160,7 @@ class Tile(NamedTuple):
     """Pixels that it has."""
     address: Any
     end: Any
-    """In bits from the address."""
+    """Its address times 8."""
     stored: Any
 
 
@@ -187,7 +188,7 @@ def decode_images(table, num_images, item, mean, factor):  # type: ignore[no-unt
     view = _view(table, image)
     blocksize, bytepix = number(view.plan, BLOCKSIZE), number(view.plan, BYTEPIX)
     tile = _tile(view, first + lane)
-    at = np.int64(8 * bytepix)
+    at = 8 * (tile.address + bytepix)
     last = np.int64(0)
     if tile.needed > 0 and tile.stored == RICE:
         last = first_pixel(tile.address, bytepix)
@@ -285,7 +286,7 @@ def _tile(view, tile):  # type: ignore[no-untyped-def]
     if stored == RICE and length < number(view.plan, BYTEPIX):
         return Tile(wrong, zero, zero, zero, zero)
     needed = (bottom - 1) * width + right
-    return Tile(needed, size, view.payload + place, 8 * length, stored)
+    return Tile(needed, size, view.payload + place, 8 * (view.payload + place + length), stored)
 
 
 @compiled
@@ -296,9 +297,9 @@ def _read(pixels, tile, at, last, bytepix, start):  # type: ignore[no-untyped-de
         for i in range(pixels.size):
             pixels[i] = load_stored(tile.address + (start + i) * bytes_each, tile.stored)
         return at, last
-    at, code = read_code(tile.address, at, tile.end, bytepix)
+    at, code = read_code(at, tile.end, bytepix)
     if at >= 0:
-        at, last = read_block(pixels, tile.address, at, tile.end, last, code, bytepix)
+        at, last = read_block(pixels, at, tile.end, last, code, bytepix)
     ends = start + pixels.size == tile.needed
     if ends and not ends_well(at, tile.end, tile.needed == tile.size):
         return np.int64(-1), last

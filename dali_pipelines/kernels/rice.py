@@ -25,7 +25,7 @@ _LENGTH_BITS = (3, 4, 5)
 _RAW_CODES = (6, 14, 25)
 """Code of a block whose differences are stored plain; all higher ones mean nothing."""
 
-_NEAR = 30
+_NEAR = np.uint64(30)
 """A difference with fewer leading zeros lies in the 57 bits of a word: 30 + 1 + 24 at most."""
 
 
@@ -38,7 +38,7 @@ def decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):
 
     Parameters
     ----------
-    pixels : ndarray, shape (4, at least max(needed)), int32
+    pixels : ndarray, shape (at least max(needed), 4), int32
         Written. Of 8- and 16-bit pixels only the low bits count.
     addresses, lengths : ndarray, shape (4,), int64
         Of the tiles, in bytes; behind each `readers.plan.PADDING` bytes can be read.
@@ -49,7 +49,7 @@ def decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):
     bytepix : int
         1, 2 or 4 bytes a pixel.
     blocksize : int
-        Pixels that share a code length.
+        Pixels that share a code length, at most `readers.plan.MAX_BLOCKSIZE`.
 
     Returns
     -------
@@ -57,72 +57,71 @@ def decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):
         False if a stream ends before its pixels do, or goes on behind them; what was written then
         means nothing.
     """
-    at = np.empty(4, np.int64)
-    last = np.empty(4, np.int64)
+    at = 8 * (addresses + bytepix)
+    end = 8 * (addresses + lengths)
+    last = np.zeros(4, np.int64)
     for lane in range(4):
         if needed[lane] > 0:
             if lengths[lane] < bytepix:
                 return False
             last[lane] = first_pixel(addresses[lane], bytepix)
-        at[lane] = 8 * bytepix
-    start = _in_lockstep(pixels, addresses, lengths, needed, bytepix, blocksize, at, last)
+    start = _in_lockstep(pixels, at, end, last, needed.min() // blocksize, bytepix, blocksize)
     if start < 0:
         return False
     for lane in range(4):
-        position, pixel, end = at[lane], last[lane], 8 * lengths[lane]
+        if needed[lane] == 0:
+            continue
+        position, pixel = at[lane], last[lane]
         for begin in range(start, needed[lane], blocksize):
             stop = min(begin + blocksize, needed[lane])
-            position, code = read_code(addresses[lane], position, end, bytepix)
+            position, code = read_code(position, end[lane], bytepix)
             if position >= 0:
                 position, pixel = read_block(
-                    pixels[lane, begin:stop], addresses[lane], position, end, pixel, code, bytepix
+                    pixels[begin:stop, lane], position, end[lane], pixel, code, bytepix
                 )
             if position < 0:
                 return False
-        if needed[lane] > 0 and not ends_well(position, end, whole[lane]):
+        if not ends_well(position, end[lane], whole[lane]):
             return False
     return True
 
 
 @compiled
-def _in_lockstep(pixels, addresses, lengths, needed, bytepix, blocksize, at, last):  # type: ignore[no-untyped-def]
-    """Decode the blocks that all four tiles have; give the pixel where they end, -1 if damaged.
+def _in_lockstep(pixels, at, end, last, num_blocks, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode blocks that all four tiles have; give the pixel where they end, -1 if damaged.
 
-    `at` and `last`, the position in each stream and its last pixel, are read and written.
+    `at` and `last`, the position in each stream and its last pixel, are read and written. Few
+    variables are alive in the inner loop, to fit into the registers; it does not look for the end
+    of a tile, which therefore may be overrun by as much as a block can take.
     """
     raw_code = _RAW_CODES[bytepix >> 1]
-    stop = min(min(needed[0], needed[1]), min(needed[2], needed[3])) // blocksize * blocksize
-    p0, p1, p2, p3 = pixels[0], pixels[1], pixels[2], pixels[3]
-    a0, a1, a2, a3 = addresses[0], addresses[1], addresses[2], addresses[3]
-    e0, e1, e2, e3 = 8 * lengths[0], 8 * lengths[1], 8 * lengths[2], 8 * lengths[3]
     t0, t1, t2, t3 = at[0], at[1], at[2], at[3]
+    e0, e1, e2, e3 = end[0], end[1], end[2], end[3]
     l0, l1, l2, l3 = last[0], last[1], last[2], last[3]
-    for start in range(0, stop, blocksize):
-        t0, c0 = read_code(a0, t0, e0, bytepix)
-        t1, c1 = read_code(a1, t1, e1, bytepix)
-        t2, c2 = read_code(a2, t2, e2, bytepix)
-        t3, c3 = read_code(a3, t3, e3, bytepix)
+    for block in range(num_blocks):
+        t0, c0 = read_code(t0, e0, bytepix)
+        t1, c1 = read_code(t1, e1, bytepix)
+        t2, c2 = read_code(t2, e2, bytepix)
+        t3, c3 = read_code(t3, e3, bytepix)
         if min(t0, t1, t2, t3) < 0:
             return -1
-        end = start + blocksize
+        begin = block * blocksize
+        part = pixels[begin : begin + blocksize]
         if min(c0, c1, c2, c3) < 0 or max(c0, c1, c2, c3) >= raw_code:
-            t0, l0 = read_block(p0[start:end], a0, t0, e0, l0, c0, bytepix)
-            t1, l1 = read_block(p1[start:end], a1, t1, e1, l1, c1, bytepix)
-            t2, l2 = read_block(p2[start:end], a2, t2, e2, l2, c2, bytepix)
-            t3, l3 = read_block(p3[start:end], a3, t3, e3, l3, c3, bytepix)
+            t0, l0 = read_block(part[:, 0], t0, e0, l0, c0, bytepix)
+            t1, l1 = read_block(part[:, 1], t1, e1, l1, c1, bytepix)
+            t2, l2 = read_block(part[:, 2], t2, e2, l2, c2, bytepix)
+            t3, l3 = read_block(part[:, 3], t3, e3, l3, c3, bytepix)
         else:
-            for i in range(start, end):
-                if t0 >= e0 or t1 >= e1 or t2 >= e2 or t3 >= e3:
-                    return -1
-                w0, w1, w2, w3 = _word(a0, t0), _word(a1, t1), _word(a2, t2), _word(a3, t3)
+            for i in range(np.uint64(blocksize)):
+                w0, w1, w2, w3 = _word(t0), _word(t1), _word(t2), _word(t3)
                 z0, z1 = leading_zeros(w0), leading_zeros(w1)
                 z2, z3 = leading_zeros(w2), leading_zeros(w3)
-                far = max(max(z0, z1), max(z2, z3))
-                if far >= np.uint64(_NEAR):
-                    t0, d0 = _difference(a0, t0, e0, c0)
-                    t1, d1 = _difference(a1, t1, e1, c1)
-                    t2, d2 = _difference(a2, t2, e2, c2)
-                    t3, d3 = _difference(a3, t3, e3, c3)
+                if z0 >= _NEAR or z1 >= _NEAR or z2 >= _NEAR or z3 >= _NEAR:
+                    t0, d0 = _difference(t0, e0, c0)
+                    t1, d1 = _difference(t1, e1, c1)
+                    t2, d2 = _difference(t2, e2, c2)
+                    t3, d3 = _difference(t3, e3, c3)
                     if min(t0, t1, t2, t3) < 0:
                         return -1
                 else:
@@ -131,12 +130,12 @@ def _in_lockstep(pixels, addresses, lengths, needed, bytepix, blocksize, at, las
                     t2, d2 = _near_difference(w2, z2, t2, c2)
                     t3, d3 = _near_difference(w3, z3, t3, c3)
                 l0, l1, l2, l3 = l0 + d0, l1 + d1, l2 + d2, l3 + d3
-                p0[i], p1[i], p2[i], p3[i] = l0, l1, l2, l3
+                part[i, 0], part[i, 1], part[i, 2], part[i, 3] = l0, l1, l2, l3
         if min(t0, t1, t2, t3) < 0 or t0 > e0 or t1 > e1 or t2 > e2 or t3 > e3:
             return -1
     at[0], at[1], at[2], at[3] = t0, t1, t2, t3
     last[0], last[1], last[2], last[3] = l0, l1, l2, l3
-    return stop
+    return num_blocks * blocksize
 
 
 @compiled
@@ -147,20 +146,18 @@ def first_pixel(address, bytepix):  # type: ignore[no-untyped-def]
 
 @compiled
 def ends_well(at, end, whole):  # type: ignore[no-untyped-def]
-    """Tell whether a position behind the pixels wanted is where it may be."""
+    """Tell whether a position behind the last pixel wanted is where it may be."""
     return at <= end and not (whole and end - at >= 8)
 
 
 @compiled
-def read_code(address, at, end, bytepix):  # type: ignore[no-untyped-def]
+def read_code(at, end, bytepix):  # type: ignore[no-untyped-def]
     """Read the code of a block.
 
     Parameters
     ----------
-    address : int
-        Of the tile's first byte.
     at, end : int
-        Bits from there to the block, and to the end of the tile.
+        Of the block, and of the end of the tile: an address times 8, plus bits.
     bytepix : int
         1, 2 or 4 bytes a pixel.
 
@@ -172,21 +169,21 @@ def read_code(address, at, end, bytepix):  # type: ignore[no-untyped-def]
     length_bits = _LENGTH_BITS[bytepix >> 1]
     if at + length_bits > end:
         return np.int64(-1), np.int64(0)
-    code = np.int64(_word(address, at) >> np.uint64(64 - length_bits)) - 1
+    code = np.int64(_word(at) >> np.uint64(64 - length_bits)) - 1
     if code > _RAW_CODES[bytepix >> 1]:
         return np.int64(-1), np.int64(0)
     return at + length_bits, code
 
 
 @compiled
-def read_block(pixels, address, at, end, last, code, bytepix):  # type: ignore[no-untyped-def]
+def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped-def]
     """Read the pixels of a block, behind its code.
 
     Parameters
     ----------
     pixels : ndarray, shape (pixels,), int32
         Written.
-    address, at, end, bytepix : int
+    at, end, bytepix : int
         As for `read_code`.
     last : int
         The pixel before.
@@ -206,15 +203,13 @@ def read_block(pixels, address, at, end, last, code, bytepix):  # type: ignore[n
         if at + pixels.size * raw_bits > end:
             return np.int64(-1), last
         for i in range(pixels.size):
-            folded = np.int64(_word(address, at) >> np.uint64(64 - raw_bits))
+            folded = np.int64(_word(at) >> np.uint64(64 - raw_bits))
             at += raw_bits
             last += (folded >> 1) ^ -(folded & 1)
             pixels[i] = last
     else:
         for i in range(pixels.size):
-            if at >= end:
-                return np.int64(-1), last
-            at, difference = _difference(address, at, end, code)
+            at, difference = _difference(at, end, code)
             if at < 0:
                 return at, last
             last += difference
@@ -223,19 +218,21 @@ def read_block(pixels, address, at, end, last, code, bytepix):  # type: ignore[n
 
 
 @compiled
-def _difference(address, at, end, code):  # type: ignore[no-untyped-def]
+def _difference(at, end, code):  # type: ignore[no-untyped-def]
     """Read one difference; give the position behind it, -1 if the stream ends before."""
-    word = _word(address, at)
+    word = _word(at)
     zeros = leading_zeros(word)
-    if zeros < np.uint64(_NEAR):
+    if zeros < _NEAR:
         return _near_difference(word, zeros, at, code)
+    if at >= end:
+        return np.int64(-1), np.int64(0)
     # The word may end in the middle of this difference.
-    zeros = _count_zeros(address, at, end)
+    zeros = _count_zeros(at, end)
     at += np.int64(zeros) + 1
     if at + code > end:
         return np.int64(-1), np.int64(0)
     low = np.uint64(code)
-    plain = (_word(address, at) >> np.uint64(1)) >> (np.uint64(63) - low)
+    plain = (_word(at) >> np.uint64(1)) >> (np.uint64(63) - low)
     folded = np.int64((zeros << low) | plain)
     return at + code, (folded >> 1) ^ -(folded & 1)
 
@@ -251,17 +248,17 @@ def _near_difference(word, zeros, at, code):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _word(address, at):  # type: ignore[no-untyped-def]
+def _word(at):  # type: ignore[no-untyped-def]
     """Give the bits from a position on; the first 57 of the 64 count."""
-    return load_big_endian(address + (at >> 3)) << np.uint64(at & 7)
+    return load_big_endian(at >> 3) << np.uint64(at & 7)
 
 
 @compiled
-def _count_zeros(address, at, end):  # type: ignore[no-untyped-def]
+def _count_zeros(at, end):  # type: ignore[no-untyped-def]
     """Count zero bits from a position on, up to the end of the tile."""
     zeros = 0
     while at + zeros < end:
-        found = np.int64(leading_zeros(_word(address, at + zeros)))
+        found = np.int64(leading_zeros(_word(at + zeros)))
         if found < 57:
             return np.uint64(zeros + found)
         zeros += 57

@@ -44,7 +44,7 @@ def decoded_together(
     streams: list[bytes], needed: list[int], bytepix: int, blocksize: int = 32, *, whole: bool
 ) -> tuple[bool, list[np.ndarray]]:
     missing = [0] * (4 - len(streams))
-    pixels = np.full((4, max(needed) + 1), CANARY, np.int32)
+    pixels = np.full((max(needed) + 1, 4), CANARY, np.int32)
     places = [memory.put(stream) for memory, stream in zip(GUARDED, streams, strict=False)]
     good = decode_tiles(
         pixels,
@@ -56,8 +56,8 @@ def decoded_together(
         blocksize,
     )
     for lane, size in enumerate([*needed, *missing]):
-        assert (pixels[lane, size:] == CANARY).all()
-    return good, [lane[:size] for lane, size in zip(pixels, needed, strict=False)]
+        assert (pixels[size:, lane] == CANARY).all()
+    return good, [lane[:size] for lane, size in zip(pixels.T, needed, strict=False)]
 
 
 def decoded(
