@@ -1,4 +1,4 @@
-"""A frozen dataclass as a command line and a TOML file: one definition of names and defaults."""
+"""Command lines: a frozen dataclass as flags and a TOML file, or a parser for positional ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import argparse
 import dataclasses
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from _refusal import Refusal
 
 Config = TypeVar("Config")
 
@@ -88,3 +90,22 @@ def _load(path: str, known: set[str]) -> list[str]:
         else:
             flags.append(f"--{name}={value}")
     return flags
+
+
+class RefusingParser(argparse.ArgumentParser):
+    """For scripts with positional arguments: wrong usage becomes a Refusal."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse in one line."""
+        raise Refusal(f"{message} (see --help)")
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Give a type for `add_argument`: integers from `least` on."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected an integer from {least} on, got {text!r}")
+        return int(text)
+
+    return number

@@ -15,14 +15,15 @@ import sys
 import time
 from concurrent.futures import BrokenExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import _where
+from _cli import RefusingParser, at_least
 from _pool import process_map
 from _refusal import Refusal, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
@@ -87,13 +88,8 @@ def _index(options: argparse.Namespace) -> None:
 # ---- The command line --------------------------------------------------------------------------
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise Refusal(f"{message} (see --help)")
-
-
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _Parser(
+    parser = RefusingParser(
         prog="index.py",
         description="Scan an archive once, in parallel, into an Index (Parquet).",
         epilog="Columns for --where: path, hdu, height, width, bitpix, codec, file_bytes, and the "
@@ -108,9 +104,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     keys = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
     add("--keys", type=_keys, default=keys, help="header keys to keep, default: %(default)s")
     add("--where", metavar="EXPR", help="SQL condition on the columns; other rows are dropped")
-    add("--hdu", type=_at_least(0), metavar="N", help="HDU of the image, default: first with one")
+    add("--hdu", type=at_least(0), metavar="N", help="HDU of the image, default: first with one")
     cores = len(os.sched_getaffinity(0))
-    add("--num_processes", type=_at_least(1), metavar="N", default=cores, help="default: all cores")
+    add("--num_processes", type=at_least(1), metavar="N", default=cores, help="default: all cores")
     add("--class_folders", action="store_true", help="one subfolder a class: add label, class_name")
     add("--rejected", metavar="FILE.csv", help="where to list all files that could not be read")
     add("--overwrite", action="store_true", help="replace OUT even if it is not from this script")
@@ -125,15 +121,6 @@ def _keys(text: str) -> list[str]:
     if twice := sorted({name for name in columns if columns.count(name) > 1}):
         raise argparse.ArgumentTypeError(f"there would be two columns {', '.join(twice)}")
     return keys
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected an integer from {least} on, got {text!r}")
-        return int(text)
-
-    return number
 
 
 # ---- Files in, files out -----------------------------------------------------------------------

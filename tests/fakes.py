@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from _placed import PlacedReader
 
 from readers.columns import Row
 from readers.errors import ReadError
@@ -89,3 +92,19 @@ class FaultyReader(FakeReader):
         if self.fault == "peek" and row.number in (3, 4):
             raise KeyError("a bug")
         return super().peek(row, window)
+
+
+@dataclass(frozen=True)
+class DeadlyReader(PlacedReader):
+    """A PlacedReader that a file named ``deadly...`` kills, as hostile bytes do by way of C."""
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        die_of(os.path.basename(row.path))
+        return super().read(row, window)
+
+
+def die_of(name: str) -> str:
+    """Give the name, or kill this process if it is that of a deadly file."""
+    if name.startswith("deadly"):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return name

@@ -1,0 +1,348 @@
+"""Decode FITS files through the DALI pipeline and through astropy; say whether they agree.
+
+    python scripts/verify.py archive/ --window 100,200,512,512 --json agreement.json
+
+Prints a line a file: path, codec (RICE_1, ..., or plain), shape and dtype as astropy gives them,
+the largest difference between the pipeline's float32 and astropy's values as float32, and
+
+    OK        all pixels are equal, NaN to NaN
+    DIFFERS   some are not; or only one of the two can read the file
+    REJECTED  neither can read it, or the window does not lie in its image; the reason follows
+
+astropy only warns of a file that ends early: where the pipeline refuses such a file, they agree.
+The exit status is 0 if no file DIFFERS, else 1; 2 for wrong usage, 130 if interrupted.
+"""
+
+# Reader processes import this file again: what is heavy is imported in the functions.
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import math
+import os
+import sys
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from _cli import RefusingParser, at_least
+from _pool import Crash, isolated_map
+from _refusal import Refusal, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence, Sized
+
+    import numpy as np
+    from _by_astropy import Truth
+    from _placed import Place, PlacedReader
+    from numpy.typing import NDArray
+
+    from dali_pipelines import Index, Loader
+    from dali_pipelines.pipeline import ReaderPipeline
+    from readers.columns import Row
+
+# For each of the two decoders.
+MOST_PROCESSES = 4
+# Rows that readers may have begun before the first of them is delivered; more do no harm.
+READ_AHEAD = 16
+
+
+@dataclass(slots=True)
+class Record:
+    """One file: what astropy says of it, and how the pipeline compares."""
+
+    path: str
+    hdu: int | None
+    """HDU that was read, or asked for; None if there is none."""
+    codec: str | None = None
+    """None, as for all that follows, if astropy cannot tell."""
+    shape: tuple[int, ...] | None = None
+    """Of the window, or of the whole image."""
+    dtype: str | None = None
+    max_difference: float | None = None
+    """Infinite or NaN where only one of the two is."""
+    verdict: str = ""
+    reason: str = ""
+    """Why the verdict is not OK."""
+
+    def line(self) -> str:
+        """Give the line that is printed."""
+        facts = (
+            self.path,
+            self.codec or "-",
+            "x".join(map(str, self.shape)) if self.shape else "-",
+            self.dtype or "-",
+            "-" if self.max_difference is None else f"{self.max_difference:g}",
+            self.verdict,
+            self.reason,
+        )
+        return "  ".join(filter(None, facts))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; give 0 if no file differs, 1, 2 for wrong usage, 130 if interrupted."""
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    try:
+        return _verify(_options(argv))
+    except Refusal as refusal:
+        print(f"verify.py: {refusal}", file=sys.stderr)
+        return refusal.status
+    except KeyboardInterrupt:
+        print("verify.py: interrupted", file=sys.stderr)
+        return 130
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    if options.json is not None:
+        _check_output(options.json)
+    options.device = _device(options.device)
+    index = _index(options.files, options.hdu)
+    records = []
+    try:
+        with (
+            closing(_records(index, options)) as made,
+            tqdm(total=len(index), unit=" files", disable=not sys.stderr.isatty()) as bar,
+        ):
+            for record in made:
+                tqdm.write(record.line())
+                records.append(record)
+                bar.update()
+    except (OSError, RuntimeError, MemoryError) as error:
+        raise Refusal(f"stopped after {len(records)} files: {error}", 1) from error
+    counts = Counter(record.verdict for record in records)
+    words = ", ".join(f"{counts[word]} {word}" for word in ("OK", "DIFFERS", "REJECTED"))
+    device = "CPU" if options.device is None else "GPU"
+    print(f"{len(records)} files on the {device}: {words}", file=sys.stderr)
+    if options.json is not None:
+        _save(options.json, device, records)
+    return 1 if counts["DIFFERS"] else 0
+
+
+# ---- The command line --------------------------------------------------------------------------
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = RefusingParser(
+        prog="verify.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="file, folder, glob in quotes, or Index file")
+    add("--hdu", type=at_least(0), metavar="N", help="HDU of the image, default: first with one")
+    add("--window", type=_place, metavar="Y,X,H,W", help="rows Y to Y+H-1, columns X to X+W-1")
+    choices = ("auto", "gpu", "cpu")
+    add("--device", choices=choices, default="auto", help="auto: the GPU, or the CPU if none")
+    add("--json", metavar="OUT.json", help="write the same facts, and the versions")
+    return parser.parse_args(argv)
+
+
+def _place(text: str) -> Place:
+    from _placed import Place
+
+    numbers = [int(part) if part.isdecimal() else -1 for part in text.split(",")]
+    if len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) < 1:
+        raise argparse.ArgumentTypeError(
+            f"expected Y,X,H,W in pixels, from 0,0,1,1 on, as 0,0,512,512; got {text!r}"
+        )
+    return Place(*numbers)
+
+
+def _index(files: Sequence[str], hdu: int | None) -> Index:
+    """Give one Index of all images, each once; `hdu` is for those of which no file tells it."""
+    import pyarrow as pa
+
+    from readers.index import SUFFIXES, Index
+
+    rows: dict[tuple[str, int | None], None] = {}
+    for file in files:
+        try:
+            table = Index.scan(file, suffixes=SUFFIXES["fits"]).table
+        except (OSError, ValueError) as error:
+            raise Refusal(error) from error
+        paths = table["path"].to_pylist()
+        hdus = table["hdu"].to_pylist() if "hdu" in table.column_names else [None] * len(paths)
+        hdus = [hdu if found is None else found for found in hdus]
+        rows.update(dict.fromkeys(zip(paths, hdus, strict=True)))
+    paths, hdus = zip(*rows, strict=True)
+    return Index(
+        pa.table({"path": pa.array(paths, pa.large_string()), "hdu": pa.array(hdus, pa.int64())})
+    )
+
+
+def _device(name: str) -> int | None:
+    from dali_pipelines.devices import visible_gpus
+
+    if name != "cpu" and visible_gpus():
+        return 0
+    if name == "gpu":
+        raise Refusal("--device=gpu, but no GPU is visible: check nvidia-smi, or say --device=cpu")
+    return None
+
+
+def _check_output(path: str) -> None:
+    """Refuse before the work what could not be written after it."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+        raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
+
+
+def _save(path: str, device: str, records: Sequence[Record]) -> None:
+    from _report import versions
+
+    files = [dataclasses.asdict(record) for record in records]
+    for file in files:
+        if file["max_difference"] is not None and not math.isfinite(file["max_difference"]):
+            file["max_difference"] = str(file["max_difference"])  # JSON has no word for it
+    try:
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump({"versions": versions(), "device": device, "files": files}, out, indent=1)
+            out.write("\n")
+    except OSError as error:
+        raise Refusal(f"{path} could not be written: {error}", 1) from error
+
+
+# ---- The two decoders --------------------------------------------------------------------------
+
+
+def _records(index: Index, options: argparse.Namespace) -> Generator[Record, None, None]:
+    """Compare file by file, both decoders running ahead of it."""
+    from _by_astropy import Truth, by_astropy
+
+    columns = index.columns()
+    rows = [columns.row(number) for number in range(len(index))]
+    tasks = ((row.path, row.hdu, options.window) for row in rows)
+    with (
+        closing(isolated_map(by_astropy, tasks, _num_processes(rows))) as truths,
+        closing(_decoded(index, rows, options)) as decoded,
+    ):
+        for row, truth, (pixels, refusal) in zip(rows, truths, decoded, strict=True):
+            if isinstance(truth, Crash):
+                truth = Truth(row.hdu, complaint="a process was killed while astropy read it")
+            yield _judge(row.path, truth, pixels, refusal)
+
+
+def _decoded(
+    index: Index, rows: Sequence[Row], options: argparse.Namespace
+) -> Generator[tuple[NDArray[np.float32] | None, str], None, None]:
+    """Give what the pipeline makes of each file, or None and why it makes nothing of it."""
+    from _placed import PlacedReader
+
+    from dali_pipelines.watchdog import ReaderProcessError
+    from readers.fits import FitsReader
+
+    reader = PlacedReader(FitsReader(), options.window)
+    killers: dict[int, str] = {}
+    done = 0
+    loader = _loader(index, reader, options, killers)
+    while done < len(rows):
+        try:
+            with loader:
+                for (batch,) in loader:
+                    rejected = loader.stats.rejected.get(done)
+                    done += 1
+                    if rejected is None:
+                        yield batch["image"][0, 0].cpu().numpy(), ""
+                    else:
+                        yield None, one_line(rejected.reason)
+                    del batch  # what is held here cannot be reused for the next one
+        except ReaderProcessError:
+            found = _killers(reader, rows[done : done + READ_AHEAD])
+            if not found:
+                raise
+            killers |= found
+            state = loader.state_dict()
+            loader = _loader(index, reader, options, killers)
+            loader.load_state_dict(state)
+
+
+def _killers(reader: PlacedReader, rows: Sequence[Row]) -> dict[int, str]:
+    """Give the rows that kill the process that reads them."""
+    from _placed import try_read
+
+    reads = isolated_map(try_read, ((reader, row) for row in rows), _num_processes(rows))
+    return {
+        row.number: "it kills the process that reads it"
+        for row, outcome in zip(rows, reads, strict=True)
+        if isinstance(outcome, Crash)
+    }
+
+
+def _loader(
+    index: Index, reader: PlacedReader, options: argparse.Namespace, killers: dict[int, str]
+) -> Loader:
+    """Make a Loader that gives a batch a row, in the order of the Index."""
+    from dali_pipelines import Loader
+    from dali_pipelines.config import PipelineConfig
+    from dali_pipelines.decode import decode_fits
+    from dali_pipelines.memory import estimate_memory
+    from dali_pipelines.pipeline import reader_pipeline
+
+    def factory(index: Index, **config: Any) -> ReaderPipeline:
+        return reader_pipeline(index, reader, decode_fits, PipelineConfig(**config))
+
+    loader = Loader(
+        factory,
+        index,
+        batch_size=1,  # images of all sizes
+        num_read_processes=_num_processes(index),
+        devices=[options.device],
+        shard_id=0,
+        num_shards=1,
+        shuffle=False,
+        bad_sample="skip",
+        num_epochs=1,
+        rejected=killers,
+    )
+    estimate_memory(loader.make_pipelines()).check()
+    return loader
+
+
+def _num_processes(rows: Sized) -> int:
+    """Count the processes for one of the decoders."""
+    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(rows))
+
+
+# ---- The verdict -------------------------------------------------------------------------------
+
+
+def _judge(path: str, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
+    """Compare what the pipeline made of a file, or why it refused it, with astropy's."""
+    record = Record(path, truth.hdu, truth.codec, truth.shape, truth.dtype)
+    if pixels is None:
+        if truth.complaint:
+            record.verdict, record.reason = "REJECTED", refusal
+        else:
+            record.verdict, record.reason = "DIFFERS", f"read by astropy, but not here: {refusal}"
+    elif truth.values is None:
+        record.verdict = "DIFFERS"
+        record.reason = f"read here, but not by astropy: {truth.complaint}"
+    elif pixels.shape != truth.values.shape[-2:] or pixels.size != truth.values.size:
+        record.verdict, record.reason = "DIFFERS", f"the shape here is {pixels.shape}"
+    else:
+        _compare(record, pixels, truth.values.reshape(pixels.shape))
+    return record
+
+
+def _compare(record: Record, found: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
+    import numpy as np
+
+    differ = (found != expected) & ~(np.isnan(found) & np.isnan(expected))
+    count = np.count_nonzero(differ)
+    if count == 0:
+        record.verdict, record.max_difference = "OK", 0.0
+        return
+    with np.errstate(invalid="ignore"):
+        difference = found[differ].astype(np.float64) - expected[differ]
+    record.max_difference = float(np.abs(difference).max())
+    record.verdict, record.reason = "DIFFERS", f"{count} of {differ.size} pixels"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
