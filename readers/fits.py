@@ -9,6 +9,8 @@ makes float32 physical values of it all, see `dali_pipelines.kernels.physical`.
 from __future__ import annotations
 
 import math
+import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -189,7 +191,7 @@ def open_image(
             warnings.filterwarnings("error", message="File may have been truncated")
             # astropy leaves a file open that it cannot read, if it opened it.
             with (
-                open(path, "rb") as file,
+                _not_endless(open(path, "rb")) as file,
                 fits.open(
                     file,
                     memmap=False,
@@ -205,6 +207,21 @@ def open_image(
         reason = f"{error}" if named else f"{type(error).__name__}: {error}"
         reason = reason.replace(f": {path!r}", "")
         raise ReadError(path, reason, hdu=number, row=row) from error
+
+
+_COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
+
+
+def _not_endless(file: BinaryIO) -> BinaryIO:
+    """Give the file, unless its first headers count more axes or columns than the 999 there can be.
+
+    astropy would look at each of them.
+    """
+    head = os.pread(file.fileno(), 16 * 2880, 0)
+    if (found := _COUNT.search(head)) is not None:
+        file.close()
+        raise ValueError(f"a header has {found[0].decode()!r}, at most 999 is possible")
+    return file
 
 
 def _find(hdus: fits.HDUList, number: int | None) -> int:
@@ -288,7 +305,7 @@ def _scaling(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
     unsigned = bitpix > 8 and bscale == 1 and bzero == 1 << (bitpix - 1)
     if bitpix < 0 or unsigned or not blank or not isinstance(blank, int):
         blank = math.nan
-    return bscale, bzero, blank
+    return float(bscale), float(bzero), float(blank)
 
 
 def _bytes_read() -> int:

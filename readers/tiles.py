@@ -27,6 +27,8 @@ from readers.window import Window
 _BLOCKSIZES = (16, 32, plan.MAX_BLOCKSIZE)
 """Other sizes are legal, but nobody writes them; astropy may decode them."""
 
+_LONGEST_BLOCK = 1024
+
 _LENGTH_BITS = {1: 3, 2: 4, 4: 5}
 """Bits that the shortest block takes, by bytes a pixel."""
 
@@ -108,6 +110,7 @@ class RiceImage:
             If the header contradicts itself.
         """
         header: fits.Header = hdu.header
+        _check(header)
         if header.get("ZCMPTYPE") not in ("RICE_1", "RICE_ONE") or header.get("ZNAXIS") != 2:
             return None
         settings = _settings(header)
@@ -137,7 +140,11 @@ class RiceImage:
         expected = -(-width // tile_width) * -(-height // tile_height)
         if num_tiles != expected:
             raise ValueError(f"the table has {num_tiles} tiles, the image needs {expected}")
-        start = hdu.fileinfo()["datLoc"]
+        info = hdu.fileinfo()
+        start = info["datLoc"]
+        least = (8 * bytepix + _LENGTH_BITS[bytepix] * width * height // blocksize) // 8
+        if least > max(info["file"].size - start, 0):
+            raise ValueError(f"{width}x{height} pixels need at least {least} bytes, the file ends")
         zblank = header.get("ZBLANK", header.get("BLANK"))
         return cls(
             bitpix=bitpix,
@@ -148,7 +155,7 @@ class RiceImage:
             bytepix=bytepix,
             blocksize=blocksize,
             dither=dither or 0,
-            seed=int(header.get("ZDITHER0", 0)),
+            seed=header["ZDITHER0"] if dither in (plan.DITHER_1, plan.DITHER_2) else 0,
             zblank=math.nan if zblank is None else zblank,
             columns=columns,
             table_start=start,
@@ -330,12 +337,28 @@ class RiceImage:
         return found.reshape(-1)
 
 
+def _check(header: fits.Header) -> None:
+    """Refuse what makes the C code behind astropy read or write where it must not."""
+    settings = _settings(header)
+    if header.get("ZCMPTYPE") in ("RICE_1", "RICE_ONE"):
+        bytepix, blocksize = settings.get("BYTEPIX", 4), settings.get("BLOCKSIZE", 32)
+        if bytepix not in _LENGTH_BITS or not 1 <= blocksize <= _LONGEST_BLOCK:
+            raise ValueError(
+                f"RICE_1 has 1, 2 or 4 bytes a pixel and blocks of 1 to {_LONGEST_BLOCK}, "
+                f"got BYTEPIX {bytepix} and BLOCKSIZE {blocksize}"
+            )
+    if "SUBTRACTIVE" in str(header.get("ZQUANTIZ")):
+        seed = header.get("ZDITHER0")
+        if not isinstance(seed, int) or not 1 <= seed <= 10000:
+            raise ValueError(f"ZDITHER0 must be 1 to 10000 where ZQUANTIZ dithers, got {seed}")
+
+
 def _settings(header: fits.Header) -> dict[str, Any]:
-    """Give the parameters of the codec, ZNAMEi and ZVALi."""
+    """Give the parameters of the codec, ZNAMEi and ZVALi; of two the first, as astropy does."""
     settings: dict[str, Any] = {}
     number = 1
     while (name := header.get(f"ZNAME{number}")) is not None:
-        settings[name] = header.get(f"ZVAL{number}")
+        settings.setdefault(str(name).upper(), header.get(f"ZVAL{number}"))
         number += 1
     return settings
 

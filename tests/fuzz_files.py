@@ -24,8 +24,10 @@ from _by_astropy import Truth, by_astropy
 from _placed import Place
 from astropy.io import fits
 
-from dali_pipelines.kernels.physical import physical_values
+from dali_pipelines.kernels.physical import decode_image
 from readers import FitsReader, ReadError, Row, Window
+
+_NO_FLIP, _NO_FINISH = np.zeros(2, np.int32), np.array((0, 1), np.float32)
 
 HANG_S = 20
 """A case that takes longer is taken for a hang: its process ends and shows where it was."""
@@ -322,7 +324,7 @@ def _pixels(row: Row, window: Window | None) -> np.ndarray | None:
     buffer = np.full(height * width + 2 * _GUARD, _SENTINEL)
     out = buffer[_GUARD:-_GUARD].reshape(height, width, 1)
     with_guard = before_a_hole(sample["payload"])
-    status = physical_values(out, with_guard, sample["plan"], sample["scaling"])
+    status = decode_image(out, with_guard, sample["plan"], sample["scaling"], _NO_FLIP, _NO_FINISH)
     assert (buffer[:_GUARD] == _SENTINEL).all(), "written before the image"
     assert (buffer[-_GUARD:] == _SENTINEL).all(), "written behind the image"
     return out[..., 0] if status == 0 else None
@@ -350,8 +352,9 @@ def sum_past(size: int, excess: int) -> int:
 @cache
 def _warm_up() -> None:
     """Load and compile what the first case would be charged for."""
-    out = np.zeros((1, 1, 1), np.float32)
-    physical_values(out, np.zeros(0, np.uint8), np.zeros(1, np.int64), np.array([0, 1, 0, np.nan]))
+    blank = FitsReader().blank(1, 1)
+    arrays = (blank[name] for name in ("payload", "plan", "scaling"))
+    decode_image(np.zeros((1, 1, 1), np.float32), *arrays, _NO_FLIP, _NO_FINISH)
 
 
 @cache

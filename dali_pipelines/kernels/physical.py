@@ -30,7 +30,7 @@ from dali_pipelines.kernels.geometry import (
     tile_bounds,
     tile_number,
 )
-from dali_pipelines.kernels.rice import decode_tiles
+from dali_pipelines.kernels.rice import CHUNK, PITCH, decode_chunk, ends_well, first_pixel
 from readers.plan import (
     BITPIX,
     BLANK,
@@ -48,8 +48,6 @@ from readers.plan import (
     RICE,
     SEED,
     STORED,
-    TILE_HEIGHT,
-    TILE_WIDTH,
     UNQUANTIZED,
     ZBLANK,
     ZSCALE,
@@ -87,6 +85,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
         0, or `DAMAGED`: then the pixels mean nothing.
     """
     plan_at = np.int64(plan.ctypes.data)
+    image = out.reshape(out.shape[0], out.shape[1])
     rows, columns = out.shape[0], out.shape[1]
     count = (plan.size - HEAD) // PER_TILE
     if count == 0:
@@ -100,35 +99,50 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     ):
         return DAMAGED
     bytepix, blocksize = number(plan_at, BYTEPIX), number(plan_at, BLOCKSIZE)
-    size = number(plan_at, TILE_HEIGHT) * number(plan_at, TILE_WIDTH)
-    pixels = np.empty((size, _LANES), np.int32)
-    addresses = np.zeros(_LANES, np.int64)
-    lengths = np.zeros(_LANES, np.int64)
+    pixels = np.empty(_LANES * PITCH, np.int32)
+    at = np.zeros(_LANES, np.int64)
+    end = np.zeros(_LANES, np.int64)
+    last = np.zeros(_LANES, np.int64)
     needed = np.zeros(_LANES, np.int64)
-    whole = np.zeros(_LANES, np.bool_)
+    sizes = np.zeros(_LANES, np.int64)
+    counts = np.zeros(_LANES, np.int64)
     for first in range(0, count, _LANES):
-        for lane in range(_LANES):
-            needed[lane] = 0
+        lanes = min(_LANES, count - first)
+        needed[:] = 0
+        for lane in range(lanes):
             tile = first + lane
-            if tile >= count:
-                continue
             place, length = tile_number(plan_at, tile, OFFSET), tile_number(plan_at, tile, LENGTH)
             stored = tile_number(plan_at, tile, STORED)
             _, _, height, width, bottom, right = tile_bounds(plan_at, tile, rows, columns)
-            if not is_inside(place, length, stored, height * width, payload.size):
+            sizes[lane], needed[lane] = height * width, (bottom - 1) * width + right
+            if not is_inside(place, length, stored, sizes[lane], payload.size):
                 return DAMAGED
-            addresses[lane] = np.int64(payload.ctypes.data) + place
-            lengths[lane] = length
-            wanted = (bottom - 1) * width + right
+            at[lane] = np.int64(payload.ctypes.data) + place
             if stored == RICE:
-                needed[lane] = wanted
-                whole[lane] = wanted == height * width
-            else:
-                _load(pixels[:wanted, lane], addresses[lane], stored)
-        if not decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):
-            return DAMAGED
-        for tile in range(first, min(first + _LANES, count)):
-            _write(out, pixels[:, tile - first], plan_at, tile, scaling, flip, finish)
+                if length < bytepix:
+                    return DAMAGED
+                end[lane] = 8 * (at[lane] + length)
+                last[lane] = first_pixel(at[lane], bytepix)
+                at[lane] = 8 * (at[lane] + bytepix)
+        for begin in range(0, needed.max(), CHUNK):
+            counts[:] = 0
+            for lane in range(lanes):
+                stored = tile_number(plan_at, first + lane, STORED)
+                size = max(min(CHUNK, needed[lane] - begin), 0)
+                if stored == RICE:
+                    counts[lane] = size
+                else:
+                    at[lane] += _load(pixels[lane * PITCH : lane * PITCH + size], at[lane], stored)
+            if not decode_chunk(pixels, at, end, last, counts, bytepix, blocksize):
+                return DAMAGED
+            for lane in range(lanes):
+                size = max(min(CHUNK, needed[lane] - begin), 0)
+                if counts[lane] > 0 and begin + size == needed[lane]:
+                    whole = needed[lane] == sizes[lane]
+                    if not ends_well(at[lane], end[lane], whole):
+                        return DAMAGED
+                part = pixels[lane * PITCH : lane * PITCH + size]
+                _write(image, part, begin, plan_at, first + lane, scaling, flip, finish)
     return 0
 
 
@@ -155,9 +169,11 @@ def load_stored(address, stored):  # type: ignore[no-untyped-def]
 
 @compiled
 def _load(pixels, address, stored):  # type: ignore[no-untyped-def]
+    """Load values that are not compressed; give the bytes that they take."""
     item = abs(stored) // 8
     for i in range(pixels.size):
         pixels[i] = load_stored(address + i * item, stored)
+    return pixels.size * item
 
 
 @compiled
@@ -211,40 +227,55 @@ def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untype
 
 
 @compiled
-def _write(out, pixels, plan, tile, scaling, flip, finish):  # type: ignore[no-untyped-def]
-    """Write the part of a tile that lies in the window."""
-    rows, columns = out.shape[0], out.shape[1]
-    y, x, _, width, bottom, right = tile_bounds(plan, tile, rows, columns)
+def _write(image, pixels, begin, plan, tile, scaling, flip, finish):  # type: ignore[no-untyped-def]
+    """Write what of some pixels of a tile, from number `begin` on, lies in the window."""
+    rows, columns = image.shape
+    y, x, _, width, _, right = tile_bounds(plan, tile, rows, columns)
+    left = max(-x, 0)
     stored = tile_number(plan, tile, STORED)
     bitpix, dither = number(plan, BITPIX), number(plan, DITHER)
     kind = stored_kind(stored, bitpix, number(plan, BYTEPIX), dither)
-    left = max(-x, 0)
-    size = right - left
-    start = columns - x - right if flip[0] else x + left
-    for row in range(max(-y, 0), bottom):
-        target = rows - 1 - (y + row) if flip[1] else y + row
-        line = out[target, start : start + size, 0]
-        first = row * width + left
-        part = pixels[first : first + size]
-        if finish.size == 0:
-            for i in range(size):
-                line[size - 1 - i if flip[0] else i] = integer(part[i], kind)
-        elif dither != UNQUANTIZED and stored == RICE:
-            numbers = scaling[PER_SCALING * (1 + tile) : PER_SCALING * (2 + tile)]
-            random = random_row(image_tile(plan, tile, columns), number(plan, SEED))
-            for i in range(size):
-                value = dequantized(
-                    integer(part[i], kind),
-                    numbers[ZSCALE],
-                    numbers[ZZERO],
-                    numbers[ZBLANK],
-                    dither,
-                    random,
-                    first + i,
-                )
-                line[size - 1 - i if flip[0] else i] = (value - finish[0]) * finish[1]
-        else:
-            _convert(line, part, kind, bitpix, scaling, flip[0], finish)
+    row, column = begin // width, begin % width
+    done = 0
+    while done < pixels.size:
+        run = min(width - column, pixels.size - done)
+        start, stop = max(column, left), min(column + run, right)
+        if y + row >= 0 and start < stop:
+            target = rows - 1 - (y + row) if flip[1] else y + row
+            at = columns - x - stop if flip[0] else x + start
+            line = image[target, at : at + stop - start]
+            part = pixels[done + start - column : done + stop - column]
+            if finish.size == 0:
+                _copy(line, part, kind, flip[0])
+            elif dither != UNQUANTIZED and stored == RICE:
+                numbers = scaling[PER_SCALING * (1 + tile) : PER_SCALING * (2 + tile)]
+                random = random_row(image_tile(plan, tile, columns), number(plan, SEED))
+                first = row * width + start
+                _dequantize(line, part, kind, numbers, dither, random, first, flip[0], finish)
+            else:
+                _convert(line, part, kind, bitpix, scaling, flip[0], finish)
+        done += run
+        row, column = row + 1, 0
+
+
+@compiled
+def _copy(line, pixels, kind, backwards):  # type: ignore[no-untyped-def]
+    last = pixels.size - 1
+    if backwards:
+        for i in range(pixels.size):
+            line[last - i] = integer(pixels[i], kind)
+    else:
+        for i in range(pixels.size):
+            line[i] = integer(pixels[i], kind)
+
+
+@compiled
+def _dequantize(line, pixels, kind, numbers, dither, random, first, backwards, finish):  # type: ignore[no-untyped-def]
+    scale, zero, blank = numbers[ZSCALE], numbers[ZZERO], numbers[ZBLANK]
+    for i in range(pixels.size):
+        quantized = integer(pixels[i], kind)
+        value = dequantized(quantized, scale, zero, blank, dither, random, first + i)
+        line[pixels.size - 1 - i if backwards else i] = (value - finish[0]) * finish[1]
 
 
 @compiled

@@ -1,7 +1,7 @@
 """RICE_1 tiles to stored integers.
 
 `read_code` and `read_block` take one step of one tile, on any device: a GPU's thread walks through
-a tile by them. A core of a CPU takes four tiles at a time, in `decode_tiles`. Nothing in the stream
+a tile by them. A core of a CPU takes four tiles at a time, in `decode_chunk`. Nothing in the stream
 is trusted: no bit is used from beyond the end of its tile, and what does not add up is told and
 never guessed.
 
@@ -25,27 +25,38 @@ _LENGTH_BITS = (3, 4, 5)
 _RAW_CODES = (6, 14, 25)
 """Code of a block whose differences are stored plain; all higher ones mean nothing."""
 
+CHUNK = 4096
+"""Pixels of a tile that a core decodes at a time: four such runs stay in its cache."""
+
+PITCH = CHUNK + 16
+"""From one run to the next, in pixels. A constant, so that it takes no register; and no power of
+two, so that the four do not push each other out of the cache."""
+
+_1, _2, _3 = np.uint64(PITCH), np.uint64(2 * PITCH), np.uint64(3 * PITCH)
+
 _NEAR = np.uint64(30)
 """A difference with fewer leading zeros lies in the 57 bits of a word: 30 + 1 + 24 at most."""
 
 
 @compiled
-def decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the first pixels of up to four tiles.
+def decode_chunk(pixels, at, end, last, counts, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode the next pixels of up to four tiles.
 
     One tile alone waits for its own last step most of the time: load, count zeros, advance. Four in
     lockstep keep the processor busy, which makes each of them twice as fast.
 
     Parameters
     ----------
-    pixels : ndarray, shape (at least max(needed), 4), int32
-        Written. Of 8- and 16-bit pixels only the low bits count.
-    addresses, lengths : ndarray, shape (4,), int64
-        Of the tiles, in bytes; behind each `readers.plan.PADDING` bytes can be read.
-    needed : ndarray, shape (4,), int64
-        Pixels wanted of each tile, at most those it has; 0 where there is no tile.
-    whole : ndarray, shape (4,), bool
-        Whether these are all pixels of the tile: then its bytes must end with them.
+    pixels : ndarray, shape (4 * PITCH,), int32
+        Written: those of tile ``lane`` from ``lane * PITCH`` on. Of 8- and 16-bit pixels only the
+        low bits count.
+    at, last : ndarray, shape (4,), int64
+        Position in each stream, an address times 8 plus bits, and its last pixel; read and written.
+        For a new tile, the position behind its `first_pixel`, and that.
+    end : ndarray, shape (4,), int64
+        Where each stream ends; `readers.plan.PADDING` bytes behind it can be read.
+    counts : ndarray, shape (4,), int64
+        Pixels wanted of each tile, at most `CHUNK`. All that came before, a multiple of blocksize.
     bytepix : int
         1, 2 or 4 bytes a pixel.
     blocksize : int
@@ -54,66 +65,51 @@ def decode_tiles(pixels, addresses, lengths, needed, whole, bytepix, blocksize):
     Returns
     -------
     bool
-        False if a stream ends before its pixels do, or goes on behind them; what was written then
-        means nothing.
+        False if a stream ends before its pixels do; what was written then means nothing.
     """
-    at = 8 * (addresses + bytepix)
-    end = 8 * (addresses + lengths)
-    last = np.zeros(4, np.int64)
-    for lane in range(4):
-        if needed[lane] > 0:
-            if lengths[lane] < bytepix:
-                return False
-            last[lane] = first_pixel(addresses[lane], bytepix)
-    start = _in_lockstep(pixels, at, end, last, needed.min() // blocksize, bytepix, blocksize)
-    if start < 0:
+    num_blocks = counts.min() // blocksize
+    if not _in_lockstep(pixels, at, end, last, num_blocks, bytepix, blocksize):
         return False
     for lane in range(4):
-        if needed[lane] == 0:
-            continue
         position, pixel = at[lane], last[lane]
-        for begin in range(start, needed[lane], blocksize):
-            stop = min(begin + blocksize, needed[lane])
+        for begin in range(num_blocks * blocksize, counts[lane], blocksize):
+            stop = min(begin + blocksize, counts[lane])
             position, code = read_code(position, end[lane], bytepix)
             if position >= 0:
-                position, pixel = read_block(
-                    pixels[begin:stop, lane], position, end[lane], pixel, code, bytepix
-                )
+                part = pixels[lane * PITCH + begin : lane * PITCH + stop]
+                position, pixel = read_block(part, position, end[lane], pixel, code, bytepix)
             if position < 0:
                 return False
-        if not ends_well(position, end[lane], whole[lane]):
-            return False
+        at[lane], last[lane] = position, pixel
     return True
 
 
 @compiled
 def _in_lockstep(pixels, at, end, last, num_blocks, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode blocks that all four tiles have; give the pixel where they end, -1 if damaged.
+    """Decode blocks that all four tiles have.
 
-    `at` and `last`, the position in each stream and its last pixel, are read and written. Few
-    variables are alive in the inner loop, to fit into the registers; it does not look for the end
-    of a tile, which therefore may be overrun by as much as a block can take.
+    Few variables are alive in the inner loop, to fit into the registers. It does not look for the
+    end of a tile, which therefore may be overrun by as much as a block can take.
     """
     raw_code = _RAW_CODES[bytepix >> 1]
     t0, t1, t2, t3 = at[0], at[1], at[2], at[3]
     e0, e1, e2, e3 = end[0], end[1], end[2], end[3]
     l0, l1, l2, l3 = last[0], last[1], last[2], last[3]
-    for block in range(num_blocks):
+    for begin in range(np.uint64(0), np.uint64(num_blocks * blocksize), np.uint64(blocksize)):
         t0, c0 = read_code(t0, e0, bytepix)
         t1, c1 = read_code(t1, e1, bytepix)
         t2, c2 = read_code(t2, e2, bytepix)
         t3, c3 = read_code(t3, e3, bytepix)
         if min(t0, t1, t2, t3) < 0:
-            return -1
-        begin = block * blocksize
-        part = pixels[begin : begin + blocksize]
+            return False
+        stop = begin + np.uint64(blocksize)
         if min(c0, c1, c2, c3) < 0 or max(c0, c1, c2, c3) >= raw_code:
-            t0, l0 = read_block(part[:, 0], t0, e0, l0, c0, bytepix)
-            t1, l1 = read_block(part[:, 1], t1, e1, l1, c1, bytepix)
-            t2, l2 = read_block(part[:, 2], t2, e2, l2, c2, bytepix)
-            t3, l3 = read_block(part[:, 3], t3, e3, l3, c3, bytepix)
+            t0, l0 = read_block(pixels[begin:stop], t0, e0, l0, c0, bytepix)
+            t1, l1 = read_block(pixels[_1 + begin : _1 + stop], t1, e1, l1, c1, bytepix)
+            t2, l2 = read_block(pixels[_2 + begin : _2 + stop], t2, e2, l2, c2, bytepix)
+            t3, l3 = read_block(pixels[_3 + begin : _3 + stop], t3, e3, l3, c3, bytepix)
         else:
-            for i in range(np.uint64(blocksize)):
+            for i in range(begin, stop):
                 w0, w1, w2, w3 = _word(t0), _word(t1), _word(t2), _word(t3)
                 z0, z1 = leading_zeros(w0), leading_zeros(w1)
                 z2, z3 = leading_zeros(w2), leading_zeros(w3)
@@ -123,19 +119,19 @@ def _in_lockstep(pixels, at, end, last, num_blocks, bytepix, blocksize):  # type
                     t2, d2 = _difference(t2, e2, c2)
                     t3, d3 = _difference(t3, e3, c3)
                     if min(t0, t1, t2, t3) < 0:
-                        return -1
+                        return False
                 else:
                     t0, d0 = _near_difference(w0, z0, t0, c0)
                     t1, d1 = _near_difference(w1, z1, t1, c1)
                     t2, d2 = _near_difference(w2, z2, t2, c2)
                     t3, d3 = _near_difference(w3, z3, t3, c3)
                 l0, l1, l2, l3 = l0 + d0, l1 + d1, l2 + d2, l3 + d3
-                part[i, 0], part[i, 1], part[i, 2], part[i, 3] = l0, l1, l2, l3
+                pixels[i], pixels[_1 + i], pixels[_2 + i], pixels[_3 + i] = l0, l1, l2, l3
         if min(t0, t1, t2, t3) < 0 or t0 > e0 or t1 > e1 or t2 > e2 or t3 > e3:
-            return -1
+            return False
     at[0], at[1], at[2], at[3] = t0, t1, t2, t3
     last[0], last[1], last[2], last[3] = l0, l1, l2, l3
-    return num_blocks * blocksize
+    return True
 
 
 @compiled

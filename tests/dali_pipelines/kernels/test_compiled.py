@@ -18,7 +18,7 @@ def test_any_change_makes_another_stamp(tmp_path: Path) -> None:
 
 
 def test_the_cache_of_each_kernel_has_the_stamp() -> None:
-    for kernel in (physical.decode_image, rice.decode_tiles, resize.resize):
+    for kernel in (physical.decode_image, rice.decode_chunk, resize.resize):
         assert kernel._cache._cache_file._source_stamp == compiled.STAMP
     for run in (*entries.decode_run.values(), *entries.resize_run.values()):
         assert compiled.STAMP in [cell.cell_contents for cell in run.__wrapped__.__closure__]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dali_pipelines.kernels.rice import decode_tiles
+from dali_pipelines.kernels.rice import PITCH, decode_chunk, ends_well, first_pixel
 from readers.plan import PADDING
 
 DTYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
@@ -43,21 +43,23 @@ GUARDED = [Guarded() for _ in range(4)]
 def decoded_together(
     streams: list[bytes], needed: list[int], bytepix: int, blocksize: int = 32, *, whole: bool
 ) -> tuple[bool, list[np.ndarray]]:
+    """Decode up to four tiles as the kernel of an image does."""
     missing = [0] * (4 - len(streams))
-    pixels = np.full((max(needed) + 1, 4), CANARY, np.int32)
+    pixels = np.full(4 * PITCH, CANARY, np.int32)
     places = [memory.put(stream) for memory, stream in zip(GUARDED, streams, strict=False)]
-    good = decode_tiles(
-        pixels,
-        np.array([*places, *missing], np.int64),
-        np.array([*map(len, streams), *missing], np.int64),
-        np.array([*needed, *missing], np.int64),
-        np.full(4, whole),
-        bytepix,
-        blocksize,
-    )
-    for lane, size in enumerate([*needed, *missing]):
-        assert (pixels[size:, lane] == CANARY).all()
-    return good, [lane[:size] for lane, size in zip(pixels.T, needed, strict=False)]
+    lengths = np.array([*map(len, streams), *missing], np.int64)
+    counts = np.array([*needed, *missing], np.int64)
+    starts = np.array([*places, *missing], np.int64)
+    if (lengths < bytepix)[: len(streams)].any():
+        return False, [np.zeros(size, np.int32) for size in needed]
+    last = np.array([*(first_pixel(place, bytepix) for place in places), *missing], np.int64)
+    at, end = 8 * (starts + bytepix), 8 * (starts + lengths)
+    good = decode_chunk(pixels, at, end, last, counts, bytepix, blocksize)
+    lanes = pixels.reshape(4, PITCH)
+    for lane, size in zip(lanes, counts, strict=True):
+        assert (lane[size:] == CANARY).all()
+    ends = [ends_well(at[lane], end[lane], whole) for lane in range(len(streams))]
+    return good and all(ends), [lane[:size] for lane, size in zip(lanes, needed, strict=False)]
 
 
 def decoded(
