@@ -34,9 +34,9 @@ UNQUANTIZED, NO_DITHER, DITHER_1, DITHER_2 = 0, -1, 1, 2
 MAX_BLOCKSIZE = 64
 """Pixels of the longest block of RICE_1 that the kernels decode."""
 
-PADDING = 512
-"""Zero bytes after the payload: a kernel looks for the end of a tile behind each block, of at most
-64 x 55 bits, and loads two words at a time."""
+PADDING = 1024
+"""Zero bytes after the payload: a kernel looks for the end of a tile behind each block only, where
+it may be 64 x 89 bits too far; and it loads two words at a time."""
 
 OVERHEAD = PADDING + 8 * (HEAD + PER_SCALING)
 """Bytes that travel with an image besides its tiles and their numbers."""

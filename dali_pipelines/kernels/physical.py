@@ -31,6 +31,7 @@ from dali_pipelines.kernels.geometry import (
     tile_number,
 )
 from dali_pipelines.kernels.rice import CHUNK, PITCH, decode_chunk, ends_well, first_pixel
+from dali_pipelines.kernels.vectors import LANES
 from readers.plan import (
     BITPIX,
     BLANK,
@@ -56,8 +57,6 @@ from readers.plan import (
 
 DAMAGED = 1
 """Status of an image whose bytes do not add up."""
-
-_LANES = 4
 
 
 @compiled
@@ -99,15 +98,15 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     ):
         return DAMAGED
     bytepix, blocksize = number(plan_at, BYTEPIX), number(plan_at, BLOCKSIZE)
-    pixels = np.empty(_LANES * PITCH, np.int32)
-    at = np.zeros(_LANES, np.int64)
-    end = np.zeros(_LANES, np.int64)
-    last = np.zeros(_LANES, np.int64)
-    needed = np.zeros(_LANES, np.int64)
-    sizes = np.zeros(_LANES, np.int64)
-    counts = np.zeros(_LANES, np.int64)
-    for first in range(0, count, _LANES):
-        lanes = min(_LANES, count - first)
+    pixels = np.empty(LANES * PITCH, np.int32)
+    state = np.zeros((3, LANES), np.int64)
+    at, last = state[0], state[1]
+    end = np.zeros(LANES, np.int64)
+    needed = np.zeros(LANES, np.int64)
+    sizes = np.zeros(LANES, np.int64)
+    counts = np.zeros(LANES, np.int64)
+    for first in range(0, count, LANES):
+        lanes = min(LANES, count - first)
         needed[:] = 0
         for lane in range(lanes):
             tile = first + lane
@@ -133,7 +132,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
                     counts[lane] = size
                 else:
                     at[lane] += _load(pixels[lane * PITCH : lane * PITCH + size], at[lane], stored)
-            if not decode_chunk(pixels, at, end, last, counts, bytepix, blocksize):
+            if not decode_chunk(pixels, state, end, counts, bytepix, blocksize):
                 return DAMAGED
             for lane in range(lanes):
                 size = max(min(CHUNK, needed[lane] - begin), 0)

@@ -18,6 +18,7 @@ import numpy as np
 
 from dali_pipelines.kernels.bits import leading_zeros, load_big_endian
 from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.vectors import HAS_VECTORS, LANES, block_reader
 
 _LENGTH_BITS = (3, 4, 5)
 """Bits of a block's code, for 1, 2 and 4 bytes a pixel (index bytepix >> 1)."""
@@ -26,36 +27,41 @@ _RAW_CODES = (6, 14, 25)
 """Code of a block whose differences are stored plain; all higher ones mean nothing."""
 
 CHUNK = 4096
-"""Pixels of a tile that a core decodes at a time: four such runs stay in its cache."""
+"""Pixels of a tile that a core decodes at a time: such runs of all tiles stay in its cache."""
 
 PITCH = CHUNK + 16
 """From one run to the next, in pixels. A constant, so that it takes no register; and no power of
-two, so that the four do not push each other out of the cache."""
+two, so that they do not push each other out of the cache."""
 
 _1, _2, _3 = np.uint64(PITCH), np.uint64(2 * PITCH), np.uint64(3 * PITCH)
+
+_read_eight_by_four = block_reader(4 * PITCH, 4)
+_read_eight_by_two = block_reader(4 * PITCH, 2)
+_FOUR_FIT, _TWO_FIT = 9, 20
+"""Highest codes with which so many differences nearly always fit into the 57 bits of a word."""
 
 _NEAR = np.uint64(30)
 """A difference with fewer leading zeros lies in the 57 bits of a word: 30 + 1 + 24 at most."""
 
 
 @compiled
-def decode_chunk(pixels, at, end, last, counts, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the next pixels of up to four tiles.
+def decode_chunk(pixels, state, end, counts, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode the next pixels of up to eight tiles.
 
-    One tile alone waits for its own last step most of the time: load, count zeros, advance. Four in
-    lockstep keep the processor busy, which makes each of them twice as fast.
+    One tile alone waits for its own last step most of the time: load, count zeros, advance. Several
+    in lockstep keep the processor busy: eight in vectors, where there are such, else four.
 
     Parameters
     ----------
-    pixels : ndarray, shape (4 * PITCH,), int32
+    pixels : ndarray, shape (LANES * PITCH,), int32
         Written: those of tile ``lane`` from ``lane * PITCH`` on. Of 8- and 16-bit pixels only the
         low bits count.
-    at, last : ndarray, shape (4,), int64
-        Position in each stream, an address times 8 plus bits, and its last pixel; read and written.
-        For a new tile, the position behind its `first_pixel`, and that.
-    end : ndarray, shape (4,), int64
+    state : ndarray, shape (3, LANES), int64
+        Position in each stream, an address times 8 plus bits; its last pixel; and the code of its
+        block. Read and written. For a new tile, the position behind its `first_pixel`, and that.
+    end : ndarray, shape (LANES,), int64
         Where each stream ends; `readers.plan.PADDING` bytes behind it can be read.
-    counts : ndarray, shape (4,), int64
+    counts : ndarray, shape (LANES,), int64
         Pixels wanted of each tile, at most `CHUNK`. All that came before, a multiple of blocksize.
     bytepix : int
         1, 2 or 4 bytes a pixel.
@@ -67,26 +73,64 @@ def decode_chunk(pixels, at, end, last, counts, bytepix, blocksize):  # type: ig
     bool
         False if a stream ends before its pixels do; what was written then means nothing.
     """
-    num_blocks = counts.min() // blocksize
-    if not _in_lockstep(pixels, at, end, last, num_blocks, bytepix, blocksize):
+    all_have = counts.min() // blocksize * blocksize if HAS_VECTORS else 0
+    if not _by_vectors(pixels, state, end, all_have, bytepix, blocksize):
         return False
-    for lane in range(4):
-        position, pixel = at[lane], last[lane]
-        for begin in range(num_blocks * blocksize, counts[lane], blocksize):
-            stop = min(begin + blocksize, counts[lane])
-            position, code = read_code(position, end[lane], bytepix)
-            if position >= 0:
-                part = pixels[lane * PITCH + begin : lane * PITCH + stop]
-                position, pixel = read_block(part, position, end[lane], pixel, code, bytepix)
-            if position < 0:
-                return False
-        at[lane], last[lane] = position, pixel
+    at, last = state[0], state[1]
+    for first in range(0, LANES, 4):
+        four = slice(first, first + 4)
+        four_have = counts[four].min() // blocksize * blocksize
+        part = pixels[first * PITCH :]
+        if not _in_lockstep(
+            part, at[four], end[four], last[four], all_have, four_have, bytepix, blocksize
+        ):
+            return False
+        for lane in range(first, first + 4):
+            for begin in range(four_have, counts[lane], blocksize):
+                stop = min(begin + blocksize, counts[lane])
+                at[lane], code = read_code(at[lane], end[lane], bytepix)
+                if at[lane] >= 0:
+                    run = pixels[lane * PITCH + begin : lane * PITCH + stop]
+                    at[lane], last[lane] = read_block(
+                        run, at[lane], end[lane], last[lane], code, bytepix
+                    )
+                if at[lane] < 0:
+                    return False
     return True
 
 
 @compiled
-def _in_lockstep(pixels, at, end, last, num_blocks, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode blocks that all four tiles have.
+def _by_vectors(pixels, state, end, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode the blocks up to pixel `stop`, which all eight tiles have."""
+    at, last, code = state[0], state[1], state[2]
+    raw_code = _RAW_CODES[bytepix >> 1]
+    for begin in range(0, stop, blocksize):
+        for lane in range(LANES):
+            at[lane], code[lane] = read_code(at[lane], end[lane], bytepix)
+        if at.min() < 0:
+            return False
+        highest = code.max()
+        place = np.int64(pixels.ctypes.data) + 4 * begin
+        good = False
+        if highest < raw_code and highest <= _FOUR_FIT:
+            good = _read_eight_by_four(place, np.int64(state.ctypes.data), blocksize)
+        elif highest < raw_code and highest <= _TWO_FIT:
+            good = _read_eight_by_two(place, np.int64(state.ctypes.data), blocksize)
+        if not good:
+            for lane in range(LANES):
+                run = pixels[lane * PITCH + begin : lane * PITCH + begin + blocksize]
+                at[lane], last[lane] = read_block(
+                    run, at[lane], end[lane], last[lane], code[lane], bytepix
+                )
+        for lane in range(LANES):
+            if at[lane] < 0 or at[lane] > end[lane]:
+                return False
+    return True
+
+
+@compiled
+def _in_lockstep(pixels, at, end, last, start, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode the blocks from pixel `start` to `stop`, which all four tiles have.
 
     Few variables are alive in the inner loop, to fit into the registers. It does not look for the
     end of a tile, which therefore may be overrun by as much as a block can take.
@@ -95,21 +139,21 @@ def _in_lockstep(pixels, at, end, last, num_blocks, bytepix, blocksize):  # type
     t0, t1, t2, t3 = at[0], at[1], at[2], at[3]
     e0, e1, e2, e3 = end[0], end[1], end[2], end[3]
     l0, l1, l2, l3 = last[0], last[1], last[2], last[3]
-    for begin in range(np.uint64(0), np.uint64(num_blocks * blocksize), np.uint64(blocksize)):
+    for begin in range(np.uint64(start), np.uint64(stop), np.uint64(blocksize)):
         t0, c0 = read_code(t0, e0, bytepix)
         t1, c1 = read_code(t1, e1, bytepix)
         t2, c2 = read_code(t2, e2, bytepix)
         t3, c3 = read_code(t3, e3, bytepix)
         if min(t0, t1, t2, t3) < 0:
             return False
-        stop = begin + np.uint64(blocksize)
+        behind = begin + np.uint64(blocksize)
         if min(c0, c1, c2, c3) < 0 or max(c0, c1, c2, c3) >= raw_code:
-            t0, l0 = read_block(pixels[begin:stop], t0, e0, l0, c0, bytepix)
-            t1, l1 = read_block(pixels[_1 + begin : _1 + stop], t1, e1, l1, c1, bytepix)
-            t2, l2 = read_block(pixels[_2 + begin : _2 + stop], t2, e2, l2, c2, bytepix)
-            t3, l3 = read_block(pixels[_3 + begin : _3 + stop], t3, e3, l3, c3, bytepix)
+            t0, l0 = read_block(pixels[begin:behind], t0, e0, l0, c0, bytepix)
+            t1, l1 = read_block(pixels[_1 + begin : _1 + behind], t1, e1, l1, c1, bytepix)
+            t2, l2 = read_block(pixels[_2 + begin : _2 + behind], t2, e2, l2, c2, bytepix)
+            t3, l3 = read_block(pixels[_3 + begin : _3 + behind], t3, e3, l3, c3, bytepix)
         else:
-            for i in range(begin, stop):
+            for i in range(begin, behind):
                 w0, w1, w2, w3 = _word(t0), _word(t1), _word(t2), _word(t3)
                 z0, z1 = leading_zeros(w0), leading_zeros(w1)
                 z2, z3 = leading_zeros(w2), leading_zeros(w3)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dali_pipelines.kernels.rice import PITCH, decode_chunk, ends_well, first_pixel
+from dali_pipelines.kernels.vectors import HAS_VECTORS, LANES
 from readers.plan import PADDING
 
 DTYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
@@ -37,28 +41,29 @@ class Guarded:
         return start
 
 
-GUARDED = [Guarded() for _ in range(4)]
+GUARDED = [Guarded() for _ in range(LANES)]
 
 
 def decoded_together(
     streams: list[bytes], needed: list[int], bytepix: int, blocksize: int = 32, *, whole: bool
 ) -> tuple[bool, list[np.ndarray]]:
-    """Decode up to four tiles as the kernel of an image does."""
-    missing = [0] * (4 - len(streams))
-    pixels = np.full(4 * PITCH, CANARY, np.int32)
+    """Decode up to eight tiles as the kernel of an image does."""
+    missing = [0] * (LANES - len(streams))
+    pixels = np.full(LANES * PITCH, CANARY, np.int32)
     places = [memory.put(stream) for memory, stream in zip(GUARDED, streams, strict=False)]
     lengths = np.array([*map(len, streams), *missing], np.int64)
     counts = np.array([*needed, *missing], np.int64)
     starts = np.array([*places, *missing], np.int64)
     if (lengths < bytepix)[: len(streams)].any():
         return False, [np.zeros(size, np.int32) for size in needed]
-    last = np.array([*(first_pixel(place, bytepix) for place in places), *missing], np.int64)
-    at, end = 8 * (starts + bytepix), 8 * (starts + lengths)
-    good = decode_chunk(pixels, at, end, last, counts, bytepix, blocksize)
-    lanes = pixels.reshape(4, PITCH)
+    last = [*(first_pixel(place, bytepix) for place in places), *missing]
+    end = 8 * (starts + lengths)
+    state = np.array([8 * (starts + bytepix), last, [0] * LANES], np.int64)
+    good = decode_chunk(pixels, state, end, counts, bytepix, blocksize)
+    lanes = pixels.reshape(LANES, PITCH)
     for lane, size in zip(lanes, counts, strict=True):
         assert (lane[size:] == CANARY).all()
-    ends = [ends_well(at[lane], end[lane], whole) for lane in range(len(streams))]
+    ends = [ends_well(state[0, lane], end[lane], whole) for lane in range(len(streams))]
     return good and all(ends), [lane[:size] for lane, size in zip(lanes, needed, strict=False)]
 
 
@@ -138,17 +143,17 @@ def test_long_runs_of_zero_bits(bytepix: int) -> None:
     assert not decoded(stream[:-1], 1, bytepix, 32)[0]
 
 
-@given(st.lists(tiles(), min_size=1, max_size=4), st.integers(0, 3), st.data())
+@given(st.lists(tiles(), min_size=1, max_size=LANES), st.integers(0, LANES - 1), st.data())
 def test_tiles_together_are_as_each_alone(
-    four: list[np.ndarray], which: int, data: st.DataObject
+    some: list[np.ndarray], which: int, data: st.DataObject
 ) -> None:
-    which %= len(four)
-    dtype = four[which].dtype
-    streams = [encoded(tile.astype(dtype), 32) for tile in four]
+    which %= len(some)
+    dtype = some[which].dtype
+    streams = [encoded(tile.astype(dtype), 32) for tile in some]
     if data.draw(st.booleans()):
         streams[which] = streams[which][: data.draw(st.integers(0, len(streams[which])))]
     whole = data.draw(st.booleans())
-    needed = [t.size if whole else data.draw(st.integers(1, t.size)) for t in four]
+    needed = [t.size if whole else data.draw(st.integers(1, t.size)) for t in some]
     alone = [
         decoded(stream, size, dtype.itemsize, 32, whole=whole)
         for stream, size in zip(streams, needed, strict=True)
@@ -161,11 +166,27 @@ def test_tiles_together_are_as_each_alone(
 
 
 @given(
-    st.lists(st.binary(max_size=200), min_size=4, max_size=4),
+    st.lists(st.binary(max_size=200), min_size=LANES, max_size=LANES),
     st.sampled_from([1, 2, 4]),
-    st.lists(st.integers(1, 999), min_size=4, max_size=4),
+    st.lists(st.integers(1, 999), min_size=LANES, max_size=LANES),
 )
-def test_any_four_streams_stay_inside(
+def test_any_streams_together_stay_inside(
     streams: list[bytes], bytepix: int, needed: list[int]
 ) -> None:
     decoded_together(streams, needed, bytepix, whole=False)
+
+
+def test_all_of_this_without_vectors() -> None:
+    """On a CPU that has AVX-512, the tests above once more as on one that has none."""
+    if not HAS_VECTORS:
+        pytest.skip("they ran without vectors")
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        env={**os.environ, "NUMBA_ENABLE_AVX": "0"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout
+    assert "1 skipped" in found.stdout
