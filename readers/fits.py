@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from readers.columns import Row
 from readers.errors import ReadError
+from readers.headers import compressed_header
 from readers.plan import OVERHEAD, make_plan
 from readers.sample import Peek, Sample, SampleSpec
 from readers.stored import StoredImage, planned
@@ -76,10 +77,8 @@ class FitsReader:
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the image, or the window with no more tiles than it touches."""
-        with self._open(row, disable_image_compression=True) as (hdu, file):
-            header = _image_header(hdu)
+        with self._described(row) as (header, image, file):
             scaling = self._scaling(header)
-            image = _image(hdu) if scaling is not None else None
             if image is not None and scaling is not None:
                 payload, plan, tile_scaling, input_bytes = image.read(file.fileno(), window)
                 *_, height, width = image.place(window)
@@ -89,7 +88,7 @@ class FitsReader:
                     "plan": plan,
                     "scaling": np.concatenate((scaling, tile_scaling)),
                 }
-                return Sample(arrays, input_bytes + hdu.fileinfo()["datLoc"])
+                return Sample(arrays, input_bytes + image.start)
         before = _bytes_read()
         with self._open(row, do_not_scale_image_data=scaling is not None) as (hdu, _):
             pixels = _pixels(hdu, window)
@@ -106,9 +105,9 @@ class FitsReader:
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
-        with self._open(row, disable_image_compression=True) as (hdu, _):
-            image = _image(hdu) if self._scaling(_image_header(hdu)) is not None else None
-        if image is not None:
+        with self._described(row) as (header, image, _):
+            scaling = self._scaling(header)
+        if image is not None and scaling is not None:
             nbytes = image.travelling_bytes(window)
             return Peek(height=image.height, width=image.width, nbytes=nbytes)
         with self._open(row) as (hdu, _):
@@ -147,6 +146,20 @@ class FitsReader:
         return 1, 0, math.nan
 
     @contextmanager
+    def _described(
+        self, row: Row
+    ) -> Iterator[tuple[Mapping[str, Any], RiceImage | StoredImage | None, BinaryIO]]:
+        """Give the words of an image's header, what can travel as it is or None, and the file."""
+        number = self.hdu if row.hdu is None else row.hdu
+        with _read_errors(row.path, 1, row.number), open(row.path, "rb") as file:
+            found = compressed_header(file, number)
+            if found is not None:
+                yield _image_words(found.header), RiceImage.of(*found), file
+                return
+        with self._open(row, disable_image_compression=True) as (hdu, file):
+            yield _image_words(hdu.header), _image(hdu), file
+
+    @contextmanager
     def _open(self, row: Row, **options: bool) -> Iterator[tuple[Any, BinaryIO]]:
         """Give the HDU of a row, and the file that it is in."""
         number = self.hdu if row.hdu is None else row.hdu
@@ -183,30 +196,44 @@ def open_image(
     HDUList, int, file
         The HDUs, the number of the one that holds the image, and the open file.
     """
+    with _read_errors(path, number, row) as error:
+        # astropy goes on when the file ends early; here that is a bad file.
+        warnings.filterwarnings("error", message="File may have been truncated")
+        # astropy leaves a file open that it cannot read, if it opened it.
+        with (
+            _not_endless(open(path, "rb")) as file,
+            fits.open(
+                file,
+                memmap=False,
+                do_not_scale_image_data=do_not_scale_image_data,
+                disable_image_compression=disable_image_compression,
+            ) as hdus,
+        ):
+            error.hdu = _find(hdus, number)
+            yield hdus, error.hdu, file
+
+
+@dataclass
+class _Where:
+    hdu: int | None
+
+
+@contextmanager
+def _read_errors(path: str, hdu: int | None, row: int | None) -> Iterator[_Where]:
+    """Make a ReadError of whatever goes wrong inside; the HDU may be told when it is known."""
+    where = _Where(hdu)
     try:
         with warnings.catch_warnings():
-            # Odd headers, values beyond float32.
-            warnings.simplefilter("ignore")
-            # astropy goes on when the file ends early; here that is a bad file.
-            warnings.filterwarnings("error", message="File may have been truncated")
-            # astropy leaves a file open that it cannot read, if it opened it.
-            with (
-                _not_endless(open(path, "rb")) as file,
-                fits.open(
-                    file,
-                    memmap=False,
-                    do_not_scale_image_data=do_not_scale_image_data,
-                    disable_image_compression=disable_image_compression,
-                ) as hdus,
-            ):
-                number = _find(hdus, number)
-                yield hdus, number, file
+            warnings.simplefilter("ignore")  # odd headers, values beyond float32
+            yield where
+    except ReadError:
+        raise
     except Exception as error:
         # astropy raises many types on hostile input (TypeError, KeyError, VerifyError, ...).
         named = isinstance(error, (OSError, ValueError, AstropyWarning))
         reason = f"{error}" if named else f"{type(error).__name__}: {error}"
         reason = reason.replace(f": {path!r}", "")
-        raise ReadError(path, reason, hdu=number, row=row) from error
+        raise ReadError(path, reason, hdu=where.hdu, row=row) from error
 
 
 _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
@@ -261,17 +288,17 @@ def _image(hdu: Any) -> RiceImage | StoredImage | None:
     # The bytes are read past astropy, so the file must be as it looks, not gzipped.
     if hdu.fileinfo()["file"].compression is not None:
         return None
+    info = hdu.fileinfo()
     if isinstance(hdu, fits.BinTableHDU):
-        return RiceImage.of(hdu)
+        return RiceImage.of(hdu.header, info["datLoc"], info["file"].size)
     height, width = image_shape(hdu)
-    return StoredImage.of(hdu, height, width)
+    return StoredImage.of(hdu.header["BITPIX"], height, width, info["datLoc"])
 
 
-def _image_header(hdu: Any) -> Mapping[str, Any]:
-    """Give the words of an image's header that `_scaling` needs, of a compressed one, too."""
-    header = hdu.header
+def _image_words(header: fits.Header) -> Mapping[str, Any]:
+    """Give the words of an image's header that `_scaling` needs; those of a table are others."""
     words = {name: header[name] for name in ("BSCALE", "BZERO", "BLANK") if name in header}
-    if not isinstance(hdu, fits.BinTableHDU):
+    if "ZIMAGE" not in header:
         return {"BITPIX": header["BITPIX"], **words}
     if "ZBLANK" in header:
         words.setdefault("BLANK", header["ZBLANK"])

@@ -27,12 +27,11 @@ class StoredImage:
     """Of the first pixel, in bytes from the start of the file."""
 
     @classmethod
-    def of(cls, hdu: Any, height: int, width: int) -> StoredImage | None:
-        """Describe the image of an ImageHDU, or give None if astropy shall read it."""
-        bitpix = hdu.header["BITPIX"]
+    def of(cls, bitpix: int, height: int, width: int, start: int) -> StoredImage | None:
+        """Describe an image, or give None if astropy shall read it."""
         if bitpix not in (8, 16, 32, -32, -64):
             return None
-        return cls(bitpix=bitpix, height=height, width=width, start=hdu.fileinfo()["datLoc"])
+        return cls(bitpix=bitpix, height=height, width=width, start=start)
 
     def place(self, window: Window | None) -> tuple[int, int, int, int]:
         """Give (y, x, height, width) of a window, or of the whole image."""

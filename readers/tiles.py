@@ -93,7 +93,7 @@ class RiceImage:
     zblank: float
     """Of the header; NaN for none."""
     columns: dict[str, _Column]
-    table_start: int
+    start: int
     """Of the table of tiles, in bytes from the start of the file."""
     row_bytes: int
     num_tiles: int
@@ -101,15 +101,23 @@ class RiceImage:
     data_end: int
 
     @classmethod
-    def of(cls, hdu: Any) -> RiceImage | None:
-        """Describe the image of a BinTableHDU, or give None if astropy shall decode it.
+    def of(cls, header: fits.Header, start: int, file_size: int) -> RiceImage | None:
+        """Describe an image by the header of its table, or give None if astropy shall decode it.
+
+        Parameters
+        ----------
+        header : Header
+            Of the BINTABLE.
+        start : int
+            Of its data, in bytes from the start of the file.
+        file_size : int
+            In bytes.
 
         Raises
         ------
         ValueError
             If the header contradicts itself.
         """
-        header: fits.Header = hdu.header
         _check(header)
         if header.get("ZCMPTYPE") not in ("RICE_1", "RICE_ONE") or header.get("ZNAXIS") != 2:
             return None
@@ -140,10 +148,8 @@ class RiceImage:
         expected = -(-width // tile_width) * -(-height // tile_height)
         if num_tiles != expected:
             raise ValueError(f"the table has {num_tiles} tiles, the image needs {expected}")
-        info = hdu.fileinfo()
-        start = info["datLoc"]
         least = (8 * bytepix + _LENGTH_BITS[bytepix] * width * height // blocksize) // 8
-        if least > max(info["file"].size - start, 0):
+        if least > max(file_size - start, 0):
             raise ValueError(f"{width}x{height} pixels need at least {least} bytes, the file ends")
         zblank = header.get("ZBLANK", header.get("BLANK"))
         return cls(
@@ -158,7 +164,7 @@ class RiceImage:
             seed=header["ZDITHER0"] if dither in (plan.DITHER_1, plan.DITHER_2) else 0,
             zblank=math.nan if zblank is None else zblank,
             columns=columns,
-            table_start=start,
+            start=start,
             row_bytes=row_bytes,
             num_tiles=num_tiles,
             heap_start=start + header.get("THEAP", row_bytes * num_tiles),
@@ -260,8 +266,8 @@ class RiceImage:
 
     def _rows(self, file: int, first: int, last: int) -> NDArray[np.uint8]:
         """Give rows of the table of tiles, shape (rows, bytes)."""
-        start, size = self.table_start + first * self.row_bytes, (last - first) * self.row_bytes
-        self._check_inside(file, np.array([start]), np.array([size]), start=self.table_start)
+        start, size = self.start + first * self.row_bytes, (last - first) * self.row_bytes
+        self._check_inside(file, np.array([start]), np.array([size]), start=self.start)
         rows = np.empty((last - first, self.row_bytes), np.uint8)
         read_into(rows.reshape(-1).data, file, start)
         return rows
