@@ -7,6 +7,7 @@ compiles the kernel. Both come with ``pip install 'dali-pipelines[gpu]'``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from nvidia.dali import fn
@@ -103,5 +104,19 @@ class ImageDecoder:
                 item,
                 np.float32(self.mean),
                 np.float32(self.factor),
+                _random_numbers(cupy.cuda.runtime.getDevice()).data.ptr,
             )
         return outs, list(statuses)
+
+
+@cache
+def _random_numbers(device: int) -> Any:
+    """Give the table of random numbers on a device, the current one; it stays there."""
+    del device  # tells calls apart
+    import cupy
+
+    from dali_pipelines.kernels.dither import RANDOM
+
+    numbers = cupy.asarray(RANDOM)
+    cupy.cuda.get_current_stream().synchronize()  # once: other pipelines have other streams
+    return numbers

@@ -291,6 +291,10 @@ def _image(hdu: Any) -> RiceImage | StoredImage | None:
     info = hdu.fileinfo()
     if isinstance(hdu, fits.BinTableHDU):
         return RiceImage.of(hdu.header, info["datLoc"], info["file"].size)
+    for word in ("BITPIX", "NAXIS"):
+        # After a damaged END two headers look like one, whose data begin elsewhere.
+        if hdu.header.count(word) != 1:
+            raise ValueError(f"the header has {word} more than once")
     height, width = image_shape(hdu)
     return StoredImage.of(hdu.header["BITPIX"], height, width, info["datLoc"])
 

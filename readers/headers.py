@@ -16,6 +16,7 @@ _HEAD = 32 * _BLOCK
 _SIMPLE = b"SIMPLE  =" + b"T".rjust(21)
 _BINTABLE = b"XTENSION= 'BINTABLE'"
 _WORDS = ("BITPIX", "NAXIS", "NAXIS1", "NAXIS2", "PCOUNT", "GCOUNT", "TFIELDS")
+_PRINTABLE = bytes(range(32, 127))
 _INITIALS = b"BNPTZ"
 """Of the words that matter here. The others, which tell of the observation, are not parsed."""
 _END = b"END" + b" " * 77
@@ -58,9 +59,15 @@ def compressed_header(file: BinaryIO, number: int | None) -> TableHeader | None:
     table = head[first:start]
     words = [_integer(table, place, word) for place, word in enumerate(_WORDS, 1)]
     bitpix, naxis, row_bytes, rows, heap_bytes, groups, columns = words
-    if table[:20] != _BINTABLE or (bitpix, naxis, groups) != (8, 2, 1):
-        return None
-    if not (0 < columns < 1000 and table.isascii()):
+    plain = (
+        table[:20] == _BINTABLE
+        and not table[20:31].strip(b" /")
+        and (bitpix, naxis, groups) == (8, 2, 1)
+        and min(row_bytes, rows, heap_bytes) >= 0
+        and 0 < columns < 1000
+        and not head[:start].translate(None, _PRINTABLE)
+    )
+    if not plain:
         return None
     cards = (table[place : place + 80] for place in range(0, len(table), 80))
     header = fits.Header.fromstring(b"".join(card for card in cards if card[:1] in _INITIALS))

@@ -364,7 +364,7 @@ def _settings(header: fits.Header) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     number = 1
     while (name := header.get(f"ZNAME{number}")) is not None:
-        settings.setdefault(str(name).upper(), header.get(f"ZVAL{number}"))
+        settings.setdefault(str(name).upper(), header[f"ZVAL{number}"])
         number += 1
     return settings
 
@@ -380,8 +380,10 @@ def _columns(header: fits.Header) -> dict[str, _Column] | None:
         found = _TFORM.match(header[f"TFORM{number}"])
         if found is None or f"TSCAL{number}" in header or f"TZERO{number}" in header:
             return None
-        count, letter = int(found[1] or 1), found[2]
-        columns[header.get(f"TTYPE{number}", "")] = _Column(start, letter, found[3])
+        count, letter, name = int(found[1] or 1), found[2], header.get(f"TTYPE{number}")
+        if not isinstance(name, str):
+            return None
+        columns[name] = _Column(start, letter, found[3])
         start += -(-count // 8) if letter == "X" else count * _FIELD_BYTES[letter]
     scalars = {"ZSCALE": "ED", "ZZERO": "ED", "ZBLANK": "IJK"}
     arrays = ("COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")

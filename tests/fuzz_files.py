@@ -94,7 +94,8 @@ LENIENT = re.compile(
     r"OverflowError: |"  # BLANK that no pixel can have, tiles larger than any image
     r"CfitsioException: decompression error: hit end|"  # ZNAME1 missing: astropy takes defaults
     r"CfitsioException: decompression warning: unused bytes|"  # TFORMn of other integers than bytes
-    r"ValueError: When changing to a larger dtype"
+    r"ValueError: When changing to a larger dtype|"
+    r"VerifyError: Unparsable card \(EXTNAME\)"
 )
 """What astropy says of cards in the header of RICE_1 tiles on which no pixel depends: they are read
 here all the same. Such a header is not the original's, see `_compared`."""

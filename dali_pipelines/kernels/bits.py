@@ -14,6 +14,10 @@ from numba.extending import intrinsic
 _WORD = ir.IntType(64)
 
 
+def _is_cuda(context: Any) -> bool:
+    return "CUDA" in type(context).__name__
+
+
 @intrinsic
 def load_big_endian(typing_context: Any, address: Any) -> Any:
     """Load 8 bytes from any address as a big-endian uint64.
@@ -24,7 +28,7 @@ def load_big_endian(typing_context: Any, address: Any) -> Any:
     del typing_context
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        if "CUDA" not in type(context).__name__:
+        if not _is_cuda(context):
             source = builder.inttoptr(args[0], _WORD.as_pointer())
             return builder.bswap(builder.load(source, align=1, typ=_WORD))
         base = builder.and_(args[0], ir.Constant(_WORD, -8))
@@ -92,6 +96,7 @@ def pointer(typing_context: Any, address: Any) -> Any:
 
 load_int64 = _loader(types.int64, _WORD)
 load_int32 = _loader(types.int32, ir.IntType(32))
+load_float32 = _loader(types.float32, ir.FloatType())
 load_float64 = _loader(types.float64, ir.DoubleType())
 store_int64 = _storer(types.int64, _WORD)
 store_float32 = _storer(types.float32, ir.FloatType())
@@ -116,3 +121,24 @@ def _caster(source: Any, target: Any, kind: ir.Type) -> Any:
 float32_of_bits = _caster(types.int32, types.float32, ir.FloatType())
 bits_of_float32 = _caster(types.float32, types.int32, ir.IntType(32))
 float64_of_bits = _caster(types.uint64, types.float64, ir.DoubleType())
+
+
+def _multiplier(number: Any, kind: ir.Type, ptx: str, constraints: str) -> Any:
+    @intrinsic
+    def multiply(typing_context: Any, a: Any, b: Any) -> Any:
+        del typing_context
+
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            if not _is_cuda(context):
+                return builder.fmul(*args)
+            signature = ir.FunctionType(kind, (kind, kind))
+            return builder.asm(signature, ptx, constraints, args, side_effect=False)
+
+        return number(number, number), codegen
+
+    return multiply
+
+
+# A GPU would make one operation of a product and a sum, which rounds once where a CPU rounds twice.
+product32 = _multiplier(types.float32, ir.FloatType(), "mul.rn.f32 $0, $1, $2;", "=f,f,f")
+product64 = _multiplier(types.float64, ir.DoubleType(), "mul.rn.f64 $0, $1, $2;", "=d,d,d")

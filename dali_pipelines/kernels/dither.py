@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_pipelines.kernels.bits import load_float32, product64
 from dali_pipelines.kernels.compiled import compiled
 from readers.plan import DITHER_2, NO_DITHER
 
@@ -30,10 +31,11 @@ def _random_numbers() -> NDArray[np.float32]:
 
 
 RANDOM = _random_numbers()
+"""Kernels are given its address: a GPU has too little constant memory for it."""
 
 
 @compiled
-def dequantized(quantized, scale, zero, blank, dither, row, position):  # type: ignore[no-untyped-def]
+def dequantized(quantized, scale, zero, blank, dither, row, position, numbers):  # type: ignore[no-untyped-def]
     """Give the float of a pixel.
 
     Parameters
@@ -50,6 +52,8 @@ def dequantized(quantized, scale, zero, blank, dither, row, position):  # type: 
         `random_row` of the tile.
     position : int
         Of the pixel in its tile.
+    numbers : int
+        Address of `RANDOM`.
 
     Returns
     -------
@@ -60,10 +64,10 @@ def dequantized(quantized, scale, zero, blank, dither, row, position):  # type: 
     if number == blank:
         return np.float32(math.nan)
     if dither == NO_DITHER:
-        return np.float32(number * scale + zero)
+        return np.float32(product64(number, scale) + zero)
     if dither == DITHER_2 and quantized == _ZERO:
         return np.float32(0)
-    return np.float32((number - _random(row, position) + 0.5) * scale + zero)
+    return np.float32(product64(number - _random(numbers, row, position) + 0.5, scale) + zero)
 
 
 @compiled
@@ -73,11 +77,16 @@ def random_row(tile, seed):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _random(row, position):  # type: ignore[no-untyped-def]
+def _random(numbers, row, position):  # type: ignore[no-untyped-def]
     """Give the random number of a pixel; where they end they go on from another start."""
-    place = int(RANDOM[row] * np.float32(500)) + position
+    place = _start(numbers, row) + position
     while place >= _SIZE:
         position = place - _SIZE
         row = (row + 1) % _SIZE
-        place = int(RANDOM[row] * np.float32(500)) + position
-    return np.float64(RANDOM[place])
+        place = _start(numbers, row) + position
+    return np.float64(load_float32(numbers + 4 * place))
+
+
+@compiled
+def _start(numbers, row):  # type: ignore[no-untyped-def]
+    return np.int64(load_float32(numbers + 4 * row) * np.float32(500))

@@ -20,9 +20,11 @@ from dali_pipelines.kernels.bits import (
     float32_of_bits,
     float64_of_bits,
     load_big_endian,
+    product32,
+    product64,
 )
 from dali_pipelines.kernels.compiled import compiled
-from dali_pipelines.kernels.dither import dequantized, random_row
+from dali_pipelines.kernels.dither import RANDOM, dequantized, random_row
 from dali_pipelines.kernels.geometry import (
     image_tile,
     num_tiles,
@@ -218,11 +220,11 @@ def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untype
     stored = integer(pixel, kind)
     if bitpix == 32:
         wide = np.float64(stored)
-        return np.float32(math.nan) if wide == blank else np.float32(wide * scale + zero)
+        return np.float32(math.nan) if wide == blank else np.float32(product64(wide, scale) + zero)
     value = np.float32(stored)
     if value == np.float32(blank):
         return np.float32(math.nan)
-    return value * np.float32(scale) + np.float32(zero)
+    return product32(value, np.float32(scale)) + np.float32(zero)
 
 
 @compiled
@@ -271,9 +273,10 @@ def _copy(line, pixels, kind, backwards):  # type: ignore[no-untyped-def]
 @compiled
 def _dequantize(line, pixels, kind, numbers, dither, random, first, backwards, finish):  # type: ignore[no-untyped-def]
     scale, zero, blank = numbers[ZSCALE], numbers[ZZERO], numbers[ZBLANK]
+    table = np.int64(RANDOM.ctypes.data)
     for i in range(pixels.size):
         quantized = integer(pixels[i], kind)
-        value = dequantized(quantized, scale, zero, blank, dither, random, first + i)
+        value = dequantized(quantized, scale, zero, blank, dither, random, first + i, table)
         line[pixels.size - 1 - i if backwards else i] = (value - finish[0]) * finish[1]
 
 

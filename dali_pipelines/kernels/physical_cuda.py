@@ -149,6 +149,7 @@ class View(NamedTuple):
     scale: Any
     zero: Any
     blank: Any
+    random_numbers: Any
 
 
 class Tile(NamedTuple):
@@ -166,7 +167,7 @@ class Tile(NamedTuple):
 
 @stamped
 @cuda.jit(cache=True)
-def decode_images(table, num_images, item, mean, factor):  # type: ignore[no-untyped-def]
+def decode_images(table, num_images, item, mean, factor, random_numbers):  # type: ignore[no-untyped-def]
     """Decode a batch; launch ``[blocks, WARP]``.
 
     Parameters
@@ -179,13 +180,15 @@ def decode_images(table, num_images, item, mean, factor):  # type: ignore[no-unt
         Bytes of an output pixel; 0 for float32, which is scaled and normalised.
     mean, factor : float32
         ``(value - mean) * factor`` is written.
+    random_numbers : int64
+        Address of `dali_pipelines.kernels.dither.RANDOM` on the device.
     """
     pixels = cuda.shared.array((WARP, _PITCH), np.int32)
     tiles = cuda.shared.array((WARP, _SHARED), np.int64)
     lane = cuda.threadIdx.x
     image = _image_of(table, num_images, cuda.blockIdx.x)
     first = (cuda.blockIdx.x - _field(table, image, _FIRST_BLOCK)) * WARP
-    view = _view(table, image)
+    view = _view(table, image, random_numbers)
     blocksize, bytepix = number(view.plan, BLOCKSIZE), number(view.plan, BYTEPIX)
     tile = _tile(view, first + lane)
     at = 8 * (tile.address + bytepix)
@@ -235,7 +238,7 @@ def _image_of(table, num_images, block):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _view(table, image):  # type: ignore[no-untyped-def]
+def _view(table, image, random_numbers):  # type: ignore[no-untyped-def]
     plan, scaling = _field(table, image, _PLAN), _field(table, image, _SCALING)
     flip = _field(table, image, _FLIP)
     return View(
@@ -256,6 +259,7 @@ def _view(table, image):  # type: ignore[no-untyped-def]
         load_float64(scaling + 8 * BSCALE),
         load_float64(scaling + 8 * BZERO),
         load_float64(scaling + 8 * BLANK),
+        random_numbers,
     )
 
 
@@ -366,6 +370,7 @@ def _value(view, tile, shared, pixel, position):  # type: ignore[no-untyped-def]
         view.dither,
         shared[_RANDOM],
         position,
+        view.random_numbers,
     )
 
 

@@ -28,7 +28,10 @@ def cupy() -> ModuleType:
     module.empty = lambda shape, dtype: np.full(shape, 7, dtype).view(Array)
     module.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(Array)
     module.asarray = lambda array: array.view(Array)
-    module.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=0))
+    module.cuda = SimpleNamespace(
+        get_current_stream=lambda: SimpleNamespace(ptr=0, synchronize=lambda: None),
+        runtime=SimpleNamespace(getDevice=lambda: 0),
+    )
     return module
 
 

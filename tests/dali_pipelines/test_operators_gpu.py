@@ -1,8 +1,4 @@
-"""The kernel of the GPU in numba's CUDA simulator, against that of the CPU: bit for bit.
-
-On a GPU, where multiplication and addition become one operation, scaled values may differ in their
-last bit; tests/dali_pipelines/test_factories.py compares there.
-"""
+"""The kernel of the GPU in numba's CUDA simulator, against that of the CPU: bit for bit."""
 
 from __future__ import annotations
 
