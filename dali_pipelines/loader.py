@@ -36,6 +36,11 @@ class Rejected:
     row: int
     path: str
     reason: str
+    hdu: int | None = None
+    """HDU that the Index names; None where it names none."""
+    epoch: int = 0
+    step: int = 0
+    """Of the epoch, when it was first met."""
 
 
 @dataclass(slots=True)
@@ -60,6 +65,8 @@ class LoaderStats:
     """Of these, seconds until the graph was done: transfer, decode and the rest."""
     start_s: float = 0.0
     """Seconds that starting the pipelines took."""
+    restarts: int = 0
+    """Times that the reader processes were started again, because one had died."""
     rejected: dict[int, Rejected] = field(default_factory=dict)
     """Rows that could not be read, by row."""
 
@@ -97,7 +104,14 @@ class Loader:
         at ``valid``; otherwise it is True throughout.
     bad_sample : {"raise", "skip"}
         What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
-        ``stats.rejected``. With tail ``fill`` another row stands in its place, not valid.
+        ``stats.rejected``. With tail ``fill`` another row stands in its place, not valid. Either
+        way no step is added or lost, so that all processes of a job stay in step.
+    max_bad : int or float, optional
+        With ``skip``: how many rows may be rejected, as a number, or below 1 as a share of the
+        Index; one more raises ReadError. Each process counts its own.
+    restart_readers : int
+        How many times a dead reader process may be made good: the pipelines start anew at the same
+        step, and nothing is lost or repeated. Then ReaderProcessError is raised.
     **config
         Further keywords of the factory: crop, window, flip, resize, mean, std, dtype, columns, ...
 
@@ -121,17 +135,25 @@ class Loader:
         shuffle: bool = True,
         tail: Literal["partial", "fill", "drop"] = "partial",
         bad_sample: BadSample = "raise",
+        max_bad: float | None = None,
+        restart_readers: int = 0,
         **config: Any,
     ) -> None:
         if bad_sample not in get_args(BadSample):
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
         if num_read_processes < 1:
             raise ValueError(f"num_read_processes must be at least 1, got {num_read_processes}")
+        if max_bad is not None and max_bad < 0:
+            raise ValueError(f"max_bad must be a number of rows, or a share below 1, got {max_bad}")
+        if restart_readers < 0:
+            raise ValueError(f"restart_readers must be at least 0, got {restart_readers}")
         self._factory = factory
         self.index = index
         self._placement = place(devices, shard_id, num_shards)
         self._processes = share_out(num_read_processes, len(self._placement.devices))
         self._bad_sample = bad_sample
+        self._max_bad = max_bad
+        self._restarts_left = restart_readers
         self._config = {
             **config,
             "batch_size": batch_size,
@@ -268,6 +290,11 @@ class Loader:
         return self._epoch
 
     @property
+    def step(self) -> int:
+        """Step of the epoch that the next batch is, counted from 0 at this batch size."""
+        return self._position // self._schedule.stride
+
+    @property
     def devices(self) -> tuple[Device, ...]:
         """Devices of this process, in the order of a batch's list."""
         return self._placement.devices
@@ -319,9 +346,14 @@ class Loader:
                 self.close()
                 return self._step()
             batches = [self._accept(batch) for batch in batches]
-        except ReaderProcessError:
+        except ReaderProcessError as error:
             self.close()
-            raise
+            if self._restarts_left == 0:
+                raise
+            self._restarts_left -= 1
+            self.stats.restarts += 1
+            logger.warning("%s; starting again, %d times more", error, self._restarts_left)
+            return self._step()
         except RuntimeError as error:
             # DALI fails the whole batch for one stream that it cannot decode.
             self.close()
@@ -398,9 +430,15 @@ class Loader:
         path = self.index.path(row)
         if self._bad_sample == "raise":
             raise ReadError(path, reason, row=row)
-        if row not in self.stats.rejected:
-            self.stats.rejected[row] = Rejected(row, path, reason)
-            logger.warning("left out: %s (row %d): %s", path, row, reason)
+        if row in self.stats.rejected:
+            return
+        hdu = self.index.hdu(row)
+        self.stats.rejected[row] = Rejected(row, path, reason, hdu, self._epoch, self.step)
+        logger.warning("left out: %s (row %d): %s", path, row, reason)
+        count, most = len(self.stats.rejected), self._max_bad
+        if most is not None and count > (most * len(self.index) if most < 1 else most):
+            reason = f"{reason}; that makes {count} rejected rows, more than max_bad={most} allows"
+            raise ReadError(path, reason, row=row)
 
 
 def _reported(batch: Batch) -> Iterator[tuple[int, ReadReport]]:

@@ -15,6 +15,7 @@ import numpy as np
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.types import to_dali_type
 
+from dali_pipelines.closing import close_pool
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode
 from dali_pipelines.transform import normalises, transform
@@ -88,7 +89,7 @@ class ReaderPipeline(Pipeline):
     def close(self) -> None:
         """End the reader processes and free the graph; the pipeline cannot be used any more."""
         if self._py_pool is not None:
-            self._py_pool.close()
+            close_pool(self._py_pool)
         self._shutdown()
 
 

@@ -190,6 +190,13 @@ class Index:
         """Path of a row."""
         return str(self.table["path"][row].as_py())
 
+    def hdu(self, row: int) -> int | None:
+        """HDU of a row; None where the Index names none."""
+        if "hdu" not in self.table.column_names:
+            return None
+        number = self.table["hdu"][row].as_py()
+        return None if number is None or number < 0 else int(number)
+
     def select(self, rows: ArrayLike) -> Index:
         """Give the Index of some rows, in the order given.
 

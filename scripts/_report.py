@@ -27,6 +27,8 @@ DOMAIN = "dali-pipelines"
 
 AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 
+REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step")
+
 _KEEPS_UP = 0.1
 """Share of the time that a consumer may wait before loading is called the bottleneck."""
 
@@ -48,6 +50,10 @@ class Settings(Protocol):
     def audit(self) -> str | None: ...
     @property
     def report(self) -> str | None: ...
+    @property
+    def rejected(self) -> str | None: ...
+    @property
+    def state(self) -> str | None: ...
 
 
 class Run:
@@ -58,6 +64,7 @@ class Run:
         self.config = config
         self.steps_done = 0
         self.first_batch_s = 0.0
+        self._state = loader.state_dict()
         self._cpu_times = psutil.cpu_times()
         self._began = self._first = self._last = time.perf_counter()
         self._held = ExitStack()
@@ -78,8 +85,18 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what was opened."""
+        """Close what was opened; write the state and what was rejected, however the run ended."""
         self._held.close()
+        if self.config.state is not None:
+            written = Path(f"{self.config.state}.part")
+            written.write_text(json.dumps(self._state) + "\n", encoding="utf-8")
+            written.replace(self.config.state)
+        if self.config.rejected is not None:
+            with Path(self.config.rejected).open("w", newline="", encoding="utf-8") as file:
+                rows = csv.writer(file)
+                rows.writerow(REJECTED_HEADER)
+                for found in self.loader.stats.rejected.values():
+                    rows.writerow([getattr(found, name) for name in REJECTED_HEADER])
 
     def steps(self, epoch: int) -> Iterator[list[dict[str, Any]]]:
         """Give the batches of an epoch inside NVTX ranges."""
@@ -112,8 +129,9 @@ class Run:
         seconds = self._last - self._began
         rate = self.loader.stats.input_bytes / seconds / 1e6
         self._bar.set_postfix_str(f"{rate:.0f} MB/s read")
+        self._state = self.loader.state_dict()
 
-    def finish(self) -> int:
+    def finish(self, status: int = 0) -> int:
         """Print the summary, write the report, and give the exit code."""
         self.loader.close()
         self._bar.close()
@@ -122,7 +140,7 @@ class Run:
         if self.config.report is not None:
             text = json.dumps(report, indent=2) + "\n"
             Path(self.config.report).write_text(text, encoding="utf-8")
-        return 0
+        return status
 
     def _report(self) -> dict[str, Any]:
         stats = self.loader.stats

@@ -8,6 +8,7 @@ Without --data it reads a sample set, made on first use in your cache folder.
 # Reader processes import this file again: what is heavy is imported in the functions.
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -59,6 +60,11 @@ class RunConfig:
     max_batches: int | None = option(None, "stop after this many steps", type=int)
     tail: str = option("partial", "last step of an epoch", choices=("partial", "fill", "drop"))
     bad_sample: str = option("raise", "what to do with unreadable files", choices=("raise", "skip"))
+    max_bad: float | None = option(
+        None, "unreadable files to skip at most, a number or a share below 1", type=float
+    )
+    rejected: str | None = option(None, "write the files that were skipped", metavar="FILE.csv")
+    restart_readers: int = option(0, "times to go on after a reader process has died")
     start_method: str = option(
         "forkserver", "of the reader processes", choices=("spawn", "forkserver", "fork")
     )
@@ -67,6 +73,10 @@ class RunConfig:
     )
     report: str | None = option(None, "write what was measured", metavar="FILE.json")
     audit: str | None = option(None, "write a line per delivered sample", metavar="FILE.csv")
+    state: str | None = option(
+        None, "write where the run stopped, after SIGTERM, too", metavar="FILE.json"
+    )
+    resume: str | None = option(None, "go on from there", metavar="FILE.json")
 
     def __post_init__(self) -> None:
         for name in ("num_read_processes", "batch_size", "num_gpus", "epochs", "max_batches"):
@@ -94,10 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run; give the exit code: 0 done, 1 failed, 2 wrong usage."""
     config = parse(RunConfig, argv, __doc__)
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    stop = Stop()
+    signal.signal(signal.SIGTERM, stop)
     try:
         loader = make_loader(config)
-        return iterate(loader, config)
+        return iterate(loader, config, stop)
     except (ValueError, TypeError, FileNotFoundError, MemoryError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2
@@ -106,6 +117,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+class Stop:
+    """A handler of SIGTERM: it ends the run at once, or behind the step that is being delivered."""
+
+    def __init__(self) -> None:
+        self.later = False
+        self.status = 0
+        """Exit code to end with; 0 to go on."""
+
+    def __call__(self, number: int, _: object) -> None:
+        """Note the signal; a second one ends the run at once."""
+        if not self.later or self.status:
+            sys.exit(128 + number)
+        self.status = 128 + number
 
 
 def make_loader(config: RunConfig) -> Loader:
@@ -125,8 +151,13 @@ def make_loader(config: RunConfig) -> Loader:
         shuffle=config.shuffle,
         tail=config.tail,  # type: ignore[arg-type]
         bad_sample=config.bad_sample,  # type: ignore[arg-type]
+        max_bad=config.max_bad,
+        restart_readers=config.restart_readers,
         **config.pipeline_settings(),
     )
+    if config.resume is not None:
+        with open(config.resume, encoding="utf-8") as file:
+            loader.load_state_dict(json.load(file))
     estimate_memory(loader.make_pipelines()).check()
     return loader
 
@@ -162,17 +193,19 @@ def choose_devices(config: RunConfig) -> list[int | None]:
     return [None] * config.num_gpus
 
 
-def iterate(loader: Loader, config: RunConfig) -> int:
+def iterate(loader: Loader, config: RunConfig, stop: Stop) -> int:
     """Go through the epochs, and say how it went."""
     from _report import Run
 
     with Run(loader, config) as run, loader:
-        for epoch in range(config.epochs):
-            for step, batches in enumerate(run.steps(epoch)):
+        stop.later = True
+        for epoch in range(loader.epoch, config.epochs):
+            for step, batches in enumerate(run.steps(epoch), loader.step):
                 run.deliver(epoch, step, batches)
                 del batches  # what is held here cannot be reused for the next batch
-                if config.max_batches is not None and run.steps_done >= config.max_batches:
-                    return run.finish()
+                enough = run.steps_done == config.max_batches
+                if stop.status or enough:
+                    return run.finish(stop.status)
     return run.finish()
 
 

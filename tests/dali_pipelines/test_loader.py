@@ -181,6 +181,37 @@ def test_skip_with_fill_keeps_batches_full_with_real_rows(damaged: Index) -> Non
     assert sorted(rows_of(slots)) == [row for row in range(ROWS) if row not in (6, 20)]
 
 
+def test_what_was_rejected_is_told_with_its_place(damaged: Index) -> None:
+    with make_loader(damaged, shards=2, bad_sample="skip", shuffle=False) as loader:
+        for _ in range(2):
+            delivered(loader)
+    found = loader.stats.rejected
+    assert [(found[row].epoch, found[row].step) for row in (6, 20)] == [(0, 0), (0, 2)]
+    assert found[6].hdu is None
+    import pyarrow as pa
+
+    with_hdu = Index(damaged.table.append_column("hdu", pa.array([3] * ROWS, pa.int32())))
+    with make_loader(with_hdu, bad_sample="skip") as loader:
+        delivered(loader)
+    assert loader.stats.rejected[6].hdu == 3
+
+
+@pytest.mark.parametrize("most", [2, 0.1])
+def test_as_many_bad_rows_as_max_bad_allows(damaged: Index, most: float) -> None:
+    with make_loader(damaged, bad_sample="skip", max_bad=most) as loader:
+        assert len(rows_of(delivered(loader))) == ROWS - 2
+
+
+@pytest.mark.parametrize("most", [1, 0.05, 0])
+def test_one_more_is_an_error(damaged: Index, most: float) -> None:
+    with (
+        make_loader(damaged, bad_sample="skip", max_bad=most, shuffle=False) as loader,
+        pytest.raises(ReadError, match=rf"rejected rows, more than max_bad={most} allows"),
+    ):
+        delivered(loader)
+    assert len(loader.stats.rejected) == int(most) + 1 if most >= 1 or most == 0 else 2
+
+
 def test_columns_travel_with_their_rows(npy_index: Index) -> None:
     import pyarrow as pa
 
@@ -205,6 +236,8 @@ def test_num_epochs_is_an_end(npy_index: Index) -> None:
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"tail": "drop", "shards": 6}, "tail 'drop' leaves nothing"),
         ({"tail": "pad"}, "tail must be one of partial, fill, drop"),
+        ({"max_bad": -1}, "max_bad must be a number of rows, or a share below 1, got -1"),
+        ({"restart_readers": -1}, "restart_readers must be at least 0, got -1"),
         ({"bad_sample": "ignore"}, "bad_sample must be 'raise' or 'skip', got 'ignore'"),
         ({"num_read_processes": 0}, "num_read_processes must be at least 1, got 0"),
         ({"devices": []}, "devices must name at least one device"),
@@ -266,6 +299,36 @@ def test_a_dead_reader_is_an_error_and_the_next_loop_goes_on(
         deliver_into(before, loader, steps=6)
     order = Order(ROWS, seed=2)
     assert before[:ROWS] == [order.row(0, position) for position in range(ROWS)]
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+def test_dead_readers_are_started_again(npy_index: Index, start_method: str) -> None:
+    with make_loader(npy_index, start_method=start_method, seed=2, restart_readers=2) as loader:
+        rows: list[int] = []
+        for _ in range(2):
+            deliver_into(rows, loader, steps=1)
+            os.kill(loader._pipelines[0].processes()[0].pid, signal.SIGKILL)
+            deliver_into(rows, loader, steps=4)
+        assert loader.stats.restarts == 2
+        os.kill(loader._pipelines[0].processes()[0].pid, signal.SIGKILL)
+        with pytest.raises(ReaderProcessError):
+            deliver_into(rows, loader, steps=9)
+    order = Order(ROWS, seed=2)
+    epochs = [order.row(epoch, position) for epoch in range(4) for position in range(ROWS)]
+    assert rows == epochs[: len(rows)]
+
+
+def test_closing_does_not_wait_for_dead_readers(npy_index: Index) -> None:
+    """DALI waits for ever for one that was killed idle, a moment before."""
+    for _ in range(4):
+        loader = make_loader(npy_index, num_epochs=1, start_method="fork")
+        delivered(loader)
+        time.sleep(0.3)
+        for process in loader._pipelines[0].processes():
+            os.kill(process.pid, signal.SIGKILL)
+        started = time.monotonic()
+        loader.close()
+        assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver", "fork"])

@@ -24,7 +24,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
 
 FLAGS = """
     data pipeline num_read_processes batch_size num_gpus device num_threads crop window flip resize
-    mean std shuffle seed epochs max_batches tail bad_sample start_method prefetch report audit
+    mean std shuffle seed epochs max_batches tail bad_sample max_bad rejected restart_readers
+    start_method prefetch report audit state resume
 """
 """Flags are forever: add one here only after thinking twice."""
 
@@ -135,6 +136,72 @@ def test_skip_delivers_the_others_and_lists_it(
     assert sorted(rejected) == [5, 11]
     assert rejected[11]["path"] == str(damaged / "11.fits")
     assert "2 files could not be read:" in capsys.readouterr().out
+
+
+def test_skipped_files_are_written(damaged: Path, tmp_path: Path) -> None:
+    path = tmp_path / "rejected.csv"
+    audited(damaged, tmp_path, "--batch_size=4", "--bad_sample=skip", f"--rejected={path}")
+    with path.open(newline="") as file:
+        lines = {int(line["row"]): line for line in csv.DictReader(file)}
+    assert sorted(lines) == [5, 11]
+    assert list(lines[5]) == ["path", "hdu", "row", "reason", "epoch", "step"]
+    assert lines[11]["path"] == str(damaged / "11.fits")
+    assert lines[11]["reason"]
+    assert lines[11]["epoch"] == "0"
+
+
+def test_more_bad_files_than_allowed(
+    damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rejected.csv"
+    flags = ["--batch_size=4", "--bad_sample=skip", "--max_bad=1", f"--rejected={path}"]
+    audited(damaged, tmp_path, *flags, code=1)
+    assert "2 rejected rows, more than max_bad=1.0 allows" in capsys.readouterr().err
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_resume_on_other_shards(archive: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    before = audited(
+        archive, tmp_path, "--batch_size=3", "--num_gpus=2", "--max_batches=2", f"--state={state}"
+    )
+    after = audited(
+        archive, tmp_path, "--batch_size=4", "--seed=9", "--epochs=2", f"--resume={state}"
+    )
+    whole = audited(archive, tmp_path, "--batch_size=1", "--epochs=2")
+    assert [line["row"] for line in before + after] == [line["row"] for line in whole]
+    assert [line["epoch"] for line in before + after] == [line["epoch"] for line in whole]
+
+
+def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path) -> None:
+    """However often: each row once per epoch."""
+    state, lines, ended = tmp_path / "state.json", [], 0
+    flags = [f"--data={archive}", "--device=cpu", "--batch_size=1", "--epochs=40"]
+    for attempt in range(20):
+        audit = tmp_path / f"{attempt}.csv"
+        resume = [f"--resume={state}"] if attempt else []
+        arguments = [*flags, f"--audit={audit}", f"--state={state}", *resume]
+        with subprocess.Popen(
+            [sys.executable, str(SCRIPT), *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as run:
+            if attempt < 3:
+                while not (audit.exists() and audit.stat().st_size > 200):
+                    assert run.poll() is None
+                    time.sleep(0.01)
+                run.send_signal(signal.SIGTERM)
+            _, error = run.communicate(timeout=60)
+        with audit.open(newline="") as file:
+            lines += list(csv.DictReader(file))
+        assert run.returncode in (0, 128 + signal.SIGTERM), error
+        if run.returncode == 0:
+            break
+        ended += 1
+    assert ended
+    assert sorted((int(line["epoch"]), int(line["row"])) for line in lines) == [
+        (epoch, row) for epoch in range(40) for row in range(23)
+    ]
 
 
 @pytest.mark.parametrize(
