@@ -110,12 +110,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_loader(config: RunConfig) -> Loader:
     """Find the data and the devices, and check that they fit together and into memory."""
-    index = open_index(config)
-    devices = choose_devices(config)
-    from dali_pipelines import Loader, fits_pipeline, jpeg_pipeline
+    loader = new_loader(config, open_index(config), choose_devices(config))
     from dali_pipelines.memory import estimate_memory
 
-    loader = Loader(
+    estimate_memory(loader.make_pipelines()).check()
+    return loader
+
+
+def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -> Loader:
+    """Make the Loader that the flags describe."""
+    from dali_pipelines import Loader, fits_pipeline, jpeg_pipeline
+
+    return Loader(
         {"fits": fits_pipeline, "jpeg": jpeg_pipeline}[config.pipeline],
         index,
         batch_size=config.batch_size,
@@ -127,8 +133,6 @@ def make_loader(config: RunConfig) -> Loader:
         bad_sample=config.bad_sample,  # type: ignore[arg-type]
         **config.pipeline_settings(),
     )
-    estimate_memory(loader.make_pipelines()).check()
-    return loader
 
 
 def open_index(config: RunConfig) -> Index:
