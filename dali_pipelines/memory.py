@@ -11,7 +11,7 @@ import psutil
 
 from dali_pipelines.pipeline import ReaderPipeline
 
-_SHM = "/dev/shm"
+SHM = "/dev/shm"
 _CONSUMER_BYTES = 700 << 20
 """This process with PyTorch, DALI and numba; measured 0.5 GiB, GPU contexts not counted."""
 _READER_BYTES = 60 << 20
@@ -44,18 +44,27 @@ class MemoryEstimate:
         MemoryError
             If shared memory or free memory is too small; the message tells the remedy.
         """
-        free_shm, free = shutil.disk_usage(_SHM).free, _free_memory()
-        if self.shared > free_shm:
+        self.check_shared()
+        self.check_total()
+
+    def check_shared(self) -> None:
+        """Refuse what cannot fit into shared memory, as `check` does."""
+        free = free_shared()
+        if self.shared > free:
             raise MemoryError(
-                f"the readers need {_gib(self.shared)} in {_SHM}, which has {_gib(free_shm)} "
+                f"the readers need {gib(self.shared)} in {SHM}, which has {gib(free)} "
                 "free: use a smaller --batch_size, --prefetch or --crop, or give it more room "
                 "(docker run --shm-size, or --ipc=host)"
             )
+
+    def check_total(self) -> None:
+        """Refuse what cannot fit into memory, as `check` does."""
+        free = free_memory()
         if self.total > free:
             raise MemoryError(
-                f"this needs about {_gib(self.total)} of memory ({_gib(self.shared)} for samples "
-                f"in flight, {_gib(self.images)} for decoded batches, {_gib(self.processes)} for "
-                f"processes) and {_gib(free)} are free: use a smaller --batch_size, --prefetch or "
+                f"this needs about {gib(self.total)} of memory ({gib(self.shared)} for samples "
+                f"in flight, {gib(self.images)} for decoded batches, {gib(self.processes)} for "
+                f"processes) and {gib(free)} are free: use a smaller --batch_size, --prefetch or "
                 "--crop, or fewer --num_gpus or --num_read_processes"
             )
 
@@ -81,7 +90,12 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline]) -> MemoryEstimate:
     return MemoryEstimate(shared, images, processes + _CONSUMER_BYTES)
 
 
-def _free_memory() -> int:
+def free_shared() -> int:
+    """Bytes that are free in /dev/shm."""
+    return shutil.disk_usage(SHM).free
+
+
+def free_memory() -> int:
     """Bytes that can be had, by the machine and by the control group."""
     free = int(psutil.virtual_memory().available)
     for limit_file, used_file in (
@@ -98,5 +112,6 @@ def _free_memory() -> int:
     return free
 
 
-def _gib(nbytes: int) -> str:
+def gib(nbytes: int) -> str:
+    """Give bytes as text in GiB."""
     return f"{nbytes / 2**30:.1f} GiB"

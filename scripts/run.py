@@ -136,12 +136,21 @@ class Stop:
 
 def make_loader(config: RunConfig) -> Loader:
     """Find the data and the devices, and check that they fit together and into memory."""
-    index = open_index(config)
-    devices = choose_devices(config)
-    from dali_pipelines import Loader, fits_pipeline, jpeg_pipeline
+    loader = new_loader(config, open_index(config), choose_devices(config))
     from dali_pipelines.memory import estimate_memory
 
-    loader = Loader(
+    if config.resume is not None:
+        with open(config.resume, encoding="utf-8") as file:
+            loader.load_state_dict(json.load(file))
+    estimate_memory(loader.make_pipelines()).check()
+    return loader
+
+
+def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -> Loader:
+    """Make the Loader that the flags describe."""
+    from dali_pipelines import Loader, fits_pipeline, jpeg_pipeline
+
+    return Loader(
         {"fits": fits_pipeline, "jpeg": jpeg_pipeline}[config.pipeline],
         index,
         batch_size=config.batch_size,
@@ -155,11 +164,6 @@ def make_loader(config: RunConfig) -> Loader:
         restart_readers=config.restart_readers,
         **config.pipeline_settings(),
     )
-    if config.resume is not None:
-        with open(config.resume, encoding="utf-8") as file:
-            loader.load_state_dict(json.load(file))
-    estimate_memory(loader.make_pipelines()).check()
-    return loader
 
 
 def open_index(config: RunConfig) -> Index:

@@ -33,7 +33,7 @@ def test_what_cannot_fit_is_refused_with_the_remedy(
         free = 8 * GIB
 
     monkeypatch.setattr(memory.shutil, "disk_usage", lambda _: Usage)
-    monkeypatch.setattr(memory, "_free_memory", lambda: 16 * GIB)
+    monkeypatch.setattr(memory, "free_memory", lambda: 16 * GIB)
     with pytest.raises(MemoryError, match=message):
         MemoryEstimate(shared * GIB, images * GIB, GIB).check()
     MemoryEstimate(7 * GIB, 7 * GIB, GIB).check()

@@ -263,7 +263,7 @@ def test_devices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
 def test_memory_that_is_not_there_is_refused(
     archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("dali_pipelines.memory._free_memory", lambda: 1 << 20)
+    monkeypatch.setattr("dali_pipelines.memory.free_memory", lambda: 1 << 20)
     assert main([f"--data={archive}", "--device=cpu", "--batch_size=4"]) == 2
     assert "GiB of memory" in capsys.readouterr().err
 

@@ -1,0 +1,76 @@
+"""Is this machine fit for a run? Takes the flags of run.py, and prints one line a check.
+
+    python scripts/doctor.py --num_read_processes=16 --batch_size=16 --num_gpus=4
+
+    OK    what was found
+    NOTE  what was found, and is worth knowing
+    BAD   what was found: the remedy
+
+Nothing is started, and CUDA is not initialised. Without --data it looks at the sample set, made on
+first use as by run.py. The exit status is 0 if nothing is BAD, else 1; 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Sequence
+
+import _check_files
+import _check_limits
+import _check_software
+from _cli import parse
+from _finding import Finding, Job, Unknown, note
+from run import RunConfig
+
+Check = Callable[[Job], Finding]
+
+# In this order: what is asked of the GPUs may initialise CUDA, which the start method asks about,
+# and the settings are what memory and open files are estimated from.
+CHECKS: tuple[Check, ...] = (
+    _check_software.packages,
+    _check_software.driver,
+    _check_software.gpus,
+    _check_software.start_method,
+    _check_software.vectors,
+    _check_software.kernel_cache,
+    _check_limits.cores,
+    _check_files.folders,
+    _check_files.data,
+    _check_limits.settings,
+    _check_limits.shared_memory,
+    _check_limits.memory,
+    _check_limits.open_files,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run all checks; give 0, 1 if something is BAD, 2 for wrong usage, 130 if interrupted."""
+    job = Job(parse(RunConfig, argv, __doc__))
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    fit = True
+    try:
+        for check in CHECKS:
+            finding = examine(check, job)
+            print(finding.line(), flush=True)
+            fit = fit and finding.level != "BAD"
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return 0 if fit else 1
+
+
+def examine(check: Check, job: Job) -> Finding:
+    """Run one check; whatever goes wrong in it becomes a finding."""
+    name = check.__name__.replace("_", " ")
+    try:
+        return check(job)
+    except Unknown as reason:
+        return note(f"{name}: not checked, {reason}")
+    except (OSError, ValueError, MemoryError) as error:  # ours, with the remedy in their text
+        return Finding("BAD", f"{name}: {error}")
+    except Exception as error:
+        return Finding("BAD", f"{name}: the check failed with {type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
