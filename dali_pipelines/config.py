@@ -69,6 +69,9 @@ class PipelineConfig:
     start_method: StartMethod = "forkserver"
     """How reader processes start. `forkserver` imports DALI once for all of them; `fork` must come
     before CUDA is initialised in this process."""
+    read_timeout: float | None = None
+    """Seconds after which a read that blocks (a server that does not answer, say) is a rejected
+    sample; None to wait for as long as it takes."""
     prefetch: int | None = None
     """Batches that the readers, and again the graph, keep ready. By default 2, or 1 where a batch
     takes more than 256 MiB in shared memory."""
@@ -86,6 +89,8 @@ class PipelineConfig:
                 f"dtype {self.dtype!r} gives the values as they are stored: "
                 f"leave out {' and '.join(calculated)}, or choose float32"
             )
+        if self.read_timeout is not None and self.read_timeout <= 0:
+            raise ValueError(f"read_timeout must be positive, in seconds, got {self.read_timeout}")
         for name in ("batch_size", "num_threads", "num_read_processes", "prefetch"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -209,6 +209,7 @@ def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         outputs=config.columns,
         num_epochs=config.num_epochs,
         rejected=config.rejected,
+        read_timeout=config.read_timeout,
     )
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from readers.columns import Row
 from readers.errors import ReadError
+from readers.files import open_regular
 from readers.headers import compressed_header
 from readers.plan import OVERHEAD, make_plan
 from readers.sample import Peek, Sample, SampleSpec
@@ -151,7 +152,7 @@ class FitsReader:
     ) -> Iterator[tuple[Mapping[str, Any], RiceImage | StoredImage | None, BinaryIO]]:
         """Give the words of an image's header, what can travel as it is or None, and the file."""
         number = self.hdu if row.hdu is None else row.hdu
-        with _read_errors(row.path, 1, row.number), open(row.path, "rb") as file:
+        with _read_errors(row.path, 1, row.number), open_regular(row.path) as file:
             found = compressed_header(file, number)
             if found is not None:
                 yield _image_words(found.header), RiceImage.of(*found), file
@@ -201,7 +202,7 @@ def open_image(
         warnings.filterwarnings("error", message="File may have been truncated")
         # astropy leaves a file open that it cannot read, if it opened it.
         with (
-            _not_endless(open(path, "rb")) as file,
+            _not_endless(open_regular(path)) as file,
             fits.open(
                 file,
                 memmap=False,

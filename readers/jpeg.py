@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import warnings
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from PIL import Image, UnidentifiedImageError
 
 from readers.columns import Row
 from readers.errors import ReadError
+from readers.files import open_regular
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
@@ -87,7 +87,8 @@ def _grey(height: int, width: int) -> bytes:
 def _load(row: Row, *, decode: bool = False) -> tuple[bytes, int, int]:
     """Give the bytes of a file with its height and width as displayed, or raise ReadError."""
     try:
-        encoded = Path(row.path).read_bytes()
+        with open_regular(row.path) as file:
+            encoded = file.read()
         with warnings.catch_warnings():
             # Pillow warns of odd EXIF data and the like; what matters comes as an exception.
             warnings.simplefilter("ignore")

@@ -8,6 +8,7 @@ import numpy as np
 
 from readers.columns import Row
 from readers.errors import ReadError
+from readers.files import open_regular
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
@@ -62,6 +63,7 @@ class NpyReader:
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})
 
     def _open(self, row: Row) -> np.ndarray:
+        open_regular(row.path).close()
         image: np.ndarray = np.lib.format.open_memmap(row.path, mode="r")
         if image.ndim == 2 and self.channels == 1:
             image = image[..., None]

@@ -28,6 +28,7 @@ from readers.order import Order
 from readers.report import ReadReport
 from readers.sample import Reader, Sample, SampleSpec
 from readers.schedule import Schedule, Slot
+from readers.timelimit import TimeLimit, within
 from readers.window import Window
 
 Flip = Literal["", "h", "v", "hv"]
@@ -66,6 +67,8 @@ class Source:
     """Nothing is read for epochs from this one on; None for no end."""
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Rows that are known not to decode, and why: the graph has failed on them."""
+    read_timeout: float | None = None
+    """Seconds that the read of a row may take; None for as long as it takes."""
 
     def __post_init__(self) -> None:
         for name, value, words in (
@@ -146,11 +149,13 @@ class Source:
         if number in self.rejected:
             raise ReadError(row.path, self.rejected[number], row=number)
         try:
-            sample = self.reader.read(row, self._window(epoch, number))
+            sample = within(self.read_timeout, self.reader.read, row, self._window(epoch, number))
             for spec in self.reader.specs:
                 spec.check(sample[spec.name])
         except ReadError:
             raise
+        except TimeLimit as error:
+            raise ReadError(row.path, str(error), row=number) from error
         except Exception as error:
             # A bug in a Reader must not cross to DALI either; the reason names it.
             raise ReadError(row.path, f"{type(error).__name__}: {error}", row=number) from error

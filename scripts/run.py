@@ -64,6 +64,9 @@ class RunConfig:
         None, "unreadable files to skip at most, a number or a share below 1", type=float
     )
     rejected: str | None = option(None, "write the files that were skipped", metavar="FILE.csv")
+    read_timeout: float | None = option(
+        None, "seconds after which a read is given up, and its file is a bad one", type=float
+    )
     restart_readers: int = option(0, "times to go on after a reader process has died")
     start_method: str = option(
         "forkserver", "of the reader processes", choices=("spawn", "forkserver", "fork")
@@ -97,6 +100,7 @@ class RunConfig:
             "start_method": self.start_method,
             "prefetch": self.prefetch,
             "num_epochs": self.epochs,
+            "read_timeout": self.read_timeout,
         }
 
 

@@ -60,7 +60,12 @@ def fresh_python() -> Callable[..., bytes]:
             [sys.executable, "-W", "error", "-c", code],
             input=stdin,
             capture_output=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(
+                    str(ROOT / part) for part in ("", "tests", "scripts")
+                ),
+            },
             timeout=120,
             check=False,
         )

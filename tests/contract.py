@@ -125,7 +125,7 @@ class ReaderContract:
         refused(reader, written(tmp_path, b""), None)
 
     def test_directory(self, reader, tmp_path):
-        error = refused(reader, Row(NUMBER, str(tmp_path)), None, "Is a directory")
+        error = refused(reader, Row(NUMBER, str(tmp_path)), None, "it is a directory")
         assert str(error).count(str(tmp_path)) == 1
 
     @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -108,3 +109,13 @@ def die_of(name: str) -> str:
     if name.startswith("deadly"):
         os.kill(os.getpid(), signal.SIGSEGV)
     return name
+
+
+@dataclass
+class SlowReader(FakeReader):
+    """Takes half a minute for row 3."""
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        if row.number == 3:
+            time.sleep(30)
+        return super().read(row, window)

@@ -23,8 +23,8 @@ from dali_pipelines import Index, Loader, ReaderProcessError, npy_pipeline
 
 logger = logging.getLogger(__name__)
 
-EPOCHS = int(os.environ.get("CHAOS_EPOCHS", "4"))
-ROWS = int(os.environ.get("CHAOS_ROWS", "60"))
+EPOCHS = int(os.environ.get("CHAOS_EPOCHS", "2"))
+ROWS = int(os.environ.get("CHAOS_ROWS", "40"))
 BAD = {ROWS // 7: b"", ROWS // 2: b"\x93NUMPY\x01\x00 no header"}
 """Contents of files that cannot be read."""
 

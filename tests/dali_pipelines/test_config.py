@@ -21,6 +21,7 @@ def test_short_forms() -> None:
         ({"mean": "x"}, "mean must be a number, or one for each channel, got 'x'"),
         ({"std": 0}, r"std must be positive, got \(0.0,\)"),
         ({"num_threads": 0}, "num_threads must be at least 1, got 0"),
+        ({"read_timeout": 0}, "read_timeout must be positive, in seconds, got 0"),
         ({"prefetch": 0}, "prefetch must be at least 1, got 0"),
         ({"flip": "x"}, "flip must be one of '', 'h', 'v', 'hv', got 'x'"),
         ({"dtype": "float64"}, "dtype must be one of 'float32', 'float16', 'uint8', "),

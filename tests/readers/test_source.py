@@ -9,7 +9,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from fakes import FakeReader, FaultyReader, Info
+from fakes import FakeReader, FaultyReader, Info, SlowReader
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,6 +194,16 @@ FAULTS = {
     "ndim": "TypeError: array 'image' .* got 2-D <f4",
     "list": "AttributeError: 'list' object has no attribute",
 }
+
+
+def test_a_read_that_blocks_is_given_up():
+    made = source(reader=SlowReader(), shuffle=False, read_timeout=0.3)
+    started = time.monotonic()
+    slots = [Slot(made, count) for count in range(5)]
+    assert time.monotonic() - started < 20
+    assert [slot.valid for slot in slots] == [True, True, True, False, True]
+    assert slots[3].report.rejected_row == 3
+    assert slots[3].report.reason == "reading took longer than 0.3 s (read_timeout)"
 
 
 class TestFaultyReader:

@@ -1,0 +1,42 @@
+"""What no Reader may wait for, or take for an image."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers import FitsReader, JpegReader, NpyReader, ReadError, Row
+
+READERS = [FitsReader, JpegReader, NpyReader]
+
+
+def bound(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("make", "kind"), [(os.mkfifo, "a FIFO"), (os.mkdir, "a directory"), (bound, "a socket")]
+)
+def test_what_is_no_file_is_refused(
+    tmp_path: Path, reader: Callable[[], Any], make: Callable[[Path], None], kind: str
+) -> None:
+    path = tmp_path / "a"
+    make(path)
+    reason = "No such device" if kind == "a socket" else f"it is {kind}, expected a file"
+    for way in (lambda row: reader().read(row, None), lambda row: reader().peek(row, None)):
+        with pytest.raises(ReadError, match=reason):
+            way(Row(0, str(path)))
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_that_has_vanished(tmp_path: Path, reader: Callable[[], Any]) -> None:
+    with pytest.raises(ReadError, match="No such file"):
+        reader().read(Row(0, str(tmp_path / "gone")), None)
