@@ -462,12 +462,28 @@ def test_command(archive):
     assert len(saved()) == 3
 
 
+DEAD_STORE = """
+import os
+
+def open_slowly(path, *args, open=os.open, **kwargs):
+    if str(path).endswith(".fits"):
+        with os.fdopen(open(path, os.O_RDONLY), "rb") as pipe:
+            pipe.read()
+    return open(path, *args, **kwargs)
+
+os.open = open_slowly
+"""
+"""Run by each Python process at its start: files that are pipes block, as on a dead server."""
+
+
 class TestEnds:
     """What becomes of the processes while each is stuck in a file that never ends."""
 
     @pytest.fixture
-    def stuck(self, tmp_path):
+    def stuck(self, tmp_path, tmp_path_factory):
         """Start the command in a process group of its own, on two chunks of pipes."""
+        shim = tmp_path_factory.mktemp("shim")
+        (shim / "sitecustomize.py").write_text(DEAD_STORE)
         (tmp_path / "archive").mkdir()
         for number in range(2 * script.CHUNK_FILES):
             os.mkfifo(tmp_path / f"archive/{number:02d}.fits")
@@ -476,7 +492,7 @@ class TestEnds:
             cwd=tmp_path,
             stderr=subprocess.PIPE,
             text=True,
-            env=ENVIRONMENT,
+            env={**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(shim), str(ROOT)])},
             start_new_session=True,
         )
         try:
