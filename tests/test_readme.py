@@ -68,15 +68,18 @@ def test_make_target(command: str) -> None:
 
 def test_scripts(folder: Path) -> None:
     """In the order of the README, as the later ones use what the earlier ones made."""
-    scripts = [shlex.split(c) for c in commands() if c.startswith("python ")]
+    scripts = [shlex.split(c) for c in commands() if c.startswith(("python ", "torchrun "))]
     assert scripts[0] == shlex.split(
         "python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4"
     )
-    for _, script, *arguments in scripts:
-        if "run.py" in script and not any(a.startswith("--data") for a in arguments):
-            arguments.append("--data=archive")  # in place of the sample set's 755 MB
-        arguments = [a.replace("configs/", f"{ROOT}/configs/") for a in arguments]
-        run([sys.executable, str(ROOT / script), *arguments], folder)
+    for command, *words in scripts:
+        launch = ["-m", "torch.distributed.run", "--standalone"] if command == "torchrun" else []
+        if re.search(r"(run|train)\.py", " ".join(words)) and "--data" not in " ".join(words):
+            words.append("--data=archive")  # in place of the sample set's 755 MB
+        if "scripts/train.py" in words:
+            words.append("--max_steps=6")  # into the second epoch, and on from there
+        words = [re.sub("^(--config=)?(configs|scripts)/", rf"\1{ROOT}/\2/", w) for w in words]
+        run([sys.executable, *launch, *words], folder)
 
 
 def test_every_python_name_of_the_package_is_real() -> None:
