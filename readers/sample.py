@@ -74,6 +74,9 @@ class Reader(Protocol):
 
     A Reader is pickled to the reader processes, so it holds settings and no open files. It knows
     nothing of DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
+
+    One whose `read` obeys the angle and the zoom of a Window says so by an attribute ``turns`` that
+    is True; all others are never given such windows.
     """
 
     @property
