@@ -22,16 +22,31 @@ from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
 from dali_pipelines.loader import Loader, LoaderStats, Rejected
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.watchdog import ReaderProcessError
-from readers import FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
+from readers import (
+    AiaReader,
+    CorrectionTable,
+    FitsReader,
+    HeaderRules,
+    Index,
+    JpegReader,
+    NpyReader,
+    PointingTable,
+    ReadError,
+    ReadReport,
+)
 
 __all__ = [
+    "AiaReader",
+    "CorrectionTable",
     "FitsReader",
+    "HeaderRules",
     "Index",
     "JpegReader",
     "Loader",
     "LoaderStats",
     "NpyReader",
     "PipelineConfig",
+    "PointingTable",
     "ReadError",
     "ReadReport",
     "ReaderPipeline",
