@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,13 @@ class TableFile:
             words = "ecsv" if lines[:1] and lines[0].startswith("# %ECSV") else "basic"
             if words == "basic" and "," in header:
                 words = "csv"
-            table = tables.read(lines, format=words, fill_values=_MISSING)
+            with warnings.catch_warnings():
+                # ERFA warns of years to come: the epochs of V10 end in 2030.
+                warnings.simplefilter("ignore")
+                table = tables.read(lines, format=words, fill_values=_MISSING)
+                for name in table.colnames:  # in ECSV times are Times
+                    if hasattr(table[name], "isot"):
+                        table[name] = table[name].utc.isot
         except Exception as error:  # astropy raises many types on what is no table
             raise ValueError(f"{path}: expected a table, CSV or ECSV: {error}") from error
         return cls(path, hashlib.sha256(content).hexdigest(), table)
