@@ -1,10 +1,11 @@
 """Scan an archive once, in parallel, into an Index: a Parquet table with one row for each file.
 
-    python scripts/index.py archive/ -o aia.parquet --where "wavelnth = 171 AND quality = 0"
+    python scripts/index.py archive/ -o aia.parquet --rules aia --where "wavelnth = 171"
 
 Columns: path, hdu, height, width, bitpix, codec, file_bytes, then the header keys in lower case
 with underscores (DATE-OBS becomes date_obs). Of FITS files only headers are read. Files that cannot
-be read are listed and left out. Imports are light: the child processes import this file again.
+be read are listed and left out, and so are, with --rules, those whose header makes them unfit.
+Imports are light: the child processes import this file again.
 """
 
 from __future__ import annotations
@@ -70,16 +71,17 @@ def _index(options: argparse.Namespace) -> None:
             f"the first: {text!r}",
             file=sys.stderr,
         )
+    fit, dropped = _by_rules(table, options)
     kept = (
-        table
+        fit
         if options.where is None
-        else table.take(_where.matching(options.where, options.keys, table))
+        else fit.take(_where.matching(options.where, options.keys, fit))
     )
     _save(kept, options.out)
     seconds = time.perf_counter() - start
     print(
         f"{len(paths)} files found: {kept.num_rows} rows kept, {len(rejected)} rejected, "
-        f"{table.num_rows - kept.num_rows} dropped by --where.\n"
+        f"{dropped}{fit.num_rows - kept.num_rows} dropped by --where.\n"
         f"{seconds:.1f} s, {len(paths) / seconds:.0f} files/s. "
         f"Written to {os.path.abspath(options.out)}"
     )
@@ -103,6 +105,11 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     add("-o", "--out", metavar="OUT.parquet", default="index.parquet", help="default: %(default)s")
     keys = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
     add("--keys", type=_keys, default=keys, help="header keys to keep, default: %(default)s")
+    add(
+        "--rules",
+        choices=("aia",),
+        help="drop what is unfit as AIA level 1 or HMI, and keep the header keys that tell",
+    )
     add("--where", metavar="EXPR", help="SQL condition on the columns; other rows are dropped")
     add("--hdu", type=at_least(0), metavar="N", help="HDU of the image, default: first with one")
     cores = len(os.sched_getaffinity(0))
@@ -110,7 +117,12 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--class_folders", action="store_true", help="one subfolder a class: add label, class_name")
     add("--rejected", metavar="FILE.csv", help="where to list all files that could not be read")
     add("--overwrite", action="store_true", help="replace OUT even if it is not from this script")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.rules is not None:
+        from readers.aia.rules import KEYS
+
+        options.keys += [key for key in KEYS if key not in options.keys]
+    return options
 
 
 def _keys(text: str) -> list[str]:
@@ -182,6 +194,28 @@ def _with_labels(table: pa.Table, files: pa.Table) -> pa.Table:
     return table
 
 
+def _by_rules(table: pa.Table, options: argparse.Namespace) -> tuple[pa.Table, str]:
+    """Give the rows that the rules let pass, and how many they drop for what."""
+    if options.rules is None:
+        return table, ""
+    from collections import Counter
+
+    import pyarrow as pa
+
+    from readers.aia.rules import HeaderRules
+
+    selection = HeaderRules().select(table)
+    for row, violation in list(selection.refused.items())[:LISTED]:
+        print(f"dropped {table['path'][row]}: {violation.message}", file=sys.stderr)
+    if len(selection.refused) > LISTED:
+        print(f"and {len(selection.refused) - LISTED} more", file=sys.stderr)
+    counts = Counter(violation.rule for violation in selection.refused.values())
+    reasons = ", ".join(f"{count} for {rule}" for rule, count in counts.most_common())
+    return table.take(pa.array(selection.rows)), (
+        f"{sum(counts.values())} dropped by --rules{f' ({reasons})' if reasons else ''}, "
+    )
+
+
 def _report_rejected(rejected: Rejected, options: argparse.Namespace, *, everything: bool) -> None:
     if options.rejected is not None:
         import csv
@@ -206,7 +240,7 @@ def _save(table: pa.Table, path: str) -> None:
     from readers.index import Index
 
     if not table.num_rows:
-        raise Refusal("nothing was written: --where dropped all rows", 1)
+        raise Refusal("nothing was written: all rows were dropped", 1)
     for place, name in enumerate(table.column_names):
         if table[name].type == pa.null():  # a key that no file has: readers can use NaN
             table = table.set_column(place, name, table[name].cast(pa.float64()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,16 @@ HMI = {
 }
 """What hmi.M_45s says, in 4096x4096 pixels."""
 
+POINTING_CHANNELS = (94, 131, 171, 193, 211, 304, 335, 1600, 1700, 4500)
+POINTING_START = "2011-02-14T21:00:00.000"
 
+
+@functools.cache
 def frame() -> tuple[np.ndarray, fits.Header]:
-    """Give sunpy's AIA 171 level 1 frame, averaged to 128x128, float64, in native byte order."""
+    """Give sunpy's AIA 171 level 1 frame, averaged to 128x128, float64, in native byte order.
+
+    Not to be changed.
+    """
     from sunpy.data.test import get_test_filepath
 
     with warnings.catch_warnings():
@@ -53,7 +61,7 @@ def full_header(**words: Any) -> fits.Header:
 
     A word whose value is None is taken out. In names __ stands for a hyphen.
     """
-    _, header = frame()
+    header = frame()[1].copy()
     header.update({"NAXIS1": 4096, "NAXIS2": 4096, "CDELT1": 0.599489, "CDELT2": 0.599489})
     header.update({"CRPIX1": 2048.519, "CRPIX2": 2048.5, "CRVAL1": 0.0, "CRVAL2": 0.0})
     return changed(header, **words)
@@ -84,3 +92,37 @@ def save(path: Path, pixels: np.ndarray, header: fits.Header, **compression: Any
     else:
         fits.PrimaryHDU(pixels, header).writeto(path, overwrite=True)
     return path
+
+
+def pointing_table() -> Any:
+    """Three-hourly slots as aiapy gives them, one of them longer, and a gap behind the fifth."""
+    from astropy import units as u
+    from astropy.table import QTable
+    from astropy.time import Time
+
+    random = np.random.default_rng(1)
+    hours = np.array([0, 3, 6, 9, 12, 18, 21, 24, 27.0])
+    starts = Time(POINTING_START, scale="utc") + hours * u.hour
+    stops = starts + 3 * u.hour
+    stops[6] += 4 * u.hour  # aiapy: there are edge cases, because of a calibration, say
+    table = QTable({"T_START": starts, "T_STOP": stops})
+    for channel in POINTING_CHANNELS:
+        name = f"A_{channel:03d}"
+        table[f"{name}_X0"] = random.uniform(2040, 2056, len(hours)) * u.pix
+        table[f"{name}_Y0"] = random.uniform(2040, 2056, len(hours)) * u.pix
+        table[f"{name}_IMSCALE"] = random.uniform(0.599, 0.601, len(hours)) * u.arcsec / u.pix
+        table[f"{name}_INSTROT"] = random.normal(0, 0.05, len(hours)) * u.deg
+    return table
+
+
+def save_pointing(table: Any, path: Path) -> None:
+    """Write as LM-SAL does: times with Z, nothing where a value is missing."""
+    columns = {name: table[name] for name in table.colnames}
+    for name in ("T_START", "T_STOP"):
+        columns[name] = [f"{text[:19]}Z" for text in table[name].isot]
+    lines = [",".join(columns)]
+    for row in range(len(table)):
+        values = (columns[name][row] for name in columns)
+        values = [str(getattr(value, "value", value)) for value in values]
+        lines.append(",".join("" if value == "nan" else value for value in values))
+    path.write_text("\n".join(lines) + "\n")

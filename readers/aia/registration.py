@@ -69,10 +69,8 @@ def register_matrix(
     which theirs is not. They scale both axes by CDELT1, which is the same for square pixels.
     """
     wcs = AffineWCS.of(header)
-    grid = np.linalg.inv(wcs.to_world) * target_scale(header, scale, radius)
-    return _affine(grid.astype(np.float64), _centred(wcs, center), _middle(shape)) @ _placed(
-        window, shape
-    )
+    grid = wcs.to_pixel * target_scale(header, scale, radius)
+    return _affine(grid, _centred(wcs, center), _middle(shape)) @ _placed(window, shape)
 
 
 def target_scale(header: Mapping[str, Any], scale: float, radius: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +19,13 @@ CD = ("CD1_1", "CD1_2", "CD2_1", "CD2_2")
 
 @dataclass(frozen=True, slots=True)
 class AffineWCS:
-    """World coordinates (x, y) in arcsec are ``crval + to_world @ (pixel - reference)``.
+    """The pixel of world coordinates is ``reference + to_pixel @ (world - crval)``.
 
-    Pixels are (x, y) as well, counted from 0 at the centre of the first one.
+    Both are (x, y). Pixels are counted from 0, at the centre of the first one.
     """
 
-    to_world: NDArray[np.float64]
-    """Shape (2, 2), arcsec/pixel."""
+    to_pixel: NDArray[np.float64]
+    """Shape (2, 2), pixel/arcsec."""
     reference: NDArray[np.float64]
     """Shape (2,), CRPIX - 1."""
     crval: NDArray[np.float64]
@@ -52,10 +53,12 @@ class AffineWCS:
             raise ValueError(f"CTYPE1 is {ctype!r}, expected helioprojective HPLN-TAN")
         units = np.array([_unit(header, axis) for axis in (1, 2)])
         to_world = units[:, None] * _matrix(header)
-        if abs(np.linalg.det(to_world)) < 1e-12:
+        (a, b), (c, d) = to_world.tolist()
+        area = a * d - b * c
+        if abs(area) < 1e-12:
             raise ValueError(f"CDELTi and PCi_j (or CDi_j) make no plane: {to_world.tolist()}")
         return cls(
-            to_world=to_world,
+            to_pixel=np.array([[d, -b], [-c, a]]) / area,
             reference=np.array([number(header, f"CRPIX{axis}") - 1 for axis in (1, 2)]),
             crval=units * [number(header, f"CRVAL{axis}") for axis in (1, 2)],
             shape=(int(number(header, "NAXIS2")), int(number(header, "NAXIS1"))),
@@ -64,7 +67,7 @@ class AffineWCS:
     @property
     def sun_centre(self) -> NDArray[np.float64]:
         """Pixel (x, y) of the world coordinates (0, 0)."""
-        return self.reference - np.linalg.solve(self.to_world, self.crval)
+        return self.reference - self.to_pixel @ self.crval
 
     def holds_disk(self, rsun_obs: float) -> bool:
         """Whether the Sun's centre and all its limb lie between the centres of the edge pixels.
@@ -80,10 +83,10 @@ class AffineWCS:
         is that of the nearest of four straight lines.
         """
         height, width = self.shape
-        room = np.minimum(self.sun_centre, [width - 1, height - 1] - self.sun_centre)
-        # How far one goes in the world to get one pixel on in x, at least; and in y.
-        arcsec = 1 / np.linalg.norm(np.linalg.inv(self.to_world), axis=1)
-        return bool((room * arcsec > rsun_obs).all())
+        x, y = self.sun_centre.tolist()
+        # Pixels in x, and in y, that one gets on with an arcsec in the best direction.
+        across, up = (math.hypot(*row) for row in self.to_pixel.tolist())
+        return min(x, width - 1 - x) > rsun_obs * across and min(y, height - 1 - y) > rsun_obs * up
 
 
 def _matrix(header: Mapping[str, Any]) -> NDArray[np.float64]:

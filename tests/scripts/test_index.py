@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 from PIL import Image
+from solar_files import changed, frame, save
 
-from readers import Index
+from readers import HeaderRules, Index
+from readers.aia.rules import KEYS as KEYS_OF_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXED = ["path", "hdu", "height", "width", "bitpix", "codec", "file_bytes"]
@@ -215,13 +217,13 @@ class TestWhere:
     def test_nothing_left(self, archive, run):
         status, out, err = run(archive, "--where", "wavelnth = 304")
         assert (status, out) == (1, "")
-        assert err.splitlines()[-1] == "index.py: nothing was written: --where dropped all rows"
+        assert err.splitlines()[-1] == "index.py: nothing was written: all rows were dropped"
         assert os.listdir() == []
 
     def test_a_text_that_no_file_has(self, archive, run):
         status, _, err = run(archive, "--keys", "INSTRUME", "--where", "instrume = 'AIA_3'")
         assert status == 1
-        assert "dropped all rows" in err
+        assert "all rows were dropped" in err
 
     @pytest.mark.parametrize(
         "where",
@@ -279,6 +281,62 @@ class TestWhere:
         assert where in last
         assert reason in last
         assert os.listdir() == []
+
+
+class TestRules:
+    @pytest.fixture
+    def solar(self, tmp_path, monkeypatch):
+        """Four frames, two of them unfit, and a file of another kind."""
+        words = {"a": {}, "b": {"QUALITY": 1 << 17}, "c": {"LVL_NUM": 1.5}, "d": {"WAVELNTH": 193}}
+        (tmp_path / "solar").mkdir()
+        pixels, header = frame()
+        for name, change in words.items():
+            save(tmp_path / "solar" / f"{name}.fits", pixels, changed(header, **change))
+        write(tmp_path / "solar" / "e.fits", {"WAVELNTH": 171, "QUALITY": 0})
+        monkeypatch.chdir(tmp_path)
+        return tmp_path / "solar"
+
+    def test_rows_are_dropped_and_told(self, solar, run):
+        status, out, err = run(solar, "--rules=aia")
+        assert status == 0
+        assert names() == ["a.fits", "d.fits"]
+        assert (
+            "5 files found: 2 rows kept, 0 rejected, 3 dropped by --rules "
+            "(1 for QUALITY, 1 for LVL_NUM, 1 for INSTRUME), 0 dropped by --where." in out
+        )
+        assert f"dropped {solar / 'b.fits'}: QUALITY is 0x00020000" in err
+        assert f"dropped {solar / 'c.fits'}: LVL_NUM is 1.5, expected 1: it is registered" in err
+        assert f"dropped {solar / 'e.fits'}: INSTRUME is missing" in err
+
+    def test_the_keys_that_they_need_are_kept(self, solar, run):
+        run(solar, "--rules=aia", "--keys=CROTA2,HGLT_OBS")
+        columns = saved().column_names
+        assert columns[len(FIXED) : len(FIXED) + 2] == ["crota2", "hglt_obs"]
+        assert set(columns[len(FIXED) + 2 :]) == {key.lower() for key in KEYS_OF_RULES} - {"crota2"}
+        again = HeaderRules().select(Index.load("index.parquet").table)
+        assert list(again.rows) == [0, 1]
+
+    def test_with_a_condition(self, solar, run):
+        status, out, _ = run(solar, "--rules=aia", "--where=wavelnth = 193 AND lvl_num = 1")
+        assert (status, names()) == (0, ["d.fits"])
+        assert (
+            "3 dropped by --rules (1 for QUALITY, 1 for LVL_NUM, 1 for INSTRUME), 1 dropped" in out
+        )
+
+    def test_nothing_is_left(self, archive, run):
+        status, _, err = run(archive, "--rules=aia")
+        assert status == 1
+        assert err.splitlines()[-1] == "index.py: nothing was written: all rows were dropped"
+
+    def test_only_some_are_named(self, solar, run, monkeypatch):
+        monkeypatch.setattr(script, "LISTED", 1)
+        _, _, err = run(solar, "--rules=aia")
+        assert err.splitlines()[-1] == "and 2 more"
+
+    def test_other_rules(self, solar, run):
+        status, _, err = run(solar, "--rules=eit")
+        assert status == 2
+        assert "invalid choice: 'eit'" in err
 
 
 class TestOut:

@@ -1,55 +1,24 @@
 import pickle
 import warnings
 
-import astropy.units as u
 import numpy as np
 import pytest
 import sunpy.map
 from aiapy.calibrate import update_pointing as by_aiapy
-from astropy.table import QTable
-from astropy.time import Time
-from solar_files import changed, full_header
+from solar_files import (
+    POINTING_CHANNELS,
+    POINTING_START,
+    changed,
+    full_header,
+    pointing_table,
+    save_pointing,
+)
 
 from readers import PointingTable
 from readers.aia.pointing import update_pointing
 
-CHANNELS = (94, 131, 171, 193, 211, 304, 335, 1600, 1700, 4500)
-SLOTS = 9
-START = "2011-02-14T21:00:00.000"
-
-
-def made():
-    """Three-hourly slots as aiapy gives them, one of them longer, and a gap behind the fifth."""
-    random = np.random.default_rng(1)
-    hours = np.array([0, 3, 6, 9, 12, 18, 21, 24, 27.0])
-    starts = Time(START, scale="utc") + hours * u.hour
-    stops = starts + 3 * u.hour
-    stops[6] += 4 * u.hour  # aiapy: there are edge cases, because of a calibration, say
-    table = QTable({"T_START": starts, "T_STOP": stops})
-    for channel in CHANNELS:
-        name = f"A_{channel:03d}"
-        table[f"{name}_X0"] = random.uniform(2040, 2056, SLOTS) * u.pix
-        table[f"{name}_Y0"] = random.uniform(2040, 2056, SLOTS) * u.pix
-        table[f"{name}_IMSCALE"] = random.uniform(0.599, 0.601, SLOTS) * u.arcsec / u.pix
-        table[f"{name}_INSTROT"] = random.normal(0, 0.05, SLOTS) * u.deg
-    return table
-
-
-def published(table, path):
-    """Write as LM-SAL does: times with Z, nothing where a value is missing."""
-    columns = {name: table[name] for name in table.colnames}
-    for name in ("T_START", "T_STOP"):
-        columns[name] = [f"{text[:19]}Z" for text in table[name].isot]
-    lines = [",".join(columns)]
-    for row in range(len(table)):
-        values = (columns[name][row] for name in columns)
-        values = [str(getattr(value, "value", value)) for value in values]
-        lines.append(",".join("" if value == "nan" else value for value in values))
-    path.write_text("\n".join(lines) + "\n")
-
-
 WRITERS = {
-    "published.csv": published,
+    "published.csv": save_pointing,
     "aiapy.csv": lambda table, path: table.write(path, format="ascii.csv"),
     "aiapy.ecsv": lambda table, path: table.write(path, format="ascii.ecsv"),
 }
@@ -58,13 +27,13 @@ WRITERS = {
 @pytest.fixture(params=WRITERS)
 def path(request, tmp_path):
     path = tmp_path / request.param
-    WRITERS[request.param](made(), path)
+    WRITERS[request.param](pointing_table(), path)
     return path
 
 
 PIXELS = np.broadcast_to(np.int16(1), (4096, 4096))
 TIMES = [
-    START,
+    POINTING_START,
     "2011-02-14T23:59:59.999Z",
     "2011-02-15T00:00:00.00Z",
     "2011-02-15T11:59:59.99Z",
@@ -77,11 +46,11 @@ TIMES = [
 def test_words_are_as_aiapy_has_them(path, channel, time):
     header = full_header(T_OBS=time, WAVELNTH=channel)
     found = update_pointing(header, PointingTable.read(path))
-    if path.name == "aiapy.csv" or time != START:  # aiapy once is enough
+    if path.name == "aiapy.csv" or time != POINTING_START:  # aiapy once is enough
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             smap = sunpy.map.Map(PIXELS, header)
-            expected = by_aiapy(smap, pointing_table=made()).meta
+            expected = by_aiapy(smap, pointing_table=pointing_table()).meta
         for key, value in found.items():
             assert value == pytest.approx(expected[key], rel=1e-15), key
     assert sorted(found) == ["CDELT1", "CDELT2", "CROTA2", "CRPIX1", "CRPIX2", "X0_MP", "Y0_MP"]
@@ -90,7 +59,7 @@ def test_words_are_as_aiapy_has_them(path, channel, time):
 
 @pytest.fixture
 def table(tmp_path):
-    published(made(), tmp_path / "table.csv")
+    save_pointing(pointing_table(), tmp_path / "table.csv")
     return PointingTable.read(tmp_path / "table.csv")
 
 
@@ -100,7 +69,7 @@ def test_it_is_small_when_pickled(tmp_path, table):
     again = pickle.loads(content)
     assert again == table
     assert again.pointing(171, TIMES[2]) == table.pointing(171, TIMES[2])
-    assert (again.name, again.channels) == ("table.csv", CHANNELS)
+    assert (again.name, again.channels) == ("table.csv", POINTING_CHANNELS)
     assert len(again.sha256) == 64
 
 
@@ -129,7 +98,7 @@ class TestErrors:
     @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
     @pytest.mark.parametrize("quantity", ["X0", "Y0", "IMSCALE", "INSTROT"])
     def test_no_value(self, tmp_path, writer, quantity):
-        values = made()
+        values = pointing_table()
         values[f"A_171_{quantity}"][1] = np.nan
         writer(values, tmp_path / f"table.{'ecsv' if 'ecsv' in str(writer) else 'csv'}")
         (path,) = tmp_path.iterdir()
@@ -138,7 +107,7 @@ class TestErrors:
         with pytest.raises(ValueError, match=message):
             update_pointing(full_header(T_OBS=TIMES[2]), table)
         update_pointing(full_header(T_OBS=TIMES[2], WAVELNTH=193), table)
-        update_pointing(full_header(T_OBS=START), table)
+        update_pointing(full_header(T_OBS=POINTING_START), table)
 
     def test_no_such_channel(self, table):
         with pytest.raises(
@@ -167,12 +136,12 @@ class TestErrors:
             ),
             (lambda t: t.remove_column("A_171_Y0"), "has no column A_171_Y0"),
             (lambda t: t.remove_columns(t.colnames[2:]), "has no column A_171_X0, A_171_Y0"),
-            (lambda t: t.remove_rows(slice(0, SLOTS)), "has no rows"),
+            (lambda t: t.remove_rows(slice(0, len(t))), "has no rows"),
             (lambda t: t.reverse(), "expected rows in the order of T_START: sort the table"),
         ],
     )
     def test_another_table(self, tmp_path, change, message):
-        table = made()
+        table = pointing_table()
         change(table)
         table.write(tmp_path / "table.csv", format="ascii.csv")
         with pytest.raises(ValueError, match=rf"table.csv: .*{message}"):
