@@ -127,7 +127,8 @@ class Stretch:
         array of the same kind, shape and, if floating, dtype
         """
         xp = _namespace(array)
-        x = xp.clip(array / self.unit, *self.clip)
+        values: Any = array
+        x = xp.clip(values / self.unit, *self.clip)
         if self.kind == "sqrt":
             x = xp.sqrt(x)
         elif self.kind == "log1p":
@@ -148,7 +149,8 @@ class Stretch:
             and is continued: below 0, the inverse of ``sqrt`` is -x**2.
         """
         xp = _namespace(array)
-        x = array * self.std + self.mean  # type: ignore[operator]
+        stretched: Any = array
+        x = stretched * self.std + self.mean
         if self.kind == "sqrt":
             x = x * xp.abs(x)
         elif self.kind == "log1p":
@@ -157,7 +159,8 @@ class Stretch:
             x = xp.sign(x) * xp.expm1(xp.abs(x))
         elif self.kind == "asinh":
             x = xp.sinh(x) * self.a
-        return x * self.unit
+        values: Array = x * self.unit
+        return values
 
     def parameters(self) -> NDArray[np.float64]:
         """Give what `dali_pipelines.kernels.stretch` takes.
