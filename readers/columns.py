@@ -51,7 +51,7 @@ class Columns:
     Parameters
     ----------
     columns : mapping of str to ndarray or Strings
-        The owner's columns; ``path`` is needed, ``hdu`` (int64, -1 for none) is understood.
+        The owner's columns. Rows need ``path``; ``hdu`` (int64, -1 for none) is understood.
     """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
