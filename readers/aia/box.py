@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 HALO = {1: 1, 3: 14}
-"""Pixels around those that are asked for, by the order of the spline: 1 needs the neighbours. So
-does 3, and two of them; its prefilter goes on without end, but falls by 0.268 from pixel to pixel:
-what lies beyond 12 adds 1e-7."""
+"""Pixels to read around the places that are asked for and their neighbours, by the order of the
+spline. For 1 that is one, in case the graph rounds a place to the other side. For 3 it is one that
+the spline needs, and the reach of its prefilter, which has no end, but falls by 0.268 a pixel: what
+lies beyond 13 adds 4e-8."""
 
 
 class Box(NamedTuple):

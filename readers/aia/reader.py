@@ -100,17 +100,17 @@ class AiaReader:
         header = self.header(row)
         with self._read_errors(row):
             matrix, box = self._placed(header, window)
+            frame = np.array((box.y, box.x, header["NAXIS2"], header["NAXIS1"]), np.int64)
             gain = self.gain(header)
         part = self._fits.read(row, _window(box, header))
         height, width = (window.height, window.width) if window else self.shape
         matrix[:, 2] -= box.x, box.y
-        frame = (box.y, box.x, header["NAXIS2"], header["NAXIS1"])
         arrays: dict[str, NDArray[Any]] = {
             **part.arrays,
             "grid": np.zeros((height, width, 0), np.uint8),
             "matrix": matrix,
             "gain": np.array([gain]),
-            "frame": np.array(frame, np.int64),
+            "frame": frame,
         }
         return Sample(arrays, part.input_bytes)
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Center = Literal["reference_pixel", "sun"]
 
+_FARTHEST = 1e9
+"""Pixels; up to there, float64 knows a place to 1e-7 of them."""
+
 
 def register_matrix(
     header: Mapping[str, Any],
@@ -70,7 +73,10 @@ def register_matrix(
     """
     wcs = AffineWCS.of(header)
     grid = wcs.to_pixel * target_scale(header, scale, radius)
-    return _affine(grid, _centred(wcs, center), _middle(shape)) @ _placed(window, shape)
+    matrix = _affine(grid, _centred(wcs, center), _middle(shape)) @ _placed(window, shape)
+    if not np.abs(matrix).max() < _FARTHEST:
+        raise ValueError(f"the header's coordinates lead far outside any image: {matrix.tolist()}")
+    return matrix
 
 
 def target_scale(header: Mapping[str, Any], scale: float, radius: float | None) -> float:

@@ -55,7 +55,7 @@ class AffineWCS:
         to_world = units[:, None] * _matrix(header)
         (a, b), (c, d) = to_world.tolist()
         area = a * d - b * c
-        if abs(area) < 1e-12:
+        if not 1e-12 < abs(area) < math.inf:
             raise ValueError(f"CDELTi and PCi_j (or CDi_j) make no plane: {to_world.tolist()}")
         return cls(
             to_pixel=np.array([[d, -b], [-c, a]]) / area,

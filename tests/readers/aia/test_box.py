@@ -35,8 +35,8 @@ def test_the_box_holds_all_that_is_needed(matrix, height, width, order):
     other[part] = IMAGE[part]
     found = resampled(other, matrix, (height, width), order)
     expected = resampled(IMAGE, matrix, (height, width), order)
-    # Of the prefilter, 12 pixels away, 1.4e-7 are left, of 16000.
-    tolerance = 1e-2 if order == 3 else 1e-9
+    # Of the prefilter, 13 pixels away, 4e-8 are left, of 8000 and of some pixels.
+    tolerance = 2e-3 if order == 3 else 1e-9
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 

@@ -273,6 +273,9 @@ ERRORS = [
     ({"CUNIT1": None}, "CUNIT1 is missing, expected a text"),
     ({"CUNIT2": "m"}, "CUNIT2 is 'm', expected one of"),
     ({"CTYPE1": "CRLN-CEA"}, "CTYPE1 is 'CRLN-CEA', expected helioprojective"),
+    ({"CDELT1": 1e-7, "CDELT2": 1e5}, "coordinates lead far outside any image"),
+    ({"CRPIX1": 1e12}, "coordinates lead far outside any image"),
+    ({"CDELT1": 1e300, "CDELT2": 1e300}, "make no plane"),
     ({"NAXIS2": None}, "NAXIS2 is missing, expected a number"),
 ]
 

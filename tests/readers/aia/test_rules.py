@@ -117,6 +117,18 @@ def test_the_disk_is_full_as_sunpy_sees_it(x, y, angle, scale, width):
     assert near[0] >= expected >= near[1]
 
 
+@pytest.mark.parametrize("edge", ["left", "right", "bottom", "top"])
+@pytest.mark.parametrize("angle", [0.0, 33.0, 180.0])
+def test_the_limb_must_lie_inside_the_edge_pixels(edge, angle):
+    header = full_header(CROTA2=angle)
+    radius = header["RSUN_OBS"] / header["CDELT1"]
+    axis = "CRPIX1" if edge in ("left", "right") else "CRPIX2"
+    for inside in (-0.01, 0.01):
+        near = 1 + radius + inside
+        header[axis] = near if edge in ("left", "bottom") else 4097 - near
+        assert (HeaderRules().violation(header) is None) == (inside > 0)
+
+
 # ---- Of an Index ---------------------------------------------------------------------------------
 
 
