@@ -37,7 +37,8 @@ TIMES = [
     "2011-02-14T23:59:59.999Z",
     "2011-02-15T00:00:00.00Z",
     "2011-02-15T11:59:59.99Z",
-    "2011-02-15T20:59:00.00Z",  # in two slots: the first counts
+    "2011-02-15T21:30:00.00Z",  # in two slots: the first counts
+    "2011-02-16T00:30:00.00Z",  # likewise, and a slot between them has ended
 ]
 
 
