@@ -3,8 +3,12 @@ import warnings
 
 import numpy as np
 import pytest
+import sunpy.map
+from aiapy.calibrate import correct_degradation
+from aiapy.calibrate.util import get_correction_table
 from astropy.io import fits
 from contract import NUMBER, ReaderContract, refused
+from fakes import Info
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
@@ -18,7 +22,20 @@ from solar_files import (
     save_pointing,
 )
 
-from readers import AiaReader, CorrectionTable, HeaderRules, PointingTable, Row, Window
+from readers import (
+    AiaReader,
+    CorrectionTable,
+    Draws,
+    HeaderRules,
+    Index,
+    Order,
+    PointingTable,
+    Row,
+    Schedule,
+    Shard,
+    Source,
+    Window,
+)
 from readers.aia.registration import register_matrix
 
 PIXELS, HEADER = frame()
@@ -127,6 +144,29 @@ def test_the_matrix_is_that_of_the_header(rice):
     np.testing.assert_array_equal(found, register_matrix(HEADER, **settings))
 
 
+def test_a_source_turns_its_windows(plain):
+    """Each by its own angle, about its own centre."""
+    index = Index.from_paths([plain.path] * 3)
+    made = Source(
+        columns=index.columns(),
+        reader=AiaReader(**SMALL),
+        schedule=Schedule(num_rows=3, shard=Shard(), batch_size=1),
+        order=Order(3, shuffle=False),
+        crop=(16, 16),
+        rotate=90.0,
+        zoom=(0.5, 2.0),
+    )
+    names = [spec.name for spec in made.specs]
+    for row in range(3):
+        sample = dict(zip(names, made(Info(row)), strict=True))
+        assert sample["valid"]
+        draws = Draws.of(0, 0, row)
+        matrix = sample["matrix"][:, :2] * 19.183648 / 19.2
+        angle = np.rad2deg(np.arctan2(matrix[0, 1], matrix[0, 0]))
+        assert angle == pytest.approx((2 * draws.turn - 1) * 90 + HEADER["CROTA2"])
+        assert np.linalg.det(matrix) == pytest.approx(4 ** (1 - 2 * draws.zoom))
+
+
 def test_only_the_tiles_of_the_window_are_read(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 4000, (2048, 2048), np.int16)
     words = {"NAXIS1": 2048, "NAXIS2": 2048, "CDELT1": 1.199, "CDELT2": 1.199}
@@ -162,6 +202,16 @@ class TestGain:
         both = self.gain(plain, exposure=True, correction=correction)
         assert both == pytest.approx(1 / (exposure * degradation), rel=1e-15)
         assert both != pytest.approx(1 / exposure, rel=1e-3)
+
+    def test_it_is_that_of_aiapy(self, plain, correction, shared_data):
+        table = shared_data / "tables" / correction.name
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of years to come
+            smap = sunpy.map.Map(PIXELS, HEADER)
+            corrected = correct_degradation(smap, correction_table=get_correction_table(table))
+            expected = (corrected / smap.exposure_time).data
+        found = PIXELS * self.gain(plain, exposure=True, correction=correction)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
 
     @pytest.mark.parametrize(
         ("words", "message"),
