@@ -22,9 +22,10 @@ from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
 from dali_pipelines.loader import Loader, LoaderStats, Rejected
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.watchdog import ReaderProcessError
-from readers import FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
+from readers import ChannelsReader, FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
 
 __all__ = [
+    "ChannelsReader",
     "FitsReader",
     "Index",
     "JpegReader",

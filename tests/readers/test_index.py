@@ -352,7 +352,7 @@ class TestColumns:
 
     def test_columns_that_nobody_asked_for_stay(self):
         columns = Index(table(label=[1, 2, 3], note=["x", None, "z"])).columns()
-        assert set(columns._parts) == {"path"}
+        assert set(columns._places) == {"path"}
         with pytest.raises(KeyError):
             columns.array("label")
 
