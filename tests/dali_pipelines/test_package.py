@@ -65,6 +65,7 @@ LIGHT = (
     "_check_software",
     "_cli",
     "_finding",
+    "_grouping",
     "_nvidia",
     "_pool",
     "_refusal",

@@ -369,7 +369,7 @@ class TestUsage:
             ("/no/such/folder", "/no/such/folder: no such folder or file"),
             (".", ".: no file in this folder ends in .fits,"),
             ("*.fits", "*.fits: no file matches this pattern"),
-            ("a.csv", "expected a folder, a glob or an image, got the table a.csv"),
+            ("a.csv", "a.csv: no such folder or file"),
         ],
     )
     def test_no_files(self, archive, run, data, message):
