@@ -24,9 +24,10 @@ from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.preset import Preset, load_preset, preset_names
 from dali_pipelines.stretch import Stretch
 from dali_pipelines.watchdog import ReaderProcessError
-from readers import FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
+from readers import ChannelsReader, FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
 
 __all__ = [
+    "ChannelsReader",
     "FitsReader",
     "Index",
     "JpegReader",

@@ -69,6 +69,7 @@ LIGHT = (
     "_check_software",
     "_cli",
     "_finding",
+    "_grouping",
     "_nvidia",
     "_pool",
     "_refusal",
