@@ -13,31 +13,37 @@ import math
 
 import numpy as np
 
+from dali_pipelines.kernels.bits import load_float32
 from dali_pipelines.kernels.bspline import REACH
 from dali_pipelines.kernels.compiled import compiled
 
 
 @compiled
-def hole_value(image, y, x, floor):  # type: ignore[no-untyped-def]
+def load_pixel(image, width, y, x):  # type: ignore[no-untyped-def]
+    """Give a pixel of an image of float32 by its address, on a CPU or a GPU."""
+    return load_float32(image + 4 * (y * width + x))
+
+
+@compiled
+def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-def]
     """Give what stands in for the hole at (y, x); 0 where no pixel is within `REACH`, and matters.
 
     Parameters
     ----------
-    image : ndarray, shape (height, width), float32
-        The image.
-    y, x : int
-        Row and column in the image.
+    image : int64
+        Address of the image, shape (height, width), float32.
+    height, width, y, x : int64
+        Its shape; row and column in it.
     floor : float32
         Values that are not above it are holes; -inf if only NaN is one.
     """
-    height, width = image.shape
     total = weights = np.float32(0)
     for dy, dx in ((-1, 0), (1, 0), (0, -1), (0, 1)):
         for distance in range(1, REACH + 1):
             yy, xx = y + distance * dy, x + distance * dx
             if not (0 <= yy < height and 0 <= xx < width):
                 break
-            value = image[yy, xx]
+            value = load_pixel(image, width, yy, xx)
             if value > floor:
                 total += value / np.float32(distance)
                 weights += np.float32(1) / np.float32(distance)
@@ -46,15 +52,14 @@ def hole_value(image, y, x, floor):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def pixel_weight(image, y, x, floor):  # type: ignore[no-untyped-def]
+def pixel_weight(image, height, width, y, x, floor):  # type: ignore[no-untyped-def]
     """Give the share that pixels, and not holes, have in the bilinear sample at (y, x), float64."""
-    height, width = image.shape
     iy, ix = math.floor(y), math.floor(x)
     ty, tx = y - iy, x - ix
     share = 0.0
     for row, across in ((iy, 1 - ty), (iy + 1, ty)):
         for column, along in ((ix, 1 - tx), (ix + 1, tx)):
             inside = 0 <= row < height and 0 <= column < width
-            if inside and image[row, column] > floor:
+            if inside and load_pixel(image, width, row, column) > floor:
                 share += across * along
     return share

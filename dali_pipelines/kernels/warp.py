@@ -29,7 +29,8 @@ from dali_pipelines.kernels.stretch import stretch_line
 
 TILE = 256
 """Pixels of the unreduced output along an edge of a tile, about."""
-OUTSIDE, HOLE, LOWEST, FLOOR = range(4)
+NUM_SPECIAL = 4
+OUTSIDE, HOLE, LOWEST, FLOOR = range(NUM_SPECIAL)
 """Of the values for special pixels: what is written beyond the centres of the outermost pixels, and
 in holes; what darker pixels are raised to (-inf: none); and what pixels are not holes above (-inf:
 only NaN is a hole). The last two before the image is resampled, the first two before the gain."""
@@ -50,7 +51,7 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
     ----------
     out : ndarray, shape (rows, columns), float32
         Written in full.
-    image : ndarray, shape (height, width), float32
+    image : ndarray, shape (height, width), float32, C-contiguous
         Holes are kept from their neighbours: see `dali_pipelines.kernels.holes`.
     matrix : ndarray, shape (2, 3), float64
         From (x, y, 1) in the unreduced output to (x, y) in the image, both counted from the centre
@@ -170,6 +171,7 @@ def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
 def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-untyped-def]
     """Copy a part of the image, mirrored where it reaches beyond; fill holes, and tell of them."""
     height, width = image.shape
+    at = np.int64(image.ctypes.data)
     begin = min(max(-x0, 0), columns)
     end = max(min(width - x0, columns), begin)
     found = False
@@ -187,7 +189,7 @@ def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-unty
             for column in range(columns):
                 if not line[column] > special[FLOOR]:
                     x = mirrored(x0 + column, width)
-                    line[column] = hole_value(image, y, x, special[FLOOR])
+                    line[column] = hole_value(at, height, width, y, x, special[FLOOR])
         if special[LOWEST] > -np.inf:
             for column in range(columns):
                 line[column] = max(line[column], special[LOWEST])
@@ -321,12 +323,14 @@ def _clip(target, low, high):  # type: ignore[no-untyped-def]
 @compiled
 def _mark_holes(tile, rows, columns, image, x, y, matrix, floor):  # type: ignore[no-untyped-def]
     """Make NaN of pixels that come from holes, by half of their weight or more."""
+    height, width = image.shape
+    at = np.int64(image.ctypes.data)
     for row in range(rows):
         for column in range(columns):
             x_at = x + matrix[0, 0] * column + matrix[0, 1] * row
             y_at = y + matrix[1, 0] * column + matrix[1, 1] * row
-            inside = is_inside(y_at, x_at, image.shape[0], image.shape[1])
-            if inside and pixel_weight(image, y_at, x_at, floor) <= 0.5:
+            inside = is_inside(y_at, x_at, height, width)
+            if inside and pixel_weight(at, height, width, y_at, x_at, floor) <= 0.5:
                 tile[row, column] = np.nan
 
 
