@@ -49,11 +49,11 @@ class Deconvolver:
     comes in on the right.
 
     It differs from aiapy's in two things. Where :math:`P x` is smaller than the rounding errors of
-    the FFT, it is replaced by their size, so that frames of zeros stay zero instead of becoming
-    NaN. And pixels that are not finite are left out. They begin with the mean of the finite ones,
+    an FFT, it is replaced by their size, so that frames of zeros stay zero instead of becoming NaN.
+    And pixels that are not finite are left out. They begin with the mean of the finite ones,
     weighted by the PSF around them, take part in :math:`x` but put no demand on it (there the
     quotient is 1, what the expectation-maximisation algorithm, of which this is a case, has for
-    missing data), and are NaN again in the end.
+    missing data), and are NaN in the end.
     """
 
     transfer: Any
@@ -81,7 +81,7 @@ class Deconvolver:
             Centred on pixel (height // 2, width // 2); on the device where the images will be.
         dtype : float32 or float64
             Of the computation and of what it gives. In float32 25 iterations come within 1e-4 of
-            float64 where pixels are above 1 DN.
+            float64 where pixels are above 1 DN (5e-5 on the sample frames).
         **options
             iterations, clip_negative and workers.
         """
@@ -123,32 +123,44 @@ class Deconvolver:
             )
         fourier = _fourier(xp, self.shape[1], self.workers)
 
-        def convolve(array: Any, transfer: Any) -> Any:
-            spectrum = fourier.forward(array)
-            spectrum *= transfer
-            return fourier.inverse(spectrum)
+        def blur(array: Any) -> Any:
+            return fourier.convolve(array, self.transfer)
 
         observed = image.astype(self.transfer.real.dtype)
-        limits = np.finfo(observed.dtype)
         missing = xp.nonzero(~xp.isfinite(observed))
         if missing[0].size:
-            weight = xp.ones_like(observed)
-            observed[missing] = weight[missing] = 0
-            weight = xp.maximum(convolve(weight, self.transfer), limits.eps)
-            observed[missing] = (convolve(observed, self.transfer) / weight)[missing]
+            _fill(xp, observed, missing, blur)
         if self.clip_negative:
             xp.maximum(observed, 0, out=observed)
+        limits = np.finfo(observed.dtype)
         floor = xp.maximum(limits.eps * xp.abs(observed).max(), limits.tiny)
-        adjoint = self.transfer.conj()
+        # Only what changes is convolved, after a first time in float64: the rounding errors of an
+        # FFT are as large as its brightest pixels make them, and would drown dim ones.
+        model = blur(observed.astype(np.float64)).astype(observed.dtype)
         estimate = observed.copy()
+        adjoint = self.transfer.conj()
+        offset = self.transfer[0, 0].real - 1  # 0 for a PSF of sum 1
         for _ in range(self.iterations):
-            ratio = convolve(estimate, self.transfer)
-            ratio[xp.abs(ratio) < floor] = floor
+            ratio = model.copy()
+            xp.copyto(ratio, floor, where=xp.abs(ratio) < floor)
             xp.divide(observed, ratio, out=ratio)
-            ratio[missing] = 1
-            estimate *= convolve(ratio, adjoint)
+            ratio -= 1
+            ratio[missing] = 0
+            step = fourier.convolve(ratio, adjoint)
+            step += offset
+            step *= estimate
+            estimate += step
+            model += blur(step)
         estimate[missing] = np.nan
         return estimate
+
+
+def _fill(xp: Any, image: Any, missing: Any, blur: Callable[[Any], Any]) -> None:
+    """Give missing pixels the mean of the others, weighted by the PSF around them."""
+    weight = xp.ones_like(image)
+    image[missing] = weight[missing] = 0
+    weight = xp.maximum(blur(weight), np.finfo(image.dtype).eps)
+    image[missing] = (blur(image) / weight)[missing]
 
 
 class _Fourier(NamedTuple):
@@ -156,6 +168,12 @@ class _Fourier(NamedTuple):
 
     forward: Callable[[Any], Any]
     inverse: Callable[[Any], Any]
+
+    def convolve(self, array: Any, transfer: Any) -> Any:
+        """Multiply the spectrum of an array by a transfer function."""
+        spectrum = self.forward(array)
+        spectrum *= transfer
+        return self.inverse(spectrum)
 
 
 def _array_module(array: Any) -> Any:

@@ -55,6 +55,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         "ones_like": _on_gpu(np.ones_like),
         "nonzero": lambda array: tuple(map(_array, np.nonzero(_plain(array)))),
         "asarray": _array,
+        "copyto": lambda to, value, where: np.copyto(
+            *map(_plain, (to, value)), where=_plain(where)
+        ),
         "fft": SimpleNamespace(rfft2=_on_gpu(np.fft.rfft2), ifftshift=_on_gpu(np.fft.ifftshift)),
         "cuda": SimpleNamespace(
             get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None)

@@ -68,6 +68,13 @@ def test_equals_aiapy(
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
+def test_a_psf_of_another_sum(image: np.ndarray, psf_171: np.ndarray) -> None:
+    options: dict[str, Any] = {"iterations": 3}
+    found = deconvolve(image + 1, 1.3 * psf_171, dtype=np.float64, **options)
+    expected = by_aiapy(image + 1, 1.3 * psf_171, **options)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_negative_pixels_may_stay(image: np.ndarray, psf_171: np.ndarray) -> None:
     image = image + 20
     image[3, 5] = -7
@@ -84,8 +91,10 @@ def test_float32_is_enough(image: np.ndarray, psf_171: np.ndarray) -> None:
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     bright = double > 1
     assert (~bright).any()
-    np.testing.assert_allclose(single[bright], double[bright], rtol=1e-4)
-    np.testing.assert_allclose(single[~bright], double[~bright], rtol=0, atol=1e-4)
+    # On whole frames, with more and brighter pixels, it is 5e-5; convolving all, not the changes,
+    # gives 3e-5 here, and 2e-4 there.
+    np.testing.assert_allclose(single[bright], double[bright], rtol=2e-5)
+    np.testing.assert_allclose(single[~bright], double[~bright], rtol=0, atol=2e-5)
     for found in (single, double):
         assert found.sum(dtype=float) == pytest.approx(image.sum(), rel=1e-6)
 

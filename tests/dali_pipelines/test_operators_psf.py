@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 from nvidia.dali import Pipeline, fn, types
 
-from dali_pipelines import operators_psf
+from dali_pipelines import (
+    Index,
+    Loader,
+    NpyReader,
+    PipelineConfig,
+    ReaderPipeline,
+    operators_psf,
+    reader_pipeline,
+)
+from dali_pipelines.decode import Decoded, decode_array
 from dali_pipelines.deconvolve import deconvolve
 from dali_pipelines.operators_psf import FrameDeconvolver, deconvolve_node
 from dali_pipelines.psf import psf
@@ -66,6 +75,31 @@ def test_a_channel_for_all() -> None:
     (found,) = pipeline.run()
     expected = deconvolve(frame(0)[..., 0], psf(94, shape=SHAPE))
     np.testing.assert_array_equal(np.array(found[0])[..., 0], expected)
+
+
+def test_behind_a_reader(tmp_path: Path) -> None:
+    """DALI's threads need the GIL for it, while the consumer waits for them."""
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for row in range(5):
+        np.save(folder / f"{row}.npy", frame(row)[..., 0])
+
+    def decode(arrays: Any, config: PipelineConfig) -> Decoded:
+        decoded = decode_array(arrays, config)
+        channel = types.Constant(np.array([171], np.int32), device="cpu")
+        return decoded._replace(image=deconvolve_node(decoded.image, channel, [171], iterations=2))
+
+    def factory(index: Index, **config: Any) -> ReaderPipeline:
+        return reader_pipeline(index, NpyReader(), decode, PipelineConfig(**config))
+
+    rows = []
+    with Loader(factory, Index.scan(folder), batch_size=2, num_read_processes=1) as loader:
+        for (batch,) in loader:
+            for row, image in zip(batch["row"].tolist(), batch["image"].numpy(), strict=True):
+                expected = deconvolve(frame(row)[..., 0], psf(171, shape=SHAPE), iterations=2)
+                np.testing.assert_array_equal(image[0], expected)
+                rows.append(row)
+    assert sorted(rows) == list(range(5))
 
 
 def test_what_is_no_whole_frame_becomes_nan() -> None:
