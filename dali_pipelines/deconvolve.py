@@ -139,15 +139,14 @@ class Deconvolver:
         model = blur(observed.astype(np.float64)).astype(observed.dtype)
         estimate = observed.copy()
         adjoint = self.transfer.conj()
-        offset = self.transfer[0, 0].real - 1  # 0 for a PSF of sum 1
+        level = 1 / self.transfer[0, 0].real  # of which the adjoint makes 1: it is 1, or nearly so
         for _ in range(self.iterations):
             ratio = model.copy()
             xp.copyto(ratio, floor, where=xp.abs(ratio) < floor)
             xp.divide(observed, ratio, out=ratio)
-            ratio -= 1
-            ratio[missing] = 0
+            ratio[missing] = 1
+            ratio -= level
             step = fourier.convolve(ratio, adjoint)
-            step += offset
             step *= estimate
             estimate += step
             model += blur(step)

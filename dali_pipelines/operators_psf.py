@@ -1,7 +1,7 @@
 """PSF deconvolution in the graph: between decoding and registration, on the grid of the CCD.
 
 Python runs it, one frame after the other: on a GPU CuPy launches on DALI's stream, on the CPU SciPy
-leaves the GIL to others while it transforms, and takes about 10 s a frame.
+leaves the GIL to others while it transforms, and takes 10 s or more a frame.
 """
 
 from __future__ import annotations
