@@ -21,10 +21,13 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
 from dali_pipelines.loader import Loader, LoaderStats, Rejected
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.preset import Preset, load_preset, preset_names
+from dali_pipelines.stretch import Stretch
 from dali_pipelines.watchdog import ReaderProcessError
-from readers import FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
+from readers import ChannelsReader, FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
 
 __all__ = [
+    "ChannelsReader",
     "FitsReader",
     "Index",
     "JpegReader",
@@ -32,13 +35,17 @@ __all__ = [
     "LoaderStats",
     "NpyReader",
     "PipelineConfig",
+    "Preset",
     "ReadError",
     "ReadReport",
     "ReaderPipeline",
     "ReaderProcessError",
     "Rejected",
+    "Stretch",
     "fits_pipeline",
     "jpeg_pipeline",
+    "load_preset",
     "npy_pipeline",
+    "preset_names",
     "reader_pipeline",
 ]

@@ -3,8 +3,9 @@
 An `Index` says what can be read. `Order` and `Shard` say which row comes when and who reads it,
 `Schedule` turns DALI's endless count into epochs, and `Draws` are a sample's own random numbers:
 all of them pure functions. A `Reader` (`FitsReader`, `JpegReader`, `NpyReader`) turns one row into
-one `Sample`, or raises `ReadError`. `Source` puts them together into the callable that DALI calls
-in its reader processes. Nothing here imports DALI, PyTorch or CuPy.
+one `Sample`, or raises `ReadError`; `ChannelsReader` does so with several files a row. `Source`
+puts them together into the callable that DALI calls in its reader processes. Nothing here imports
+DALI, PyTorch or CuPy.
 
 Names are imported on first use, so that a reader process loads no more than it needs.
 """
@@ -15,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from readers.channels import ChannelsReader
     from readers.columns import Columns, Row
     from readers.draws import Draws
     from readers.errors import ReadError
@@ -34,6 +36,7 @@ DISTRIBUTION = "dali-pipelines"
 """Tells this package from any other that is called `readers`; checked by dali_pipelines."""
 
 _MODULES = {
+    "ChannelsReader": "channels",
     "Columns": "columns",
     "Draws": "draws",
     "FitsReader": "fits",
@@ -57,6 +60,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "ChannelsReader",
     "Columns",
     "Draws",
     "FitsReader",

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +44,7 @@ COLUMNS = {
 _TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
 # Years that fit into 64 bits of nanoseconds: for others NumPy wraps round without a word.
 _TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+_JSOC_TAI = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_([0-9:.]+)_TAI")
 _BATCH_ROWS = 8192
 
 
@@ -171,14 +174,15 @@ class FactTable:
     -----
     A column is of the narrowest type that holds all its values: integer, float (integers among
     floats become floats), or text. Text of the keys DATE..., T_OBS, T_REC, T_START, T_STOP and
-    T_END becomes a time. QUALITY is an unsigned word of 32 bits, which FITS can only store signed:
+    T_END becomes a time, in UTC; it may be ISO 8601, or as HMI has it (``2011.02.15_02:00:00_TAI``,
+    from 1972 on). QUALITY is an unsigned word of 32 bits, which FITS can only store signed:
     negative values stand for those with the highest bit set.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = tuple(keys)
         self.not_times: dict[str, tuple[int, str]] = {}
-        """By column, how many texts are no ISO 8601 times and were left empty by `table`, and the
+        """By column, how many texts are no such times and were left empty by `table`, and the
         first of them."""
         self._rows: list[tuple[Fact, ...]] = []
         self._batches: list[list[pa.Array]] = []
@@ -267,9 +271,32 @@ def _times(column: pa.Array) -> tuple[pa.Array, list[str]]:
 
 def _nanoseconds(text: str | None) -> int | None:
     text = (text or "").removesuffix("Z")
+    if found := _JSOC_TAI.fullmatch(text):
+        year, month, day, clock = found.groups()
+        tai = _nanoseconds(f"{year}-{month}-{day}T{clock}")
+        return None if tai is None else _utc(tai)
     if not _TIME.fullmatch(text):
         return None
     try:
         return int(np.datetime64(text, "ns").astype(np.int64))
     except ValueError:  # such as 30 February
         return None
+
+
+def _utc(tai: int) -> int | None:
+    starts, ahead = _leap_seconds()
+    place = bisect_right(starts, tai) - 1
+    return tai - ahead[place] if place >= 0 else None
+
+
+@cache
+def _leap_seconds() -> tuple[list[int], list[int]]:
+    """Give the times in TAI from which it is ahead of UTC by how much, both in nanoseconds."""
+    from astropy.utils.iers import LeapSeconds
+
+    table = LeapSeconds.from_erfa()
+    table = table[table["year"] >= 1972]  # before, it was by fractions of a second that grew
+    ahead = [round(seconds) * 10**9 for seconds in table["tai_utc"]]
+    months = [np.datetime64(f"{row['year']}-{row['month']:02}", "ns") for row in table]
+    starts = [int(month.astype(np.int64)) for month in months]
+    return [start + more for start, more in zip(starts, ahead, strict=True)], ahead

@@ -74,6 +74,9 @@ class Reader(Protocol):
 
     A Reader is pickled to the reader processes, so it holds settings and no open files. It knows
     nothing of DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
+
+    A Reader of several files a row also has ``parts``, a tuple of str: the parts of the row that it
+    will ask for by `Row.part`. `readers.channels.ChannelsReader` is one.
     """
 
     @property

@@ -52,11 +52,15 @@ def test_the_wheel_holds_two_packages(tmp_path: Path) -> None:
     from hatchling.builders.wheel import WheelBuilder
 
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
-    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    files = zipfile.ZipFile(wheel).namelist()
+    names = {name.split("/")[0] for name in files}
     assert {name for name in names if not name.endswith(".dist-info")} == {
         "dali_pipelines",
         "readers",
     }
+    presets = {f"dali_pipelines/presets/{name}.toml" for name in dali_pipelines.preset_names()}
+    assert presets
+    assert presets <= set(files)
 
 
 LIGHT = (
@@ -65,6 +69,7 @@ LIGHT = (
     "_check_software",
     "_cli",
     "_finding",
+    "_grouping",
     "_nvidia",
     "_pool",
     "_refusal",
