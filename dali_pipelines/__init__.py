@@ -26,6 +26,7 @@ from dali_pipelines.stretch import Stretch
 from dali_pipelines.watchdog import ReaderProcessError
 from readers import (
     AiaReader,
+    ChannelsReader,
     CorrectionTable,
     FitsReader,
     HeaderRules,
@@ -39,6 +40,7 @@ from readers import (
 
 __all__ = [
     "AiaReader",
+    "ChannelsReader",
     "CorrectionTable",
     "FitsReader",
     "HeaderRules",

@@ -3,8 +3,9 @@
 An `Index` says what can be read. `Order` and `Shard` say which row comes when and who reads it,
 `Schedule` turns DALI's endless count into epochs, and `Draws` are a sample's own random numbers:
 all of them pure functions. A `Reader` (`FitsReader`, `AiaReader`, `JpegReader`, `NpyReader`) turns
-one row into one `Sample`, or raises `ReadError`. `Source` puts them together into the callable that
-DALI calls in its reader processes. Nothing here imports DALI, PyTorch or CuPy.
+one row into one `Sample`, or raises `ReadError`; `ChannelsReader` does so with several files a row.
+`Source` puts them together into the callable that DALI calls in its reader processes. Nothing here
+imports DALI, PyTorch or CuPy.
 
 Names are imported on first use, so that a reader process loads no more than it needs.
 """
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from readers.aia.pointing import PointingTable
     from readers.aia.reader import AiaReader
     from readers.aia.rules import HeaderRules
+    from readers.channels import ChannelsReader
     from readers.columns import Columns, Row
     from readers.draws import Draws
     from readers.errors import ReadError
@@ -39,6 +41,7 @@ DISTRIBUTION = "dali-pipelines"
 
 _MODULES = {
     "AiaReader": "aia.reader",
+    "ChannelsReader": "channels",
     "Columns": "columns",
     "CorrectionTable": "aia.degradation",
     "Draws": "draws",
@@ -66,6 +69,7 @@ _MODULES = {
 
 __all__ = [
     "AiaReader",
+    "ChannelsReader",
     "Columns",
     "CorrectionTable",
     "Draws",

@@ -77,6 +77,9 @@ class Reader(Protocol):
 
     One whose `read` obeys the angle and the zoom of a Window says so by an attribute ``turns`` that
     is True; all others are never given such windows.
+
+    A Reader of several files a row also has ``parts``, a tuple of str: the parts of the row that it
+    will ask for by `Row.part`. `readers.channels.ChannelsReader` is one.
     """
 
     @property

@@ -18,7 +18,12 @@ import math
 
 import numpy as np
 
-from dali_pipelines.kernels.bits import bits_of_float32, float32_of_bits, quotient32
+from dali_pipelines.kernels.bits import (
+    bits_of_float32,
+    float32_of_bits,
+    load_float64,
+    quotient32,
+)
 from dali_pipelines.kernels.compiled import compiled
 
 KIND, SCALE, LOW, HIGH, STEEPNESS, MEAN, FACTOR, FLOOR, CEILING = range(9)
@@ -49,6 +54,22 @@ def constants(parameters):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def constants_at(address):  # type: ignore[no-untyped-def]
+    """Load float64 parameters from an address, as a GPU does, whose kernels know arrays by it."""
+    return (
+        np.float32(load_float64(address + 8 * KIND)),
+        np.float32(load_float64(address + 8 * SCALE)),
+        np.float32(load_float64(address + 8 * LOW)),
+        np.float32(load_float64(address + 8 * HIGH)),
+        np.float32(load_float64(address + 8 * STEEPNESS)),
+        np.float32(load_float64(address + 8 * MEAN)),
+        np.float32(load_float64(address + 8 * FACTOR)),
+        np.float32(load_float64(address + 8 * FLOOR)),
+        np.float32(load_float64(address + 8 * CEILING)),
+    )
+
+
+@compiled
 def stretched(value, parameters):  # type: ignore[no-untyped-def]
     """Stretch one pixel, as a GPU does; on a CPU prefer `stretch_line`.
 
@@ -57,7 +78,7 @@ def stretched(value, parameters):  # type: ignore[no-untyped-def]
     value : float32
         In the units that `dali_pipelines.stretch.Stretch` takes.
     parameters : tuple of float32 or ndarray, shape (NUM_PARAMETERS,), float32 or float64
-        What `constants` or `Stretch.parameters` gives.
+        What `constants`, `constants_at` or `Stretch.parameters` gives.
 
     Returns
     -------

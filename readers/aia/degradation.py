@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from readers.aia.tables import TableFile
-from readers.aia.times import DAY, tai_nanoseconds
+from readers.aia.times import tai_nanoseconds
+from readers.leapseconds import DAY
 
 _OFFICIAL = (
     *("DATE", "VER_NUM", "WAVE_STR", "T_START", "T_STOP", "EFF_AREA"),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from contract import NUMBER, ReaderContract, check_named, refused, written
-from fits_files import plain_hdu, truth, write
+from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import (
@@ -28,15 +28,6 @@ from strategies import (
 from dali_pipelines.kernels.physical import decode_image
 from readers import FitsReader, ReadError, Row, Window
 from readers.plan import HEAD, PER_TILE, RICE, STORED
-
-
-def decoded(sample):
-    """Do what the graph does with a Sample, shape (height, width, 1), float32."""
-    out = np.full((*sample["shape"].shape[:2], 1), 7, np.float32)
-    no_flip, no_finish = np.zeros(2, np.int32), np.array((0, 1), np.float32)
-    arrays = (sample[name] for name in ("payload", "plan", "scaling"))
-    assert decode_image(out, *arrays, no_flip, no_finish) == 0
-    return out
 
 
 def check_equal(row, window=None, reader=None):

@@ -6,7 +6,8 @@ from astropy.time import Time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.aia.times import DAY, tai_nanoseconds
+from readers.aia.times import tai_nanoseconds
+from readers.leapseconds import DAY
 
 moments = st.datetimes(datetime.datetime(1972, 1, 1), datetime.datetime(2040, 1, 1))
 
@@ -64,3 +65,8 @@ BAD = [
 def test_what_is_no_time(text):
     with pytest.raises(ValueError, match=r"expected a time such as 2011-02-15T00:00:01\.34, got '"):
         tai_nanoseconds(text)
+
+
+def test_before_leap_seconds():
+    with pytest.raises(ValueError, match="expected a time after 1972, got '1971-12-31'"):
+        tai_nanoseconds("1971-12-31")
