@@ -63,6 +63,11 @@ class ChannelsReader:
         """Those of all parts."""
         return len(self.parts) * self.reader.channels
 
+    @property
+    def turns(self) -> bool:
+        """Whether the Reader turns and zooms windows, all parts alike."""
+        return getattr(self.reader, "turns", False)
+
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read all parts; a missing one is a blank of the window, or else of the first's size."""
         samples = {}

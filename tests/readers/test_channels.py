@@ -13,6 +13,7 @@ from fits_files import decoded, plain_hdu, truth, write
 from strategies import StoredImage
 
 from readers import (
+    AiaReader,
     ChannelsReader,
     FitsReader,
     Index,
@@ -201,3 +202,8 @@ def test_from_an_index_through_a_source(tmp_path):
     assert [bool(sample["valid"]) for sample in samples] == [True, True, False]
     assert samples[0]["image_0"][0, 0, 0] == 94
     assert b"none of the channels 94 is present" in samples[2]["report"].tobytes()
+
+
+@pytest.mark.parametrize(("reader", "turns"), [(FitsReader(), False), (AiaReader(), True)])
+def test_it_turns_windows_if_its_reader_does(reader, turns):
+    assert ChannelsReader(reader, ("171", "193")).turns == turns
