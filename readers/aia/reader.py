@@ -190,7 +190,8 @@ class AiaReader:
             _, box = self._placed(header, window)
         part = self._fits.peek(row, _window(box, header))
         height, width = self.shape
-        return Peek(height=height, width=width, nbytes=part.nbytes + 128)
+        frame_pixels = box.height * box.width
+        return Peek(height=height, width=width, nbytes=part.nbytes + 128, frame_pixels=frame_pixels)
 
     def verify(self, row: Row) -> None:
         """Decode the whole image by astropy, and ask all of the header that `read` asks."""
