@@ -69,13 +69,15 @@ class MemoryEstimate:
             )
 
 
-def estimate_memory(pipelines: Sequence[ReaderPipeline]) -> MemoryEstimate:
+def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1) -> MemoryEstimate:
     """Estimate from what the pipelines know of their samples.
 
     Parameters
     ----------
     pipelines : sequence of ReaderPipeline
-        All pipelines of this machine, of the same settings; they need not be started.
+        All pipelines of this process, of the same settings; they need not be started.
+    num_consumers : int
+        Processes like this one on this machine.
     """
     shared = images = processes = 0
     for pipeline in pipelines:
@@ -87,7 +89,8 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline]) -> MemoryEstimate:
             held = 1 + ahead
             images += (held + pipeline.num_stages - 1) * batch * pipeline.image_nbytes
         processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
-    return MemoryEstimate(shared, images, processes + _CONSUMER_BYTES)
+    of_one = shared, images, processes + _CONSUMER_BYTES
+    return MemoryEstimate(*(num_consumers * nbytes for nbytes in of_one))
 
 
 def free_shared() -> int:

@@ -54,7 +54,7 @@ def test_memory_is_flat_and_epochs_follow_each_other(
     chance = np.random.default_rng(0)
     for row in range(ROWS):
         save(tmp_path / f"{row:02d}.{suffix}", chance.poisson(30, (SIZE, SIZE)))
-    memory, arrivals = [], []
+    memory = []
     with Loader(
         pipeline,
         Index.from_paths(sorted(tmp_path.iterdir())),
@@ -66,8 +66,7 @@ def test_memory_is_flat_and_epochs_follow_each_other(
         flip="hv",
         num_threads=2,
     ) as loader:
-        for _ in range(EPOCHS):
-            arrivals.append([time.perf_counter() for _ in loader])
+        arrivals = [[time.perf_counter() for _ in loader] for _ in range(EPOCHS)]
         # Again, since to look at memory takes longer than a step.
         for _ in range(EPOCHS):
             for _ in loader:

@@ -240,6 +240,7 @@ def test_an_empty_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from _ranks import Ranks
     from run import choose_devices
 
     for gpus, device, wanted, expected in (
@@ -254,9 +255,9 @@ def test_devices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         config = RunConfig(device=device, num_gpus=wanted)
         if isinstance(expected, str):
             with pytest.raises(ValueError, match=expected):
-                choose_devices(config)
+                choose_devices(config, Ranks())
         else:
-            assert choose_devices(config) == expected
+            assert choose_devices(config, Ranks()) == expected
     assert capsys.readouterr().err == "No GPU is visible: 2 shards on the CPU.\n"
 
 
