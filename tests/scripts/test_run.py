@@ -266,7 +266,7 @@ def test_memory_that_is_not_there_is_refused(
 ) -> None:
     monkeypatch.setattr("dali_pipelines.memory.free_memory", lambda: 1 << 20)
     assert main([f"--data={archive}", "--device=cpu", "--batch_size=4"]) == 2
-    assert "GiB of memory" in capsys.readouterr().err
+    assert "1 MiB are free" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
