@@ -67,7 +67,7 @@ class Ranks:
         try:
             dist.all_reduce(highest, dist.ReduceOp.MAX)
         except RuntimeError as error:
-            raise RuntimeError(f"another rank has ended, see what it says ({error})") from error
+            raise RuntimeError("another rank has ended: see what it says") from error
         return int(highest)
 
 

@@ -67,6 +67,7 @@ LIGHT = (
     "_finding",
     "_nvidia",
     "_pool",
+    "_ranks",
     "_refusal",
     "_where",
     "run",

@@ -119,6 +119,7 @@ def test_a_rank_that_is_killed_ends_the_others(archive: Path, tmp_path: Path) ->
         psutil.Process(job.pid).children()[1].kill()
         _, err = job.communicate(timeout=60)
         assert job.returncode == 1, err
+        assert "run.py: another rank has ended: see what it says\n" in err
         _, alive = psutil.wait_procs(everything, timeout=10)
         assert not alive
 
