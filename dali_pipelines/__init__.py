@@ -21,24 +21,47 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
 from dali_pipelines.loader import Loader, LoaderStats, Rejected
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.preset import Preset, load_preset, preset_names
+from dali_pipelines.stretch import Stretch
 from dali_pipelines.watchdog import ReaderProcessError
-from readers import FitsReader, Index, JpegReader, NpyReader, ReadError, ReadReport
+from readers import (
+    AiaReader,
+    ChannelsReader,
+    CorrectionTable,
+    FitsReader,
+    HeaderRules,
+    Index,
+    JpegReader,
+    NpyReader,
+    PointingTable,
+    ReadError,
+    ReadReport,
+)
 
 __all__ = [
+    "AiaReader",
+    "ChannelsReader",
+    "CorrectionTable",
     "FitsReader",
+    "HeaderRules",
     "Index",
     "JpegReader",
     "Loader",
     "LoaderStats",
     "NpyReader",
     "PipelineConfig",
+    "PointingTable",
+    "Preset",
     "ReadError",
     "ReadReport",
     "ReaderPipeline",
     "ReaderProcessError",
     "Rejected",
+    "Stretch",
     "fits_pipeline",
     "jpeg_pipeline",
+    "load_preset",
     "npy_pipeline",
+    "preset_names",
     "reader_pipeline",
 ]

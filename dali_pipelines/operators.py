@@ -75,6 +75,47 @@ def resize(dtype: str, image: Any, height: int, width: int) -> Any:
     return fn.reshape(operator(image, carrier), layout="HWC")
 
 
+def warp(
+    inputs: list[Any], *, order: int, reduce: int, special: tuple[float, float, float, float]
+) -> Any:
+    """Add `dali_pipelines.kernels.warp.warp` to the graph.
+
+    Parameters
+    ----------
+    inputs : list of DataNode
+        The image, float32, layout HWC with one channel; grid, matrix, gain, stretch and frame, as
+        `readers.aia.AiaReader` gives them; and flip. All on the CPU.
+    order, reduce, special
+        As the kernel takes them.
+
+    Returns
+    -------
+    DataNode
+        float32, layout CHW, of shape (1, height, width).
+    """
+    from dali_pipelines.kernels import entries
+
+    operator = _operator()(
+        entries.warp_run.address,
+        entries.warp_setup.address,
+        out_types=[types.FLOAT],
+        in_types=[
+            types.FLOAT,
+            types.UINT8,
+            *[types.FLOAT64] * 3,
+            types.INT64,
+            types.INT32,
+            types.FLOAT,
+            types.INT64,
+        ],
+        outs_ndim=[3],
+        ins_ndim=[3, 3, 2, 1, 1, 1, 1, 1, 1],
+    )
+    values = types.Constant(np.array(special, np.float32), device="cpu")
+    how = types.Constant(np.array((order, reduce), np.int64), device="cpu")
+    return fn.reshape(operator(*inputs, values, how), layout="CHW")
+
+
 @cache
 def _operator() -> Callable[..., Any]:
     from nvidia.dali.plugin.numba import NumbaFunction

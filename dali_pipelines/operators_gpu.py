@@ -1,7 +1,7 @@
-"""The project's own GPU operator: FITS images decoded, scaled, normalised and flipped.
+"""The project's own GPU operators: FITS images decoded, and images warped.
 
-One launch a batch, on DALI's stream, without waiting for it: CuPy lends the memory, numba-cuda
-compiles the kernel. Both come with ``pip install 'dali-pipelines[gpu]'``.
+They run on DALI's stream, without waiting for it: CuPy lends the memory, numba-cuda compiles the
+kernels. Both come with ``pip install 'dali-pipelines[gpu]'``.
 """
 
 from __future__ import annotations
@@ -107,6 +107,104 @@ class ImageDecoder:
                 _random_numbers(cupy.cuda.runtime.getDevice()).data.ptr,
             )
         return outs, list(statuses)
+
+
+def warp(
+    inputs: list[Any], *, order: int, reduce: int, special: tuple[float, float, float, float]
+) -> Any:
+    """Add `dali_pipelines.kernels.warp_cuda` to the graph; as `dali_pipelines.operators.warp`.
+
+    The image is on the GPU, and so is what is returned.
+    """
+    image, *others = inputs
+    return fn.python_function(
+        image,
+        *(node.gpu() for node in others),
+        function=Warp(order, reduce, special),
+        device="gpu",
+        batch_processing=True,
+        output_layouts="CHW",
+    )
+
+
+@dataclass(frozen=True)
+class Warp:
+    """What the graph calls with the arrays of a batch."""
+
+    order: int
+    reduce: int
+    special: tuple[float, float, float, float]
+
+    def __call__(
+        self,
+        images: list[Any],
+        grids: list[Any],
+        matrices: list[Any],
+        gains: list[Any],
+        stretches: list[Any],
+        frames: list[Any],
+        flips: list[Any],
+    ) -> list[Any]:
+        """Warp a batch of CuPy arrays. CuPy's stream is DALI's."""
+        import cupy
+        import numpy as np
+
+        special = cupy.asarray(np.array(self.special, np.float32))
+        outs = []
+        for image, grid, *arrays in zip(
+            images, grids, matrices, gains, stretches, frames, flips, strict=True
+        ):
+            out = cupy.empty((1, *grid.shape[:2]), np.float32)
+            self._warp(out[0], image, special, *arrays)
+            outs.append(out)
+        return outs
+
+    def _warp(
+        self,
+        out: Any,
+        image: Any,
+        special: Any,
+        matrix: Any,
+        gain: Any,
+        stretch: Any,
+        frame: Any,
+        flip: Any,
+    ) -> None:
+        import cupy
+        import numpy as np
+
+        from dali_pipelines.kernels import warp_cuda as kernels
+        from dali_pipelines.kernels.warp import LOWEST
+
+        shape = image.shape[:2]
+        limits = cupy.asarray(np.array([-np.inf, np.inf], np.float32))
+        coefficients = 0
+        if self.order == 3:
+            lines, filtered = cupy.empty(shape, np.float32), cupy.empty(shape, np.float32)
+            coefficients = filtered.data.ptr
+            at = image.data.ptr, *shape, special.data.ptr
+            _launch(kernels.prefilter_rows, shape, lines.data.ptr, *at)
+            _launch(kernels.prefilter_columns, shape, coefficients, lines.data.ptr, *shape)
+            # As aiapy, where all of the frame is there. Nothing here waits for the device.
+            whole = (frame[2] == shape[0]) & (frame[3] == shape[1])
+            missing = cupy.isnan(image)
+            low = cupy.maximum(cupy.where(missing, np.inf, image).min(), special[LOWEST])
+            high = cupy.where(missing, -np.inf, image).max()
+            limits = cupy.where(whole, cupy.stack((low, high)), limits).astype(np.float32)
+        sizes = *out.shape, coefficients, image.data.ptr, *shape, matrix.data.ptr, self.reduce
+        arrays = special, limits, gain, stretch, flip
+        _launch(kernels.warp, out.shape, out.data.ptr, *sizes, *(a.data.ptr for a in arrays))
+
+
+def _launch(kernel: Any, shape: tuple[int, int], *arguments: int) -> None:
+    """Launch a kernel over pixels, on CuPy's stream; arrays are given by their addresses."""
+    import cupy
+    from numba import cuda
+
+    from dali_pipelines.kernels.warp_cuda import BLOCK, blocks
+
+    stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
+    kernel[blocks(*shape), BLOCK, stream](*arguments)
 
 
 @cache

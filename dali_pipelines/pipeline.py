@@ -201,7 +201,7 @@ def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         position=config.position,
     )
     return Source(
-        columns=index.columns(config.columns),
+        columns=index.columns(config.columns, parts=getattr(reader, "parts", ())),
         reader=reader,
         schedule=schedule,
         order=Order(len(index), config.seed, config.shuffle),
@@ -250,8 +250,10 @@ def _slack(specs: tuple[SampleSpec, ...]) -> int:
 
 def _preload(reader: Reader) -> None:
     """Let the fork server import what all readers need, once; no effect if it runs already."""
+    # A ChannelsReader, and others like it, has a Reader of its own.
+    modules = [type(reader).__module__, type(getattr(reader, "reader", reader)).__module__]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         # __main__ is what Python would load by itself.
-        ["__main__", "nvidia.dali._multiproc.worker", "readers.source", type(reader).__module__]
+        ["__main__", "nvidia.dali._multiproc.worker", "readers.source", *modules]
     )

@@ -2,9 +2,10 @@
 
 An `Index` says what can be read. `Order` and `Shard` say which row comes when and who reads it,
 `Schedule` turns DALI's endless count into epochs, and `Draws` are a sample's own random numbers:
-all of them pure functions. A `Reader` (`FitsReader`, `JpegReader`, `NpyReader`) turns one row into
-one `Sample`, or raises `ReadError`. `Source` puts them together into the callable that DALI calls
-in its reader processes. Nothing here imports DALI, PyTorch or CuPy.
+all of them pure functions. A `Reader` (`FitsReader`, `AiaReader`, `JpegReader`, `NpyReader`) turns
+one row into one `Sample`, or raises `ReadError`; `ChannelsReader` does so with several files a row.
+`Source` puts them together into the callable that DALI calls in its reader processes. Nothing here
+imports DALI, PyTorch or CuPy.
 
 Names are imported on first use, so that a reader process loads no more than it needs.
 """
@@ -15,6 +16,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from readers.aia.degradation import CorrectionTable
+    from readers.aia.pointing import PointingTable
+    from readers.aia.reader import AiaReader
+    from readers.aia.rules import HeaderRules
+    from readers.channels import ChannelsReader
     from readers.columns import Columns, Row
     from readers.draws import Draws
     from readers.errors import ReadError
@@ -34,14 +40,19 @@ DISTRIBUTION = "dali-pipelines"
 """Tells this package from any other that is called `readers`; checked by dali_pipelines."""
 
 _MODULES = {
+    "AiaReader": "aia.reader",
+    "ChannelsReader": "channels",
     "Columns": "columns",
+    "CorrectionTable": "aia.degradation",
     "Draws": "draws",
     "FitsReader": "fits",
+    "HeaderRules": "aia.rules",
     "Index": "index",
     "JpegReader": "jpeg",
     "NpyReader": "npy",
     "Order": "order",
     "Peek": "sample",
+    "PointingTable": "aia.pointing",
     "ReadError": "errors",
     "ReadReport": "report",
     "Reader": "sample",
@@ -57,14 +68,19 @@ _MODULES = {
 }
 
 __all__ = [
+    "AiaReader",
+    "ChannelsReader",
     "Columns",
+    "CorrectionTable",
     "Draws",
     "FitsReader",
+    "HeaderRules",
     "Index",
     "JpegReader",
     "NpyReader",
     "Order",
     "Peek",
+    "PointingTable",
     "ReadError",
     "ReadReport",
     "Reader",

@@ -23,6 +23,10 @@ class Draws:
     """Flip left and right, with probability 1/2."""
     vertical: bool
     """Flip up and down, with probability 1/2."""
+    turn: float
+    """Fraction in [0, 1) that places the angle of a turned window in its range."""
+    zoom: float
+    """Fraction in [0, 1) that places the zoom of a window in its range."""
 
     @classmethod
     def of(cls, seed: int, epoch: int, row: int) -> Draws:
@@ -41,6 +45,14 @@ class Draws:
         raw output is used, which NumPy keeps stable from version to version.
         """
         key = np.array([seed, epoch], np.uint64)  # a list with a large seed would become floats
-        raw = np.random.Philox(key=key, counter=[row, 0, 0, 0]).random_raw(3)
-        y, x, bits = (int(word) for word in raw)
-        return cls((y >> 11) * 2.0**-53, (x >> 11) * 2.0**-53, bool(bits & 1), bool(bits & 2))
+        # Four words and no more: a fifth would be the first of the next row.
+        raw = np.random.Philox(key=key, counter=[row, 0, 0, 0]).random_raw(4)
+        y, x, bits, halves = (int(word) for word in raw)
+        return cls(
+            y=(y >> 11) * 2.0**-53,
+            x=(x >> 11) * 2.0**-53,
+            horizontal=bool(bits & 1),
+            vertical=bool(bits & 2),
+            turn=(halves >> 32) * 2.0**-32,
+            zoom=(halves & 0xFFFFFFFF) * 2.0**-32,
+        )

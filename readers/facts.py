@@ -22,6 +22,7 @@ from readers.errors import ReadError
 from readers.fits import image_shape, open_image
 from readers.index import SUFFIXES
 from readers.jpeg import JpegReader
+from readers.leapseconds import utc_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,7 @@ COLUMNS = {
 _TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
 # Years that fit into 64 bits of nanoseconds: for others NumPy wraps round without a word.
 _TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+_JSOC_TAI = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_([0-9:.]+)_TAI")
 _BATCH_ROWS = 8192
 
 
@@ -171,14 +173,15 @@ class FactTable:
     -----
     A column is of the narrowest type that holds all its values: integer, float (integers among
     floats become floats), or text. Text of the keys DATE..., T_OBS, T_REC, T_START, T_STOP and
-    T_END becomes a time. QUALITY is an unsigned word of 32 bits, which FITS can only store signed:
+    T_END becomes a time, in UTC; it may be ISO 8601, or as HMI has it (``2011.02.15_02:00:00_TAI``,
+    from 1972 on). QUALITY is an unsigned word of 32 bits, which FITS can only store signed:
     negative values stand for those with the highest bit set.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = tuple(keys)
         self.not_times: dict[str, tuple[int, str]] = {}
-        """By column, how many texts are no ISO 8601 times and were left empty by `table`, and the
+        """By column, how many texts are no such times and were left empty by `table`, and the
         first of them."""
         self._rows: list[tuple[Fact, ...]] = []
         self._batches: list[list[pa.Array]] = []
@@ -267,6 +270,10 @@ def _times(column: pa.Array) -> tuple[pa.Array, list[str]]:
 
 def _nanoseconds(text: str | None) -> int | None:
     text = (text or "").removesuffix("Z")
+    if found := _JSOC_TAI.fullmatch(text):
+        year, month, day, clock = found.groups()
+        tai = _nanoseconds(f"{year}-{month}-{day}T{clock}")
+        return None if tai is None else utc_of(tai)
     if not _TIME.fullmatch(text):
         return None
     try:

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar
@@ -117,6 +117,37 @@ class FitsReader:
         rows, columns = (window.height, window.width) if window else (height, width)
         item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
         return Peek(height=height, width=width, nbytes=rows * (columns * item + 24) + OVERHEAD)
+
+    def header(self, row: Row, keys: Collection[str]) -> fits.Header:
+        """Read words of the image's header.
+
+        Parameters
+        ----------
+        row : Row
+            Path and HDU.
+        keys : collection of str
+            Words that are wanted, in capitals; of a long header the others take most of the time.
+
+        Returns
+        -------
+        Header
+            With these words, where the file has them, and some others. NAXISn are the image's also
+            where it is compressed into a table.
+
+        Raises
+        ------
+        ReadError
+            Like `read`.
+        """
+        number = self.hdu if row.hdu is None else row.hdu
+        with _read_errors(row.path, 1, row.number), open_regular(row.path) as file:
+            found = compressed_header(file, number, keys=keys)
+            if found is not None:
+                for word in ("NAXIS", "NAXIS1", "NAXIS2"):
+                    found.header[word] = found.header[f"Z{word}"]
+                return found.header
+        with self._open(row) as (hdu, _):
+            return hdu.header
 
     def verify(self, row: Row) -> None:
         """Decode the whole image by astropy."""

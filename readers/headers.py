@@ -7,6 +7,7 @@ image that would be most of what a reader process does. What is the least bit un
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import BinaryIO, NamedTuple
 
 from astropy.io import fits
@@ -18,7 +19,7 @@ _BINTABLE = b"XTENSION= 'BINTABLE'"
 _WORDS = ("BITPIX", "NAXIS", "NAXIS1", "NAXIS2", "PCOUNT", "GCOUNT", "TFIELDS")
 _PRINTABLE = bytes(range(32, 127))
 _INITIALS = b"BNPTZ"
-"""Of the words that matter here. The others, which tell of the observation, are not parsed."""
+"""Of the words that tell how the image is stored. The others tell of the observation."""
 _END = b"END" + b" " * 77
 
 
@@ -26,14 +27,16 @@ class TableHeader(NamedTuple):
     """The header of a BINTABLE, and where its data lie."""
 
     header: fits.Header
-    """Without the words that do not begin with one of `_INITIALS`."""
+    """Without the words of the observation that were not asked for."""
     start: int
     """Of the data, in bytes from the start of the file."""
     file_size: int
     """In bytes."""
 
 
-def compressed_header(file: BinaryIO, number: int | None) -> TableHeader | None:
+def compressed_header(
+    file: BinaryIO, number: int | None, *, keys: Collection[str] = ()
+) -> TableHeader | None:
     """Read the header of a compressed image.
 
     Parameters
@@ -42,6 +45,8 @@ def compressed_header(file: BinaryIO, number: int | None) -> TableHeader | None:
         Open for reading.
     number : int or None
         HDU that is asked for; None for the first that holds an image.
+    keys : collection of str
+        Words of the observation to give as well, in capitals. Each takes its time.
 
     Returns
     -------
@@ -69,8 +74,11 @@ def compressed_header(file: BinaryIO, number: int | None) -> TableHeader | None:
     )
     if not plain:
         return None
+    wanted = {f"{key:<8}".encode() for key in keys}
     cards = (table[place : place + 80] for place in range(0, len(table), 80))
-    header = fits.Header.fromstring(b"".join(card for card in cards if card[:1] in _INITIALS))
+    header = fits.Header.fromstring(
+        b"".join(card for card in cards if card[:1] in _INITIALS or card[:8] in wanted)
+    )
     file_size = os.fstat(file.fileno()).st_size
     end = start + row_bytes * rows + heap_bytes
     if header.get("ZIMAGE") is not True or -(-end // _BLOCK) * _BLOCK > file_size:

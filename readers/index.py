@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from readers.columns import Column, Columns, Strings
+from readers.columns import PART, Column, Columns, Strings
+from readers.groups import Grouping, Missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from astropy.units import Quantity
     from numpy.typing import ArrayLike
 
 SUFFIXES = {
@@ -44,7 +46,9 @@ class Index:
     ----------
     table : pyarrow.Table
         ``path`` is text. ``hdu``, where present, is an integer (0 for the primary HDU, null for the
-        first HDU that holds an image). All other columns are the user's: labels, times, headers.
+        first HDU that holds an image). Where a sample consists of several files, its parts, text
+        columns ``path_{part}`` (null for a missing file), with or without ``hdu_{part}``, name
+        them. All other columns are the user's: labels, times, headers.
 
     Raises
     ------
@@ -53,7 +57,6 @@ class Index:
     """
 
     def __init__(self, table: pa.Table) -> None:
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         if "path" not in table.column_names:
@@ -61,7 +64,7 @@ class Index:
         if table.num_rows == 0:
             raise ValueError("an Index needs at least one row, got none")
         paths = table["path"]
-        if not (pa.types.is_string(paths.type) or pa.types.is_large_string(paths.type)):
+        if not _is_text(paths):
             raise ValueError(f"column 'path' must be text, got {paths.type}")
         empty = paths.null_count + (pc.sum(pc.equal(paths, "")).as_py() or 0)
         if empty:
@@ -214,44 +217,134 @@ class Index:
             chosen = np.flatnonzero(chosen)
         return Index(self.table.take(pa.array(chosen, pa.int64())))
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts, where a sample consists of several files."""
+        return tuple(
+            name.removeprefix(PART)
+            for name in self.table.column_names
+            if name.startswith(PART) and _is_text(self.table[name])
+        )
+
+    def group(
+        self,
+        channels: Sequence[Any],
+        *,
+        by: str = Grouping.by,
+        time: str = Grouping.time,
+        tolerance: float | str | Quantity = Grouping.tolerance,
+        missing: Missing = Grouping.missing,
+        cadence: float | str | Quantity | None = Grouping.cadence,
+    ) -> Index:
+        """Make samples of several files near one time, a file for each channel.
+
+        Parameters
+        ----------
+        channels : sequence
+            Values of the column `by`. Without `cadence` the first is the reference: each of its
+            files makes a sample.
+        by : str
+            Column that tells channels apart.
+        time : str
+            Column of times.
+        tolerance : float, str or Quantity
+            How far a file may be from the time of its sample, that included: seconds, or what
+            ``astropy.units.Quantity`` takes, as ``"12 s"``.
+        missing : {"drop", "keep"}
+            Leave out samples that lack a channel, or keep those that have one at least.
+        cadence : float, str or Quantity, optional
+            Let samples be at the multiples of this duration since 1970-01-01T00:00, instead of at
+            the times of the first channel. At least twice the tolerance.
+
+        Returns
+        -------
+        Index
+            A row for each sample, in order of time, with ``path`` (and ``hdu``, if this Index has
+            it) of the first channel that is present, ``time``, and for each channel ``path_171``
+            and ``hdu_171`` (null if missing) and ``dt_171`` (float64, file minus sample in seconds,
+            NaN if missing).
+
+        Raises
+        ------
+        KeyError
+            If there is no column `by` or `time`.
+        TypeError
+            If `time` is not a column of times.
+        ValueError
+            If a channel has no file, no sample is left, or an argument is out of its range.
+
+        Notes
+        -----
+        A sample takes of each channel the file nearest in time, of two equally near the earlier.
+        Where several samples would take one file, the nearest of them has it, of two equally near
+        the later, and the others lack the channel: no file is in two samples. Of files of one
+        channel and time the first row counts. Rows without a time are left out.
+
+        The words are those of pandas: `by` and `tolerance` of ``merge_asof``, of which this is the
+        ``direction="nearest"`` with each file used once.
+        """
+        grouping = Grouping(
+            channels=channels,
+            by=by,
+            time=time,
+            tolerance=tolerance,
+            missing=missing,
+            cadence=cadence,
+        )
+        return Index(grouping.apply(self.table))
+
     @cached_property
     def digest(self) -> str:
         """What a saved state is checked against: SHA-256 of the paths and HDUs, in order."""
         digest = hashlib.sha256()
-        for name, column in self._arrays(("path", "hdu")).items():
+        for name, column in self._files(sorted(self.parts)).items():
             digest.update(name.encode())
             parts = (column.offsets, column.blob) if isinstance(column, Strings) else (column,)
             for part in parts:
                 digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
-    def columns(self, names: Iterable[str] = ()) -> Columns:
+    def columns(self, names: Iterable[str] = (), *, parts: Iterable[str] = ()) -> Columns:
         """Map the columns for reader processes: path, hdu if there is one, and the named ones.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Numeric columns.
+        parts : iterable of str
+            Parts whose files will be read, for samples of several files.
 
         Raises
         ------
         KeyError
-            If there is no such column.
+            If there is no such column or part.
         TypeError
             If a named column is not numeric (bool, integer, float or time), or has empty rows that
             cannot be told as NaN.
         """
-        names = tuple(names)
-        if "path" in names:
-            raise TypeError(_NO_NUMBERS.format(name="path", type=self.table["path"].type))
-        return Columns(self._arrays(("path", "hdu", *names)))
-
-    def _arrays(self, names: Iterable[str]) -> dict[str, Column]:
-        arrays: dict[str, Column] = {}
-        for name in dict.fromkeys(names):
-            if name == "hdu" and name not in self.table.column_names:
-                continue
+        arrays = self._files(parts)
+        for name in names:
             if name not in self.table.column_names:
                 raise KeyError(
                     f"the Index has no column {name!r}, it has {', '.join(self.table.column_names)}"
                 )
-            column = self.table[name]
-            arrays[name] = _strings(column) if name == "path" else _numbers(name, column)
+            if not isinstance(arrays.get(name), np.ndarray):
+                arrays[name] = _numbers(name, self.table[name])
+        return Columns(arrays)
+
+    def _files(self, parts: Iterable[str]) -> dict[str, Column]:
+        parts, known = tuple(parts), self.parts
+        for part in parts:
+            if part not in known:
+                raise KeyError(
+                    f"the Index has no part {part!r}, it has {', '.join(known) or 'none'}: make "
+                    "samples of several files by Index.group, or scripts/index.py --group"
+                )
+        arrays: dict[str, Column] = {}
+        for suffix in ("", *(f"_{part}" for part in parts)):
+            arrays[f"path{suffix}"] = _strings(self.table[f"path{suffix}"])
+            if f"hdu{suffix}" in self.table.column_names:
+                arrays[f"hdu{suffix}"] = _hdus(self.table[f"hdu{suffix}"])
         return arrays
 
 
@@ -298,34 +391,46 @@ def _relative_to(file: str | os.PathLike[str], index: Index) -> Index:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    paths = index.table["path"]
-    if pc.all(pc.starts_with(paths, "/")).as_py():
-        return index
     folder = os.path.dirname(os.path.abspath(file))
-    joined = pa.array((os.path.join(folder, p) for p in paths.to_pylist()), pa.large_string())
-    place = index.table.column_names.index("path")
-    return Index(index.table.set_column(place, "path", joined))
+    table = index.table
+    for name in ("path", *(PART + part for part in index.parts)):
+        paths = table[name]
+        if pc.all(pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))).as_py():
+            continue
+        joined = (os.path.join(folder, path) if path else None for path in paths.to_pylist())
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(joined, pa.large_string()))
+    return Index(table)
+
+
+def _is_text(column: pa.ChunkedArray) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 def _strings(column: pa.ChunkedArray) -> Strings:
     import pyarrow as pa
 
-    text = pa.concat_arrays(column.cast(pa.large_string()).chunks)
+    text = pa.concat_arrays(column.cast(pa.large_string()).fill_null("").chunks)
     _, offsets, blob = text.buffers()
     stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
     data = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)
     return Strings(stops - stops[0], data[stops[0] : stops[-1]])
 
 
+def _hdus(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    import pyarrow as pa
+
+    return column.cast(pa.int64()).fill_null(-1).to_numpy()
+
+
 def _numbers(name: str, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         # Nanoseconds, so that a time is one exact number in a tensor.
         column = column.cast(pa.timestamp("ns")).cast(pa.int64())
-    if name == "hdu":
-        return pc.fill_null(column.cast(pa.int64()), -1).to_numpy()
     if not (
         pa.types.is_integer(column.type)
         or pa.types.is_floating(column.type)

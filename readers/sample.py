@@ -74,6 +74,12 @@ class Reader(Protocol):
 
     A Reader is pickled to the reader processes, so it holds settings and no open files. It knows
     nothing of DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
+
+    One whose `read` obeys the angle and the zoom of a Window says so by an attribute ``turns`` that
+    is True; all others are never given such windows.
+
+    A Reader of several files a row also has ``parts``, a tuple of str: the parts of the row that it
+    will ask for by `Row.part`. `readers.channels.ChannelsReader` is one.
     """
 
     @property

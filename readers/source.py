@@ -8,6 +8,7 @@ that is not valid, with the reason in its ReadReport.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,10 @@ class Source:
     """(height, width) of the window to cut, in pixels; None for the whole image."""
     window: WindowMode = "center"
     flip: Flip = ""
+    rotate: float = 0.0
+    """Windows are turned by an angle drawn from -rotate to rotate degrees, by a Reader that can."""
+    zoom: tuple[float, float] = (1.0, 1.0)
+    """Windows are enlarged by a factor between these two, whose logarithm is drawn, likewise."""
     outputs: tuple[str, ...] = ()
     """Numeric columns that travel with each sample, shape ()."""
     num_epochs: int | None = None
@@ -74,6 +79,29 @@ class Source:
                 raise ValueError(f"{name} must be one of {words}, got {value!r}")
         if self.crop is not None and min(self.crop) < 1:
             raise ValueError(f"crop must be at least 1x1 (height x width), got {self.crop}")
+        self._check_turns()
+
+    def _check_turns(self) -> None:
+        if not 0 <= self.rotate <= 180:
+            raise ValueError(f"rotate must be 0 to 180 degrees, got {self.rotate}")
+        if not 0 < self.zoom[0] <= self.zoom[1] < math.inf:
+            raise ValueError(f"zoom must be (least, most), both above 0, got {self.zoom}")
+        if not self._turned:
+            return
+        if not getattr(self.reader, "turns", False):
+            raise ValueError(
+                f"rotate and zoom need a Reader that can turn windows, such as AiaReader; "
+                f"{type(self.reader).__name__} cannot"
+            )
+        if self.crop is None:
+            raise ValueError(
+                "rotate and zoom need a crop; that may be the size of the whole image, with "
+                "window 'center'"
+            )
+
+    @property
+    def _turned(self) -> bool:
+        return self.rotate != 0 or tuple(self.zoom) != (1, 1)
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
@@ -156,10 +184,19 @@ class Source:
         if self.crop is None:
             return None
         height, width = self.crop
-        if self.window == "center":
+        if self.window == "center" and not self._turned:
             return Window(height=height, width=width)
         draws = Draws.of(self.order.seed, epoch, row)
-        return Window(height=height, width=width, y=draws.y, x=draws.x)
+        random = self.window == "random"
+        least, most = self.zoom
+        return Window(
+            height=height,
+            width=width,
+            y=draws.y if random else None,
+            x=draws.x if random else None,
+            angle=(2 * draws.turn - 1) * self.rotate,
+            zoom=least * (most / least) ** draws.zoom,
+        )
 
     def _pack(
         self, epoch: int, row: int, sample: Sample, valid: bool, report: ReadReport

@@ -20,6 +20,22 @@ class Window:
     """Fraction in [0, 1) of the free rows above the window; None for the centre."""
     x: float | None = None
     """Fraction in [0, 1) of the free columns left of the window; None for the centre."""
+    angle: float = 0.0
+    """Degrees by which what is seen is turned about the window's centre, counterclockwise with rows
+    counted upwards. Only Readers whose graph resamples can do that."""
+    zoom: float = 1.0
+    """How much what is seen is enlarged about the window's centre, above 0. Likewise."""
+
+    @classmethod
+    def at(cls, y: int, x: int, height: int, width: int, *, image: tuple[int, int]) -> Window:
+        """Give the window whose top-left pixel is (y, x) in an image of (height, width)."""
+        # The middle of the fractions that `place` turns into this offset.
+        return cls(
+            height=height,
+            width=width,
+            y=(y + 0.5) / (image[0] - height + 1),
+            x=(x + 0.5) / (image[1] - width + 1),
+        )
 
     def place(self, height: int, width: int) -> tuple[int, int]:
         """Top-left pixel of the window in an image of this size.
@@ -37,8 +53,14 @@ class Window:
         Raises
         ------
         ValueError
-            If the window is larger than the image.
+            If the window is larger than the image, or turned or zoomed: then its pixels are not
+            those of the image.
         """
+        if self.angle != 0 or self.zoom != 1:
+            raise ValueError(
+                f"a window turned by {self.angle:g} degrees and zoomed by {self.zoom:g} cannot be "
+                "cut out: use a Reader whose graph resamples, such as AiaReader"
+            )
         if self.height > height or self.width > width:
             msg = (
                 f"crop {self.height}x{self.width} is larger than the image {height}x{width} "

@@ -67,7 +67,7 @@ def data(job: Job) -> Finding:
 
 def folders(job: Job) -> Finding:
     """Folders that a run writes to: temporary files, cache, report and audit."""
-    from _samples import cache_folder
+    from readers.cache import cache_folder
 
     wanted = {"TMPDIR": Path(tempfile.gettempdir()), "XDG_CACHE_HOME": cache_folder()}
     for name in ("report", "audit", "rejected", "state"):

@@ -92,18 +92,7 @@ class PlacedReader:
             self.place.check(image.height, image.width)
         except ValueError as error:
             raise ReadError(row.path, str(error), hdu=row.hdu, row=row.number) from error
-        y, x, height, width = self.place
-        return Window(
-            height=height,
-            width=width,
-            y=_fraction(y, image.height - height),
-            x=_fraction(x, image.width - width),
-        )
-
-
-def _fraction(offset: int, play: int) -> float:
-    """Give the fraction in the middle of those that `Window.place` turns into an offset."""
-    return (offset + 0.5) / (play + 1)
+        return Window.at(*self.place, image=(image.height, image.width))
 
 
 def try_read(reader: PlacedReader, row: Row) -> None:

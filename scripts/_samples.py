@@ -30,10 +30,12 @@ from _pool import process_map
 from _sample_photos import JPEG_CLASSES, save_photo
 from _sample_sun import frame_name, save_frame
 
+from readers.cache import cache_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["cache_folder", "fits_samples", "jpeg_samples"]
+__all__ = ["fits_samples", "jpeg_samples"]
 
 # Part of the folder names: count up with any change to what the files hold, so that nobody keeps an
 # old set.
@@ -47,12 +49,6 @@ JPEG_BYTES = 310_000
 # More processes than this gain nothing: the disk is the limit by then, and each takes 450 MB of
 # memory.
 MAX_PROCESSES = 16
-
-
-def cache_folder() -> Path:
-    """Return this project's folder in the user's cache (XDG Base Directory Specification)."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".cache") / "dali-pipelines"
 
 
 def fits_samples(folder: Path | None = None, num_frames: int = 64) -> Path:

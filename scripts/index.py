@@ -1,10 +1,13 @@
 """Scan an archive once, in parallel, into an Index: a Parquet table with one row for each file.
 
-    python scripts/index.py archive/ -o aia.parquet --where "wavelnth = 171 AND quality = 0"
+    python scripts/index.py archive/ -o aia.parquet --rules aia --where "percentd = 100"
+    python scripts/index.py aia.parquet -o samples.parquet --group 171,193,211
 
 Columns: path, hdu, height, width, bitpix, codec, file_bytes, then the header keys in lower case
 with underscores (DATE-OBS becomes date_obs). Of FITS files only headers are read. Files that cannot
-be read are listed and left out. Imports are light: the child processes import this file again.
+be read are listed and left out, and so are, with --rules, those whose header makes them unfit. An
+Index can be filtered and grouped, too: then no file is opened.
+Imports are light: the child processes import this file again.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import _grouping
 import _where
 from _cli import RefusingParser, at_least
 from _pool import process_map
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 # A task of the pool: 0.1 s of work, or some seconds where each file has to come over a network.
 CHUNK_FILES = 32
+KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 # Rejected files that are named on the terminal.
 LISTED = 20
 
@@ -56,9 +61,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _index(options: argparse.Namespace) -> None:
     _check_outputs(options)
+    if _is_table(options.data):
+        _index_table(options)
+    else:
+        _index_files(options)
+    print(f"Written to {os.path.abspath(options.out)}")
+
+
+def _index_table(options: argparse.Namespace) -> None:
+    from readers.facts import column_name
+    from readers.index import Index
+
+    try:
+        table = Index.scan(options.data).table
+    except (OSError, ValueError) as error:
+        raise Refusal(error) from error
+    _grouping.check(options.grouping, table.column_names)
+    keys = [key for key in options.keys if column_name(key) in table.column_names]
+    _finish(options, keys, table, f"{table.num_rows} rows found")
+
+
+def _index_files(options: argparse.Namespace) -> None:
     files = _files(options)
+    unknown = _with_labels(_unknown(options.keys), files)
     if options.where is not None:
-        _where.check(options.where, options.keys, _with_labels(_unknown(options.keys), files))
+        _where.check(options.where, options.keys, unknown)
+    _grouping.check(options.grouping, unknown.column_names)
     start = time.perf_counter()
     paths = files["path"].to_pylist()
     facts, rejected = _scan(paths, options)
@@ -70,19 +98,36 @@ def _index(options: argparse.Namespace) -> None:
             f"the first: {text!r}",
             file=sys.stderr,
         )
-    kept = (
-        table
-        if options.where is None
-        else table.take(_where.matching(options.where, options.keys, table))
-    )
-    _save(kept, options.out)
+    _finish(options, options.keys, table, f"{len(paths)} files found", len(rejected))
     seconds = time.perf_counter() - start
+    print(f"{seconds:.1f} s, {len(paths) / seconds:.0f} files/s. ", end="")
+
+
+def _finish(
+    options: argparse.Namespace,
+    keys: list[str],
+    table: pa.Table,
+    found: str,
+    rejected: int | None = None,
+) -> None:
+    """Filter, group and save the rows, and say how many there are."""
+    fit, dropped = _by_rules(table, options)
+    kept = fit
+    if options.where is not None:
+        kept = fit.take(_where.matching(options.where, keys, fit))
+    if not kept.num_rows:
+        flags = " and ".join(f"--{name}" for name in ("rules", "where") if getattr(options, name))
+        raise Refusal(f"nothing was written: {flags} dropped all rows", 1)
+    samples = _grouping.grouped(options.grouping, kept)
+    _save(samples, options.out)
+    refused = "" if rejected is None else f"{rejected} rejected, "
     print(
-        f"{len(paths)} files found: {kept.num_rows} rows kept, {len(rejected)} rejected, "
-        f"{table.num_rows - kept.num_rows} dropped by --where.\n"
-        f"{seconds:.1f} s, {len(paths) / seconds:.0f} files/s. "
-        f"Written to {os.path.abspath(options.out)}"
+        f"{found}: {kept.num_rows} rows kept, {refused}"
+        f"{dropped}{fit.num_rows - kept.num_rows} dropped by --where."
     )
+    if options.grouping is not None:
+        channels = len(options.grouping.channels)
+        print(f"{samples.num_rows} samples of {channels} channels made of them.")
 
 
 # ---- The command line --------------------------------------------------------------------------
@@ -99,10 +144,19 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("data", metavar="DATA", help="folder (with its subfolders), glob in quotes, or one file")
+    add(
+        "data",
+        metavar="DATA",
+        help="folder (with its subfolders), glob in quotes, or one file; an Index or a .csv, to "
+        "filter and group its rows",
+    )
     add("-o", "--out", metavar="OUT.parquet", default="index.parquet", help="default: %(default)s")
-    keys = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
-    add("--keys", type=_keys, default=keys, help="header keys to keep, default: %(default)s")
+    add("--keys", type=_keys, help=f"header keys to keep, default: {KEYS}")
+    add(
+        "--rules",
+        choices=("aia",),
+        help="drop what is unfit as AIA level 1 or HMI, and keep the header keys that tell",
+    )
     add("--where", metavar="EXPR", help="SQL condition on the columns; other rows are dropped")
     add("--hdu", type=at_least(0), metavar="N", help="HDU of the image, default: first with one")
     cores = len(os.sched_getaffinity(0))
@@ -110,7 +164,23 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--class_folders", action="store_true", help="one subfolder a class: add label, class_name")
     add("--rejected", metavar="FILE.csv", help="where to list all files that could not be read")
     add("--overwrite", action="store_true", help="replace OUT even if it is not from this script")
-    return parser.parse_args(argv)
+    _grouping.add_flags(parser)
+    options = parser.parse_args(argv)
+    if _is_table(options.data):
+        for name in ("keys", "hdu", "class_folders", "rejected"):
+            if getattr(options, name) is not parser.get_default(name):
+                parser.error(f"--{name} is for a scan of files, and {options.data} is a table")
+    options.keys = _keys(KEYS) if options.keys is None else options.keys
+    if options.rules is not None:
+        from readers.aia.rules import KEYS as NEEDED
+
+        options.keys += [key for key in NEEDED if key not in options.keys]
+    options.grouping = _grouping.of(parser, options)
+    return options
+
+
+def _is_table(data: str) -> bool:
+    return data.endswith((".parquet", ".csv")) and os.path.isfile(data)
 
 
 def _keys(text: str) -> list[str]:
@@ -136,6 +206,8 @@ def _check_outputs(options: argparse.Namespace) -> None:
             raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
     if os.path.exists(options.out) and not (options.overwrite or _is_ours(options.out)):
         raise Refusal(f"{options.out} exists and is not as index.py left it; --overwrite replaces")
+    if _is_table(options.data) and os.path.realpath(options.data) == os.path.realpath(options.out):
+        raise Refusal(f"{options.out} is the Index that is read: give -o another name")
 
 
 def _is_ours(path: str) -> bool:
@@ -155,8 +227,6 @@ def _files(options: argparse.Namespace) -> pa.Table:
 
     if options.class_folders and not os.path.isdir(options.data):
         raise Refusal(f"--class_folders needs a folder, got {options.data}")
-    if options.data.endswith((".parquet", ".csv")):
-        raise Refusal(f"expected a folder, a glob or an image, got the table {options.data}")
     scan = Index.from_class_folders if options.class_folders else Index.scan
     try:
         return scan(options.data, suffixes=(*SUFFIXES["fits"], *SUFFIXES["jpeg"])).table
@@ -182,6 +252,31 @@ def _with_labels(table: pa.Table, files: pa.Table) -> pa.Table:
     return table
 
 
+def _by_rules(table: pa.Table, options: argparse.Namespace) -> tuple[pa.Table, str]:
+    """Give the rows that the rules let pass, and how many they drop for what."""
+    if options.rules is None:
+        return table, ""
+    from collections import Counter
+
+    import pyarrow as pa
+
+    from readers.aia.rules import HeaderRules
+
+    try:
+        selection = HeaderRules().select(table)
+    except ValueError as error:  # of a table that was made without --rules
+        raise Refusal(f"--rules: {error}") from error
+    for row, violation in list(selection.refused.items())[:LISTED]:
+        print(f"dropped {table['path'][row]}: {violation.message}", file=sys.stderr)
+    if len(selection.refused) > LISTED:
+        print(f"and {len(selection.refused) - LISTED} more", file=sys.stderr)
+    counts = Counter(violation.rule for violation in selection.refused.values())
+    reasons = ", ".join(f"{count} for {rule}" for rule, count in counts.most_common())
+    return table.take(pa.array(selection.rows)), (
+        f"{len(selection.refused)} dropped by --rules{f' ({reasons})' if reasons else ''}, "
+    )
+
+
 def _report_rejected(rejected: Rejected, options: argparse.Namespace, *, everything: bool) -> None:
     if options.rejected is not None:
         import csv
@@ -205,8 +300,6 @@ def _save(table: pa.Table, path: str) -> None:
 
     from readers.index import Index
 
-    if not table.num_rows:
-        raise Refusal("nothing was written: --where dropped all rows", 1)
     for place, name in enumerate(table.column_names):
         if table[name].type == pa.null():  # a key that no file has: readers can use NaN
             table = table.set_column(place, name, table[name].cast(pa.float64()))

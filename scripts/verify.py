@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from _cli import RefusingParser, at_least
+from _files import check_output, index_of
 from _pool import Crash, isolated_map
 from _refusal import Refusal, one_line
 
@@ -98,10 +99,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
+    from readers.index import SUFFIXES
+
     if options.json is not None:
-        _check_output(options.json)
+        check_output(options.json)
     options.device = _device(options.device)
-    index = _index(options.files, options.hdu)
+    index = index_of(options.files, SUFFIXES["fits"], options.hdu)
     records = []
     try:
         with (
@@ -154,28 +157,6 @@ def _place(text: str) -> Place:
     return Place(*numbers)
 
 
-def _index(files: Sequence[str], hdu: int | None) -> Index:
-    """Give one Index of all images, each once; `hdu` is for those of which no file tells it."""
-    import pyarrow as pa
-
-    from readers.index import SUFFIXES, Index
-
-    rows: dict[tuple[str, int | None], None] = {}
-    for file in files:
-        try:
-            table = Index.scan(file, suffixes=SUFFIXES["fits"]).table
-        except (OSError, ValueError) as error:
-            raise Refusal(error) from error
-        paths = table["path"].to_pylist()
-        hdus = table["hdu"].to_pylist() if "hdu" in table.column_names else [None] * len(paths)
-        hdus = [hdu if found is None else found for found in hdus]
-        rows.update(dict.fromkeys(zip(paths, hdus, strict=True)))
-    paths, hdus = zip(*rows, strict=True)
-    return Index(
-        pa.table({"path": pa.array(paths, pa.large_string()), "hdu": pa.array(hdus, pa.int64())})
-    )
-
-
 def _device(name: str) -> int | None:
     from dali_pipelines.devices import visible_gpus
 
@@ -184,13 +165,6 @@ def _device(name: str) -> int | None:
     if name == "gpu":
         raise Refusal("--device=gpu, but no GPU is visible: check nvidia-smi, or say --device=cpu")
     return None
-
-
-def _check_output(path: str) -> None:
-    """Refuse before the work what could not be written after it."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.access(folder, os.W_OK):
-        raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
 
 
 def _save(path: str, device: str, records: Sequence[Record]) -> None:

@@ -43,6 +43,10 @@ class ReaderContract:
         """Give a row whose file is sound but not what this Reader reads."""
         raise NotImplementedError
 
+    def row(self, path: Path | str) -> Row:
+        """Give a row, numbered NUMBER, of a file."""
+        return Row(NUMBER, str(path))
+
     def pixels(self, sample: Sample) -> np.ndarray:
         """Do what the graph does with a Sample; shape (height, width, channels)."""
         raise NotImplementedError
@@ -117,15 +121,15 @@ class ReaderContract:
     # What cannot be read.
 
     def test_missing_file(self, reader, tmp_path):
-        row = Row(NUMBER, str(tmp_path / "missing"))
+        row = self.row(tmp_path / "missing")
         error = refused(reader, row, None, "No such file or directory")
         assert str(error).count(row.path) == 1
 
     def test_empty_file(self, reader, tmp_path):
-        refused(reader, written(tmp_path, b""), None)
+        refused(reader, self.row(written(tmp_path, b"").path), None)
 
     def test_directory(self, reader, tmp_path):
-        error = refused(reader, Row(NUMBER, str(tmp_path)), None, "it is a directory")
+        error = refused(reader, self.row(tmp_path), None, "it is a directory")
         assert str(error).count(str(tmp_path)) == 1
 
     @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ class ReaderContract:
         ids=["text", "zeros", "zip", "gzip"],
     )
     def test_another_kind_of_file(self, reader, tmp_path, content):
-        refused(reader, written(tmp_path, content), None)
+        refused(reader, self.row(written(tmp_path, content).path), None)
 
     def test_bad_row(self, reader, bad_row):
         refused(reader, bad_row, None)
@@ -148,7 +152,7 @@ class ReaderContract:
     @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
     def test_truncated_copy(self, reader, good_row, tmp_path, kept):
         content = Path(good_row.path).read_bytes()
-        cut = written(tmp_path, content[: int(len(content) * kept)])
+        cut = self.row(written(tmp_path, content[: int(len(content) * kept)]).path)
         for call in (lambda: reader.read(cut, None), lambda: reader.verify(cut)):
             with pytest.raises(ReadError) as caught:
                 call()

@@ -10,6 +10,8 @@ import numpy as np
 from astropy.io import fits
 from strategies import StoredImage, bitpix
 
+from readers.sample import Sample
+
 BLOCK = 2880
 
 
@@ -51,3 +53,14 @@ def truth(path: str | Path, hdu: int | None = None) -> np.ndarray:
         # astropy would leave a file open that it cannot read.
         with open(path, "rb") as file:
             return np.asarray(fits.getdata(file, *extension)).astype(np.float32)
+
+
+def decoded(sample: Sample) -> np.ndarray:
+    """Do what the graph does with a Sample, shape (height, width, 1), float32."""
+    from dali_pipelines.kernels.physical import decode_image  # numba
+
+    out = np.full((*sample["shape"].shape[:2], 1), 7, np.float32)
+    no_flip, no_finish = np.zeros(2, np.int32), np.array((0, 1), np.float32)
+    arrays = (sample[name] for name in ("payload", "plan", "scaling"))
+    assert decode_image(out, *arrays, no_flip, no_finish) == 0
+    return out

@@ -36,7 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pixels = np.random.default_rng(0).poisson(100, (520, 530)).astype(np.int16)
     for number in range(32):
         frame = fits.CompImageHDU(pixels + number, compression_type="RICE_1")
-        frame.header.update(WAVELNTH=171 if number % 2 else 193, QUALITY=0)
+        time = f"2015-01-01T00:{number // 2:02}:{number % 2 * 5:02}"
+        frame.header.update(WAVELNTH=171 if number % 2 else 193, QUALITY=0, T_OBS=time)
         frame.writeto(folder / "archive" / "2015" / f"{number}.fits")
     for number in range(10):
         path = folder / "photos" / "ab"[number % 2] / f"{number}.jpg"

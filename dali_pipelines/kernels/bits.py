@@ -142,3 +142,14 @@ def _multiplier(number: Any, kind: ir.Type, ptx: str, constraints: str) -> Any:
 # A GPU would make one operation of a product and a sum, which rounds once where a CPU rounds twice.
 product32 = _multiplier(types.float32, ir.FloatType(), "mul.rn.f32 $0, $1, $2;", "=f,f,f")
 product64 = _multiplier(types.float64, ir.DoubleType(), "mul.rn.f64 $0, $1, $2;", "=d,d,d")
+
+
+@intrinsic
+def quotient32(typing_context: Any, a: Any, b: Any) -> Any:
+    """Divide float32 by float32 as IEEE 754 says; Python's error for 0 would undo vectors."""
+    del typing_context, a, b
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.fdiv(*args)
+
+    return types.float32(types.float32, types.float32), codegen

@@ -15,6 +15,8 @@ from dali_pipelines.kernels.bits import load_int64, pointer, store_int64
 from dali_pipelines.kernels.compiled import STAMP, compiled
 from dali_pipelines.kernels.physical import decode_image
 from dali_pipelines.kernels.resize import resize
+from dali_pipelines.kernels.stretch import NUM_PARAMETERS
+from dali_pipelines.kernels.warp import NUM_SPECIAL, warp
 
 _AT = types.uint64
 _RUN = types.void(_AT, _AT, _AT, types.int32, _AT, _AT, _AT, types.int32)
@@ -62,6 +64,27 @@ def _resize(dtype: Any, stamp: str = STAMP) -> Any:
     return run
 
 
+def _warp(stamp: str = STAMP) -> Any:
+    @cfunc(_RUN, cache=True)
+    def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
+        out_shape = (_extent(out_shapes, 0, 1), _extent(out_shapes, 0, 2))
+        out = carray(pointer(_entry(outs, 0)), out_shape, np.float32)
+        image = carray(pointer(_entry(ins, 0)), (height, width), np.float32)
+        matrix = carray(pointer(_entry(ins, 2)), (2, 3), np.float64)
+        gain = carray(pointer(_entry(ins, 3)), 1, np.float64)
+        stretch = carray(pointer(_entry(ins, 4)), NUM_PARAMETERS, np.float64)
+        frame = carray(pointer(_entry(ins, 5)), 4, np.int64)
+        flip = carray(pointer(_entry(ins, 6)), 2, np.int32)
+        special = carray(pointer(_entry(ins, 7)), NUM_SPECIAL, np.float32)
+        how = carray(pointer(_entry(ins, 8)), 2, np.int64)
+        whole = frame[2] == height and frame[3] == width
+        warp(out, image, matrix, how[0], how[1], special, whole, gain[0], stretch, flip)
+
+    return run
+
+
 @cfunc(_SETUP)
 def decode_setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
     """Give image and status their shapes: (height, width, 1) after the first input, and (1,)."""
@@ -83,6 +106,16 @@ def resize_setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, 
         store_int64(image + 16, _extent(in_shapes, sample, 2))
 
 
+@cfunc(_SETUP)
+def warp_setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+    """Give the output the shape (1, height, width), after the second input."""
+    for sample in range(num_samples):
+        image = _entry(out_shapes, sample)
+        store_int64(image, 1)
+        store_int64(image + 8, _extent(in_shapes, num_samples + sample, 0))
+        store_int64(image + 16, _extent(in_shapes, num_samples + sample, 1))
+
+
 decode_run = {
     "float32": _decode(np.float32, finish_size=2),
     "uint8": _decode(np.uint8),
@@ -92,3 +125,4 @@ decode_run = {
 """By the element type of the image."""
 resize_run = {"uint8": _resize(np.uint8), "float32": _resize(np.float32)}
 """Likewise."""
+warp_run = _warp()

@@ -1,4 +1,4 @@
-"""Run the GPU's decoder in numba's CUDA simulator: pickled jobs on stdin, images on stdout.
+"""Run the GPU's operators in numba's CUDA simulator: pickled jobs on stdin, images on stdout.
 
 The simulator runs each thread of a GPU as a thread of Python. Where it is on, it is on for the
 whole process, so this is a program of its own. NumPy stands in for CuPy.
@@ -25,6 +25,9 @@ class Array(np.ndarray):
 
 def cupy() -> ModuleType:
     module = ModuleType("cupy")
+    for name in ("inf", "isnan", "maximum", "stack"):
+        setattr(module, name, getattr(np, name))
+    module.where = lambda *arrays: np.where(*arrays).view(Array)
     module.empty = lambda shape, dtype: np.full(shape, 7, dtype).view(Array)
     module.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(Array)
     module.asarray = lambda array: array.view(Array)
@@ -46,12 +49,21 @@ def decode(samples: list[Any], dtype: str, flip: tuple[int, int], finish: tuple[
     return [np.array(image) for image in images], [int(status[0]) for status in statuses]
 
 
+def warp(samples: list[tuple[Any, ...]], **settings: Any) -> list[Any]:
+    """Warp (image, grid, matrix, gain, stretch, frame, flip) of each sample, as one batch."""
+    from dali_pipelines.operators_gpu import Warp
+
+    columns = ([array.view(Array) for array in arrays] for arrays in zip(*samples, strict=True))
+    return [np.array(image) for image in Warp(**settings)(*columns)]
+
+
 if __name__ == "__main__":
     assert os.environ["NUMBA_ENABLE_CUDASIM"] == "1"
     from numba import cuda
 
     sys.modules["cupy"] = cupy()
     cuda.external_stream = lambda _address: 0  # the simulator has none
+    operator = {"decode": decode, "warp": warp}[sys.argv[1]]
     jobs = pickle.load(sys.stdin.buffer)
-    found = [decode(*job) for job in jobs]
+    found = [operator(*arguments, **settings) for arguments, settings in jobs]
     pickle.dump(found, sys.stdout.buffer)

@@ -8,13 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from astropy.io import fits
+from nvidia.dali import fn
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 from PIL import Image, ImageOps
 
-from dali_pipelines import Index, Loader, ReadError, fits_pipeline, jpeg_pipeline, npy_pipeline
+from dali_pipelines import (
+    ChannelsReader,
+    Index,
+    Loader,
+    NpyReader,
+    PipelineConfig,
+    ReadError,
+    fits_pipeline,
+    jpeg_pipeline,
+    npy_pipeline,
+    reader_pipeline,
+)
+from dali_pipelines.decode import Decoded
 from readers.draws import Draws
 from readers.window import Window
 
@@ -313,3 +327,45 @@ def test_damaged_tiles_are_rejected_and_nothing_else(tmp_path: Path) -> None:
         pytest.raises(ReadError, match="the compressed bytes of a tile do not add up"),
     ):
         list(loader)
+
+
+def channels_pipeline(index: Index, **config: Any) -> Any:
+    """Stack the channels; what is missing becomes -1."""
+
+    def decode(arrays: Any, config: PipelineConfig) -> Decoded:
+        del config
+        present = fn.cast_like(arrays["present"], arrays["image_0"])
+        planes = [arrays[f"image_{place}"] - (1 - present[place]) for place in (0, 1)]
+        return Decoded(fn.cat(*planes, axis=2), "float32")
+
+    reader = ChannelsReader(NpyReader(), ("193", "171"))
+    return reader_pipeline(index, reader, decode, PipelineConfig(**config))
+
+
+def test_samples_of_several_files(tmp_path: Path) -> None:
+    times, waves, paths = [], [], []
+    for number in range(6):
+        for wave in (171, 193) if number != 2 else (171,):
+            path = tmp_path / f"{wave}_{number}.npy"
+            np.save(path, np.arange(48, dtype=np.float32).reshape(6, 8) + wave * 100 + number)
+            times.append(12 * number + wave // 100)
+            waves.append(wave)
+            paths.append(str(path))
+    time = pa.array(times, pa.timestamp("s"))
+    files = Index(pa.table({"path": paths, "wavelnth": waves, "t_obs": time}))
+    index = files.group([171, 193], tolerance=3, missing="keep")
+    found = images(channels_pipeline, index, batch_size=2, crop=(2, 3), window="random")
+    for row, image in found.items():
+        for place, wave in enumerate((193, 171)):
+            path = tmp_path / f"{wave}_{row}.npy"
+            whole = np.load(path) if path.exists() else np.full((6, 8), -1, np.float32)
+            np.testing.assert_array_equal(image[place], cut_and_flipped(whole, row, (2, 3), ""))
+    assert not (tmp_path / "193_2.npy").exists()
+
+    (tmp_path / "193_4.npy").write_bytes(b"")
+    with Loader(
+        channels_pipeline, index, batch_size=2, devices=[None], bad_sample="skip"
+    ) as loader:
+        rows = [row for (batch,) in loader for row in batch["row"].tolist()]
+    assert sorted(rows) == [0, 1, 2, 3, 5]
+    assert f"channel 193, {tmp_path}/193_4.npy: " in loader.stats.rejected[4].reason

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from astropy.io import fits
+from simulation import simulated
 
 from dali_pipelines.kernels.physical import DAMAGED, decode_image
 from readers import FitsReader, Row, Sample, Window
 
-ROOT = Path(__file__).resolve().parents[2]
 PLAIN = ((0, 0), (0.0, 1.0))
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 
@@ -28,19 +25,6 @@ class Job(NamedTuple):
     finish: tuple[float, float] = (0.0, 1.0)
 
 
-def simulated(jobs: list[Job]) -> list[tuple[list[np.ndarray], list[int]]]:
-    """Decode each job's samples as one batch; give images and statuses."""
-    found = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("simulated.py"))],
-        input=pickle.dumps([tuple(job) for job in jobs]),
-        stdout=subprocess.PIPE,
-        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": str(ROOT)},
-        timeout=3600 if LONG else 200,
-        check=True,
-    )
-    return pickle.loads(found.stdout)
-
-
 def on_cpu(sample: Sample, job: Job) -> tuple[np.ndarray, int]:
     out = np.full((*sample["shape"].shape[:2], 1), 7, job.dtype)
     finish = np.array(job.finish if job.dtype == "float32" else (), np.float32)
@@ -49,7 +33,8 @@ def on_cpu(sample: Sample, job: Job) -> tuple[np.ndarray, int]:
 
 
 def check(jobs: list[Job]) -> None:
-    for job, (images, statuses) in zip(jobs, simulated(jobs), strict=True):
+    found = simulated("decode", [(tuple(job), {}) for job in jobs])
+    for job, (images, statuses) in zip(jobs, found, strict=True):
         for sample, image, status in zip(job.samples, images, statuses, strict=True):
             expected, expected_status = on_cpu(sample, job)
             assert status == expected_status

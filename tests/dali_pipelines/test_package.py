@@ -52,11 +52,15 @@ def test_the_wheel_holds_two_packages(tmp_path: Path) -> None:
     from hatchling.builders.wheel import WheelBuilder
 
     (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
-    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    files = zipfile.ZipFile(wheel).namelist()
+    names = {name.split("/")[0] for name in files}
     assert {name for name in names if not name.endswith(".dist-info")} == {
         "dali_pipelines",
         "readers",
     }
+    presets = {f"dali_pipelines/presets/{name}.toml" for name in dali_pipelines.preset_names()}
+    assert presets
+    assert presets <= set(files)
 
 
 LIGHT = (
@@ -64,7 +68,9 @@ LIGHT = (
     "_check_limits",
     "_check_software",
     "_cli",
+    "_files",
     "_finding",
+    "_grouping",
     "_nvidia",
     "_pool",
     "_ranks",
@@ -77,7 +83,8 @@ LIGHT = (
 
 def test_scripts_stay_light_at_the_top() -> None:
     """Reader processes import the script again, so it may load nothing heavy by itself."""
-    for script in ("bench.py", "doctor.py", "index.py", *(f"{name}.py" for name in LIGHT)):
+    scripts = ("bench", "doctor", "index", "show", "verify", *LIGHT)
+    for script in (f"{name}.py" for name in scripts):
         tree = ast.parse((ROOT / "scripts" / script).read_text())
         names = {
             alias.name.split(".")[0]

@@ -62,6 +62,23 @@ def test_rows():
     assert Columns({"path": strings(["/a"])}).row(0) == Row(0, "/a", None)
 
 
+def test_parts():
+    columns = Columns(
+        {
+            "path": strings(["/a", "/b"]),
+            "path_x": strings(["/a", ""]),
+            "path_é 1": strings(["", "/c é"]),
+            "hdu_é 1": np.array([0, 3]),
+        }
+    )
+    for given_columns in (columns, pickle.loads(pickle.dumps(columns))):
+        assert given_columns.row(0) == Row(0, "/a", parts={"x": Row(0, "/a"), "é 1": None})
+        assert given_columns.row(1).part("é 1") == Row(1, "/c é", 3)
+        assert given_columns.row(1).part("x") is None
+    with pytest.raises(KeyError, match="row 1 was made without the part 'y', it has x, é 1"):
+        columns.row(1).part("y")
+
+
 def test_another_process_reads_while_the_owner_lives(fresh_python):
     columns = Columns({"path": strings(["/a", "/é"]), "hdu": np.array([0, -1])})
     code = (

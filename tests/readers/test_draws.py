@@ -18,6 +18,8 @@ def test_pure_and_in_range(seed, epoch, row):
     assert 0 <= draws.y < 1
     assert 0 <= draws.x < 1
     assert {draws.horizontal, draws.vertical} <= {True, False}
+    assert 0 <= draws.turn < 1
+    assert 0 <= draws.zoom < 1
 
 
 @given(seeds, numbers, numbers)
@@ -30,11 +32,61 @@ def test_all_arguments_count(seed, epoch, row):
 
 # These values may never change: a run that was saved by one version goes on in the next.
 GOLDEN = [
-    ((0, 0, 0), Draws(0.011546754286331562, 0.24154919656271812, True, False)),
-    ((0, 0, 1), Draws(0.5023796042735054, 0.27760557688455356, True, True)),
-    ((0, 1, 0), Draws(0.8133540609793564, 0.7513314251083365, True, False)),
-    ((1, 0, 0), Draws(0.3035680343067586, 0.8487087496857769, False, True)),
-    ((7, 3, 10**9), Draws(0.038860645198978694, 0.933742555605761, True, True)),
+    (
+        (0, 0, 0),
+        Draws(
+            0.011546754286331562,
+            0.24154919656271812,
+            True,
+            False,
+            0.5644146215636283,
+            0.18685465212911367,
+        ),
+    ),
+    (
+        (0, 0, 1),
+        Draws(
+            0.5023796042735054,
+            0.27760557688455356,
+            True,
+            True,
+            0.9860662461724132,
+            0.40485142078250647,
+        ),
+    ),
+    (
+        (0, 1, 0),
+        Draws(
+            0.8133540609793564,
+            0.7513314251083365,
+            True,
+            False,
+            0.4831239797640592,
+            0.9157508462667465,
+        ),
+    ),
+    (
+        (1, 0, 0),
+        Draws(
+            0.3035680343067586,
+            0.8487087496857769,
+            False,
+            True,
+            0.031106436857953668,
+            0.4141313214786351,
+        ),
+    ),
+    (
+        (7, 3, 10**9),
+        Draws(
+            0.038860645198978694,
+            0.933742555605761,
+            True,
+            True,
+            0.721344445599243,
+            0.8706797165796161,
+        ),
+    ),
 ]
 
 
@@ -69,6 +121,9 @@ def test_uniform(over):
     ]
     check_uniform(cells, 64)
     check_uniform(((a[0], b[0], a[2], b[2]) for a, b in pairwise(cells)), 64)
+    turns = [(int(draws.turn * 8), int(draws.zoom * 8)) for draws in drawn]
+    check_uniform(turns, 64)
+    check_uniform(((a[1], int(b.y * 8)) for a, b in zip(turns, drawn[1:], strict=False)), 64)
 
 
 def test_half_of_the_rows_are_flipped():

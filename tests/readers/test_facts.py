@@ -5,6 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from astropy.io import fits
+from astropy.time import Time
 from fits_files import plain_hdu
 from PIL import Image
 
@@ -340,7 +341,35 @@ class TestTable:
     @pytest.mark.parametrize(
         "text",
         [
-            "2011.02.15_02:00:00_TAI",
+            "2011.02.15_01:59:54_TAI",
+            "2011.02.15_01:59:54.123456_TAI",
+            "2015.06.30_12:00_TAI",
+            "2015.07.01_00:00:34.999_TAI",
+            "2015.07.01_00:00:36_TAI",
+            "2026.11.21_00:00:00_TAI",
+            "1972.01.01_00:00:10_TAI",
+        ],
+    )
+    def test_times_of_hmi_become_utc(self, text):
+        iso = text.removesuffix("_TAI").replace(".", "-", 2).replace("_", "T")
+        expected = Time(iso, scale="tai").utc.to_value("isot", subfmt="date_hms")
+        found, facts = column("T_OBS", [text])
+        milliseconds = found.cast(pa.int64()).to_numpy() // 10**6
+        assert milliseconds[0] == np.datetime64(expected, "ms").astype(np.int64)
+        assert not facts.not_times
+
+    def test_within_a_leap_second(self):
+        """UTC has 23:59:60 there; like POSIX, NumPy has the second after it twice."""
+        found, _ = column("T_OBS", ["2015.07.01_00:00:35.5_TAI"])
+        assert found.to_numpy()[0] == np.datetime64("2015-07-01T00:00:00.5", "ns")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "2011.02.30_02:00:00_TAI",
+            "1971.12.31_02:00:00_TAI",
+            "2011.02.15_02:00:00_UT",
+            "2011.02.15_02:00:00_TAI_",
             "10/03/13",
             "2013-02-30",
             "2016-12-31T23:59:60",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from contract import NUMBER, ReaderContract, check_named, refused, written
-from fits_files import plain_hdu, truth, write
+from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import (
@@ -28,15 +28,6 @@ from strategies import (
 from dali_pipelines.kernels.physical import decode_image
 from readers import FitsReader, ReadError, Row, Window
 from readers.plan import HEAD, PER_TILE, RICE, STORED
-
-
-def decoded(sample):
-    """Do what the graph does with a Sample, shape (height, width, 1), float32."""
-    out = np.full((*sample["shape"].shape[:2], 1), 7, np.float32)
-    no_flip, no_finish = np.zeros(2, np.int32), np.array((0, 1), np.float32)
-    arrays = (sample[name] for name in ("payload", "plan", "scaling"))
-    assert decode_image(out, *arrays, no_flip, no_finish) == 0
-    return out
 
 
 def check_equal(row, window=None, reader=None):
@@ -496,3 +487,53 @@ def test_tiles_in_the_gzip_column(tmp_path):
     assert found.tolist() == [RICE] * 3 + [-32] * 3 + [RICE] * 6
     check_equal(row)
     check_equal(row, Window(height=5, width=9))
+
+
+COMPRESSIONS = [None, {"compression_type": "RICE_1"}, {"compression_type": "GZIP_2"}]
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_header(tmp_path, compression, suffix):
+    """Of all the words that astropy gives of the image, those that are asked for."""
+    words = {
+        "WAVELNTH": 171,
+        "DATE-OBS": "2015-01-01",
+        "QUALITY": -(2**31),
+        "PC1_1": 0.5,
+        "HK": 1.0,
+    }
+    header = fits.Header(words)
+    pixels = np.arange(35, dtype="i2").reshape(5, 7)
+    hdu = (
+        fits.CompImageHDU(pixels, header, **compression)
+        if compression
+        else fits.PrimaryHDU(pixels, header)
+    )
+    hdu.writeto(tmp_path / f"a.fits{suffix}")
+    row = Row(NUMBER, str(tmp_path / f"a.fits{suffix}"))
+    asked = [*words, "NAXIS", "NAXIS1", "NAXIS2", "LVL_NUM"]
+    found = FitsReader().header(row, asked)
+    assert {key: found[key] for key in asked if key in found} == {
+        **words,
+        "NAXIS": 2,
+        "NAXIS1": 7,
+        "NAXIS2": 5,
+    }
+
+
+@pytest.mark.parametrize("hdu", [None, 0, 1, 2])
+def test_header_of_an_hdu(tmp_path, hdu):
+    images = [fits.PrimaryHDU(), *(fits.ImageHDU(np.zeros((2, n)), name=f"N{n}") for n in (3, 4))]
+    fits.HDUList(images).writeto(tmp_path / "a.fits")
+    row = Row(NUMBER, str(tmp_path / "a.fits"), hdu)
+    if hdu == 0:
+        with pytest.raises(ReadError, match=r"a\.fits\[0\] \(row 17\): HDU 0 holds no image"):
+            FitsReader().header(row, ["EXTNAME"])
+        return
+    assert FitsReader().header(row, ["EXTNAME"])["EXTNAME"] == {None: "N3", 1: "N3", 2: "N4"}[hdu]
+
+
+def test_header_of_a_missing_file(tmp_path):
+    with pytest.raises(ReadError, match=r"\(row 17\): .*No such file"):
+        FitsReader().header(Row(NUMBER, str(tmp_path / "a.fits")), [])

@@ -8,7 +8,7 @@ import readers
 from readers import Columns, FitsReader, Order, Schedule, Shard, Source
 from readers.columns import Strings
 
-HEAVY = ["pyarrow", "astropy", "PIL", "torch", "nvidia", "cupy", "numba"]
+HEAVY = ["pyarrow", "astropy", "PIL", "torch", "nvidia", "cupy", "numba", "scipy", "sunpy"]
 
 STATE = """
 import json, os, sys, threading
@@ -38,6 +38,7 @@ LIGHT = [
     ("readers", [*HEAVY, "numpy"]),
     ("readers.npy", HEAVY),
     ("readers.fits", [name for name in HEAVY if name != "astropy"]),
+    ("readers.aia.reader", [name for name in HEAVY if name != "astropy"]),
     ("readers.jpeg", [name for name in HEAVY if name != "PIL"]),
 ]
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from readers import Index
+from readers import Index, Row
 
 FILES = ["b.fits", "a.FITS", "sub/c.fits.gz", "sub/deep/d.Fz", "sub/e.jpg", "f.npy", "notes.txt"]
 IMAGES = ["a.FITS", "b.fits", "f.npy", "sub/c.fits.gz", "sub/deep/d.Fz", "sub/e.jpg"]
@@ -264,6 +264,71 @@ class TestSelect:
             Index(table()).select(rows)
 
 
+def sample_table(**columns):
+    parts = {"path_x": ["/x", None, "/z"], "path_y": ["/1", "/2", ""], "hdu_y": [1, None, 2]}
+    return table(**{**parts, **columns})
+
+
+class TestParts:
+    def test_text_columns_alone_are_parts(self):
+        index = Index(sample_table(path_length=[1, 2, 3], pathless=["a", "b", "c"]))
+        assert index.parts == ("x", "y")
+        assert Index(table()).parts == ()
+
+    @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+    def test_columns(self, kind):
+        index = Index(sample_table(path_x=pa.array(["/x", None, "/z"], kind), label=[1, 2, 3]))
+        columns = index.columns(["label"], parts=("y", "x"))
+        assert columns.row(0) == Row(0, "/a", parts={"y": Row(0, "/1", 1), "x": Row(0, "/x")})
+        assert columns.row(1).parts == {"y": Row(1, "/2", None), "x": None}
+        assert columns.row(2).parts == {"y": None, "x": Row(2, "/z")}
+        assert set(index.columns(parts=iter(["y"]))._places) == {"path", "path_y", "hdu_y"}
+
+    def test_unknown(self):
+        message = "the Index has no part 'z', it has x, y: make samples of several files by"
+        with pytest.raises(KeyError, match=message):
+            Index(sample_table()).columns(parts=["z"])
+        with pytest.raises(KeyError, match="has no part 'z', it has none: make"):
+            Index(table()).columns(parts=["z"])
+
+    def test_a_part_is_no_number(self):
+        with pytest.raises(TypeError, match="column 'path_x' is string; a tensor can carry"):
+            Index(sample_table()).columns(["path_x"], parts=["x"])
+
+    def test_what_is_read_is_what_the_digest_covers(self):
+        # What lies below an empty value does not count.
+        _, *buffers = pa.array(["/x", "?", "/z"]).buffers()
+        hidden = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), *buffers])
+        tables = [
+            table(),
+            sample_table(),
+            sample_table(path_x=["/x", "/y", "/z"]),
+            sample_table(hdu_y=[1, 1, 2]),
+            sample_table().drop_columns(["hdu_y"]),
+            sample_table().drop_columns(["path_x"]),
+            sample_table().rename_columns({"path_x": "path_w"}),
+        ]
+        assert len({Index(other).digest for other in tables}) == len(tables)
+        same = [
+            sample_table(label=[1, 2, 3]),
+            sample_table().select(["path_y", "hdu_y", "path_x", "path"]),
+            sample_table(path_x=["/x", "", "/z"]),
+            sample_table(path_x=hidden),
+        ]
+        assert {Index(other).digest for other in same} == {Index(sample_table()).digest}
+
+    def test_relative_paths(self, tmp_path):
+        table = {"path": ["a", "b"], "path_x": ["a", None], "path_y": ["/y", "sub/y"]}
+        pq.write_table(pa.table(table), tmp_path / "samples.parquet")
+        (tmp_path / "samples.csv").write_text("path,path_x,path_y\na,a,/y\nb,,sub/y\n")
+        for name in ("samples.parquet", "samples.csv"):
+            columns = Index.scan(tmp_path / name).columns(parts=("x", "y"))
+            assert columns.row(0).part("x").path == f"{tmp_path}/a"
+            assert columns.row(0).part("y").path == "/y"
+            assert columns.row(1).part("x") is None
+            assert columns.row(1).part("y").path == f"{tmp_path}/sub/y"
+
+
 class TestDigest:
     def test_other_columns_and_storage_do_not_count(self):
         digest = Index(table(hdu=[0, 1, 2])).digest
@@ -352,7 +417,7 @@ class TestColumns:
 
     def test_columns_that_nobody_asked_for_stay(self):
         columns = Index(table(label=[1, 2, 3], note=["x", None, "z"])).columns()
-        assert set(columns._parts) == {"path"}
+        assert set(columns._places) == {"path"}
         with pytest.raises(KeyError):
             columns.array("label")
 
@@ -369,6 +434,10 @@ class TestColumns:
         message = "the Index has no column 'lable', it has path, label"
         with pytest.raises(KeyError, match=message):
             Index(table(label=[1, 2, 3])).columns(["lable"])
+
+    def test_no_hdu(self):
+        with pytest.raises(KeyError, match="the Index has no column 'hdu'"):
+            Index(table()).columns(["hdu"])
 
     def test_paths_are_no_numbers(self):
         with pytest.raises(TypeError, match="column 'path' is string; a tensor can carry numbers"):

@@ -1,8 +1,10 @@
+import math
 import pickle
 import re
 import time
 from collections import Counter
-from typing import get_args
+from dataclasses import dataclass, field
+from typing import ClassVar, get_args
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from readers import (
     Shard,
     Source,
     Tail,
+    Window,
 )
 from readers.columns import Strings
 
@@ -214,6 +217,44 @@ class TestFaultyReader:
             assert re.match(FAULTS[fault], slot.report.reason)
 
 
+@dataclass
+class TurningReader(FakeReader):
+    turns: ClassVar[bool] = True
+    windows: list[Window] = field(default_factory=list)
+
+    def read(self, row, window):
+        self.windows.append(window)
+        return super().read(row, window)
+
+
+class TestTurns:
+    def windows(self, **settings):
+        reader = TurningReader()
+        epoch_of(source(reader=reader, crop=(2, 2), tail="drop", **settings))
+        return reader.windows
+
+    @pytest.mark.parametrize("window", ["center", "random"])
+    def test_angles_and_zooms_are_drawn_from_their_ranges(self, window):
+        windows = self.windows(rotate=30.0, zoom=(0.5, 2.0), window=window)
+        angles, zooms = ([getattr(w, name) for w in windows] for name in ("angle", "zoom"))
+        assert -30 <= min(angles) < -20
+        assert 20 < max(angles) < 30
+        assert 0.5 <= min(zooms) < 0.7
+        assert 1.4 < max(zooms) < 2
+        assert all((w.y is None) == (window == "center") for w in windows)
+
+    def test_they_do_not_move_the_window(self):
+        turned, straight = self.windows(rotate=30.0, window="random"), self.windows(window="random")
+        assert [(w.y, w.x) for w in turned] == [(w.y, w.x) for w in straight]
+        assert {w.angle for w in straight} == {0}
+        assert {w.zoom for w in (*turned, *straight)} == {1}
+
+    def test_they_are_the_same_on_other_shards(self):
+        settings = {"rotate": 9.0, "zoom": (1, 2), "window": "random", "batch_size": 1}
+        two = [w for n in (0, 1) for w in self.windows(shard=(n, 2), **settings)]
+        assert set(two) < set(self.windows(**settings))
+
+
 class TestEnd:
     def test_nothing_is_read_afterwards(self):
         reader = FakeReader()
@@ -335,6 +376,13 @@ def test_another_process_gives_the_same(fresh_python):
 ERRORS = [
     ({"window": "centre"}, r"window must be one of \('center', 'random'\), got 'centre'"),
     ({"flip": "vh"}, r"flip must be one of \('', 'h', 'v', 'hv'\), got 'vh'"),
+    ({"rotate": 5.0}, "rotate and zoom need a Reader that can turn windows.*; FakeReader cannot"),
+    ({"zoom": (1, 2)}, "rotate and zoom need a Reader that can turn windows.*; FakeReader cannot"),
+    ({"rotate": 5.0, "reader": TurningReader()}, "rotate and zoom need a crop"),
+    ({"rotate": -1.0}, "rotate must be 0 to 180 degrees, got -1"),
+    ({"rotate": math.nan}, "rotate must be 0 to 180 degrees, got nan"),
+    ({"zoom": (2, 1)}, r"zoom must be \(least, most\), both above 0, got \(2, 1\)"),
+    ({"zoom": (0, 1)}, r"zoom must be \(least, most\), both above 0, got \(0, 1\)"),
     ({"crop": (0, 5)}, r"crop must be at least 1x1 \(height x width\), got \(0, 5\)"),
 ]
 

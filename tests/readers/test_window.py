@@ -51,3 +51,21 @@ def test_larger_than_the_image(size):
     )
     with pytest.raises(ValueError, match=message):
         Window(height=size[0], width=size[1]).place(10, 7)
+
+
+@given(sizes, sizes, st.data())
+def test_a_window_at_a_pixel_is_placed_there(height, width, data):
+    rows, columns = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
+    y, x = data.draw(st.integers(0, height - rows)), data.draw(st.integers(0, width - columns))
+    window = Window.at(y, x, rows, columns, image=(height, width))
+    assert (window.height, window.width) == (rows, columns)
+    assert window.place(height, width) == (y, x)
+
+
+@pytest.mark.parametrize("turn", [{"angle": 1.0}, {"zoom": 0.5}])
+def test_a_turned_window_is_not_cut_out(turn):
+    message = (
+        r"turned by \d degrees and zoomed by [\d.]+ cannot be cut out: use a Reader whose graph"
+    )
+    with pytest.raises(ValueError, match=message):
+        Window(height=2, width=2, **turn).place(10, 7)

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 from PIL import Image
+from solar_files import changed, frame, save
 
-from readers import Index
+from readers import HeaderRules, Index
+from readers.aia.rules import KEYS as KEYS_OF_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXED = ["path", "hdu", "height", "width", "bitpix", "codec", "file_bytes"]
@@ -127,7 +129,7 @@ class TestScan:
         status, out, err = run(shared_data)
         assert status == 0
         assert " 0 rejected" in out
-        assert "t_obs: 1 of 37 values" in err  # of HMI, in TAI
+        assert err == ""
         rows = saved().to_pylist()
         assert len(rows) == 37
         aia = rows[0]
@@ -281,6 +283,77 @@ class TestWhere:
         assert os.listdir() == []
 
 
+class TestRules:
+    @pytest.fixture
+    def solar(self, tmp_path, monkeypatch):
+        """Four frames, two of them unfit, and a file of another kind."""
+        words = {"a": {}, "b": {"QUALITY": 1 << 17}, "c": {"LVL_NUM": 1.5}, "d": {"WAVELNTH": 193}}
+        (tmp_path / "solar").mkdir()
+        pixels, header = frame()
+        for name, change in words.items():
+            save(tmp_path / "solar" / f"{name}.fits", pixels, changed(header, **change))
+        write(tmp_path / "solar" / "e.fits", {"WAVELNTH": 171, "QUALITY": 0})
+        monkeypatch.chdir(tmp_path)
+        return tmp_path / "solar"
+
+    def test_rows_are_dropped_and_told(self, solar, run):
+        status, out, err = run(solar, "--rules=aia")
+        assert status == 0
+        assert names() == ["a.fits", "d.fits"]
+        assert (
+            "5 files found: 2 rows kept, 0 rejected, 3 dropped by --rules "
+            "(1 for QUALITY, 1 for LVL_NUM, 1 for INSTRUME), 0 dropped by --where." in out
+        )
+        assert f"dropped {solar / 'b.fits'}: QUALITY is 0x00020000" in err
+        assert f"dropped {solar / 'c.fits'}: LVL_NUM is 1.5, expected 1: it is registered" in err
+        assert f"dropped {solar / 'e.fits'}: INSTRUME is missing" in err
+
+    def test_the_keys_that_they_need_are_kept(self, solar, run):
+        run(solar, "--rules=aia", "--keys=CROTA2,HGLT_OBS")
+        columns = saved().column_names
+        assert columns[len(FIXED) : len(FIXED) + 2] == ["crota2", "hglt_obs"]
+        assert set(columns[len(FIXED) + 2 :]) == {key.lower() for key in KEYS_OF_RULES} - {"crota2"}
+        again = HeaderRules().select(Index.load("index.parquet").table)
+        assert list(again.rows) == [0, 1]
+
+    def test_with_a_condition(self, solar, run):
+        status, out, _ = run(solar, "--rules=aia", "--where=wavelnth = 193 AND lvl_num = 1")
+        assert (status, names()) == (0, ["d.fits"])
+        assert (
+            "3 dropped by --rules (1 for QUALITY, 1 for LVL_NUM, 1 for INSTRUME), 1 dropped" in out
+        )
+
+    def test_nothing_is_left(self, archive, run):
+        status, _, err = run(archive, "--rules=aia")
+        assert status == 1
+        assert err.splitlines()[-1] == "index.py: nothing was written: --rules dropped all rows"
+
+    def test_only_some_are_named(self, solar, run, monkeypatch):
+        monkeypatch.setattr(script, "LISTED", 1)
+        _, _, err = run(solar, "--rules=aia")
+        assert err.splitlines()[-1] == "and 2 more"
+
+    def test_of_an_index(self, solar, run):
+        run(solar, "--rules=aia", "--where=wavelnth > 0", "-o", "all.parquet")
+        table = saved("all.parquet")
+        table = table.set_column(table.column_names.index("quality"), "quality", [[0, 1 << 17]])
+        Index(table).save("other.parquet")
+        status, out, _ = run("other.parquet", "--rules=aia")
+        assert (status, names()) == (0, ["a.fits"])
+        assert "2 rows found: 1 rows kept, 1 dropped by --rules (1 for QUALITY), 0 dropped" in out
+
+    def test_of_an_index_that_does_not_tell(self, solar, run):
+        run(solar, "-o", "all.parquet")
+        status, _, err = run("all.parquet", "--rules=aia")
+        assert status == 2
+        assert "--rules: the Index has no column 'instrume', which the rules need: scan" in err
+
+    def test_other_rules(self, solar, run):
+        status, _, err = run(solar, "--rules=eit")
+        assert status == 2
+        assert "invalid choice: 'eit'" in err
+
+
 class TestOut:
     def test_our_own_is_replaced(self, archive, run):
         run(archive)
@@ -369,7 +442,7 @@ class TestUsage:
             ("/no/such/folder", "/no/such/folder: no such folder or file"),
             (".", ".: no file in this folder ends in .fits,"),
             ("*.fits", "*.fits: no file matches this pattern"),
-            ("a.csv", "expected a folder, a glob or an image, got the table a.csv"),
+            ("a.csv", "a.csv: no such folder or file"),
         ],
     )
     def test_no_files(self, archive, run, data, message):
@@ -433,6 +506,139 @@ class TestClassFolders:
             2,
             f"index.py: --class_folders needs a folder, got {photographs}/*\n",
         )
+
+
+SUN = {
+    "171_0.fits": (171, "2015-01-01T00:00:00.34"),
+    "193_0.fits": (193, "2015-01-01T00:00:06.84"),
+    "171_1.fits": (171, "2015-01-01T00:00:12.34"),
+    "193_2.fits": (193, "2015-01-01T00:00:30.84"),
+    "171_2.fits": (171, "2015-01-01T00:00:24.34"),
+}
+
+
+class TestGroup:
+    @pytest.fixture
+    def sun(self, tmp_path, monkeypatch):
+        for name, (wavelength, moment) in SUN.items():
+            quality = 4 if name == "193_2.fits" else 0
+            header = {"WAVELNTH": wavelength, "T_OBS": f"{moment}Z", "QUALITY": quality}
+            write(tmp_path / "sun" / name, header)
+        monkeypatch.chdir(tmp_path)
+        return tmp_path / "sun"
+
+    def test_of_a_scan(self, sun, run):
+        status, out, err = run(sun, "--group", "171,193", "--tolerance=7")
+        assert (status, err) == (0, "")
+        assert "5 files found: 5 rows kept, 0 rejected, 0 dropped by --where.\n" in out
+        assert "\n2 samples of 2 channels made of them.\n" in out
+        assert out.endswith(f" files/s. Written to {Path.cwd()}/index.parquet\n")
+        table = saved()
+        assert names() == ["171_1.fits", "171_2.fits"]
+        assert table["dt_193"].to_pylist() == [-5.5, 6.5]
+        columns = Index.load("index.parquet").columns(parts=("193",))
+        assert columns.row(0).part("193").path == str(sun / "193_0.fits")
+        assert columns.row(0).part("193").hdu == 0
+
+    @pytest.mark.parametrize("suffix", ["parquet", "csv"])
+    def test_of_an_index(self, sun, run, suffix):
+        run(sun)
+        data = f"index.{suffix}"
+        if suffix == "csv":
+            saved().to_pandas().to_csv(data)
+        arguments = ("--group=171, 193", "--missing=keep", "--where=quality = 0", "--tolerance=7s")
+        status, out, err = run(data, "-o", "samples.parquet", *arguments)
+        assert (status, err) == (0, "")
+        assert out == (
+            "5 rows found: 4 rows kept, 1 dropped by --where.\n"
+            "3 samples of 2 channels made of them.\n"
+            f"Written to {Path.cwd()}/samples.parquet\n"
+        )
+        found = saved("samples.parquet")["path_193"].to_pylist()
+        assert found == [None, str(sun / "193_0.fits"), None]
+        assert run(sun, "-o", "again.parquet", *arguments)[0] == 0
+        assert Index.load("again.parquet").digest == Index.load("samples.parquet").digest
+
+    def test_an_index_is_filtered(self, sun, run):
+        run(sun)
+        assert (
+            run("index.parquet", "-o", "few.parquet", "--where=\"T_OBS\" > '2015-01-01 00:00:20'")[
+                0
+            ]
+            == 0
+        )
+        assert names("few.parquet") == ["171_2.fits", "193_2.fits"]
+        assert saved("few.parquet").column_names == saved().column_names
+
+    def test_cadence(self, sun, run):
+        arguments = ("--by=wavelnth", "--time=t_obs", "--cadence=1min", "--tolerance=10")
+        assert run(sun, "--group=193,171", *arguments)[0] == 0
+        assert saved()["dt_171"].to_pylist() == [0.34]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--tolerance=3"], "--tolerance needs --group"),
+            (["--missing=keep"], "--missing needs --group"),
+            (["--group="], "--group: channels must be a sequence of at least one, got []"),
+            (["--group=171,171"], "--group: channels must be given once each, got 171 again"),
+            (["--group=171", "--tolerance=far"], "--group: tolerance must be seconds, or"),
+            (["--group=171", "--missing=nan"], "invalid choice: 'nan'"),
+            (["--group=171", "--by=channel"], "--group: grouping needs a column 'channel', the"),
+            (["--group=171", "--keys=WAVELNTH"], "--group: grouping needs a column 't_obs', the"),
+            (["--group=171", "--time=hdu"], "--group: column 'hdu' must hold times, it is int64"),
+        ],
+    )
+    def test_wrong_usage(self, sun, run, arguments, message):
+        status, out, err = run(sun, *arguments)
+        assert (status, out) == (2, "")
+        assert message in err
+        assert err.count("\n") == 1
+        assert os.listdir() == ["sun"]
+
+    def test_a_column_that_is_missing_is_told_before_the_scan(self, sun, run, monkeypatch):
+        monkeypatch.setattr(script, "_scan", None)
+        assert "'channel'" in run(sun, "--group=171", "--by=channel")[2]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (
+                ["--group=171,94"],
+                "--group: column 'wavelnth' has no '94', it has 171 (3 rows), 193",
+            ),
+            (
+                ["--group=171,193", "--tolerance=1"],
+                "--group: no sample has all channels within 1 s",
+            ),
+            (["--group=171", "--where=wavelnth = 1"], "nothing was written: --where dropped all"),
+        ],
+    )
+    def test_nothing_left(self, sun, run, arguments, message):
+        status, out, err = run(sun, *arguments)
+        assert (status, out) == (1, "")
+        assert err.startswith(f"index.py: {message}")
+        assert os.listdir() == ["sun"]
+
+    @pytest.mark.parametrize("option", ["--keys=WAVELNTH", "--hdu=0", "--class_folders"])
+    def test_options_of_a_scan(self, sun, run, option):
+        run(sun)
+        status, _, err = run("index.parquet", "-o", "samples.parquet", option)
+        assert status == 2
+        name = option.partition("=")[0]
+        assert err.startswith(f"index.py: {name} is for a scan of files, and index.parquet is a t")
+
+    def test_the_index_that_is_read_is_not_replaced(self, sun, run):
+        run(sun)
+        status, _, err = run("index.parquet", "--group=171", "--overwrite")
+        assert status == 2
+        assert "index.parquet is the Index that is read: give -o another name" in err
+        assert len(saved()) == 5
+
+    def test_a_table_without_paths(self, sun, run):
+        Path("facts.csv").write_text("name\na.fits\n")
+        status, _, err = run("facts.csv")
+        assert (status, err) == (2, "index.py: facts.csv: expected a column 'path', got ['name']\n")
 
 
 COMMAND = [sys.executable, "-W", "error", str(ROOT / "scripts" / "index.py")]

@@ -106,12 +106,3 @@ def test_too_little_space_is_said_in_bytes(tmp_path, monkeypatch):
 def test_an_empty_set_is_refused(make, tmp_path):
     with pytest.raises(ValueError, match="must be at least 1, got 0"):
         make(tmp_path, 0)
-
-
-def test_cache_folder_follows_xdg(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert _samples.cache_folder() == tmp_path / "dali-pipelines"
-    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")  # to be ignored, says the specification
-    assert _samples.cache_folder() == Path.home() / ".cache" / "dali-pipelines"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert _samples.cache_folder() == Path.home() / ".cache" / "dali-pipelines"

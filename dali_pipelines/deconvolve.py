@@ -1,0 +1,216 @@
+"""Richardson-Lucy deconvolution, as `aiapy.psf.deconvolve` does it, on the CPU and on a GPU.
+
+One definition for both: the arrays that are given say whether NumPy and SciPy compute, or CuPy.
+SciPy comes with ``pip install 'dali-pipelines[aia]'``, CuPy with ``'dali-pipelines[gpu]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+_COMPLEX = {np.dtype(np.float32): np.complex64, np.dtype(np.float64): np.complex128}
+
+
+def deconvolve(
+    image: Any,
+    psf: Any,
+    *,
+    iterations: int = 25,
+    clip_negative: bool = True,
+    dtype: DTypeLike = np.float32,
+) -> Any:
+    """Deconvolve one image; for more of them make a `Deconvolver` once.
+
+    Parameters
+    ----------
+    image, psf : ndarray of NumPy or CuPy, shape (height, width)
+        As for `Deconvolver` and its `of`.
+    iterations, clip_negative, dtype
+        As for `Deconvolver.of`.
+    """
+    options: dict[str, Any] = {"iterations": iterations, "clip_negative": clip_negative}
+    return Deconvolver.of(psf, dtype=dtype, **options)(image)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Deconvolver:
+    r"""The deconvolution with one PSF, whose transfer function is computed once; see `of`.
+
+    Notes
+    -----
+    :math:`x \leftarrow x \cdot P^T (y / P x)`, where :math:`y` is the image, :math:`P` the
+    convolution with the PSF and :math:`x = y` at first: Richardson 1972, Lucy 1974, as in
+    `aiapy.psf.deconvolve`. The convolution is circular, as there: what leaves the image on the left
+    comes in on the right.
+
+    It differs from aiapy's in two things. Where :math:`P x` is smaller than the rounding errors of
+    an FFT, it is replaced by their size, so that frames of zeros stay zero instead of becoming NaN.
+    And pixels that are not finite are left out. They begin with the mean of the finite ones,
+    weighted by the PSF around them, take part in :math:`x` but put no demand on it (there the
+    quotient is 1, what the expectation-maximisation algorithm, of which this is a case, has for
+    missing data), and are NaN in the end.
+    """
+
+    transfer: Any
+    """Fourier transform of the PSF, as `rfft2` gives it: complex, (height, width // 2 + 1). About
+    as many bytes as an image."""
+    shape: tuple[int, int]
+    """(height, width) of the images."""
+    iterations: int = 25
+    clip_negative: bool = True
+    """Whether to set negative pixels to 0 first, for which alone the algorithm is made."""
+    workers: int = 1
+    """Threads of the FFT on the CPU."""
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise ValueError(f"iterations must be at least 1, got {self.iterations}")
+
+    @classmethod
+    def of(cls, psf: Any, *, dtype: DTypeLike = np.float32, **options: Any) -> Deconvolver:
+        """Make the deconvolution with a PSF.
+
+        Parameters
+        ----------
+        psf : ndarray of NumPy or CuPy, shape (height, width)
+            Centred on pixel (height // 2, width // 2); on the device where the images will be.
+        dtype : float32 or float64
+            Of the computation and of what it gives. In float32 25 iterations come within 1e-4 of
+            float64 where pixels are above 1 DN (5e-5 on the sample frames).
+        **options
+            iterations, clip_negative and workers.
+        """
+        if np.dtype(dtype) not in _COMPLEX:
+            raise ValueError(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
+        xp = _array_module(psf)
+        if psf.ndim != 2:
+            raise ValueError(f"psf must have shape (height, width), got {psf.shape}")
+        transfer = xp.fft.rfft2(xp.fft.ifftshift(psf)).astype(_COMPLEX[np.dtype(dtype)])
+        return cls(transfer=transfer, shape=psf.shape, **options)
+
+    def __call__(self, image: Any) -> Any:
+        """Deconvolve an image.
+
+        Parameters
+        ----------
+        image : ndarray of NumPy or CuPy, shape (height, width)
+            Real or integer, where `transfer` is. It is not changed.
+
+        Returns
+        -------
+        ndarray, shape (height, width)
+            Of the dtype of the computation, on the same device. The same total, but for rounding
+            errors, if all pixels are finite and none is negative.
+
+        Raises
+        ------
+        ValueError
+            If the image has another shape.
+        TypeError
+            If it is on another device.
+        """
+        if image.shape != self.shape:
+            raise ValueError(f"image must have the PSF's shape {self.shape}, got {image.shape}")
+        xp = _array_module(image)
+        if xp is not _array_module(self.transfer):
+            raise TypeError(
+                f"image must be where the PSF is: expected {type(self.transfer)}, got {type(image)}"
+            )
+        fourier = _fourier(xp, self.shape[1], self.workers)
+
+        def blur(array: Any) -> Any:
+            return fourier.convolve(array, self.transfer)
+
+        observed = image.astype(self.transfer.real.dtype)
+        missing = xp.nonzero(~xp.isfinite(observed))
+        if missing[0].size:
+            _fill(xp, observed, missing, blur)
+        if self.clip_negative:
+            xp.maximum(observed, 0, out=observed)
+        limits = np.finfo(observed.dtype)
+        floor = xp.maximum(limits.eps * xp.abs(observed).max(), limits.tiny)
+        # Only what changes is convolved, after a first time in float64: the rounding errors of an
+        # FFT are as large as its brightest pixels make them, and would drown dim ones.
+        model = blur(observed.astype(np.float64)).astype(observed.dtype)
+        estimate = observed.copy()
+        adjoint = self.transfer.conj()
+        level = 1 / self.transfer[0, 0].real  # of which the adjoint makes 1: it is 1, or nearly so
+        for _ in range(self.iterations):
+            ratio = model.copy()
+            xp.copyto(ratio, floor, where=xp.abs(ratio) < floor)
+            xp.divide(observed, ratio, out=ratio)
+            ratio[missing] = 1
+            ratio -= level
+            step = fourier.convolve(ratio, adjoint)
+            step *= estimate
+            estimate += step
+            model += blur(step)
+        estimate[missing] = np.nan
+        return estimate
+
+
+def _fill(xp: Any, image: Any, missing: Any, blur: Callable[[Any], Any]) -> None:
+    """Give missing pixels the mean of the others, weighted by the PSF around them."""
+    weight = xp.ones_like(image)
+    image[missing] = weight[missing] = 0
+    weight = xp.maximum(blur(weight), np.finfo(image.dtype).eps)
+    image[missing] = (blur(image) / weight)[missing]
+
+
+class _Fourier(NamedTuple):
+    """Fourier transform of real images and its inverse, which may overwrite what it is given."""
+
+    forward: Callable[[Any], Any]
+    inverse: Callable[[Any], Any]
+
+    def convolve(self, array: Any, transfer: Any) -> Any:
+        """Multiply the spectrum of an array by a transfer function."""
+        spectrum = self.forward(array)
+        spectrum *= transfer
+        return self.inverse(spectrum)
+
+
+def _array_module(array: Any) -> Any:
+    """Give numpy or cupy."""
+    if hasattr(array, "__cuda_array_interface__"):
+        import cupy
+
+        return cupy
+    if isinstance(array, np.ndarray):
+        return np
+    raise TypeError(f"expected an array of NumPy or CuPy, got {type(array)}")
+
+
+def _fourier(xp: Any, width: int, workers: int) -> _Fourier:
+    if xp is not np:
+        from cupyx.scipy.fft import irfft2, rfft2
+
+        return _Fourier(rfft2, lambda spectrum: irfft2(spectrum, (spectrum.shape[0], width)))
+    fft = scipy_fft()
+
+    # Axis by axis, since rfft2 and irfft2 do not overwrite: a third of the time, and a spectrum
+    # less of memory.
+    def forward(image: Any) -> Any:
+        return fft.fft(fft.rfft(image, workers=workers), axis=0, overwrite_x=True, workers=workers)
+
+    def inverse(spectrum: Any) -> Any:
+        columns = fft.ifft(spectrum, axis=0, overwrite_x=True, workers=workers)
+        return fft.irfft(columns, width, workers=workers)
+
+    return _Fourier(forward, inverse)
+
+
+def scipy_fft() -> Any:
+    """Import `scipy.fft`, or raise an ImportError that says how to get it."""
+    try:
+        import scipy.fft
+    except ImportError as error:
+        raise ImportError(
+            "the deconvolution needs SciPy on the CPU: pip install 'dali-pipelines[aia]'"
+        ) from error
+    return scipy.fft

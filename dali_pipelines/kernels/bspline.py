@@ -1,0 +1,74 @@
+"""Cubic B-splines: what turns pixels into coefficients, and the weights of the coefficients.
+
+Notes
+-----
+Unser, "Splines: a perfect fit for signal and image processing", IEEE Signal Processing Magazine
+16(6), 1999. SciPy's ``spline_filter`` runs the same filter as two recursions; here it is cut off
+where its weights are below 1e-8, so that any part of an image can be filtered by itself, and
+neighbouring pixels at once.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dali_pipelines.kernels.compiled import contracted
+
+REACH = 14
+"""Pixels on each side that have a weight in a coefficient."""
+
+_POLE = math.sqrt(3) - 2
+PREFILTER = tuple(np.float32(math.sqrt(3) * _POLE**k) for k in range(REACH + 1))
+"""Weight of a pixel in a coefficient, by their distance."""
+
+
+@contracted
+def spline_weights(t):  # type: ignore[no-untyped-def]
+    """Give the weights of the coefficients at -1, 0, 1 and 2 for a place in [0, 1], all float32."""
+    u = np.float32(1) - t
+    sixth, half, two_thirds = np.float32(1 / 6), np.float32(0.5), np.float32(2 / 3)
+    tt, uu = t * t, u * u
+    return (
+        sixth * u * uu,
+        two_thirds - tt * (np.float32(1) - half * t),
+        two_thirds - uu * (np.float32(1) - half * u),
+        sixth * t * tt,
+    )
+
+
+@contracted
+def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
+    """Filter a core's scratch along rows, in place: `columns` are left of 2 * REACH more.
+
+    ``lines`` has at least as many rows and columns, float32.
+    """
+    for y in range(rows):
+        line = lines[y]
+        for x in range(columns):
+            total = PREFILTER[0] * line[x + REACH]
+            for k in range(1, REACH + 1):
+                total += PREFILTER[k] * (line[x + REACH - k] + line[x + REACH + k])
+            line[x] = total
+
+
+@contracted
+def prefilter_columns(coefficients, lines, rows, columns):  # type: ignore[no-untyped-def]
+    """Filter that along columns into `coefficients`: `rows` are left of 2 * REACH more."""
+    # Unsigned places are never taken to count from the end, which vectors could not do.
+    flat = lines.reshape(-1)
+    pitch, count = np.uint64(lines.shape[1]), np.uint64(columns)
+    for y in range(rows):
+        target = coefficients[y, :columns]
+        middle = np.uint64(y + REACH) * pitch
+        for x in range(count):
+            target[x] = PREFILTER[0] * flat[middle + x]
+        for k in range(1, REACH + 1, 2):
+            # Two distances at once halve the traffic of `target`.
+            first, second = PREFILTER[k], PREFILTER[k + 1]
+            above, below = middle - np.uint64(k) * pitch, middle + np.uint64(k) * pitch
+            higher, lower = above - pitch, below + pitch
+            for x in range(count):
+                target[x] += first * (flat[above + x] + flat[below + x])
+                target[x] += second * (flat[higher + x] + flat[lower + x])

@@ -1,0 +1,205 @@
+"""Stretch pixels: unit, clip, curve, mean and std, clip again. See `dali_pipelines.stretch`.
+
+`stretched` is what any device does with one pixel, `stretch_line` what a core of a CPU does with
+many: one loop for each curve, so that each becomes vectors. There are no calls of libm: its log1p
+takes 13 ns a pixel, the loops here take 0.1 (none), 0.2 (sqrt), 0.7 (log1p) and 1.2 ns (asinh) on
+one core with AVX-512, and twice that without.
+
+Notes
+-----
+All is float32. `log1p32` and `asinh32` are within 1.5e-7 of the true value, relatively: every
+seventh float32 was tried, the tests try every 1009th. The polynomial is that of `logf` in Moshier's
+Cephes library.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dali_pipelines.kernels.bits import (
+    bits_of_float32,
+    float32_of_bits,
+    load_float64,
+    quotient32,
+)
+from dali_pipelines.kernels.compiled import compiled
+
+KIND, SCALE, LOW, HIGH, STEEPNESS, MEAN, FACTOR, FLOOR, CEILING = range(9)
+"""Fields of the parameters: curve, 1/unit, clip, 1/a, mean, 1/std, clip of the output."""
+NUM_PARAMETERS = 9
+
+NONE, SQRT, LOG1P, SIGNED_LOG1P, ASINH = range(5)
+"""Values of KIND."""
+
+_LN2 = np.float32(0.6931472)
+_MOST = np.float32(3.4028235e38)
+
+
+@compiled
+def constants(parameters):  # type: ignore[no-untyped-def]
+    """Load the parameters once, as a tuple of float32: from memory they would undo vectors."""
+    return (
+        np.float32(parameters[KIND]),
+        np.float32(parameters[SCALE]),
+        np.float32(parameters[LOW]),
+        np.float32(parameters[HIGH]),
+        np.float32(parameters[STEEPNESS]),
+        np.float32(parameters[MEAN]),
+        np.float32(parameters[FACTOR]),
+        np.float32(parameters[FLOOR]),
+        np.float32(parameters[CEILING]),
+    )
+
+
+@compiled
+def constants_at(address):  # type: ignore[no-untyped-def]
+    """Load float64 parameters from an address, as a GPU does, whose kernels know arrays by it."""
+    return (
+        np.float32(load_float64(address + 8 * KIND)),
+        np.float32(load_float64(address + 8 * SCALE)),
+        np.float32(load_float64(address + 8 * LOW)),
+        np.float32(load_float64(address + 8 * HIGH)),
+        np.float32(load_float64(address + 8 * STEEPNESS)),
+        np.float32(load_float64(address + 8 * MEAN)),
+        np.float32(load_float64(address + 8 * FACTOR)),
+        np.float32(load_float64(address + 8 * FLOOR)),
+        np.float32(load_float64(address + 8 * CEILING)),
+    )
+
+
+@compiled
+def stretched(value, parameters):  # type: ignore[no-untyped-def]
+    """Stretch one pixel, as a GPU does; on a CPU prefer `stretch_line`.
+
+    Parameters
+    ----------
+    value : float32
+        In the units that `dali_pipelines.stretch.Stretch` takes.
+    parameters : tuple of float32 or ndarray, shape (NUM_PARAMETERS,), float32 or float64
+        What `constants`, `constants_at` or `Stretch.parameters` gives.
+
+    Returns
+    -------
+    float32
+        NaN for NaN.
+    """
+    fields = constants(parameters)
+    kind = int(fields[KIND])
+    x = _begun(value, fields)
+    if kind == SQRT:
+        x = math.sqrt(x)
+    elif kind == LOG1P:
+        x = log1p32(x)
+    elif kind == SIGNED_LOG1P:
+        x = signed_log1p32(x)
+    elif kind == ASINH:
+        x = asinh32(x * fields[STEEPNESS])
+    return _finished(x, fields)
+
+
+@compiled
+def stretch_line(line, parameters):  # type: ignore[no-untyped-def]
+    """Stretch pixels in place, each as `stretched` does.
+
+    Parameters
+    ----------
+    line : ndarray, shape (pixels,), float32
+        C-contiguous.
+    parameters : ndarray, shape (NUM_PARAMETERS,), float32 or float64
+        What `Stretch.parameters` gives.
+    """
+    fields = constants(parameters)
+    kind = int(fields[KIND])
+    if kind == SQRT:
+        for i in range(line.size):
+            line[i] = _finished(math.sqrt(_begun(line[i], fields)), fields)
+    elif kind == LOG1P:
+        for i in range(line.size):
+            line[i] = _finished(log1p32(_begun(line[i], fields)), fields)
+    elif kind == SIGNED_LOG1P:
+        for i in range(line.size):
+            line[i] = _finished(signed_log1p32(_begun(line[i], fields)), fields)
+    elif kind == ASINH:
+        for i in range(line.size):
+            line[i] = _finished(asinh32(_begun(line[i], fields) * fields[STEEPNESS]), fields)
+    else:
+        for i in range(line.size):
+            line[i] = _finished(_begun(line[i], fields), fields)
+
+
+@compiled
+def _begun(value, fields):  # type: ignore[no-untyped-def]
+    return _clipped(value * fields[SCALE], fields[LOW], fields[HIGH])
+
+
+@compiled
+def _finished(x, fields):  # type: ignore[no-untyped-def]
+    return _clipped((x - fields[MEAN]) * fields[FACTOR], fields[FLOOR], fields[CEILING])
+
+
+@compiled
+def _clipped(x, low, high):  # type: ignore[no-untyped-def]
+    x = low if x < low else x  # comparisons, as min and max would take NaN for a number
+    return high if x > high else x
+
+
+@compiled
+def log1p32(x):  # type: ignore[no-untyped-def]
+    """Give log(1 + x) of a float32 above -1, without branches.
+
+    Notes
+    -----
+    1 + x is ``2**power * (1 + f)`` with f between sqrt(1/2) - 1 and sqrt(2) - 1. What was lost by
+    rounding 1 + x is put back into f, which for small x therefore is x itself.
+    """
+    one = np.float32(1)
+    u = one + x
+    bits = bits_of_float32(u)
+    # Each step back to 32 bits: numba's integers grow to 64, which take twice the vectors.
+    power = np.int32(np.int32(bits - np.int32(0x3F3504F3)) >> np.int32(23))
+    mantissa = float32_of_bits(np.int32(bits - np.int32(power << np.int32(23))))
+    # 2**-power; 2**-128 is 0 here, by when nothing was lost.
+    shift = power if power < np.int32(127) else np.int32(127)
+    down = float32_of_bits(np.int32(np.int32(0x3F800000) - np.int32(shift << np.int32(23))))
+    f = (mantissa - one) + (x - (u - one)) * down
+    p = np.float32(7.0376836292e-2)
+    p = p * f + np.float32(-1.1514610310e-1)
+    p = p * f + np.float32(1.1676998740e-1)
+    p = p * f + np.float32(-1.2420140846e-1)
+    p = p * f + np.float32(1.4249322787e-1)
+    p = p * f + np.float32(-1.6668057665e-1)
+    p = p * f + np.float32(2.0000714765e-1)
+    p = p * f + np.float32(-2.4999993993e-1)
+    p = p * f + np.float32(3.3333331174e-1)
+    square = f * f
+    # log 2 in two parts, of which the large one times a power is exact.
+    number = np.float32(power)
+    small = p * f * square + number * np.float32(-2.12194440e-4) - np.float32(0.5) * square
+    result = (f + small) + number * np.float32(0.693359375)
+    return x if x > _MOST else result  # infinity
+
+
+@compiled
+def signed_log1p32(x):  # type: ignore[no-untyped-def]
+    """Give sign(x) log(1 + abs(x)) of a float32."""
+    size = log1p32(abs(x))
+    return -size if x < np.float32(0) else size
+
+
+@compiled
+def asinh32(x):  # type: ignore[no-untyped-def]
+    """Give asinh of a float32, without branches.
+
+    Notes
+    -----
+    ``sign(x) log1p(abs(x) + x**2 / (1 + sqrt(1 + x**2)))``; far out, where the square would
+    overflow, ``log(2 abs(x))``.
+    """
+    one = np.float32(1)
+    size = abs(x)
+    far = size > np.float32(1e9)
+    near = size + quotient32(size * size, one + math.sqrt(size * size + one))
+    y = log1p32(size if far else near) + (_LN2 if far else np.float32(0))
+    return -y if x < np.float32(0) else y

@@ -1,0 +1,205 @@
+"""Point spread functions of AIA's EUV channels, as `aiapy.psf.psf` makes them, and kept on disk.
+
+The meshes that hold up the filters diffract: a cross of spikes around each point. aiapy adds up
+each spike over the whole frame, which takes minutes. Here all spikes of a filter are one product of
+two matrices, since a round Gaussian is the product of one in x and one in y: about 2 s.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from readers.cache import cache_folder
+
+logger = logging.getLogger(__name__)
+
+
+class FilterMesh(NamedTuple):
+    """Geometry of the meshes of one channel's filters, see `psf` for the source."""
+
+    angle_arm: tuple[float, float, float, float]
+    """Angles of the four arms of spikes of the entrance filter, degrees from the x axis."""
+    spacing_e: float
+    """Pixels between spikes of the entrance filter."""
+    spacing_fp: float
+    """Pixels between spikes of the focal plane filter."""
+    preflight_width: float
+    """Width of the core as measured before flight, 1 / pixel^2."""
+
+
+_MESHES = {
+    94: FilterMesh((49.81, 40.16, -40.28, -49.92), 8.99, 0.207, 0.951),
+    131: FilterMesh((50.27, 40.17, -39.70, -49.95), 12.37, 0.289, 1.033),
+    171: FilterMesh((49.81, 39.57, -40.13, -50.38), 16.26, 0.377, 0.962),
+    193: FilterMesh((49.82, 39.57, -40.12, -50.37), 18.39, 0.425, 1.512),
+    211: FilterMesh((49.78, 40.08, -40.34, -49.95), 19.97, 0.465, 1.199),
+    304: FilterMesh((49.76, 40.18, -40.14, -49.90), 28.87, 0.670, 1.247),
+    335: FilterMesh((50.40, 39.80, -39.64, -50.25), 31.83, 0.738, 0.962),
+}
+_WIDTH = 4.5  # 1 / pixel^2, of all channels, if not the preflight one
+_MESH_RATIO = 363.0 / 34.0  # pitch by width of the wires, of all channels
+_OPEN_AREA = 0.82  # share of a filter that the mesh leaves free
+
+PSF_CHANNELS = tuple(_MESHES)
+"""Wavelengths in angstrom of the channels that have a PSF: the EUV ones."""
+
+FRAME_SHAPE = (4096, 4096)
+"""Shape of a whole frame of AIA, (height, width)."""
+
+_VERSION = 1
+"""Part of the names of cached files: count up with any change of what `psf` gives."""
+
+
+def check_psf_channel(channel: int) -> None:
+    """Raise ValueError if a channel, in angstrom, has no PSF."""
+    if channel not in _MESHES:
+        raise ValueError(
+            f"the PSF is known for the EUV channels {PSF_CHANNELS} of AIA, got {channel} angstrom: "
+            "leave the deconvolution out for this channel"
+        )
+
+
+def psf(
+    channel: int,
+    *,
+    use_preflightcore: bool = False,
+    diffraction_orders: ArrayLike | None = None,
+    shape: tuple[int, int] = FRAME_SHAPE,
+) -> NDArray[np.float64]:
+    r"""Make the composite PSF of the entrance and focal plane filters of a channel.
+
+    Parameters
+    ----------
+    channel : int
+        One of `PSF_CHANNELS`, angstrom.
+    use_preflightcore : bool
+        Use the width of the core that was measured before flight.
+    diffraction_orders : array-like of int, optional
+        Orders to add up, -100 to 100 if not given.
+    shape : tuple of int
+        (height, width) in pixels, both even. What of a spike lies outside is lost.
+
+    Returns
+    -------
+    ndarray, shape (height, width), float64
+        Centred on pixel (height / 2, width / 2), sum 1. The same as `aiapy.psf.psf` within 1e-9 of
+        its peak.
+
+    Raises
+    ------
+    ValueError
+        If the channel has no PSF, or shape or orders cannot be.
+
+    Notes
+    -----
+    A spike of order :math:`m` is :math:`\mathrm{sinc}^2(m w / d) \exp(-W r^2)`, with :math:`r` the
+    distance from the spike's centre, :math:`W` the width, and :math:`w / d` the width of the mesh's
+    wires by their pitch. Formulae and numbers: `Grigis et al. 2012, AIA PSF Characterization and
+    Deconvolution, Table 2
+    <https://sohoftp.nascom.nasa.gov/solarsoft/sdo/aia/idl/psf/DOC/psfreport.pdf>`__, by way of
+    aiapy 0.10.2, which follows ``aia_calc_psf.pro`` of SolarSoft.
+    """
+    check_psf_channel(channel)
+    if min(shape) < 2 or shape[0] % 2 or shape[1] % 2:
+        raise ValueError(f"shape must be even in both axes (height, width), got {shape}")
+    given = np.arange(-100, 101) if diffraction_orders is None else np.asarray(diffraction_orders)
+    orders = given[given != 0]  # the core stands for order 0
+    if not orders.size:
+        raise ValueError(f"diffraction_orders needs one that is not 0, got {given.tolist()}")
+    mesh = _MESHES[channel]
+    width = mesh.preflight_width if use_preflightcore else _WIDTH
+    spectrum = np.fft.rfft2(_filter_psf(shape, width, mesh.spacing_e, mesh.angle_arm, orders))
+    spectrum *= np.fft.rfft2(_filter_psf(shape, width, mesh.spacing_fp, (45.0, -45.0), orders))
+    composite = np.abs(np.fft.irfft2(spectrum, s=shape))
+    # aiapy goes back by a second forward FFT, which mirrors the image; at the frame's first row and
+    # column that can be seen. Two centres in the middle have added up to one at the origin.
+    return np.roll(composite[::-1, ::-1], (shape[0] // 2 + 1, shape[1] // 2 + 1), axis=(0, 1))
+
+
+def _filter_psf(
+    shape: tuple[int, int],
+    width: float,
+    spacing: float,
+    angles: tuple[float, ...],
+    orders: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Add up core and spikes of one filter."""
+    steps = spacing * np.exp(1j * np.deg2rad(angles))  # x + iy
+    centers = np.outer(orders, steps).ravel()
+    intensity = np.repeat(np.sinc(orders / _MESH_RATIO) ** 2, len(angles))
+    y = _gaussians(shape[0], width, centers.imag)
+    x = _gaussians(shape[1], width, centers.real)
+    spikes = (y * intensity[:, None]).T @ x
+    core = _gaussians(shape[0], width, np.zeros(1)).T @ _gaussians(shape[1], width, np.zeros(1))
+    spikes *= (1 - _OPEN_AREA) / spikes.sum()
+    core *= _OPEN_AREA / core.sum()
+    spikes += core
+    return spikes
+
+
+def _gaussians(size: int, width: float, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give a line of `size` pixels for each centre, which counts from the middle of the line."""
+    return np.exp(-width * (np.arange(size) - size // 2 - centers[:, None]) ** 2)
+
+
+def cached_psf(
+    channel: int,
+    *,
+    use_preflightcore: bool = False,
+    shape: tuple[int, int] = FRAME_SHAPE,
+    folder: Path | None = None,
+) -> NDArray[np.float64]:
+    """Give `psf` from the user's cache folder; made and kept there if it is not, or is damaged.
+
+    Parameters
+    ----------
+    channel, use_preflightcore, shape
+        As for `psf`.
+    folder : Path, optional
+        Where to keep it, `readers.cache.cache_folder` if not given. A whole frame takes 134 MB.
+    """
+    check_psf_channel(channel)
+    core = "preflight" if use_preflightcore else "flight"
+    name = f"psf-v{_VERSION}-{channel}-{core}-{shape[0]}x{shape[1]}.npz"
+    path = (folder or cache_folder()) / name
+    kept = _load(path, shape)
+    if kept is not None:
+        return kept
+    made = psf(channel, use_preflightcore=use_preflightcore, shape=shape)
+    try:
+        _save(path, made)
+    except OSError as error:  # a full disk costs time, not the run
+        logger.warning("the PSF of %d angstrom could not be kept in %s: %s", channel, path, error)
+    return made
+
+
+def _load(path: Path, shape: tuple[int, int]) -> NDArray[np.float64] | None:
+    try:
+        # A zip file has checksums, and reading compares them.
+        with path.open("rb") as file, np.load(file) as arrays:
+            kept: NDArray[np.float64] = arrays["psf"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        logger.warning("%s is damaged and will be made again: %s", path, error)
+        return None
+    return kept if kept.shape == shape and kept.dtype == np.float64 else None
+
+
+def _save(path: Path, made: NDArray[np.float64]) -> None:
+    """Write to a hidden file beside `path`, then rename: nobody sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, psf=made)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,192 @@
+"""Stretch and scale pixels for a network, and back for plots."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_pipelines.kernels import stretch as kernel
+
+Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
+Array = TypeVar("Array")
+
+_KINDS: dict[str, int] = {
+    "none": kernel.NONE,
+    "sqrt": kernel.SQRT,
+    "log1p": kernel.LOG1P,
+    "signed_log1p": kernel.SIGNED_LOG1P,
+    "asinh": kernel.ASINH,
+}
+_UNLIMITED = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Map pixel values to what a network takes, in this order.
+
+    1. Divide by `unit`.
+    2. Clip to `clip`, which therefore is in multiples of `unit`.
+    3. Apply the curve of `kind`.
+    4. Subtract `mean` and divide by `std`.
+    5. Clip to `clip_output`.
+
+    Clipping comes before the curve since that is where the published recipes have it, and since a
+    square root or a logarithm needs it there. NaN stays NaN.
+
+    Raises
+    ------
+    ValueError
+        If a value makes no sense, or `clip` lets numbers pass that the curve is not made for.
+    """
+
+    kind: Kind = "none"
+    """``none``; ``sqrt``; ``log1p``, log(1 + x); ``signed_log1p``, sign(x) log(1 + abs(x)); or
+    ``asinh``, asinh(x / a)."""
+    unit: float = 1.0
+    """In the units of the pixels, such as DN/s."""
+    clip: tuple[float, float] = _UNLIMITED
+    """Lowest and highest value before the curve."""
+    a: float = 1.0
+    """Where asinh turns from linear to logarithmic, in multiples of `unit`. As in
+    `astropy.visualization.AsinhStretch`."""
+    mean: float = 0.0
+    """Of the values behind the curve."""
+    std: float = 1.0
+    """Likewise."""
+    clip_output: tuple[float, float] = _UNLIMITED
+    """Lowest and highest value of all."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            known = ", ".join(map(repr, get_args(Kind)))
+            raise ValueError(f"kind must be one of {known}, got {self.kind!r}")
+        for name in ("unit", "a", "std"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a positive number, got {value}")
+        if not math.isfinite(self.mean):
+            raise ValueError(f"mean must be a number, got {self.mean}")
+        for name in ("clip", "clip_output"):
+            low, high = getattr(self, name)
+            if not low < high:
+                raise ValueError(f"{name} must be (low, high) with low < high, got {(low, high)}")
+        if self.a != 1 and self.kind != "asinh":
+            raise ValueError(f"a={self.a} is for kind 'asinh', got kind {self.kind!r}")
+        if self.kind == "sqrt" and self.clip[0] < 0:
+            raise ValueError(
+                f"the square root of negative values is not a number: clip from 0 on, as in "
+                f"clip=(0, inf), got clip={self.clip}"
+            )
+        if self.kind == "log1p" and self.clip[0] <= -1:
+            raise ValueError(
+                f"log1p takes values above -1: clip from 0 on, as in clip=(0, inf), or choose "
+                f"kind 'signed_log1p'; got clip={self.clip}"
+            )
+
+    @classmethod
+    def onto(
+        cls,
+        low: float,
+        high: float,
+        *,
+        clip: tuple[float, float],
+        kind: Kind = "none",
+        unit: float = 1.0,
+        a: float = 1.0,
+    ) -> Stretch:
+        """Make the stretch that maps the range of `clip` onto the range from low to high.
+
+        That is what astropy's ``ImageNormalize(vmin=0, vmax=unit, stretch=AsinhStretch(a),
+        clip=True)`` does onto 0 to 1, with clip (0, 1) and kind ``asinh``.
+        """
+        if not (low < high and all(map(math.isfinite, (low, high, *clip)))):
+            raise ValueError(
+                f"a range is mapped onto a range: expected four finite numbers, low < high, "
+                f"got {(low, high)} and clip={clip}"
+            )
+        curve = cls(kind=kind, clip=clip, a=a)
+        first, last = (float(value) for value in curve(np.array(clip, np.float64)))
+        std = (last - first) / (high - low)
+        return cls(kind=kind, unit=unit, clip=clip, a=a, mean=first - low * std, std=std)
+
+    def __call__(self, array: Array) -> Array:
+        """Stretch an array.
+
+        Parameters
+        ----------
+        array : numpy.ndarray, torch.Tensor or cupy.ndarray, any shape
+            Floats, or integers, which become floats.
+
+        Returns
+        -------
+        array of the same kind, shape and, if floating, dtype
+        """
+        xp = _namespace(array)
+        values: Any = array
+        x = xp.clip(values / self.unit, *self.clip)
+        if self.kind == "sqrt":
+            x = xp.sqrt(x)
+        elif self.kind == "log1p":
+            x = xp.log1p(x)
+        elif self.kind == "signed_log1p":
+            x = xp.sign(x) * xp.log1p(xp.abs(x))
+        elif self.kind == "asinh":
+            x = xp.arcsinh(x / self.a)
+        return xp.clip((x - self.mean) / self.std, *self.clip_output)
+
+    def inverse(self, array: Array) -> Array:
+        """Give the pixel values again; those that were clipped come back as the limit.
+
+        Parameters
+        ----------
+        array : numpy.ndarray, torch.Tensor or cupy.ndarray, any shape, floating
+            Stretched values. What a network makes may lie outside of the range that `clip` allows,
+            and is continued: below 0, the inverse of ``sqrt`` is -x**2.
+        """
+        xp = _namespace(array)
+        stretched: Any = array
+        x = stretched * self.std + self.mean
+        if self.kind == "sqrt":
+            x = x * xp.abs(x)
+        elif self.kind == "log1p":
+            x = xp.expm1(x)
+        elif self.kind == "signed_log1p":
+            x = xp.sign(x) * xp.expm1(xp.abs(x))
+        elif self.kind == "asinh":
+            x = xp.sinh(x) * self.a
+        values: Array = x * self.unit
+        return values
+
+    def parameters(self) -> NDArray[np.float64]:
+        """Give what `dali_pipelines.kernels.stretch` takes.
+
+        Returns
+        -------
+        ndarray, shape (9,), float64
+            Number of the kind (0 to 4, in the order of `Kind`), 1/unit, lowest and highest value
+            before the curve, 1/a, mean, 1/std, lowest and highest value of all.
+        """
+        fields = np.empty(kernel.NUM_PARAMETERS)
+        fields[kernel.KIND] = _KINDS[self.kind]
+        fields[kernel.SCALE] = 1 / self.unit
+        fields[[kernel.LOW, kernel.HIGH]] = self.clip
+        fields[kernel.STEEPNESS] = 1 / self.a
+        fields[kernel.MEAN] = self.mean
+        fields[kernel.FACTOR] = 1 / self.std
+        fields[[kernel.FLOOR, kernel.CEILING]] = self.clip_output
+        return fields
+
+
+def _namespace(array: Any) -> Any:
+    """Give the library that an array is of; it need not be one that is installed here."""
+    library = sys.modules.get(type(array).__module__.partition(".")[0])
+    if not hasattr(library, "arcsinh"):
+        raise TypeError(
+            f"expected a NumPy or CuPy array or a torch tensor, got {type(array).__qualname__}"
+        )
+    return library

@@ -1,0 +1,190 @@
+"""Degradation: how much of the sensitivity at launch is left, as aiapy.calibrate.degradation.
+
+Pixels are divided by it. The official table is SolarSoft's ``aia_V10_20201119_190000_
+response_table.txt``; after 2020-06-01 its channels change no more.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from readers.aia.tables import TableFile
+from readers.aia.times import tai_nanoseconds
+from readers.leapseconds import DAY
+
+_OFFICIAL = (
+    *("DATE", "VER_NUM", "WAVE_STR", "T_START", "T_STOP", "EFF_AREA"),
+    *("EFFA_P1", "EFFA_P2", "EFFA_P3"),
+)
+_FACTORS = {"date", "factor"}
+
+
+class _Epoch(NamedTuple):
+    start: int
+    """T_START, nanoseconds of TAI."""
+    stop: int
+    """T_STOP."""
+    ratio: float
+    """Effective area, relative to that at launch."""
+    coefficients: tuple[float, float, float]
+    """EFFA_P1 to P3, per day, per day squared, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Epochs:
+    """The rows of a channel in the official table, in the order of DATE."""
+
+    epochs: tuple[_Epoch, ...]
+
+    def at(self, time: int) -> float | None:
+        """Give the degradation at a time; None where no row holds.
+
+        Of several that hold, the one that was added to the table last.
+        """
+        for epoch in reversed(self.epochs):
+            if epoch.start <= time < epoch.stop:
+                days = (time - epoch.start) / DAY
+                p1, p2, p3 = epoch.coefficients
+                return epoch.ratio * (p1 * days + p2 * days**2 + p3 * days**3 + 1)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """Dates and factors of a channel, straight lines between them."""
+
+    times: tuple[int, ...]
+    factors: tuple[float, ...]
+
+    def at(self, time: int) -> float | None:
+        """Give the degradation at a time; None before the first and after the last."""
+        place = bisect_right(self.times, time)
+        if time == self.times[-1]:
+            return self.factors[-1]
+        if place in (0, len(self.times)):
+            return None
+        before, after = self.times[place - 1], self.times[place]
+        share = (time - before) / (after - before)
+        return self.factors[place - 1] * (1 - share) + self.factors[place] * share
+
+
+@dataclass(frozen=True)
+class CorrectionTable:
+    """The degradation of each channel. See `read`."""
+
+    name: str
+    """Of the file."""
+    sha256: str
+    """Of the file, in hexadecimal."""
+    version: int | None
+    """VER_NUM; None for a table of dates and factors."""
+    curves: Mapping[int, _Epochs | _Factors]
+    """By wavelength in angstrom."""
+
+    @classmethod
+    def read(
+        cls, path: str | os.PathLike[str], version: int = 10, *, channel: int | None = None
+    ) -> CorrectionTable:
+        """Read a local table.
+
+        Parameters
+        ----------
+        path : path
+            SolarSoft's text as it is, or CSV or ECSV with columns of the same names; or, for one
+            channel, CSV with the columns ``date`` and ``factor``, dates ascending, between which
+            the factor runs straight.
+        version : int
+            Only rows with this VER_NUM count. JSOC's aia.response mixes versions, whose areas must
+            not be compared: that is 4.5 % at 94 angstrom in 2015.
+        channel : int, optional
+            Wavelength in angstrom of a table of dates and factors, which does not tell.
+
+        Raises
+        ------
+        ValueError
+            If it is another table, or has no such version.
+        """
+        file = TableFile.read(path)
+        if {name.lower() for name in file.columns} == _FACTORS:
+            if channel is None:
+                raise ValueError(
+                    f"{file.path}: the columns date and factor are of one channel: "
+                    "tell which, by channel=171"
+                )
+            return cls(file.name, file.sha256, None, {channel: _factors(file)})
+        file.check(_OFFICIAL, "an AIA response table (or one with the columns date and factor)")
+        if channel is not None:
+            raise ValueError(f"{file.path}: channel is for tables of the columns date and factor")
+        return cls(file.name, file.sha256, version, _official(file, version))
+
+    def degradation(self, channel: int, time: str) -> float:
+        """Give what is left of the sensitivity at launch, by which pixels are to be divided.
+
+        Parameters
+        ----------
+        channel : int
+            Wavelength in angstrom.
+        time : str
+            DATE-OBS, as aiapy takes it, and not T_OBS. See `readers.aia.times`.
+
+        Raises
+        ------
+        ValueError
+            If the table has no such channel, or nothing for that time.
+
+        Notes
+        -----
+        ``aiapy.calibrate.degradation``, after SolarSoft's aia_bp_corrections.pro.
+        """
+        curve = self.curves.get(channel)
+        if curve is None:
+            known = ", ".join(map(str, sorted(self.curves)))
+            raise ValueError(
+                f"correction table {self.name} has no channel {channel}, it has {known}"
+            )
+        found = curve.at(tai_nanoseconds(time))
+        if found is None:
+            raise ValueError(f"correction table {self.name} has nothing for {channel} at {time}")
+        return found
+
+
+def _official(file: TableFile, version: int) -> dict[int, _Epochs]:
+    versions = file.numbers("VER_NUM")
+    if not (versions == version).any():
+        known = ", ".join(f"{number:g}" for number in np.unique(versions))
+        raise ValueError(f"{file.path}: expected rows of VER_NUM {version}, it has {known}")
+    dates, bands = file.times("DATE"), file.texts("WAVE_STR")
+    starts, stops, areas = file.times("T_START"), file.times("T_STOP"), file.numbers("EFF_AREA")
+    coefficients = np.stack([file.numbers(f"EFFA_P{n}") for n in (1, 2, 3)], axis=1)
+    if not (np.isfinite(areas).all() and (areas > 0).all() and np.isfinite(coefficients).all()):
+        raise ValueError(f"{file.path}: EFF_AREA must be positive and EFFA_P1 to P3 be there")
+    curves: dict[int, list[_Epoch]] = {}
+    at_launch: dict[int, float] = {}
+    for row in np.argsort(dates, kind="stable").tolist():
+        # THICK filters are others; the UV channels have none.
+        band = bands[row].removesuffix("_THIN")
+        if versions[row] != version or not band.isdigit():
+            continue
+        area = float(areas[row])
+        ratio = area / at_launch.setdefault(int(band), area)
+        p1, p2, p3 = coefficients[row].tolist()
+        epoch = _Epoch(int(starts[row]), int(stops[row]), ratio, (p1, p2, p3))
+        curves.setdefault(int(band), []).append(epoch)
+    return {channel: _Epochs(tuple(epochs)) for channel, epochs in curves.items()}
+
+
+def _factors(file: TableFile) -> _Factors:
+    file.check(tuple(file.columns), "dates and factors")
+    names = {name.lower(): name for name in file.columns}
+    times, factors = file.times(names["date"]), file.numbers(names["factor"])
+    if (np.diff(times) <= 0).any():
+        raise ValueError(f"{file.path}: expected ascending dates, each once")
+    if not (np.isfinite(factors).all() and (factors > 0).all()):
+        raise ValueError(f"{file.path}: expected factors above 0")
+    return _Factors(tuple(times.tolist()), tuple(factors.tolist()))

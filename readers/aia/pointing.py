@@ -1,0 +1,171 @@
+"""Master pointing: where each telescope looked, three hours at a time, as aiapy's update_pointing.
+
+The table is read once. Reader processes map its numbers (`readers.columns`) and look up by halving.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from readers.aia.tables import TableFile
+from readers.aia.times import tai_nanoseconds
+from readers.aia.words import number, text
+from readers.columns import Columns
+
+_FULL_FRAME = 4096
+_COLUMN = re.compile(r"A_(\d{3,4})_X0")
+_QUANTITIES = ("X0", "Y0", "IMSCALE", "INSTROT")
+
+
+class Pointing(NamedTuple):
+    """What a telescope is known to point at."""
+
+    x0: float
+    """Sun centre in pixels, 0 is the centre of the first one."""
+    y0: float
+    """Likewise."""
+    imscale: float
+    """Arcsec/pixel."""
+    instrot: float
+    """Rotation of the CCD in degrees."""
+
+
+@dataclass(frozen=True)
+class PointingTable:
+    """Slots of time, and the Pointing of each telescope in each of them. See `read`."""
+
+    name: str
+    """Of the file."""
+    sha256: str
+    """Of the file, in hexadecimal."""
+    channels: tuple[int, ...]
+    """Wavelengths in angstrom."""
+    span: tuple[str, str]
+    """First T_START and last T_STOP, as the file spells them."""
+    columns: Columns = field(repr=False, compare=False)
+    """``T_START``; ``reach``, the latest T_STOP of all slots up to this one; and a column
+    ``X0``, ``Y0``, ``IMSCALE``, ``INSTROT`` for each channel, slot after slot."""
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> PointingTable:
+        """Read a local copy of JSOC's aia.master_pointing3h.
+
+        Parameters
+        ----------
+        path : path
+            CSV as LM-SAL publishes it (``aia_pointing_table.csv``), or CSV or ECSV written from
+            what ``aiapy.calibrate.util.get_pointing_table`` gives. Columns T_START, T_STOP,
+            ``A_171_X0``, ``A_171_Y0`` (pixel, counted from 0), ``A_171_IMSCALE`` (arcsec/pixel),
+            ``A_171_INSTROT`` (degree), and so on for other channels.
+
+        Raises
+        ------
+        ValueError
+            If it is another table, or its rows are not in the order of T_START.
+        """
+        file = TableFile.read(path)
+        names = [found[1] for name in file.columns if (found := _COLUMN.fullmatch(name))]
+        needed = [f"A_{name}_{quantity}" for name in names or ["171"] for quantity in _QUANTITIES]
+        file.check(("T_START", "T_STOP", *needed), "a master pointing table")
+        starts, stops = file.times("T_START"), file.times("T_STOP")
+        if (np.diff(starts) < 0).any():
+            raise ValueError(f"{file.path}: expected rows in the order of T_START: sort the table")
+        columns = {"T_START": starts, "reach": np.maximum.accumulate(stops)}
+        for name in names:
+            values = [file.numbers(f"A_{name}_{quantity}") for quantity in _QUANTITIES]
+            columns[name.lstrip("0")] = np.stack(values, axis=1).reshape(-1)
+        return cls(
+            name=file.name,
+            sha256=file.sha256,
+            channels=tuple(sorted(int(name) for name in names)),
+            span=(file.texts("T_START")[0], file.texts("T_STOP")[int(np.argmax(stops))]),
+            columns=Columns(columns),
+        )
+
+    def pointing(self, channel: int, time: str) -> Pointing:
+        """Give the pointing of a telescope: of the first slot with T_START <= time < T_STOP.
+
+        Parameters
+        ----------
+        channel : int
+            Wavelength in angstrom.
+        time : str
+            T_OBS, see `readers.aia.times`.
+
+        Raises
+        ------
+        ValueError
+            If the table has no such channel, no slot for the time, or no value there.
+        """
+        if channel not in self.channels:
+            known = ", ".join(map(str, self.channels))
+            raise ValueError(f"pointing table {self.name} has no channel {channel}, it has {known}")
+        when = tai_nanoseconds(time)
+        # Where `reach` first lies behind the time, it is that slot's own T_STOP.
+        slot = int(np.searchsorted(self.columns.array("reach"), when, side="right"))
+        starts = self.columns.array("T_START")
+        if slot == len(starts) or starts[slot] > when:
+            raise ValueError(
+                f"pointing table {self.name} has no slot for T_OBS {time}, it covers "
+                f"{self.span[0]} to {self.span[1]}, perhaps with gaps: use a newer table"
+            )
+        values = self.columns.array(str(channel))[4 * slot : 4 * slot + 4]
+        for quantity, value in zip(_QUANTITIES, values, strict=True):
+            if not np.isfinite(value):
+                raise ValueError(
+                    f"pointing table {self.name} has no A_{channel:03d}_{quantity} for T_OBS "
+                    f"{time}: leave such files out, or use a table that has it"
+                )
+        return Pointing(*(float(value) for value in values))
+
+
+def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str, float]:
+    """Give the words of a header that a pointing table knows better.
+
+    They hold where PCi_j and CDi_j are taken out of the header, if it has them.
+
+    Parameters
+    ----------
+    header : mapping
+        Of a full 4096x4096 frame: WAVELNTH, T_OBS, SAT_ROT and the size are looked at.
+    table : PointingTable
+        Where to look.
+
+    Returns
+    -------
+    dict
+        CRPIX1 and CRPIX2 (pixel, counted from 1), CDELT1 and CDELT2 (arcsec/pixel), CROTA2
+        (degree), X0_MP and Y0_MP (pixel, counted from 0).
+
+    Raises
+    ------
+    ValueError
+        If the table does not know, or the frame is of another size.
+
+    Notes
+    -----
+    ``aiapy.calibrate.update_pointing``, which however leaves a word as it is where the table has no
+    value, so that old and new pointing are mixed.
+    """
+    size = header.get("NAXIS1"), header.get("NAXIS2")
+    if size != (_FULL_FRAME, _FULL_FRAME):
+        raise ValueError(
+            f"the image is {size[1]}x{size[0]}, a pointing table is for frames of "
+            f"{_FULL_FRAME}x{_FULL_FRAME}: give none for other files"
+        )
+    found = table.pointing(round(number(header, "WAVELNTH")), text(header, "T_OBS"))
+    return {
+        "CRPIX1": found.x0 + 1,
+        "CRPIX2": found.y0 + 1,
+        "CDELT1": found.imscale,
+        "CDELT2": found.imscale,
+        "CROTA2": found.instrot + number(header, "SAT_ROT"),
+        "X0_MP": found.x0,
+        "Y0_MP": found.y0,
+    }

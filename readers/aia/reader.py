@@ -1,0 +1,217 @@
+"""AIA level 1 files, and HMI: the bytes of the part that a registered window needs, and its affine.
+
+Nothing is resampled here. What `readers.fits.FitsReader` reads travels to the graph, and with it
+the matrix from pixels of the output to pixels of what was read, and the factor for the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.aia.box import HALO, Box, needed_box
+from readers.aia.degradation import CorrectionTable
+from readers.aia.pointing import PointingTable, update_pointing
+from readers.aia.registration import Center, register_matrix
+from readers.aia.rules import KEYS, HeaderRules
+from readers.aia.wcs import CD, PC
+from readers.aia.words import number, text
+from readers.columns import Row
+from readers.errors import ReadError
+from readers.fits import FitsReader
+from readers.sample import Peek, Sample, SampleSpec
+from readers.window import Window
+
+_KEYS = (*KEYS, "NAXIS1", "NAXIS2", "WAVELNTH", "DATE-OBS", "T_OBS", "SAT_ROT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AiaReader:
+    """One image of an AIA level 1 or HMI file, to be registered by the graph.
+
+    Parameters
+    ----------
+    hdu : int, optional
+        As for `FitsReader`.
+    shape : tuple of int
+        (height, width) of the registered image, in pixels. Windows are parts of it.
+    scale, center, radius
+        As for `readers.aia.registration.register_matrix`.
+    order : {1, 3}
+        Of the spline that the graph will resample with, which says how many pixels around it needs.
+    whole : bool
+        Read the whole image for each window, too: for what has to see all of it, such as a
+        deconvolution.
+    pointing : PointingTable, optional
+        Where to take the pointing from, in place of the header.
+    correction : CorrectionTable, optional
+        Divide by the degradation at DATE-OBS.
+    exposure : bool
+        Divide by EXPTIME.
+    rules : HeaderRules
+        Files that break them raise ReadError.
+    """
+
+    hdu: int | None = None
+    shape: tuple[int, int] = (4096, 4096)
+    scale: float = 0.6
+    center: Center = "reference_pixel"
+    radius: float | None = None
+    order: Literal[1, 3] = 3
+    whole: bool = False
+    pointing: PointingTable | None = None
+    correction: CorrectionTable | None = None
+    exposure: bool = False
+    rules: HeaderRules = field(default_factory=HeaderRules)
+
+    specs: ClassVar[tuple[SampleSpec, ...]] = (
+        *FitsReader.specs,
+        SampleSpec(name="grid", dtype="uint8", ndim=3, layout="HWC"),
+        SampleSpec(name="matrix", dtype="float64", ndim=2),
+        SampleSpec(name="gain", dtype="float64", ndim=1),
+        SampleSpec(name="frame", dtype="int64", ndim=1),
+    )
+    """Those of `FitsReader`, of the part that was read; an empty array of shape (height, width, 0),
+    which is the size of the output; the matrix, shape (2, 3), from pixels (x, y) of the output to
+    those of that part; the factor for the values, shape (1,); and y and x of that part in the
+    image, and the image's height and width: at its edges the spline mirrors, elsewhere not."""
+    channels = 1
+    turns = True
+
+    def __post_init__(self) -> None:
+        if min(self.shape) < 1:
+            raise ValueError(f"shape must be at least 1x1 (height x width), got {self.shape}")
+        for name in ("scale", "radius"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be above 0, got {value}")
+        if self.order not in HALO:
+            raise ValueError(f"order must be one of {tuple(HALO)}, got {self.order}")
+        if self.center not in get_args(Center):
+            raise ValueError(f"center must be one of {get_args(Center)}, got {self.center!r}")
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        """Read the part of the image that the window needs, or all of it without a window."""
+        header = self.header(row)
+        with self._read_errors(row):
+            matrix, box = self._placed(header, window)
+            frame = np.array((box.y, box.x, header["NAXIS2"], header["NAXIS1"]), np.int64)
+            gain = self.gain(header)
+        part = self._fits.read(row, _window(box, header))
+        height, width = (window.height, window.width) if window else self.shape
+        matrix[:, 2] -= box.x, box.y
+        arrays: dict[str, NDArray[Any]] = {
+            **part.arrays,
+            "grid": np.zeros((height, width, 0), np.uint8),
+            "matrix": matrix,
+            "gain": np.array([gain]),
+            "frame": frame,
+        }
+        return Sample(arrays, part.input_bytes)
+
+    def header(self, row: Row) -> dict[str, Any]:
+        """Read the words of a header that count here, with the pointing that is asked for.
+
+        Raises
+        ------
+        ReadError
+            If the file cannot be read, breaks a rule, or the pointing table does not know it.
+        """
+        header = self._fits.header(row, _KEYS)
+        with self._read_errors(row):
+            words = {key: header[key] for key in _KEYS if key in header}
+            self.rules.check(words)
+            if self.pointing is not None:
+                found = update_pointing(words, self.pointing)
+                old = {key: value for key, value in words.items() if key not in (*PC, *CD)}
+                words = {**old, **found}
+        return words
+
+    def gain(self, header: Mapping[str, Any]) -> float:
+        """Give 1 / (EXPTIME * degradation), or what of it is asked for.
+
+        Raises
+        ------
+        ValueError
+            If the header or the table do not tell.
+        """
+        divisor = 1.0
+        if self.exposure:
+            exposure = number(header, "EXPTIME")
+            if exposure <= 0:
+                raise ValueError(f"EXPTIME is {exposure}, expected more than 0 seconds")
+            divisor *= exposure
+        if self.correction is not None:
+            channel = round(number(header, "WAVELNTH"))
+            divisor *= self.correction.degradation(channel, text(header, "DATE-OBS"))
+        return 1 / divisor
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        """Read the headers up to the image's; the size is that of the registered image."""
+        header = self.header(row)
+        with self._read_errors(row):
+            _, box = self._placed(header, window)
+        part = self._fits.peek(row, _window(box, header))
+        height, width = self.shape
+        return Peek(height=height, width=width, nbytes=part.nbytes + 128)
+
+    def verify(self, row: Row) -> None:
+        """Decode the whole image by astropy, and ask all of the header that `read` asks."""
+        header = self.header(row)
+        with self._read_errors(row):
+            self._placed(header, None)
+            self.gain(header)
+        self._fits.verify(row)
+
+    def blank(self, height: int, width: int) -> Sample:
+        """Give a sample that decodes to zeros and carries none."""
+        arrays: dict[str, NDArray[Any]] = {
+            **self._fits.blank(height, width).arrays,
+            "grid": np.zeros((height, width, 0), np.uint8),
+            "matrix": np.eye(2, 3),
+            "gain": np.ones(1),
+            "frame": np.array((0, 0, height, width), np.int64),
+        }
+        return Sample(arrays)
+
+    @property
+    def _fits(self) -> FitsReader:
+        return FitsReader(self.hdu)
+
+    def _placed(
+        self, header: Mapping[str, Any], window: Window | None
+    ) -> tuple[NDArray[np.float64], Box]:
+        """Give the matrix to pixels of the image, and the part of the image that is needed."""
+        matrix = register_matrix(
+            header,
+            shape=self.shape,
+            scale=self.scale,
+            center=self.center,
+            radius=self.radius,
+            window=window,
+        )
+        image = int(header["NAXIS2"]), int(header["NAXIS1"])
+        if window is None or self.whole:
+            return matrix, Box(0, 0, *image)
+        return matrix, needed_box(matrix, (window.height, window.width), image, self.order)
+
+    @contextmanager
+    def _read_errors(self, row: Row) -> Iterator[None]:
+        """Make a ReadError of what is wrong with a header or not in a table."""
+        try:
+            yield
+        except ReadError:
+            raise
+        except Exception as error:  # astropy raises several types on damaged cards
+            hdu = self.hdu if row.hdu is None else row.hdu
+            raise ReadError(row.path, str(error), hdu=hdu, row=row.number) from error
+
+
+def _window(box: Box, header: Mapping[str, Any]) -> Window | None:
+    image = int(header["NAXIS2"]), int(header["NAXIS1"])
+    return None if box == (0, 0, *image) else Window.at(*box, image=image)

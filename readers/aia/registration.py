@@ -1,0 +1,161 @@
+"""Registration: the one affine that turns, scales and centres an image, as aiapy's register.
+
+No pixels here: the matrix says where each pixel of the output lies in the input, and the header is
+that of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.aia.wcs import CD, PC, AffineWCS
+from readers.aia.words import number
+from readers.window import Window
+
+if TYPE_CHECKING:
+    from astropy.io.fits import Header
+
+Center = Literal["reference_pixel", "sun"]
+
+_FARTHEST = 1e9
+"""Pixels; up to there, float64 knows a place to 1e-7 of them."""
+
+
+def register_matrix(
+    header: Mapping[str, Any],
+    *,
+    shape: tuple[int, int] = (4096, 4096),
+    scale: float = 0.6,
+    center: Center = "reference_pixel",
+    radius: float | None = None,
+    window: Window | None = None,
+) -> NDArray[np.float64]:
+    """Give the matrix from pixels of the registered image to those of a file.
+
+    Parameters
+    ----------
+    header : mapping
+        Of the file: CRPIXi, CDELTi, CRVALi, CUNITi, NAXISi, and PCi_j, CDi_j or CROTA2.
+    shape : tuple of int
+        (height, width) of the registered image, in pixels.
+    scale : float
+        Arcsec/pixel of the registered image, along both axes. For a file of another size aiapy
+        takes the multiple of 0.6 that is nearest to CDELT1.
+    center : {"reference_pixel", "sun"}
+        What is put into the centre of the registered image. aiapy takes the reference pixel, which
+        is the centre of the Sun where CRVALi are 0.
+    radius : float, optional
+        Radius of the Sun, RSUN_OBS, in pixels of the registered image; then `scale` does not count.
+    window : Window, optional
+        Part of the registered image: the matrix is from its pixels. Its angle turns what is seen
+        counterclockwise (rows counted upwards), its zoom enlarges it, both about its centre.
+
+    Returns
+    -------
+    ndarray, shape (2, 3), float64
+        ``matrix @ (x, y, 1)`` is the pixel (x, y) of the file. Both are counted from 0, at the
+        centre of the first pixel.
+
+    Raises
+    ------
+    ValueError
+        If the header does not tell, or the window is larger than `shape`.
+
+    Notes
+    -----
+    ``aiapy.calibrate.register`` and ``sunpy.map.GenericMap.rotate``, on an output of fixed size,
+    which theirs is not. They scale both axes by CDELT1, which is the same for square pixels.
+    """
+    wcs = AffineWCS.of(header)
+    grid = wcs.to_pixel * target_scale(header, scale, radius)
+    matrix = _affine(grid, _centred(wcs, center), _middle(shape)) @ _placed(window, shape)
+    if not np.abs(matrix).max() < _FARTHEST:
+        raise ValueError(f"the header's coordinates lead far outside any image: {matrix.tolist()}")
+    return matrix
+
+
+def target_scale(header: Mapping[str, Any], scale: float, radius: float | None) -> float:
+    """Give the arcsec/pixel of the registered image, see `register_matrix`."""
+    return scale if radius is None else number(header, "RSUN_OBS") / radius
+
+
+def level15_header(
+    header: Header,
+    *,
+    shape: tuple[int, int] = (4096, 4096),
+    scale: float = 0.6,
+    center: Center = "reference_pixel",
+    radius: float | None = None,
+) -> Header:
+    """Give the header of the registered image.
+
+    Parameters
+    ----------
+    header : Header
+        Of the file. Words that pixels do not depend on are kept.
+    shape, scale, center, radius
+        As for `register_matrix`.
+
+    Returns
+    -------
+    Header
+        A copy with CRPIXi, CDELTi, CRVALi, CUNITi, CROTA2 = 0, LVL_NUM = 1.5, R_SUN (pixel), and
+        XCEN and YCEN (arcsec, of the centre of the image), without PCi_j, CDi_j and CROTA1.
+    """
+    wcs = AffineWCS.of(header)
+    target = target_scale(header, scale, radius)
+    crval = np.zeros(2) if _checked(center) == "sun" else wcs.crval
+    made = header.copy()
+    for key in (*PC, *CD, "CROTA1"):
+        made.remove(key, ignore_missing=True)
+    for axis, size in ((1, shape[1]), (2, shape[0])):
+        made[f"CRPIX{axis}"] = (size + 1) / 2
+        made[f"CDELT{axis}"] = target
+        made[f"CRVAL{axis}"] = float(crval[axis - 1])
+        made[f"CUNIT{axis}"] = "arcsec"
+    made["CROTA2"] = 0.0
+    made["R_SUN"] = number(header, "RSUN_OBS") / target
+    made["XCEN"], made["YCEN"] = float(crval[0]), float(crval[1])
+    made["LVL_NUM"] = 1.5
+    return made
+
+
+def _checked(center: str) -> str:
+    if center not in get_args(Center):
+        raise ValueError(f"center must be one of {get_args(Center)}, got {center!r}")
+    return center
+
+
+def _centred(wcs: AffineWCS, center: str) -> NDArray[np.float64]:
+    """Give the pixel of the file that is put into the centre."""
+    return wcs.sun_centre if _checked(center) == "sun" else wcs.reference
+
+
+def _middle(shape: tuple[int, int]) -> NDArray[np.float64]:
+    height, width = shape
+    return np.array([(width - 1) / 2, (height - 1) / 2])
+
+
+def _affine(
+    linear: NDArray[np.float64], target: NDArray[np.float64], origin: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Give the matrix, shape (2, 3), of ``target + linear @ (pixel - origin)``."""
+    return np.column_stack((linear, target - linear @ origin))
+
+
+def _placed(window: Window | None, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Give the matrix, shape (3, 3), from pixels of a window to those of the whole image."""
+    matrix = np.eye(3)
+    if window is not None:
+        y, x = replace(window, angle=0.0, zoom=1.0).place(*shape)
+        middle = _middle((window.height, window.width))
+        angle = np.deg2rad(window.angle)
+        cos, sin = np.cos(angle), np.sin(angle)
+        turn = np.array([[cos, sin], [-sin, cos]]) / window.zoom
+        matrix[:2] = _affine(turn, middle + np.array([x, y]), middle)
+    return matrix

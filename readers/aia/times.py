@@ -1,0 +1,54 @@
+"""Times of headers and tables, in nanoseconds of TAI.
+
+Of TAI, since days that hold a leap second are longer, which counts in astropy's Time as well.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from readers.leapseconds import DAY, SECOND, tai_of
+
+_TIME = re.compile(
+    r"(\d{4})([-.])(\d\d)\2(\d\d)(?:[T_ ](\d\d):(\d\d)(?::(\d\d(?:\.\d*)?))?)?(?:(Z|_UTC)|(_TAI))?"
+)
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+def tai_nanoseconds(text: str) -> int:
+    """Give the nanoseconds of TAI between 1970-01-01 and a time.
+
+    Parameters
+    ----------
+    text : str
+        ISO 8601 as FITS has it, in UTC: ``2011-02-15T00:00:01.34``, with or without ``Z``; or as
+        JSOC has it: ``2011.02.15_01:59:54_TAI``.
+
+    Raises
+    ------
+    ValueError
+        If it is no such time.
+
+    Notes
+    -----
+    UTC is what FITS Standard 4.0, section 9.2.1, makes of a time whose scale is not told.
+    """
+    found = _TIME.fullmatch(text.strip())
+    try:
+        if found is None:
+            raise ValueError("it has another form")
+        year, _, month, day, hour, minute, second, _, tai = found.groups()
+        days = datetime.date(int(year), int(month), int(day)).toordinal() - _EPOCH
+        clock = 3600 * int(hour or 0) + 60 * int(minute or 0)
+        if clock >= 86_400 or int(minute or 0) >= 60 or float(second or 0) >= 61:
+            raise ValueError("a day has no such time")
+    except ValueError as error:
+        raise ValueError(
+            f"expected a time such as 2011-02-15T00:00:01.34, got {text!r}: {error}"
+        ) from error
+    time = days * DAY + clock * SECOND + round(float(second or 0) * SECOND)
+    moment = time if tai else tai_of(time, days)
+    if moment is None:
+        raise ValueError(f"expected a time after 1972, got {text!r}")
+    return moment

@@ -1,0 +1,40 @@
+"""Words of a header that must be there, and be what they should."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def number(header: Mapping[str, Any], key: str) -> float:
+    """Give a number of the header.
+
+    Raises
+    ------
+    ValueError
+        If it is missing, is no number, or is not finite.
+    """
+    value = header.get(key)
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise ValueError(f"{key} is {_shown(header, key)}, expected a number")
+
+
+def text(header: Mapping[str, Any], key: str) -> str:
+    """Give a text of the header, without the blanks around it.
+
+    Raises
+    ------
+    ValueError
+        If it is missing, empty, or no text.
+    """
+    value = header.get(key)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise ValueError(f"{key} is {_shown(header, key)}, expected a text")
+
+
+def _shown(header: Mapping[str, Any], key: str) -> str:
+    value = header.get(key)
+    return "missing" if value is None else repr(value)

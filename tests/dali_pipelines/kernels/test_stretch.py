@@ -1,0 +1,156 @@
+"""The kernels against NumPy in float64, and against what `Stretch` does to an array."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import platform
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+from stretches import stretches
+
+from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.stretch import (
+    NUM_PARAMETERS,
+    asinh32,
+    constants,
+    log1p32,
+    signed_log1p32,
+    stretch_line,
+    stretched,
+)
+from dali_pipelines.stretch import Stretch
+
+SMALLEST = float(np.finfo(np.float32).smallest_normal)
+STEP = 1009
+"""Every which float32 is tried; every seventh was, by hand."""
+
+
+@compiled
+def fill(out, values, curve):  # type: ignore[no-untyped-def]
+    for i in range(values.size):
+        if curve == 0:
+            out[i] = log1p32(values[i])
+        elif curve == 1:
+            out[i] = signed_log1p32(values[i])
+        else:
+            out[i] = asinh32(values[i])
+
+
+@compiled
+def fill_stretched(out, values, parameters):  # type: ignore[no-untyped-def]
+    fields = constants(parameters)
+    for i in range(values.size):
+        out[i] = stretched(values[i], fields)
+
+
+def signed_log1p(x: np.ndarray) -> np.ndarray:
+    return np.sign(x) * np.log1p(np.abs(x))
+
+
+def floats(first: float, last: float) -> np.ndarray:
+    """Give every STEPth float32 of a range of positive numbers."""
+    ends = np.array([first, last], np.float32).view(np.int32)
+    return np.arange(*ends, STEP, dtype=np.int64).astype(np.int32).view(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("curve", "truth", "values"),
+    [
+        (0, np.log1p, floats(SMALLEST, math.inf)),
+        (0, np.log1p, -floats(SMALLEST, 1)),
+        (1, signed_log1p, -floats(SMALLEST, math.inf)),
+        (2, np.arcsinh, floats(SMALLEST, math.inf)),
+        (2, np.arcsinh, -floats(SMALLEST, math.inf)),
+    ],
+)
+def test_curves_are_within_a_bit_or_so(curve, truth, values) -> None:
+    found = np.empty_like(values)
+    fill(found, values, curve)
+    np.testing.assert_allclose(found, truth(values.astype(np.float64)), rtol=2e-7, atol=0)
+
+
+@pytest.mark.parametrize("curve", range(3))
+def test_ends_of_the_number_line(curve: int) -> None:
+    values = np.array([0, math.nan, math.inf, 1e-45], np.float32)
+    found = np.empty_like(values)
+    fill(found, values, curve)
+    np.testing.assert_array_equal(found, values)
+
+
+def test_minus_infinity_has_no_logarithm_but_a_sign() -> None:
+    values = np.array([-math.inf, -3e38], np.float32)
+    found = np.empty_like(values)
+    for curve in (1, 2):
+        fill(found, values, curve)
+        assert found[0] == -math.inf
+        assert -90 < found[1] < -88
+
+
+@given(stretches(), st.lists(st.floats(-1e5, 1e5, width=32), min_size=1, max_size=40))
+def test_pixels_are_stretched_as_arrays_are(stretch: Stretch, numbers: list[float]) -> None:
+    values = np.array([*numbers, math.nan, 0], np.float32)
+    expected = stretch(values.astype(np.float64))
+    # Before the mean is subtracted, which cancels digits.
+    size = np.abs(expected) + abs(stretch.mean) / stretch.std
+    line, found = values.copy(), np.empty_like(values)
+    stretch_line(line, stretch.parameters())
+    fill_stretched(found, values, stretch.parameters().astype(np.float32))
+    for result in (line, found):
+        np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
+        assert (np.isnan(expected) | (np.abs(result - expected) <= 1e-6 * size + 1e-37)).all()
+
+
+def test_one_pixel_with_an_array_of_parameters() -> None:
+    parameters = Stretch(kind="sqrt", clip=(0, 4), unit=10).parameters()
+    assert parameters.shape == (NUM_PARAMETERS,)
+    assert stretched(np.float32(22.5), parameters) == 1.5
+    assert stretched(np.float32(-3), parameters) == 0
+    assert stretched(np.float32(1e6), parameters) == 2
+
+
+ON_A_GPU = """
+import os, pickle, sys
+os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
+from numba import cuda
+from dali_pipelines.kernels.stretch import constants_at, stretched
+
+@cuda.jit
+def kernel(line, address):
+    place = cuda.grid(1)
+    if place < line.size:
+        line[place] = stretched(line[place], constants_at(address))
+
+jobs = pickle.load(sys.stdin.buffer)
+for line, parameters in jobs:
+    kernel[2, 32](line, parameters.ctypes.data)
+pickle.dump([line for line, _ in jobs], sys.stdout.buffer)
+"""
+
+
+def test_a_kernel_of_a_gpu_can_call_it(fresh_python: Callable[..., bytes]) -> None:
+    """In numba's CUDA simulator."""
+    values = np.append(np.random.default_rng(0).normal(0, 500, 49), math.nan).astype(np.float32)
+    clip = (0, math.inf)
+    settings = [Stretch(mean=3), Stretch(kind="sqrt", clip=clip), Stretch(kind="log1p", clip=clip)]
+    settings += [Stretch(kind="signed_log1p", unit=9), Stretch(kind="asinh", a=0.01, unit=300)]
+    jobs = [(values.copy(), stretch.parameters()) for stretch in settings]
+    found = pickle.loads(fresh_python(ON_A_GPU, stdin=pickle.dumps(jobs)))
+    for line, parameters in jobs:
+        stretch_line(line, parameters)
+    np.testing.assert_array_equal(found, [line for line, _ in jobs])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instructions of x86-64")
+def test_lines_become_vectors() -> None:
+    """Ten times as fast as one by one, of which a test by the clock could not be sure."""
+    fresh = njit(stretch_line.py_func)  # what comes from the cache does not show its code
+    fresh(np.zeros(8, np.float32), Stretch().parameters())
+    (assembly,) = fresh.inspect_asm().values()
+    for instruction in ("sqrtps", "divps", "cvtdq2ps"):  # of sqrt, asinh, and all logarithms
+        assert instruction in assembly

@@ -1,0 +1,224 @@
+import hashlib
+import pickle
+import warnings
+
+import astropy.units as u
+import numpy as np
+import pytest
+from aiapy.calibrate import degradation
+from aiapy.calibrate.util import get_correction_table
+from astropy.io import ascii as tables
+from astropy.table import vstack
+from astropy.time import Time
+
+from readers import CorrectionTable
+
+CHANNELS = (94, 131, 171, 193, 211, 304, 335, 1600, 1700)
+
+
+@pytest.fixture(scope="module")
+def official(shared_data):
+    return shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
+
+
+def by_aiapy(path, channel, time):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of years to come
+        table = get_correction_table(path)
+        return degradation(channel * u.angstrom, Time(time), correction_table=table).value.item()
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_each_epoch_is_as_aiapy_has_it(official, channel):
+    """At its first moment, somewhere in it, and at its last millisecond."""
+    table = CorrectionTable.read(official)
+    rows = tables.read(official)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of years to come
+        reference = get_correction_table(official)
+        of_channel = rows[rows["WAVELNTH"] == channel]
+        starts, stops = Time(of_channel["T_START"]), Time(of_channel["T_STOP"])
+        assert len(of_channel) >= 4
+        length = stops - starts
+        times = [starts, starts + 0.37 * length, stops - 1 * u.ms]
+        times = Time(np.concatenate([time.isot for time in times]))
+        texts = times.isot
+        expected = degradation(channel * u.angstrom, times, correction_table=reference)
+    found = [table.degradation(channel, text) for text in texts]
+    np.testing.assert_allclose(found, expected.value, rtol=1e-12, atol=0)
+
+
+# What aiapy's own tests expect of SolarSoft's table on 2015-01-01, and the document of version 10.
+KNOWN = {94: 0.9031773, 131: 0.5, 171: 0.7869, 193: 0.8618, 211: 0.83, 304: 0.1493, 335: 0.3269}
+
+
+@pytest.mark.parametrize("channel", [94, 171, 193, 211, 304, 335])
+def test_known_values(official, channel):
+    table = CorrectionTable.read(official)
+    assert table.degradation(channel, "2015-01-01T00:00:00") == pytest.approx(
+        KNOWN[channel], abs=2e-4
+    )
+
+
+@pytest.mark.parametrize("words", ["csv", "ecsv"])
+def test_other_formats_of_the_same(official, tmp_path, words):
+    path = tmp_path / f"table.{words}"
+    tables.write(tables.read(official), path, format=words)
+    found, expected = CorrectionTable.read(path), CorrectionTable.read(official)
+    assert found.curves == expected.curves
+    assert found.version == 10
+
+
+def test_a_table_as_aiapy_gives_it(official, tmp_path):
+    path = tmp_path / "table.ecsv"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of years to come
+        get_correction_table(official).write(path)
+    assert CorrectionTable.read(path).curves == CorrectionTable.read(official).curves
+
+
+def test_other_versions_do_not_count(official, tmp_path):
+    new = tables.read(official)
+    old = new.copy()
+    old["VER_NUM"] = 8
+    old["DATE"] = "2017-12-10T05:06:27.000"
+    old["EFF_AREA"] *= 1.1
+    tables.write(vstack([old, new]), tmp_path / "both.csv", format="csv")
+    both = tmp_path / "both.csv"
+    time = "2015-01-01T00:00:00"
+    expected = CorrectionTable.read(official).degradation(94, time)
+    assert CorrectionTable.read(both).degradation(94, time) == expected
+    assert CorrectionTable.read(both, version=8).degradation(94, time) == pytest.approx(expected)
+    assert by_aiapy(both, 94, time) != pytest.approx(expected, rel=0.05)
+
+
+def test_the_row_added_last_wins(official, tmp_path):
+    """As for aiapy, where a table has two rows for a time."""
+    table = tables.read(official)
+    extra = table[(table["WAVELNTH"] == 171)][2:3]
+    extra["DATE"] = "2025-01-01T00:00:00.000"
+    extra["EFF_AREA"] *= 0.5
+    path = tmp_path / "table.csv"
+    tables.write(vstack([extra, table]), path, format="csv")
+    time = Time(extra["T_START"][0]) + 3 * u.day
+    found = CorrectionTable.read(path).degradation(171, time.isot)
+    assert found == pytest.approx(by_aiapy(path, 171, time), rel=1e-12)
+    assert found < 0.6
+
+
+def test_it_is_known_by_name_and_content(official):
+    table = CorrectionTable.read(official)
+    assert table.name == official.name
+    assert table.version == 10
+    assert table.sha256 == hashlib.sha256(official.read_bytes()).hexdigest()
+    # The hash that aiapy pins for version 10.
+    assert table.sha256.startswith("0a3f2db39d05c44185f6fdeec928089f")
+    assert pickle.loads(pickle.dumps(table)) == table
+    assert len(pickle.dumps(table)) < 20_000
+
+
+FACTORS = "date,factor\n2010-05-01,1.0\n2010-05-02,0.9\n2010-05-04T12:00:00,0.4\n"
+
+
+@pytest.fixture
+def factors(tmp_path):
+    path = tmp_path / "degrad_171.csv"
+    path.write_text(FACTORS)
+    return path
+
+
+class TestFactors:
+    @pytest.mark.parametrize(
+        ("time", "expected"),
+        [
+            ("2010-05-01", 1.0),
+            ("2010-05-01T12:00:00", 0.95),
+            ("2010-05-02T00:00:00Z", 0.9),
+            ("2010-05-03T06:00:00", 0.65),
+            ("2010-05-04T12:00:00", 0.4),
+        ],
+    )
+    def test_straight_lines_between_dates(self, factors, time, expected):
+        table = CorrectionTable.read(factors, channel=171)
+        assert table.degradation(171, time) == pytest.approx(expected, rel=1e-12)
+        assert table.version is None
+
+    @pytest.mark.parametrize("time", ["2010-04-30T23:59:59", "2010-05-04T12:00:00.001"])
+    def test_nothing_outside(self, factors, time):
+        table = CorrectionTable.read(factors, channel=171)
+        with pytest.raises(ValueError, match=r"degrad_171.csv has nothing for 171 at 2010-0"):
+            table.degradation(171, time)
+
+    def test_the_channel_must_be_told(self, factors, official):
+        with pytest.raises(ValueError, match="are of one channel: tell which, by channel=171"):
+            CorrectionTable.read(factors)
+        with pytest.raises(
+            ValueError, match="channel is for tables of the columns date and factor"
+        ):
+            CorrectionTable.read(official, channel=171)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            (FACTORS.replace("05-02", "05-09"), "expected ascending dates, each once"),
+            (FACTORS.replace("05-02", "05-01"), "expected ascending dates, each once"),
+            (FACTORS.replace("0.9", "0"), "expected factors above 0"),
+            (FACTORS.replace("0.9", ""), "expected factors above 0"),
+            (FACTORS.replace("0.9", "high"), "column factor must be numbers"),
+            (FACTORS.replace("2010-05-02", "monday"), "column date: expected a time such as"),
+            ("date,factor\n", "expected dates and factors, it has no rows"),
+        ],
+    )
+    def test_wrong_tables(self, tmp_path, text, message):
+        (tmp_path / "table.csv").write_text(text)
+        with pytest.raises(ValueError, match=rf"table.csv: {message}"):
+            CorrectionTable.read(tmp_path / "table.csv", channel=171)
+
+
+class TestErrors:
+    def test_a_channel_without_entry(self, official):
+        message = (
+            "response_table.txt has no channel 4500, it has 94, 131, 171, 193, 211, 304, 335, 1"
+        )
+        with pytest.raises(ValueError, match=message):
+            CorrectionTable.read(official).degradation(4500, "2015-01-01")
+
+    @pytest.mark.parametrize("time", ["2010-03-23T23:59:59", "2030-05-01T00:00:00"])
+    def test_a_date_outside(self, official, time):
+        with pytest.raises(ValueError, match=f"has nothing for 171 at {time}"):
+            CorrectionTable.read(official).degradation(171, time)
+
+    def test_another_version(self, official):
+        with pytest.raises(ValueError, match="expected rows of VER_NUM 9, it has 10"):
+            CorrectionTable.read(official, version=9)
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (
+                b"T_START,A_171_X0\n2010-05-13,1\n",
+                "expected an AIA response table .* no column DATE",
+            ),
+            (b"<html><body>404 Not Found</body></html>\n", "expected a"),
+            (b"\x89PNG\r\n\x1a\n\0\0", "expected a table, CSV or ECSV"),
+            (b"", "expected a"),
+        ],
+    )
+    def test_another_file(self, tmp_path, content, message):
+        (tmp_path / "table.txt").write_bytes(content)
+        with pytest.raises(ValueError, match=rf"table.txt: {message}"):
+            CorrectionTable.read(tmp_path / "table.txt")
+
+    def test_a_missing_file(self, tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"missing\.txt"):
+            CorrectionTable.read(tmp_path / "missing.txt")
+
+    @pytest.mark.parametrize("column", ["EFF_AREA", "EFFA_P2"])
+    def test_a_value_is_missing(self, official, tmp_path, column):
+        table = tables.read(official)
+        table[column] = [float("nan"), *table[column][1:]]
+        tables.write(table, tmp_path / "table.csv", format="csv")
+        with pytest.raises(
+            ValueError, match="EFF_AREA must be positive and EFFA_P1 to P3 be there"
+        ):
+            CorrectionTable.read(tmp_path / "table.csv")

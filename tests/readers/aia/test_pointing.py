@@ -1,0 +1,149 @@
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import sunpy.map
+from aiapy.calibrate import update_pointing as by_aiapy
+from solar_files import (
+    POINTING_CHANNELS,
+    POINTING_START,
+    changed,
+    full_header,
+    pointing_table,
+    save_pointing,
+)
+
+from readers import PointingTable
+from readers.aia.pointing import update_pointing
+
+WRITERS = {
+    "published.csv": save_pointing,
+    "aiapy.csv": lambda table, path: table.write(path, format="ascii.csv"),
+    "aiapy.ecsv": lambda table, path: table.write(path, format="ascii.ecsv"),
+}
+
+
+@pytest.fixture(params=WRITERS)
+def path(request, tmp_path):
+    path = tmp_path / request.param
+    WRITERS[request.param](pointing_table(), path)
+    return path
+
+
+PIXELS = np.broadcast_to(np.int16(1), (4096, 4096))
+TIMES = [
+    POINTING_START,
+    "2011-02-14T23:59:59.999Z",
+    "2011-02-15T00:00:00.00Z",
+    "2011-02-15T11:59:59.99Z",
+    "2011-02-15T21:30:00.00Z",  # in two slots: the first counts
+    "2011-02-16T00:30:00.00Z",  # likewise, and a slot between them has ended
+]
+
+
+@pytest.mark.parametrize("channel", [94, 1600])
+@pytest.mark.parametrize("time", TIMES)
+def test_words_are_as_aiapy_has_them(path, channel, time):
+    header = full_header(T_OBS=time, WAVELNTH=channel)
+    found = update_pointing(header, PointingTable.read(path))
+    if path.name == "aiapy.csv" or time != POINTING_START:  # aiapy once is enough
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            smap = sunpy.map.Map(PIXELS, header)
+            expected = by_aiapy(smap, pointing_table=pointing_table()).meta
+        for key, value in found.items():
+            assert value == pytest.approx(expected[key], rel=1e-15), key
+    assert sorted(found) == ["CDELT1", "CDELT2", "CROTA2", "CRPIX1", "CRPIX2", "X0_MP", "Y0_MP"]
+    assert found["CRPIX1"] == found["X0_MP"] + 1
+
+
+@pytest.fixture
+def table(tmp_path):
+    save_pointing(pointing_table(), tmp_path / "table.csv")
+    return PointingTable.read(tmp_path / "table.csv")
+
+
+def test_it_is_small_when_pickled(tmp_path, table):
+    content = pickle.dumps(table)
+    assert len(content) < 3000
+    again = pickle.loads(content)
+    assert again == table
+    assert again.pointing(171, TIMES[2]) == table.pointing(171, TIMES[2])
+    assert (again.name, again.channels) == ("table.csv", POINTING_CHANNELS)
+    assert len(again.sha256) == 64
+
+
+def test_another_process_maps_it(table, fresh_python):
+    code = (
+        "import pickle, sys; table = pickle.load(sys.stdin.buffer)\n"
+        f"print(tuple(table.pointing(171, {TIMES[2]!r})))"
+    )
+    found = fresh_python(code, stdin=pickle.dumps(table)).decode().strip()
+    assert found == str(tuple(table.pointing(171, TIMES[2])))
+
+
+OUTSIDE = ["2011-02-14T20:59:59.999", "2011-02-15T12:00:00", "2011-02-16T03:00:00"]
+
+
+class TestErrors:
+    @pytest.mark.parametrize("time", OUTSIDE)
+    def test_no_slot(self, table, time):
+        message = (
+            f"table.csv has no slot for T_OBS {time}, it covers 2011-02-14T21:00:00Z to "
+            "2011-02-16T03:00:00Z, perhaps with gaps"
+        )
+        with pytest.raises(ValueError, match=message):
+            update_pointing(full_header(T_OBS=time), table)
+
+    @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
+    @pytest.mark.parametrize("quantity", ["X0", "Y0", "IMSCALE", "INSTROT"])
+    def test_no_value(self, tmp_path, writer, quantity):
+        values = pointing_table()
+        values[f"A_171_{quantity}"][1] = np.nan
+        writer(values, tmp_path / f"table.{'ecsv' if 'ecsv' in str(writer) else 'csv'}")
+        (path,) = tmp_path.iterdir()
+        table = PointingTable.read(path)
+        message = f"has no A_171_{quantity} for T_OBS 2011-02-15T00:00:00.00Z: leave such files out"
+        with pytest.raises(ValueError, match=message):
+            update_pointing(full_header(T_OBS=TIMES[2]), table)
+        update_pointing(full_header(T_OBS=TIMES[2], WAVELNTH=193), table)
+        update_pointing(full_header(T_OBS=POINTING_START), table)
+
+    def test_no_such_channel(self, table):
+        with pytest.raises(
+            ValueError, match=r"table\.csv has no channel 6173, it has 94, 131, 171"
+        ):
+            update_pointing(full_header(WAVELNTH=6173), table)
+
+    def test_a_frame_of_another_size(self, table):
+        header = changed(full_header(), NAXIS1=1024, NAXIS2=1024)
+        with pytest.raises(
+            ValueError, match="is 1024x1024, a pointing table is for frames of 4096x"
+        ):
+            update_pointing(header, table)
+
+    @pytest.mark.parametrize("key", ["T_OBS", "WAVELNTH", "SAT_ROT"])
+    def test_a_word_is_missing(self, table, key):
+        with pytest.raises(ValueError, match=f"{key} is missing, expected a"):
+            update_pointing(full_header(**{key: None}), table)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                lambda t: t.remove_column("T_STOP"),
+                "has no column T_STOP; its columns: T_START, A_094",
+            ),
+            (lambda t: t.remove_column("A_171_Y0"), "has no column A_171_Y0"),
+            (lambda t: t.remove_columns(t.colnames[2:]), "has no column A_171_X0, A_171_Y0"),
+            (lambda t: t.remove_rows(slice(0, len(t))), "has no rows"),
+            (lambda t: t.reverse(), "expected rows in the order of T_START: sort the table"),
+        ],
+    )
+    def test_another_table(self, tmp_path, change, message):
+        table = pointing_table()
+        change(table)
+        table.write(tmp_path / "table.csv", format="ascii.csv")
+        with pytest.raises(ValueError, match=rf"table.csv: .*{message}"):
+            PointingTable.read(tmp_path / "table.csv")

@@ -1,0 +1,209 @@
+"""ChannelsReader around the Readers of FITS and .npy files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from contract import NUMBER, ReaderContract, check_named, check_specs, equal, refused
+from fakes import Info
+from fits_files import decoded, plain_hdu, truth, write
+from strategies import StoredImage
+
+from readers import (
+    AiaReader,
+    ChannelsReader,
+    FitsReader,
+    Index,
+    NpyReader,
+    Order,
+    Row,
+    Sample,
+    Schedule,
+    Shard,
+    Source,
+    Window,
+)
+
+PARTS = ("171", "193")
+RAMP = np.arange(31 * 23, dtype=np.int16).reshape(31, 23) * 40 - 14000
+NPY = ChannelsReader(NpyReader(), PARTS)
+
+
+def row_of(**paths: str | Path | None) -> Row:
+    """Give the row of the files, of which the first is the row's own, too."""
+    parts = {
+        name.removeprefix("of_"): None if path is None else Row(NUMBER, str(path))
+        for name, path in paths.items()
+    }
+    first = next(part.path for part in parts.values() if part is not None)
+    return Row(NUMBER, first, parts=parts)
+
+
+def npy(folder: Path, name: str, value: float, shape: tuple[int, ...] = (31, 23)) -> Path:
+    path = folder / f"{name}.npy"
+    np.save(path, np.arange(np.prod(shape), dtype=np.float32).reshape(shape) + value)
+    return path
+
+
+class TestNpy(ReaderContract):
+    @pytest.fixture
+    def reader(self):
+        return NPY
+
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        return row_of(of_171=npy(tmp_path, "a", 0.5), of_193=npy(tmp_path, "b", 1000))
+
+    @pytest.fixture
+    def bad_row(self, tmp_path):
+        np.save(tmp_path / "bad.npy", np.zeros((31, 23), np.int16))
+        return row_of(of_171=npy(tmp_path, "a", 0.5), of_193=tmp_path / "bad.npy")
+
+    def row(self, path):
+        return row_of(of_171=path, of_193=path)
+
+    def pixels(self, sample):
+        return np.concatenate([sample["image_0"], sample["image_1"]], axis=2)
+
+
+class TestFits(TestNpy):
+    @pytest.fixture
+    def reader(self):
+        return ChannelsReader(FitsReader(), PARTS)
+
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        (tmp_path / "a.fits").write_bytes(plain_hdu(RAMP, {"BSCALE": 0.1, "BLANK": 40}))
+        write(tmp_path / "b.fits", StoredImage(RAMP[::-1], {}, {"compression_type": "RICE_1"}))
+        return row_of(of_171=tmp_path / "a.fits", of_193=tmp_path / "b.fits")
+
+    @pytest.fixture
+    def bad_row(self, tmp_path):
+        (tmp_path / "a.fits").write_bytes(plain_hdu(RAMP, {}))
+        (tmp_path / "bad.fits").write_bytes(plain_hdu(np.zeros((3, 4, 5), np.int16), {}))
+        return row_of(of_171=tmp_path / "a.fits", of_193=tmp_path / "bad.fits")
+
+    def pixels(self, sample):
+        names = [spec.name for spec in FitsReader.specs]
+        images = [
+            decoded(Sample({name: sample[f"{name}_{place}"] for name in names})) for place in (0, 1)
+        ]
+        return np.concatenate(images, axis=2)
+
+    def test_equals_astropy(self, reader, good_row):
+        found = self.pixels(reader.read(good_row, None))
+        for place, part in enumerate(PARTS):
+            np.testing.assert_array_equal(found[..., place], truth(good_row.part(part).path))
+
+
+def test_the_order_of_the_parts_is_the_readers(tmp_path):
+    row = row_of(of_171=npy(tmp_path, "a", 0), of_193=npy(tmp_path, "b", 1000))
+    sample = ChannelsReader(NpyReader(), ("193", "171")).read(row, Window(height=1, width=1))
+    assert sample["image_0"].item() == sample["image_1"].item() + 1000
+    assert sample["present"].tolist() == [True, True]
+
+
+class TestMissing:
+    @pytest.mark.parametrize("window", [None, Window(height=4, width=3)])
+    @pytest.mark.parametrize("missing", PARTS)
+    def test_it_is_blank(self, tmp_path, window, missing):
+        (there,) = set(PARTS) - {missing}
+        paths = {part: None if part == missing else npy(tmp_path, part, 7) for part in PARTS}
+        row = row_of(**{f"of_{part}": path for part, path in paths.items()})
+        sample = NPY.read(row, window)
+        check_specs(NPY, sample)
+        single = NpyReader().read(row.part(there), window)
+        np.testing.assert_array_equal(sample[f"image_{PARTS.index(there)}"], single["image"])
+        blank = NpyReader().blank(*single["image"].shape[:2])["image"]
+        np.testing.assert_array_equal(sample[f"image_{PARTS.index(missing)}"], blank)
+        assert sample["present"].tolist() == [part == there for part in PARTS]
+        assert sample.input_bytes == single.input_bytes
+        peek = NPY.peek(row, window)
+        assert (peek.height, peek.width) == (31, 23)
+        assert peek.nbytes == sum(array.nbytes for array in sample.arrays.values())
+        NPY.verify(row)
+
+    def test_all(self):
+        row = Row(NUMBER, "/row.npy", parts=dict.fromkeys(PARTS))
+        error = refused(NPY, row, None, "none of the channels 171, 193 is present")
+        check_named(error, row)
+
+    def test_a_row_without_the_part(self):
+        message = "row 17 was made without the part '171', it has none: a Reader names"
+        with pytest.raises(KeyError, match=message):
+            NPY.read(Row(NUMBER, "/a.npy"), None)
+
+    def test_blank_is_not_present(self):
+        assert NPY.blank(3, 4)["present"].tolist() == [False, False]
+        equal(NPY.blank(3, 4), NPY.blank(3, 4))
+
+
+class TestErrors:
+    def test_channel_and_path_are_named(self, tmp_path):
+        row = row_of(of_171=npy(tmp_path, "a", 0), of_193="/no/such.npy")
+        error = refused(NPY, row, None)
+        assert str(error) == (
+            f"{row.path} (row 17): channel 193, /no/such.npy: [Errno 2] No such file or directory"
+        )
+
+    def test_hdu_is_named(self, tmp_path):
+        for name in "ab":
+            (tmp_path / name).write_bytes(plain_hdu(RAMP, {}))
+        parts = {"171": Row(NUMBER, str(tmp_path / "a"), 0), "193": Row(NUMBER, f"{tmp_path}/b", 3)}
+        reader = ChannelsReader(FitsReader(), PARTS)
+        error = refused(reader, Row(NUMBER, f"{tmp_path}/a", parts=parts), None)
+        assert error.reason == f"channel 193, {tmp_path}/b[3]: there is no HDU 3, the file has 1"
+        error = refused(reader, Row(NUMBER, f"{tmp_path}/b", parts=parts), None)
+        assert str(error) == (
+            f"{tmp_path}/b[3] (row 17): channel 193: there is no HDU 3, the file has 1"
+        )
+
+    @pytest.mark.parametrize("parts", [(), "171", ("171", "171")])
+    def test_parts(self, parts):
+        with pytest.raises(
+            ValueError, match="parts must be at least one name of a part, each once"
+        ):
+            ChannelsReader(NpyReader(), parts)
+
+
+def test_from_an_index_through_a_source(tmp_path):
+    """What travels to the reader processes are the parts that the Reader names, and no others."""
+    rows = [
+        (wave, 12 * k, npy(tmp_path, f"{wave}_{k}", wave)) for k in (0, 1) for wave in (94, 171)
+    ]
+    rows.append((171, 24, npy(tmp_path, "171_2", 171)))
+    waves, times, paths = zip(*rows, strict=True)
+    files = pa.table(
+        {
+            "path": list(map(str, paths)),
+            "wavelnth": waves,
+            "t_obs": pa.array(times, pa.timestamp("s")),
+        }
+    )
+    index = Index(files).group([171, 94], missing="keep")
+    reader = ChannelsReader(NpyReader(), ("94",))
+    columns = index.columns(["dt_94"], parts=reader.parts)
+    assert columns.row(0).parts.keys() == {"94"}
+    assert columns.row(2).part("94") is None
+    source = Source(
+        columns=columns,
+        reader=reader,
+        schedule=Schedule(num_rows=3, shard=Shard(), batch_size=3),
+        order=Order(3, shuffle=False),
+        outputs=("dt_94",),
+    )
+    samples = [
+        dict(zip((spec.name for spec in source.specs), source(Info(number)), strict=True))
+        for number in range(3)
+    ]
+    assert [bool(sample["valid"]) for sample in samples] == [True, True, False]
+    assert samples[0]["image_0"][0, 0, 0] == 94
+    assert b"none of the channels 94 is present" in samples[2]["report"].tobytes()
+
+
+@pytest.mark.parametrize(("reader", "turns"), [(FitsReader(), False), (AiaReader(), True)])
+def test_it_turns_windows_if_its_reader_does(reader, turns):
+    assert ChannelsReader(reader, ("171", "193")).turns == turns
