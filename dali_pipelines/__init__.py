@@ -1,8 +1,9 @@
 """DALI pipelines fed by parallel readers of FITS and JPEG archives.
 
-`Index` says what is read, a factory (`fits_pipeline`, `jpeg_pipeline`, `npy_pipeline`) makes a DALI
-pipeline for one device, and `Loader` gives epochs of batches over several of them. For a format of
-your own, write a Reader (see `readers.npy`) and give it to `reader_pipeline`.
+`Index` says what is read, a factory (`fits_pipeline`, `jpeg_pipeline`, `aia_pipeline`,
+`npy_pipeline`) makes a DALI pipeline for one device, and `Loader` gives epochs of batches over
+several of them. For a format of your own, write a Reader (see `readers.npy`) and give it to
+`reader_pipeline`.
 
 Importing does nothing: no CUDA context, no process, no environment variable.
 """
@@ -17,8 +18,9 @@ if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
         "rename that file or folder, or put it behind the installed packages on sys.path"
     )
 
+from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
+from dali_pipelines.factories import aia_pipeline, fits_pipeline, jpeg_pipeline, npy_pipeline
 from dali_pipelines.loader import Loader, LoaderStats, Rejected
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.preset import Preset, load_preset, preset_names
@@ -40,6 +42,7 @@ from readers import (
 
 __all__ = [
     "AiaReader",
+    "Calibration",
     "ChannelsReader",
     "CorrectionTable",
     "FitsReader",
@@ -58,6 +61,7 @@ __all__ = [
     "ReaderProcessError",
     "Rejected",
     "Stretch",
+    "aia_pipeline",
     "fits_pipeline",
     "jpeg_pipeline",
     "load_preset",

@@ -48,6 +48,10 @@ class PipelineConfig:
     """Where the window lies."""
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
+    rotate: float = 0.0
+    """Degrees up to which a window is turned at random, either way; where the factory can."""
+    zoom: tuple[float, float] = (1.0, 1.0)
+    """Factors between which a window is enlarged at random; where the factory can."""
     resize: tuple[int, int] | None = None
     """(height, width) in pixels after the crop, bilinear with antialiasing. An int is
     square."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -9,6 +11,7 @@ import numpy as np
 from nvidia.dali import fn, types
 
 from dali_pipelines import operators, operators_gpu
+from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 
 
@@ -25,6 +28,10 @@ class Decoded(NamedTuple):
     finished: bool = False
     """Whether the image is flipped and normalised, too: where each pixel is computed anyway, that
     costs next to nothing, and an operator less for whole frames is much."""
+    layout: str = "HWC"
+    """``CHW`` if nothing is left to permute."""
+    others: Mapping[str, Any] = {}
+    """More outputs of the pipeline, by name."""
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
@@ -46,6 +53,54 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
         inputs.append(types.Constant(np.array(finish, np.float32), device="cpu"))
         image, status = operators.decode_image(dtype, inputs)
     return Decoded(image, dtype, status, finished=True)
+
+
+def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
+    """Make the decoder of what `readers.aia.AiaReader` reads, or a ChannelsReader of it.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        What is done to each frame.
+    parts : tuple of str
+        Parts of the Index, each a channel of the image; () for samples of one file.
+    """
+
+    def decode(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
+        suffixes = [f"_{place}" for place in range(len(parts))] or [""]
+        decoded = [_decode_aia(arrays, suffix, calibration, config) for suffix in suffixes]
+        images, statuses = zip(*decoded, strict=True)
+        others = {"present": arrays["present"]} if parts else {}
+        image = images[0] if len(images) == 1 else fn.cat(*images, axis=0)
+        status = functools.reduce(operator.add, statuses)
+        return Decoded(image, "float32", status, finished=True, layout="CHW", others=others)
+
+    return decode
+
+
+def _decode_aia(
+    arrays: Mapping[str, Any], suffix: str, calibration: Calibration, config: PipelineConfig
+) -> tuple[Any, Any]:
+    no_flip = types.Constant(np.zeros(2, np.int32), device="cpu")
+    flip = arrays.get("flip", no_flip)
+    files = [arrays[name + suffix] for name in ("shape", "payload", "plan", "scaling")]
+    names = ("grid", "matrix", "gain", "stretch", "special", "frame")
+    how = [*(arrays[name + suffix] for name in names), flip]
+    device: Any = operators
+    if config.device_id is None:
+        finish = types.Constant(np.array((0, 1), np.float32), device="cpu")
+        image, status = operators.decode_image("float32", [*files, no_flip, finish])
+    else:
+        device = operators_gpu
+        image, status = operators_gpu.decode_image("float32", [*files, no_flip], 0, 1)
+    if calibration.psf:
+        from dali_pipelines.operators_psf import deconvolve_node
+
+        wavelnth = arrays["wavelnth" + suffix]
+        threads = config.num_threads
+        image = deconvolve_node(image, wavelnth, calibration.psf, num_threads=threads)
+    order, reduce = calibration.order, calibration.factor
+    return device.warp([image, *how], order=order, reduce=reduce), status
 
 
 def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:

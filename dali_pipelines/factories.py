@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.decode import decode_array, decode_fits, decode_jpeg
+from dali_pipelines.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.preset import Preset
+from readers.channels import ChannelsReader
 from readers.fits import FitsReader
 from readers.index import Index
 from readers.jpeg import JpegReader
 from readers.npy import NpyReader
+from readers.sample import Reader
 
 
 def fits_pipeline(index: Index, *, hdu: int | None = None, **config: Any) -> ReaderPipeline:
@@ -36,6 +41,67 @@ def fits_pipeline(index: Index, *, hdu: int | None = None, **config: Any) -> Rea
     settings = PipelineConfig(**config)
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
     return reader_pipeline(index, FitsReader(hdu, stored), decode_fits, settings)
+
+
+def aia_pipeline(
+    index: Index,
+    *,
+    calibration: Calibration | None = None,
+    preset: str | Preset | None = None,
+    **settings: Any,
+) -> ReaderPipeline:
+    """Make a pipeline from SDO/AIA level 1 (or HMI) files to calibrated images on one grid.
+
+    Each frame is registered by its own header or the pointing table: turned, scaled and centred by
+    one affine, with what chance decides (window, flip, rotation, zoom) composed into it, so that
+    pixels are interpolated once.
+
+    Parameters
+    ----------
+    index : Index
+        Rows are files, or several files of about one time, see `Index.group`: then each part is a
+        channel of the image.
+    calibration : Calibration, optional
+        What is done to each frame.
+    preset : str, path or Preset, optional
+        Recipe to take that from, see `dali_pipelines.preset`.
+    **settings
+        Fields of `Calibration` that win over the preset's, if no calibration is given, among them
+        ``pointing_table`` and ``correction_table`` as paths; and keyword arguments of
+        `PipelineConfig`. ``crop`` is a part of the registered image, in its pixels.
+
+    Returns
+    -------
+    ReaderPipeline
+        Its ``image`` has shape (batch, channels, height, width). With several files to a sample
+        ``present`` tells which were there, bool, shape (batch, channels); the others are NaN.
+
+    Raises
+    ------
+    ValueError
+        If settings do not fit each other.
+    """
+    names = {field.name for field in dataclasses.fields(Calibration)}
+    own = {name: settings.pop(name) for name in names & set(settings)}
+    if calibration is None:
+        calibration = Calibration.of(preset, **own)
+    elif own or preset is not None:
+        given = sorted(own) + ["preset"] * (preset is not None)
+        raise ValueError(f"give a calibration or {', '.join(given)}, not both")
+    config = PipelineConfig(**settings)
+    for name, remedy in (
+        ("resize", "size, or scale and reduce"),
+        ("mean", "a Stretch with mean"),
+        ("std", "a Stretch with std"),
+    ):
+        if getattr(config, name) is not None:
+            raise ValueError(f"{name} is not for aia_pipeline: give {remedy}")
+    if config.dtype not in ("float32", "float16"):
+        raise ValueError(f"calibrated images are float32 or float16, got dtype {config.dtype!r}")
+    reader: Reader = calibration.reader()
+    if index.parts:
+        reader = ChannelsReader(reader, index.parts)
+    return reader_pipeline(index, reader, aia_decoder(calibration, index.parts), config)
 
 
 def jpeg_pipeline(index: Index, **config: Any) -> ReaderPipeline:

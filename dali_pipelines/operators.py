@@ -75,17 +75,15 @@ def resize(dtype: str, image: Any, height: int, width: int) -> Any:
     return fn.reshape(operator(image, carrier), layout="HWC")
 
 
-def warp(
-    inputs: list[Any], *, order: int, reduce: int, special: tuple[float, float, float, float]
-) -> Any:
+def warp(inputs: list[Any], *, order: int, reduce: int) -> Any:
     """Add `dali_pipelines.kernels.warp.warp` to the graph.
 
     Parameters
     ----------
     inputs : list of DataNode
-        The image, float32, layout HWC with one channel; grid, matrix, gain, stretch and frame, as
-        `readers.aia.AiaReader` gives them; and flip. All on the CPU.
-    order, reduce, special
+        The image, float32, layout HWC with one channel; grid, matrix, gain, stretch, special and
+        frame, as `readers.aia.AiaReader` gives them; and flip. All on the CPU.
+    order, reduce
         As the kernel takes them.
 
     Returns
@@ -95,25 +93,27 @@ def warp(
     """
     from dali_pipelines.kernels import entries
 
+    image, grid, matrix, gain, stretch, special, frame, flip = inputs
+    how = types.Constant(np.array((order, reduce), np.int32), device="cpu")
+    # The operator takes no more than six inputs.
+    numbers = fn.cat(
+        fn.reshape(matrix, shape=[6]),
+        gain,
+        stretch,
+        special,
+        fn.cast(frame, dtype=types.FLOAT64),
+        fn.cast(how, dtype=types.FLOAT64),
+        axis=0,
+    )
     operator = _operator()(
         entries.warp_run.address,
         entries.warp_setup.address,
         out_types=[types.FLOAT],
-        in_types=[
-            types.FLOAT,
-            types.UINT8,
-            *[types.FLOAT64] * 3,
-            types.INT64,
-            types.INT32,
-            types.FLOAT,
-            types.INT64,
-        ],
+        in_types=[types.FLOAT, types.UINT8, types.FLOAT64, types.INT32],
         outs_ndim=[3],
-        ins_ndim=[3, 3, 2, 1, 1, 1, 1, 1, 1],
+        ins_ndim=[3, 3, 1, 1],
     )
-    values = types.Constant(np.array(special, np.float32), device="cpu")
-    how = types.Constant(np.array((order, reduce), np.int64), device="cpu")
-    return fn.reshape(operator(*inputs, values, how), layout="CHW")
+    return fn.reshape(operator(image, grid, numbers, flip), layout="CHW")
 
 
 @cache

@@ -109,10 +109,8 @@ class ImageDecoder:
         return outs, list(statuses)
 
 
-def warp(
-    inputs: list[Any], *, order: int, reduce: int, special: tuple[float, float, float, float]
-) -> Any:
-    """Add `dali_pipelines.kernels.warp_cuda` to the graph; as `dali_pipelines.operators.warp`.
+def warp(inputs: list[Any], *, order: int, reduce: int) -> Any:
+    """Add `dali_pipelines.kernels.warp_cuda` to the graph, as `dali_pipelines.operators.warp`.
 
     The image is on the GPU, and so is what is returned.
     """
@@ -120,7 +118,7 @@ def warp(
     return fn.python_function(
         image,
         *(node.gpu() for node in others),
-        function=Warp(order, reduce, special),
+        function=Warp(order, reduce),
         device="gpu",
         batch_processing=True,
         output_layouts="CHW",
@@ -133,29 +131,16 @@ class Warp:
 
     order: int
     reduce: int
-    special: tuple[float, float, float, float]
 
-    def __call__(
-        self,
-        images: list[Any],
-        grids: list[Any],
-        matrices: list[Any],
-        gains: list[Any],
-        stretches: list[Any],
-        frames: list[Any],
-        flips: list[Any],
-    ) -> list[Any]:
+    def __call__(self, images: list[Any], grids: list[Any], *others: list[Any]) -> list[Any]:
         """Warp a batch of CuPy arrays. CuPy's stream is DALI's."""
         import cupy
         import numpy as np
 
-        special = cupy.asarray(np.array(self.special, np.float32))
         outs = []
-        for image, grid, *arrays in zip(
-            images, grids, matrices, gains, stretches, frames, flips, strict=True
-        ):
+        for image, grid, *arrays in zip(images, grids, *others, strict=True):
             out = cupy.empty((1, *grid.shape[:2]), np.float32)
-            self._warp(out[0], image, special, *arrays)
+            self._warp(out[0], image, *arrays)
             outs.append(out)
         return outs
 
@@ -163,10 +148,10 @@ class Warp:
         self,
         out: Any,
         image: Any,
-        special: Any,
         matrix: Any,
         gain: Any,
         stretch: Any,
+        special: Any,
         frame: Any,
         flip: Any,
     ) -> None:
@@ -177,6 +162,7 @@ class Warp:
         from dali_pipelines.kernels.warp import LOWEST
 
         shape = image.shape[:2]
+        special = special.astype(np.float32)
         limits = cupy.asarray(np.array([-np.inf, np.inf], np.float32))
         coefficients = 0
         if self.order == 3:

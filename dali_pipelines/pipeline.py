@@ -9,6 +9,7 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -173,9 +174,13 @@ def reader_pipeline(
             valid = valid & (fn.squeeze(decoded.status, axes=0) == 0)
             status = fn.reinterpret(decoded.status, dtype=types.UINT8)
             report = fn.cat(report, status, axis=0)
-        pipeline.set_outputs(image, nodes["row"], valid, *columns, report)
+        others = [node.gpu() if gpu else node for node in decoded.others.values()]
+        pipeline.set_outputs(image, nodes["row"], valid, *columns, *others, report)
     pipeline.source = source
-    pipeline.output_names = ("image", "row", "valid", *config.columns, "report")
+    pipeline.output_names = (
+        *("image", "row", "valid", *config.columns, *decoded.others),
+        "report",
+    )
     pipeline.ahead = prefetch
     pipeline.num_read_processes = config.num_read_processes
     pipeline.num_stages = 1 + (config.resize is not None)
@@ -208,6 +213,8 @@ def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         crop=config.crop,
         window=config.window,
         flip=config.flip,
+        rotate=config.rotate,
+        zoom=config.zoom,
         outputs=config.columns,
         num_epochs=config.num_epochs,
         rejected=config.rejected,
@@ -224,10 +231,12 @@ def _peek(source: Source) -> Peek | None:
         If the crop is larger than that row's image: it most likely is for all others, too.
     """
     window = None if source.crop is None else Window(height=source.crop[0], width=source.crop[1])
+    # Turned by 45 degrees, a window needs most of a file.
+    largest = window and replace(window, angle=min(source.rotate, 45), zoom=source.zoom[0])
     for number in range(min(_PEEKS, len(source.columns))):
         row = source.columns.row(number)
         try:
-            peek = source.reader.peek(row, window)
+            peek = source.reader.peek(row, largest)
         except OSError:  # found again, and told, by the reader process that meets it
             continue
         if window is not None:

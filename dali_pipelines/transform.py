@@ -50,8 +50,9 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
         # After the resize, where there is less to copy; the filter is symmetric.
         image = fn.flip(image, horizontal=flip[0], vertical=flip[1])
     if decoded.finished or not normalises(channels, config):
-        # With one channel HWC and CHW are the same bytes: no copy of the frame is made.
-        image = fn.reshape(image, src_dims=[2, 0, 1], layout="CHW")
+        if decoded.layout == "HWC":
+            # With one channel HWC and CHW are the same bytes: no copy of the frame is made.
+            image = fn.reshape(image, src_dims=[2, 0, 1], layout="CHW")
         return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
     if config.dtype not in _NORMALISED or config.dtype == "uint8" != decoded.dtype:
         raise ValueError(f"the images are {decoded.dtype}, they cannot be had as {config.dtype}")

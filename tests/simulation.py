@@ -12,7 +12,7 @@ from typing import Any
 TESTS = Path(__file__).resolve().parent
 
 
-def simulated(operator: str, jobs: list[tuple[tuple[Any, ...], dict[str, Any]]]) -> list[Any]:
+def simulated(operator: str, jobs: list[tuple[Any, ...]]) -> list[Any]:
     """Call an operator of tests/dali_pipelines/simulated.py with each job's arguments."""
     long = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
     found = subprocess.run(

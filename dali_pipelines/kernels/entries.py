@@ -72,15 +72,16 @@ def _warp(stamp: str = STAMP) -> Any:
         out_shape = (_extent(out_shapes, 0, 1), _extent(out_shapes, 0, 2))
         out = carray(pointer(_entry(outs, 0)), out_shape, np.float32)
         image = carray(pointer(_entry(ins, 0)), (height, width), np.float32)
-        matrix = carray(pointer(_entry(ins, 2)), (2, 3), np.float64)
-        gain = carray(pointer(_entry(ins, 3)), 1, np.float64)
-        stretch = carray(pointer(_entry(ins, 4)), NUM_PARAMETERS, np.float64)
-        frame = carray(pointer(_entry(ins, 5)), 4, np.int64)
-        flip = carray(pointer(_entry(ins, 6)), 2, np.int32)
-        special = carray(pointer(_entry(ins, 7)), NUM_SPECIAL, np.float32)
-        how = carray(pointer(_entry(ins, 8)), 2, np.int64)
-        whole = frame[2] == height and frame[3] == width
-        warp(out, image, matrix, how[0], how[1], special, whole, gain[0], stretch, flip)
+        numbers = _entry(ins, 2)
+        matrix = carray(pointer(numbers), (2, 3), np.float64)
+        gain = carray(pointer(numbers + 48), 1, np.float64)
+        stretch = carray(pointer(numbers + 56), NUM_PARAMETERS, np.float64)
+        rest = carray(pointer(numbers + 56 + 8 * NUM_PARAMETERS), NUM_SPECIAL + 6, np.float64)
+        special = rest[:NUM_SPECIAL].astype(np.float32)
+        whole = rest[NUM_SPECIAL + 2] == height and rest[NUM_SPECIAL + 3] == width
+        order, reduce = int(rest[NUM_SPECIAL + 4]), int(rest[NUM_SPECIAL + 5])
+        flip = carray(pointer(_entry(ins, 3)), 2, np.int32)
+        warp(out, image, matrix, order, reduce, special, whole, gain[0], stretch, flip)
 
     return run
 

@@ -1,11 +1,12 @@
 """AIA level 1 files, and HMI: the bytes of the part that a registered window needs, and its affine.
 
 Nothing is resampled here. What `readers.fits.FitsReader` reads travels to the graph, and with it
-the matrix from pixels of the output to pixels of what was read, and the factor for the values.
+the matrix from pixels of the output to pixels of what was read, and what is done to the values.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.aia.box import HALO, Box, needed_box
+from readers.aia.channel import channel_name, is_hmi
 from readers.aia.degradation import CorrectionTable
 from readers.aia.pointing import PointingTable, update_pointing
 from readers.aia.registration import Center, register_matrix
@@ -27,7 +29,8 @@ from readers.fits import FitsReader
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
-_KEYS = (*KEYS, "NAXIS1", "NAXIS2", "WAVELNTH", "DATE-OBS", "T_OBS", "SAT_ROT")
+_KEYS = (*KEYS, "NAXIS1", "NAXIS2", "WAVELNTH", "CONTENT", "DATE-OBS", "T_OBS", "SAT_ROT")
+_CCD = 4096, 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +45,27 @@ class AiaReader:
         (height, width) of the registered image, in pixels. Windows are parts of it.
     scale, center, radius
         As for `readers.aia.registration.register_matrix`.
+    reduce : int
+        The graph resamples at so many times that resolution, and takes means.
     order : {1, 3}
         Of the spline that the graph will resample with, which says how many pixels around it needs.
-    whole : bool
-        Read the whole image for each window, too: for what has to see all of it, such as a
-        deconvolution.
+    deconvolved : tuple of int
+        Channels (WAVELNTH) that the graph deconvolves: for each window all of a frame is read, and
+        what is not a 4096x4096 frame of one of these raises ReadError. () for none.
     pointing : PointingTable, optional
         Where to take the pointing from, in place of the header.
     correction : CorrectionTable, optional
-        Divide by the degradation at DATE-OBS.
+        Divide frames of AIA by the degradation at DATE-OBS.
     exposure : bool
-        Divide by EXPTIME.
+        Divide frames of AIA by EXPTIME.
+    missing : float
+        Value of what is missing in the image, or lies beyond it.
+    lowest, floor : float
+        What darker pixels of AIA are raised to, and at or below what they are taken for missing,
+        before they are resampled.
+    curves : tuple of float, or mapping
+        Numbers of the graph's stretch, for all files or by `readers.aia.channel.channel_name`; then
+        a file of another channel raises ReadError.
     rules : HeaderRules
         Files that break them raise ReadError.
     """
@@ -62,11 +75,16 @@ class AiaReader:
     scale: float = 0.6
     center: Center = "reference_pixel"
     radius: float | None = None
+    reduce: int = 1
     order: Literal[1, 3] = 3
-    whole: bool = False
+    deconvolved: tuple[int, ...] = ()
     pointing: PointingTable | None = None
     correction: CorrectionTable | None = None
     exposure: bool = False
+    missing: float = 0.0
+    lowest: float = -math.inf
+    floor: float = -math.inf
+    curves: tuple[float, ...] | Mapping[str, tuple[float, ...]] = ()
     rules: HeaderRules = field(default_factory=HeaderRules)
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
@@ -74,18 +92,24 @@ class AiaReader:
         SampleSpec(name="grid", dtype="uint8", ndim=3, layout="HWC"),
         SampleSpec(name="matrix", dtype="float64", ndim=2),
         SampleSpec(name="gain", dtype="float64", ndim=1),
+        SampleSpec(name="stretch", dtype="float64", ndim=1),
+        SampleSpec(name="special", dtype="float64", ndim=1),
         SampleSpec(name="frame", dtype="int64", ndim=1),
+        SampleSpec(name="wavelnth", dtype="int32", ndim=1),
     )
     """Those of `FitsReader`, of the part that was read; an empty array of shape (height, width, 0),
-    which is the size of the output; the matrix, shape (2, 3), from pixels (x, y) of the output to
-    those of that part; the factor for the values, shape (1,); and y and x of that part in the
-    image, and the image's height and width: at its edges the spline mirrors, elsewhere not."""
+    which is the size of the output; the matrix, shape (2, 3), from pixels (x, y) of the output
+    before it is reduced to those of that part; the factor for the values, shape (1,); the file's
+    `curves`; `missing` twice, `lowest` and `floor`; y and x of that part in the image, and the
+    image's height and width; and WAVELNTH, 0 for HMI."""
     channels = 1
     turns = True
 
     def __post_init__(self) -> None:
         if min(self.shape) < 1:
             raise ValueError(f"shape must be at least 1x1 (height x width), got {self.shape}")
+        if self.reduce < 1:
+            raise ValueError(f"reduce must be at least 1, got {self.reduce}")
         for name in ("scale", "radius"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -101,16 +125,22 @@ class AiaReader:
         with self._read_errors(row):
             matrix, box = self._placed(header, window)
             frame = np.array((box.y, box.x, header["NAXIS2"], header["NAXIS1"]), np.int64)
-            gain = self.gain(header)
+            gain, curve = self.gain(header), self._curve(header)
+            self._check_deconvolved(header)
+            hmi = is_hmi(header)
         part = self._fits.read(row, _window(box, header))
         height, width = (window.height, window.width) if window else self.shape
         matrix[:, 2] -= box.x, box.y
+        lowest, floor = (-math.inf, -math.inf) if hmi else (self.lowest, self.floor)
         arrays: dict[str, NDArray[Any]] = {
             **part.arrays,
             "grid": np.zeros((height, width, 0), np.uint8),
             "matrix": matrix,
             "gain": np.array([gain]),
+            "stretch": np.array(curve, np.float64),
+            "special": np.array((self.missing, self.missing, lowest, floor)),
             "frame": frame,
+            "wavelnth": np.array([0 if hmi else header.get("WAVELNTH", 0)], np.int32),
         }
         return Sample(arrays, part.input_bytes)
 
@@ -133,7 +163,7 @@ class AiaReader:
         return words
 
     def gain(self, header: Mapping[str, Any]) -> float:
-        """Give 1 / (EXPTIME * degradation), or what of it is asked for.
+        """Give 1 / (EXPTIME * degradation), or what of it is asked for; 1 for HMI.
 
         Raises
         ------
@@ -141,6 +171,8 @@ class AiaReader:
             If the header or the table do not tell.
         """
         divisor = 1.0
+        if is_hmi(header):
+            return divisor
         if self.exposure:
             exposure = number(header, "EXPTIME")
             if exposure <= 0:
@@ -166,16 +198,23 @@ class AiaReader:
         with self._read_errors(row):
             self._placed(header, None)
             self.gain(header)
+            self._curve(header)
+            self._check_deconvolved(header)
         self._fits.verify(row)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Give a sample that decodes to zeros and carries none."""
+        """Give a sample that becomes NaN and carries no bytes of a file."""
+        curves = self.curves
+        curve = next(iter(curves.values())) if isinstance(curves, Mapping) else curves
         arrays: dict[str, NDArray[Any]] = {
             **self._fits.blank(height, width).arrays,
             "grid": np.zeros((height, width, 0), np.uint8),
             "matrix": np.eye(2, 3),
-            "gain": np.ones(1),
+            "gain": np.full(1, math.nan),
+            "stretch": np.array(curve, np.float64),
+            "special": np.array((0, 0, -math.inf, -math.inf)),
             "frame": np.array((0, 0, height, width), np.int64),
+            "wavelnth": np.zeros(1, np.int32),
         }
         return Sample(arrays)
 
@@ -195,10 +234,39 @@ class AiaReader:
             radius=self.radius,
             window=window,
         )
+        # From pixels before they are reduced: those of a square have its mean as their place.
+        step = 1 / self.reduce
+        matrix[:, 2] += matrix[:, :2] @ np.full(2, (step - 1) / 2)
+        matrix[:, :2] *= step
         image = int(header["NAXIS2"]), int(header["NAXIS1"])
-        if window is None or self.whole:
+        if window is None or self.deconvolved:
             return matrix, Box(0, 0, *image)
-        return matrix, needed_box(matrix, (window.height, window.width), image, self.order)
+        output = window.height * self.reduce, window.width * self.reduce
+        return matrix, needed_box(matrix, output, image, self.order)
+
+    def _curve(self, header: Mapping[str, Any]) -> tuple[float, ...]:
+        if not isinstance(self.curves, Mapping):
+            return self.curves
+        name = channel_name(header)
+        if name not in self.curves:
+            raise ValueError(f"channel {name} has no stretch, those have: {', '.join(self.curves)}")
+        return self.curves[name]
+
+    def _check_deconvolved(self, header: Mapping[str, Any]) -> None:
+        if not self.deconvolved:
+            return
+        shape = int(header["NAXIS2"]), int(header["NAXIS1"])
+        if is_hmi(header) or shape != _CCD:
+            raise ValueError(
+                f"only frames of AIA of 4096x4096 can be deconvolved, got "
+                f"{header['INSTRUME']}, {shape[0]}x{shape[1]} (height x width)"
+            )
+        channel = round(number(header, "WAVELNTH"))
+        if channel not in self.deconvolved:
+            raise ValueError(
+                f"WAVELNTH is {channel}, expected one of the channels that are deconvolved: "
+                f"{', '.join(map(str, self.deconvolved))}"
+            )
 
     @contextmanager
     def _read_errors(self, row: Row) -> Iterator[None]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.aia.channel import is_hmi
 from readers.aia.wcs import CD, PC, AffineWCS
 from readers.aia.words import number, text
 
@@ -164,19 +165,19 @@ class HeaderRules:
             raise ValueError(f"INSTRUME is {header['INSTRUME']!r}, expected AIA or HMI")
 
     def _quality(self, header: Mapping[str, Any]) -> None:
-        mask = self.hmi_quality if _is_hmi(header) else self.quality
+        mask = self.hmi_quality if is_hmi(header) else self.quality
         if mask == 0:
             return
         # FITS has no unsigned integers: bit 31 makes the word negative.
         quality = int(number(header, "QUALITY")) & 0xFFFF_FFFF
         if bad := quality & mask:
             bits = [bit for bit in range(32) if bad >> bit & 1]
-            names = {} if _is_hmi(header) else _FLAGS
+            names = {} if is_hmi(header) else _FLAGS
             told = ", ".join(f"{bit} ({names[bit]})" if bit in names else f"{bit}" for bit in bits)
             raise ValueError(f"QUALITY is {quality:#010x}: bits that should not be set: {told}")
 
     def _level(self, header: Mapping[str, Any]) -> None:
-        if self.level is None or _is_hmi(header):
+        if self.level is None or is_hmi(header):
             return
         level = number(header, "LVL_NUM")
         if level != self.level:
@@ -184,18 +185,18 @@ class HeaderRules:
             raise ValueError(f"LVL_NUM is {level:g}, expected {self.level:g}{why}")
 
     def _img_type(self, header: Mapping[str, Any]) -> None:
-        if self.img_type is None or _is_hmi(header):
+        if self.img_type is None or is_hmi(header):
             return
         found = text(header, "IMG_TYPE")
         if found != self.img_type:
             raise ValueError(f"IMG_TYPE is {found!r}, expected {self.img_type!r}")
 
     def _exposed(self, header: Mapping[str, Any]) -> None:
-        if self.exposed and not _is_hmi(header) and number(header, "EXPTIME") <= 0:
+        if self.exposed and not is_hmi(header) and number(header, "EXPTIME") <= 0:
             raise ValueError(f"EXPTIME is {header['EXPTIME']}, expected more than 0 seconds")
 
     def _percentd(self, header: Mapping[str, Any]) -> None:
-        if self.percentd > 0 and not _is_hmi(header) and number(header, "PERCENTD") < self.percentd:
+        if self.percentd > 0 and not is_hmi(header) and number(header, "PERCENTD") < self.percentd:
             raise ValueError(
                 f"PERCENTD is {header['PERCENTD']}, expected at least {self.percentd:g} % of pixels"
             )
@@ -214,7 +215,3 @@ class HeaderRules:
 
 class _FullDiskError(ValueError):
     """The image does not hold all of the Sun."""
-
-
-def _is_hmi(header: Mapping[str, Any]) -> bool:
-    return str(header.get("INSTRUME")).startswith("HMI")

@@ -49,12 +49,12 @@ def decode(samples: list[Any], dtype: str, flip: tuple[int, int], finish: tuple[
     return [np.array(image) for image in images], [int(status[0]) for status in statuses]
 
 
-def warp(samples: list[tuple[Any, ...]], **settings: Any) -> list[Any]:
-    """Warp (image, grid, matrix, gain, stretch, frame, flip) of each sample, as one batch."""
+def warp(samples: list[tuple[Any, ...]], order: int, reduce: int) -> list[Any]:
+    """Warp samples of (image, grid, matrix, ..., flip) as one batch."""
     from dali_pipelines.operators_gpu import Warp
 
     columns = ([array.view(Array) for array in arrays] for arrays in zip(*samples, strict=True))
-    return [np.array(image) for image in Warp(**settings)(*columns)]
+    return [np.array(image) for image in Warp(order, reduce)(*columns)]
 
 
 if __name__ == "__main__":
@@ -65,5 +65,5 @@ if __name__ == "__main__":
     cuda.external_stream = lambda _address: 0  # the simulator has none
     operator = {"decode": decode, "warp": warp}[sys.argv[1]]
     jobs = pickle.load(sys.stdin.buffer)
-    found = [operator(*arguments, **settings) for arguments, settings in jobs]
+    found = [operator(*arguments) for arguments in jobs]
     pickle.dump(found, sys.stdout.buffer)

@@ -33,7 +33,7 @@ def on_cpu(sample: Sample, job: Job) -> tuple[np.ndarray, int]:
 
 
 def check(jobs: list[Job]) -> None:
-    found = simulated("decode", [(tuple(job), {}) for job in jobs])
+    found = simulated("decode", [tuple(job) for job in jobs])
     for job, (images, statuses) in zip(jobs, found, strict=True):
         for sample, image, status in zip(job.samples, images, statuses, strict=True):
             expected, expected_status = on_cpu(sample, job)

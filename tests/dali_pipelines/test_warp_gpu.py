@@ -24,6 +24,7 @@ def sample(
     frame: tuple[int, ...] | None = None,
     flip: tuple[int, int] = (0, 0),
     gain: float = 0.5,
+    special: tuple[float, ...] = (-3, math.nan, -math.inf, -math.inf),
 ) -> tuple[Any, ...]:
     image = np.random.default_rng(size[0]).poisson(40, (*shape, 1)).astype(np.float32) - 30
     image[2:4, 3:5] = np.nan
@@ -33,6 +34,7 @@ def sample(
         np.array(matrix),
         np.array([gain]),
         stretch.parameters(),
+        np.array(special, np.float64),
         np.array(frame or (0, 0, *shape)),
         np.array(flip, np.int32),
     )
@@ -41,25 +43,21 @@ def sample(
 TURNED = [[0.95, 0.3, -1.5], [-0.3, 0.95, 2.5]]
 SAMPLES = [
     sample((20, 23), [[1, 0, 0.25], [0, 1, -1.5]], (21, 19)),
-    sample((20, 23), TURNED, (12, 25), stretch=CURVE, flip=(1, 0)),
+    sample((20, 23), TURNED, (12, 25), stretch=CURVE, special=(1, 2, 0, 0), flip=(1, 0)),
     sample((20, 23), TURNED, (14, 9), frame=(5, 5, 80, 80), flip=(0, 1)),  # part of a frame
-    sample((9, 9), [[-1.2, 0, 8], [0, -1.2, 8]], (5, 7), flip=(1, 1)),
+    sample((9, 9), [[-1.2, 0, 8], [0, -1.2, 8]], (5, 7), special=(1, 2, 0, -math.inf), flip=(1, 1)),
 ]
 
 
-SETTINGS: list[dict[str, Any]] = [
-    {"order": 1, "reduce": 1, "special": (-3.0, math.nan, -math.inf, -math.inf)},
-    {"order": 3, "reduce": 1, "special": (-3.0, math.nan, -math.inf, -math.inf)},
-    {"order": 3, "reduce": 2, "special": (1.0, 2.0, 0.0, 0.0)},
-    {"order": 1, "reduce": 3, "special": (1.0, 2.0, 0.0, -math.inf)},
-]
+SETTINGS = [(1, 1), (3, 1), (3, 2), (1, 3)]
+"""Order and reduce."""
 
 
 def test_as_the_cpu() -> None:
-    batches = simulated("warp", [((SAMPLES,), settings) for settings in SETTINGS])
-    for settings, batch in zip(SETTINGS, batches, strict=True):
+    batches = simulated("warp", [(SAMPLES, *how) for how in SETTINGS])
+    for how, batch in zip(SETTINGS, batches, strict=True):
         for arrays, found in zip(SAMPLES, batch, strict=True):
-            expected = on_cpu(*arrays, **settings)
+            expected = on_cpu(*arrays, *how)
             assert found.shape == (1, *expected.shape)
             assert np.mean(expected != expected[0, 0]) > 0.05
             # Products are summed in another order, and a CPU may round a sum of products once.
@@ -72,15 +70,24 @@ def on_cpu(
     matrix: Any,
     gain: Any,
     stretch: Any,
+    special: Any,
     frame: Any,
     flip: Any,
-    *,
     order: int,
     reduce: int,
-    special: tuple[float, ...],
 ) -> Any:
     out = np.full(grid.shape[:2], 99, np.float32)
     whole = tuple(frame[2:]) == image.shape[:2]
-    values = np.array(special, np.float32)
-    warp(out, image[:, :, 0], matrix, order, reduce, values, whole, gain[0], stretch, flip)
+    warp(
+        out,
+        image[:, :, 0],
+        matrix,
+        order,
+        reduce,
+        special.astype(np.float32),
+        whole,
+        gain[0],
+        stretch,
+        flip,
+    )
     return out

@@ -123,15 +123,12 @@ def test_a_window_sees_what_the_whole_image_has(tmp_path_factory, order, y, x, s
         save(path, PIXELS, HEADER)
     window = Window(height=size, width=2 * size, y=y, x=x, angle=angle, zoom=zoom)
     some = AiaReader(**SMALL, order=order).read(Row(0, str(path)), window)
-    whole = AiaReader(**SMALL, order=order, whole=True).read(Row(0, str(path)), window)
+    whole = register_matrix(HEADER, **SMALL, window=window)
     top, left, height, width = some["frame"]
     assert (height, width) == (128, 128)
-    assert list(whole["frame"]) == [0, 0, 128, 128]
     part = PIXELS[top : top + some["shape"].shape[0], left : left + some["shape"].shape[1]]
     np.testing.assert_array_equal(decoded(some), part)
-    np.testing.assert_allclose(
-        whole["matrix"] - some["matrix"], [[0, 0, left], [0, 0, top]], atol=1e-10
-    )
+    np.testing.assert_allclose(whole - some["matrix"], [[0, 0, left], [0, 0, top]], atol=1e-10)
     assert some["grid"].shape == (size, 2 * size, 0)
 
 
@@ -302,8 +299,12 @@ def test_hmi(tmp_path):
     np.testing.assert_array_equal(sample["matrix"], expected)
     assert sample["matrix"][0, 0] == pytest.approx(-16.2 / 16.14, rel=1e-5)
     assert list(sample["scaling"]) == [0.1, 0, -(2.0**31)]
-    with pytest.raises(OSError, match="EXPTIME is missing"):
-        AiaReader(exposure=True).read(row, None)
+    # What is AIA's does not concern it.
+    sample = AiaReader(exposure=True, lowest=0.0, floor=0.0).read(row, None)
+    assert sample["gain"] == [1]
+    assert list(sample["special"][2:]) == [-math.inf, -math.inf]
+    curves = {"171": (1.0,), "hmi_m": (2.0,)}
+    assert AiaReader(curves=curves).read(row, None)["stretch"] == [2]
 
 
 class TestRefused:

@@ -1,0 +1,88 @@
+"""Calibrate one frame without a graph: what prep.py and show.py do in processes of their own."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_pipelines.calibration import Calibration
+from readers.columns import Row
+from readers.errors import ReadError
+from readers.sample import Sample
+from readers.window import Window
+
+
+def calibrate(
+    row: Row, calibration: Calibration, window: Window | None = None
+) -> NDArray[np.float32]:
+    """Read and calibrate a file, to the same pixels as `aia_pipeline` on the CPU.
+
+    Parameters
+    ----------
+    row : Row
+        The file.
+    calibration : Calibration
+        What is done to it.
+    window : Window, optional
+        Part of the image.
+
+    Returns
+    -------
+    ndarray, shape (height, width), float32
+
+    Raises
+    ------
+    ReadError
+        If the file cannot be read, or is not fit.
+    """
+    sample = calibration.reader().read(row, window)
+    image = decoded(row, sample)
+    if calibration.psf:
+        image = _deconvolver(int(sample["wavelnth"][0]))(image)
+    return warped(sample, image, calibration)
+
+
+def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
+    """Decode what a FitsReader or an AiaReader has read: physical values, NaN for BLANK."""
+    from dali_pipelines.kernels.physical import decode_image
+
+    image = np.empty((*sample["shape"].shape[:2], 1), np.float32)
+    arrays = (sample[name] for name in ("payload", "plan", "scaling"))
+    finish = np.array((0, 1), np.float32)
+    if decode_image(image, *arrays, np.zeros(2, np.int32), finish):
+        raise ReadError(row.path, "compressed bytes that do not add up", hdu=row.hdu)
+    return image[:, :, 0]
+
+
+def warped(
+    sample: Sample, image: NDArray[np.float32], calibration: Calibration
+) -> NDArray[np.float32]:
+    """Register, scale, reduce and stretch a decoded image."""
+    from dali_pipelines.kernels.warp import warp
+
+    out = np.empty(sample["grid"].shape[:2], np.float32)
+    whole = tuple(sample["frame"][2:]) == image.shape
+    warp(
+        out,
+        image,
+        sample["matrix"],
+        calibration.order,
+        calibration.factor,
+        sample["special"].astype(np.float32),
+        whole,
+        float(sample["gain"][0]),
+        sample["stretch"],
+        np.zeros(2, np.int32),
+    )
+    return out
+
+
+@cache
+def _deconvolver(channel: int) -> Any:
+    from dali_pipelines.deconvolve import Deconvolver
+    from dali_pipelines.psf import cached_psf
+
+    return Deconvolver.of(cached_psf(channel))
