@@ -89,6 +89,8 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
         if pipeline.device_id is None:
             held = 1 + ahead
             images += (held + pipeline.num_stages - 1) * batch * pipeline.image_nbytes
+            if pipeline.peek is not None:
+                images += batch * pipeline.peek.between_nbytes
         processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
     of_one = shared, images, processes + _CONSUMER_BYTES
     return MemoryEstimate(*(num_consumers * nbytes for nbytes in of_one))

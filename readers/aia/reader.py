@@ -194,7 +194,12 @@ class AiaReader:
             *_, box = self._placed(header, window)
         part = self._fits.peek(row, _window(box, header))
         height, width = self.shape
-        return Peek(height=height, width=width, nbytes=part.nbytes + 128)
+        return Peek(
+            height=height,
+            width=width,
+            nbytes=part.nbytes + 512,
+            between_nbytes=4 * box.height * box.width,
+        )
 
     def verify(self, row: Row) -> None:
         """Decode the whole image by astropy, and ask all of the header that `read` asks."""
