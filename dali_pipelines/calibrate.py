@@ -42,7 +42,7 @@ def calibrate(
     image = decoded(row, sample)
     if calibration.psf:
         image = _deconvolver(int(sample["wavelnth"][0]))(image)
-    return warped(sample, image, calibration)
+    return warped(sample, image, calibration.order)
 
 
 def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
@@ -57,9 +57,7 @@ def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
     return image[:, :, 0]
 
 
-def warped(
-    sample: Sample, image: NDArray[np.float32], calibration: Calibration
-) -> NDArray[np.float32]:
+def warped(sample: Sample, image: NDArray[np.float32], order: int) -> NDArray[np.float32]:
     """Register, scale, reduce and stretch a decoded image."""
     from dali_pipelines.kernels.warp import warp
 
@@ -69,8 +67,8 @@ def warped(
         out,
         image,
         sample["matrix"],
-        calibration.order,
-        calibration.factor,
+        order,
+        int(sample["reduce"][0]),
         sample["special"].astype(np.float32),
         whole,
         float(sample["gain"][0]),

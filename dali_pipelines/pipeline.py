@@ -21,6 +21,7 @@ from dali_pipelines.closing import close_pool
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode, Decoded
 from dali_pipelines.transform import normalises, transform
+from readers import orphans
 from readers.index import Index
 from readers.order import Order
 from readers.sample import Peek, Reader, SampleSpec
@@ -79,7 +80,7 @@ class ReaderPipeline(Pipeline):
 
     def start_py_workers(self) -> None:
         """Start the reader processes; with ``fork`` this must come before CUDA is initialised."""
-        with _unused_arrays_allowed():
+        with _unused_arrays_allowed(), orphans.forks_die_with_this_process():
             super().start_py_workers()
         # At exit, multiprocessing waits for the readers before DALI thinks of ending them: a script
         # that fails with a pipeline at hand would hang. This hook is registered later, so it runs
@@ -148,6 +149,7 @@ def reader_pipeline(
         exec_dynamic=True,
         py_num_workers=config.num_read_processes,
         py_start_method=config.start_method,
+        py_callback_pickler=None if config.start_method == "fork" else orphans,
     )
     with pipeline:
         specs = source.specs
@@ -259,12 +261,12 @@ def _image_nbytes(peek: Peek | None, channels: int, config: PipelineConfig) -> i
 def _frame_nbytes(
     peek: Peek | None, channels: int, decoded: Decoded, config: PipelineConfig
 ) -> int:
-    pixels = 0
-    if peek is not None and peek.frame_pixels:
-        pixels = peek.frame_pixels
-    elif peek is not None and config.resize is not None:
-        pixels = math.prod(config.crop or (peek.height, peek.width)) * channels
-    return pixels * decoded.frames * np.dtype(decoded.dtype).itemsize
+    if peek is None:
+        return 0
+    if config.resize is None:
+        return peek.between_nbytes * decoded.frames
+    pixels = math.prod(config.crop or (peek.height, peek.width)) * channels
+    return pixels * np.dtype(decoded.dtype).itemsize
 
 
 def _slack(specs: tuple[SampleSpec, ...]) -> int:

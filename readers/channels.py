@@ -91,8 +91,8 @@ class ChannelsReader:
         blank_bytes = sum(array.nbytes for array in blank.arrays.values())
         missing = len(self.parts) - len(peeks)
         nbytes = sum(peek.nbytes for peek in peeks) + missing * blank_bytes + len(self.parts)
-        frame_pixels = sum(peek.frame_pixels for peek in peeks)
-        return replace(peeks[0], nbytes=nbytes, frame_pixels=frame_pixels)
+        between = sum(peek.between_nbytes for peek in peeks)
+        return replace(peeks[0], nbytes=nbytes, between_nbytes=between)
 
     def verify(self, row: Row) -> None:
         """Decode all parts."""

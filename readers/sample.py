@@ -67,8 +67,8 @@ class Peek:
     """Columns of the image as it is displayed, in pixels."""
     nbytes: int
     """Bytes that the Sample will take in shared memory, about."""
-    frame_pixels: int = 0
-    """Pixels of the file that the graph decodes and makes the image of, where it resamples."""
+    between_nbytes: int = 0
+    """Bytes of what the graph decodes if that is not the image yet, but resampled to it."""
 
 
 class Reader(Protocol):

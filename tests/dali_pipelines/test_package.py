@@ -73,6 +73,7 @@ LIGHT = (
     "_grouping",
     "_nvidia",
     "_pool",
+    "_ranks",
     "_refusal",
     "_where",
     "run",
