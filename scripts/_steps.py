@@ -97,7 +97,8 @@ def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Pi
     image = decoded(file, sample)
     disk = _Disk.of(replace(calibration, pointing_table=None).reader().header(file))
     yield _whole(("level 1", subject(facts), *disk.words()), image, facts, size)
-    limbs = [_limbs("level 1", image, disk, facts)]
+    arcsec = max(_LEAST, image.shape[1] // _PARTS) * disk.scale
+    limbs = [_limbs("level 1", image, disk, arcsec, facts)]
     if calibration.psf:
         from dali_pipelines.deconvolve import Deconvolver
         from dali_pipelines.psf import cached_psf
@@ -112,7 +113,7 @@ def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Pi
         if title == _REGISTERED:
             registered = disk.registered(warp["matrix"])
             lines = title, *registered.words()
-            limbs.append(_limbs(title, values, registered, facts))
+            limbs.append(_limbs(title, values, registered, arcsec, facts))
         yield _whole(lines, values, facts, size)
     for name in limbs[0]:
         yield from (found[name] for found in limbs if name in found)
@@ -157,14 +158,14 @@ def _whole(
 
 
 def _limbs(
-    title: str, values: NDArray[np.float32], disk: _Disk, facts: Mapping[str, Fact]
+    title: str, values: NDArray[np.float32], disk: _Disk, arcsec: float, facts: Mapping[str, Fact]
 ) -> dict[str, Picture]:
-    """Cut out the limb in the north and in the west, where it lies in the image."""
+    """Cut out squares of the limb in the north and in the west, where they lie in the image."""
     import torch
 
     limbs = {}
     height, width = values.shape
-    side = max(_LEAST, width // _PARTS)
+    side = round(arcsec / disk.scale)
     for name, direction in (("north", (0.0, disk.radius)), ("west", (disk.radius, 0.0))):
         x, y = disk.centre + disk.per_arcsec @ direction
         left, bottom = round(x) - side // 2, round(y) - side // 2
