@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -202,7 +203,7 @@ class Level15:
         dtype: Dtype,
         compress: Compression,
     ) -> list[str]:
-        name = os.path.basename(row.path).encode("ascii", "replace").decode()
+        name = re.sub("[^ -~]", "?", os.path.basename(row.path))  # FITS knows no other letters
         version = importlib.metadata.version("dali-pipelines")
         lines = [f"level 1.5 by dali-pipelines {version}, scripts/prep.py, of", name]
         if self.pointing_table is not None:
@@ -218,8 +219,8 @@ class Level15:
                 f"deconvolved: Richardson-Lucy, {iterations} iterations, PSF of Grigis et al. 2012"
             )
         lines.append(
-            f"registered: spline of order {self.order}, {shape[0]}x{shape[1]} (height x width), "
-            f"{scale:g} arcsec/pixel"
+            f"registered: spline of order {self.order}, {shape[0]}x{shape[1]} pixels of "
+            f"{scale:g} arcsec"
         )
         if self.correction_table is not None and not is_hmi(words):
             table = self.correction_table
