@@ -53,7 +53,7 @@ def calibrate(
         from dali_pipelines.kernels.warp import OUTSIDE
 
         sample["special"][OUTSIDE] = np.fmin.reduce(image, axis=None)
-    return warped(sample, image, calibration)
+    return warped(sample, image, calibration.order)
 
 
 def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
@@ -68,9 +68,7 @@ def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
     return image[:, :, 0]
 
 
-def warped(
-    sample: Sample, image: NDArray[np.float32], calibration: Calibration
-) -> NDArray[np.float32]:
+def warped(sample: Sample, image: NDArray[np.float32], order: int) -> NDArray[np.float32]:
     """Register, scale, reduce and stretch a decoded image."""
     from dali_pipelines.kernels.warp import warp
 
@@ -80,8 +78,8 @@ def warped(
         out,
         image,
         sample["matrix"],
-        calibration.order,
-        calibration.factor,
+        order,
+        int(sample["reduce"][0]),
         sample["special"].astype(np.float32),
         whole,
         float(sample["gain"][0]),

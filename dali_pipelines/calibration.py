@@ -36,7 +36,8 @@ class Calibration:
     radius: float | None = None
     """Radius in pixels that each solar disk (RSUN_OBS) is brought to, in place of `scale`."""
     reduce: int | None = None
-    """Pixels that are averaged along each axis, after the warp: at full resolution by default."""
+    """Samples along each axis that a pixel is the mean of; by default as many as the file has
+    pixels there, so that frames are warped at their own resolution."""
     order: Literal[1, 3] = 3
     """Of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     center: Center = "reference_pixel"
@@ -122,11 +123,6 @@ class Calibration:
             return _SUN / self.radius
         return self.scale or PLATE_SCALE * _FRAME / min(self.size)
 
-    @property
-    def factor(self) -> int:
-        """What `reduce` is, or by default: so that the warp is at the scale of the frame."""
-        return self.reduce or max(1, round(self.pixel_scale / PLATE_SCALE))
-
     def reader(self) -> AiaReader:
         """Make the Reader of single files."""
         nothing = -math.inf
@@ -138,7 +134,7 @@ class Calibration:
             center=self.center,
             radius=self.radius,
             order=self.order,
-            reduce=self.factor,
+            reduce=self.reduce,
             deconvolved=self.psf,
             pointing=self.pointing_table,
             correction=self.correction_table,

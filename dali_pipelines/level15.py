@@ -123,7 +123,7 @@ class Level15:
         words = unsized.reader().header(row)  # by the rules
         own = frame_scale(words)
         shape, scale = self._grid((int(words["NAXIS2"]), int(words["NAXIS1"])), own)
-        calibration = self._calibration(size=shape, scale=scale, reduce=max(1, round(scale / own)))
+        calibration = self._calibration(size=shape, scale=scale)
         pixels = calibrate(row, calibration, outside="minimum")
         level1 = self._full_header(row, words)
         header = level15_header(level1, shape=shape, scale=scale)

@@ -84,6 +84,7 @@ LIGHT = (
     "_grouping",
     "_nvidia",
     "_pool",
+    "_ranks",
     "_refusal",
     "_targets",
     "_where",
