@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -37,7 +40,7 @@ _TILE_ROWS = 16
 """Rows of a RICE_1 tile: with one row astropy needs a third more time to write a frame."""
 _ROWS = 64
 """Rows that are rounded at once, so that they stay in the core's cache."""
-_MISLEADING = ("BLANK", "CHECKSUM", "DATASUM")
+_STORAGE = ("BLANK", "CHECKSUM", "DATASUM")
 """Words of a header that are about the stored bytes, and that `Header.strip` leaves."""
 
 
@@ -89,14 +92,9 @@ class Level15:
         Words of the header that break the FITS standard in a way that astropy can mend, as NaN
         without quotes, are mended.
         """
-        from astropy.io import fits
-
         hdus = self.hdus(row)
-        try:
+        with _header_errors(row):
             hdus.writeto(path, checksum=True, output_verify="silentfix", overwrite=True)
-        except (fits.VerifyError, ValueError) as error:
-            reason = f"a header that cannot be written: {error}"
-            raise ReadError(row.path, reason, row=row.number) from error
 
     def hdus(self, row: Row) -> HDUList:
         """Make the HDUs of the level 1.5 file.
@@ -126,26 +124,21 @@ class Level15:
         calibration = self._calibration(size=shape, scale=scale)
         pixels = calibrate(row, calibration, outside="minimum")
         level1 = self._full_header(row, words)
-        header = level15_header(level1, shape=shape, scale=scale)
-        dtype = self.dtype or self._own_dtype(level1)
-        blank = "BLANK" in header
-        header.strip()
-        for key in _MISLEADING:
-            header.remove(key, ignore_missing=True)
-        stored = _stored(row, pixels, dtype)
-        if dtype == "int16" and (blank or stored.holes):
-            header["BLANK"] = (BLANK, "value of missing pixels")
-        for key, value in (("DATAMIN", stored.low), ("DATAMAX", stored.high)):
-            if key in header and np.isfinite(value):
-                header[key] = int(value) if dtype == "int16" else float(value)
-        if self.exposure and not is_hmi(words):
-            for key in ("BUNIT", "PIXLUNIT"):
-                if key in header:
-                    header[key] = f"{header[key]}/s"
-        compress = self.compress or ("rice" if dtype == "int16" else "none")
-        for line in self._history(row, words, shape, scale, dtype, compress):
-            header.add_history(line)
-        return self._hdu_list(stored.pixels, header, compress)
+        with _header_errors(row):
+            dtype = self.dtype or self._own_dtype(level1)
+            compress = self.compress or ("rice" if dtype == "int16" else "none")
+            stored = _stored(row, pixels, dtype)
+            header = _without_storage(level15_header(level1, shape=shape, scale=scale))
+            if dtype == "int16" and ("BLANK" in level1 or stored.holes):
+                header["BLANK"] = (BLANK, "value of missing pixels")
+            _set_limits(header, stored)
+            if self.exposure and not is_hmi(words):
+                for key in ("BUNIT", "PIXLUNIT"):
+                    if key in header:
+                        header[key] = f"{header[key]}/s"
+            for line in self._history(row, words, shape, scale, dtype, compress):
+                header.add_history(line)
+            return self._hdu_list(stored.pixels, header, compress)
 
     def settings(self) -> dict[str, Any]:
         """Give what decides about the pixels, for JSON; tables by name and SHA-256."""
@@ -258,6 +251,28 @@ class Level15:
         return fits.HDUList([fits.PrimaryHDU(), image])
 
 
+@contextmanager
+def _header_errors(row: Row) -> Iterator[None]:
+    """Make a ReadError of what is so odd in a header that it cannot be written again."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # comments cut, cards mended
+            yield
+    except OSError:  # of the disk; a ReadError is one as well
+        raise
+    except Exception as error:  # astropy raises many types on damaged cards
+        reason = f"a header that cannot be written again: {error}"
+        raise ReadError(row.path, reason, row=row.number) from error
+
+
+def _without_storage(header: Header) -> Header:
+    """Take the words out that tell how the level 1 pixels are stored."""
+    header.strip()
+    for key in _STORAGE:
+        header.remove(key, ignore_missing=True)
+    return header
+
+
 class _Stored(NamedTuple):
     """Pixels as they are stored."""
 
@@ -290,3 +305,10 @@ def _stored(row: Row, pixels: NDArray[np.float32], dtype: Dtype) -> _Stored:
         rounded[top : top + _ROWS] = (part + np.copysign(np.float32(0.5), part)).astype(np.int16)
     low, high = (float(np.fix(end + np.copysign(0.5, end))) for end in (low, high))
     return _Stored(rounded, low, high, holes)
+
+
+def _set_limits(header: Header, stored: _Stored) -> None:
+    """Tell the least and the greatest pixel, where the level 1 header did."""
+    for key, value in (("DATAMIN", stored.low), ("DATAMAX", stored.high)):
+        if key in header and np.isfinite(value):
+            header[key] = int(value) if stored.pixels.dtype == np.int16 else value

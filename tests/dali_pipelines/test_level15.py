@@ -16,6 +16,8 @@ from aiapy.calibrate import correct_degradation, register, update_pointing
 from aiapy.calibrate.util import get_correction_table
 from astropy.coordinates import SkyCoord
 from astropy.io import fits
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import ndimage
 from solar_files import changed, frame, full_header, hmi_header, pointing_table, save, save_pointing
@@ -237,6 +239,30 @@ class TestHeader:
         assert b"OSCNMEAN=                  nan " in level1.read_bytes()
         Level15().write(Row(0, str(level1)), str(level15))
         assert image(level15)[1]["OSCNMEAN"] == "nan"
+
+    @given(
+        places=st.lists(st.integers(0, 160 * 80 - 1), min_size=1, max_size=6),
+        values=st.lists(st.integers(0, 255), min_size=6, max_size=6),
+        rice=st.booleans(),
+    )
+    def test_damaged_headers(
+        self, tmp_path: Path, places: list[int], values: list[int], rice: bool
+    ) -> None:
+        """Each is refused with a ReadError, or gives a sound file."""
+        level1, level15 = tmp_path / "level1.fits", tmp_path / "level15.fits"
+        save(level1, COUNTS, HEADER, **({"compression_type": "RICE_1"} if rice else {}))
+        content = bytearray(level1.read_bytes())
+        for place, value in zip(places, values, strict=False):
+            content[(2880 if rice else 0) + place] = value
+        level1.write_bytes(content)
+        try:
+            Level15().write(Row(0, str(level1)), str(level15))
+        except ReadError:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fits.verify.VerifyWarning)  # of odd words, as before
+            with fits.open(level15, checksum=True) as hdus:
+                assert hdus[-1].data.shape == (128, 128)
 
     def test_an_odd_name(self, made: Any, tmp_path: Path) -> None:
         row = Row(0, str(save(tmp_path / "Sonne größer\n.fits", COUNTS, HEADER)))
