@@ -137,7 +137,7 @@ class Level15:
                     if key in header:
                         header[key] = f"{header[key]}/s"
             for line in self._history(row, words, shape, scale, dtype, compress):
-                header.add_history(line)
+                header.add_history(re.sub("[^ -~]", "?", line))  # FITS knows no other letters
             return self._hdu_list(stored.pixels, header, compress)
 
     def settings(self) -> dict[str, Any]:
@@ -196,9 +196,9 @@ class Level15:
         dtype: Dtype,
         compress: Compression,
     ) -> list[str]:
-        name = re.sub("[^ -~]", "?", os.path.basename(row.path))  # FITS knows no other letters
         version = importlib.metadata.version("dali-pipelines")
-        lines = [f"level 1.5 by dali-pipelines {version}, scripts/prep.py, of", name]
+        lines = [f"level 1.5 by dali-pipelines {version}, scripts/prep.py, of"]
+        lines.append(os.path.basename(row.path))
         if self.pointing_table is not None:
             lines += [
                 f"pointing: table {self.pointing_table.name}, sha256",

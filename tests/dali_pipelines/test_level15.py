@@ -265,10 +265,13 @@ class TestHeader:
             with fits.open(level15, checksum=True) as hdus:
                 assert hdus[-1].data.shape == (128, 128)
 
-    def test_an_odd_name(self, made: Any, tmp_path: Path) -> None:
+    def test_odd_names(self, correction_file: Path, tmp_path: Path) -> None:
+        table = CorrectionTable.read(correction_file.rename(tmp_path / "Größe.csv"))
         row = Row(0, str(save(tmp_path / "Sonne größer\n.fits", COUNTS, HEADER)))
-        Level15().write(row, str(tmp_path / "out.fits"))
-        assert "Sonne gr??er?.fits" in history(image(tmp_path / "out.fits")[1])
+        Level15(correction_table=table).write(row, str(tmp_path / "out.fits"))
+        text = history(image(tmp_path / "out.fits")[1])
+        assert "of Sonne gr??er?.fits pointing" in text
+        assert "table Gr??e.csv," in text
 
 
 class TestStored:
