@@ -83,6 +83,8 @@ class Calibration:
     def of(cls, preset: str | Preset | None = None, **settings: Any) -> Calibration:
         """Make a calibration of a preset, by name or path, and settings that win over it.
 
+        With another size alone, images show as much of the Sun, in finer or coarser pixels.
+
         Raises
         ------
         ValueError
@@ -106,14 +108,16 @@ class Calibration:
                 f"preset {recipe.name!r} divides by the degradation: give correction_table=FILE, "
                 "the response table aia_V10_20201119_190000_response_table.txt of SSW"
             )
-        grid = {"scale", "radius", "size"} & set(settings)
         own: dict[str, Any] = {
+            "size": recipe.size,
             "exposure": recipe.exposure,
             "negative": recipe.negative,
             "stretch": {channel: recipe.stretch(channel) for channel in recipe.channels},
         }
-        if not grid:
-            own |= {"size": recipe.size, "scale": recipe.scale, "radius": recipe.disk_radius}
+        if not {"scale", "radius"} & set(settings):
+            enlarged = min(cls(size=settings.get("size", recipe.size)).size) / recipe.size
+            own["scale"] = recipe.scale and recipe.scale / enlarged
+            own["radius"] = recipe.disk_radius and recipe.disk_radius * enlarged
         return cls(**own | settings)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import multiprocessing
 import time
 import warnings
@@ -76,8 +77,16 @@ class ReaderPipeline(Pipeline):
 
     def start_py_workers(self) -> None:
         """Start the reader processes; with ``fork`` this must come before CUDA is initialised."""
-        with _unused_arrays_allowed(), orphans.forks_die_with_this_process():
-            super().start_py_workers()
+        try:
+            with _unused_arrays_allowed(), orphans.forks_die_with_this_process():
+                super().start_py_workers()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # Semaphores are files there.
+            remedy = "give it more room (docker run --shm-size, or --ipc=host)"
+            reason = f"no reader can be started, /dev/shm is full: {remedy}"
+            raise OSError(errno.ENOSPC, reason) from error
         # At exit, multiprocessing waits for the readers before DALI thinks of ending them: a script
         # that fails with a pipeline at hand would hang. This hook is registered later, so it runs
         # earlier.
