@@ -13,11 +13,9 @@ from dali_pipelines.stretch import Stretch
 from readers.aia.degradation import CorrectionTable
 from readers.aia.pointing import PointingTable
 from readers.aia.reader import AiaReader
-from readers.aia.registration import Center
+from readers.aia.registration import PLATE_SCALE, Center
 from readers.aia.rules import HeaderRules
 
-PLATE_SCALE = 0.6
-"""Arcsec per pixel of registered level 1.5 frames, as JSOC and aiapy have them."""
 _FRAME = 4096
 _SUN = 976.0
 """Radius of the Sun in arcsec, about, which says how much `radius` reduces."""
