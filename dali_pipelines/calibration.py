@@ -13,11 +13,9 @@ from dali_pipelines.stretch import Stretch
 from readers.aia.degradation import OFFICIAL_SHA256, OFFICIAL_URL, CorrectionTable
 from readers.aia.pointing import PointingTable
 from readers.aia.reader import AiaReader
-from readers.aia.registration import Center
+from readers.aia.registration import PLATE_SCALE, Center
 from readers.aia.rules import HeaderRules
 
-PLATE_SCALE = 0.6
-"""Arcsec per pixel of registered level 1.5 frames, as JSOC and aiapy have them."""
 _FRAME = 4096
 _SUN = 976.0
 """Radius of the Sun in arcsec, about, which says how much `radius` reduces."""
@@ -85,6 +83,8 @@ class Calibration:
     def of(cls, preset: str | Preset | None = None, **settings: Any) -> Calibration:
         """Make a calibration of a preset, by name or path, and settings that win over it.
 
+        With another size alone, images show as much of the Sun, in finer or coarser pixels.
+
         Raises
         ------
         ValueError
@@ -109,14 +109,16 @@ class Calibration:
                 f"path of SolarSoft's response table, which is at {OFFICIAL_URL} "
                 f"(sha256 {OFFICIAL_SHA256})"
             )
-        grid = {"scale", "radius", "size"} & set(settings)
         own: dict[str, Any] = {
+            "size": recipe.size,
             "exposure": recipe.exposure,
             "negative": recipe.negative,
             "stretch": {channel: recipe.stretch(channel) for channel in recipe.channels},
         }
-        if not grid:
-            own |= {"size": recipe.size, "scale": recipe.scale, "radius": recipe.disk_radius}
+        if not {"scale", "radius"} & set(settings):
+            enlarged = min(cls(size=settings.get("size", recipe.size)).size) / recipe.size
+            own["scale"] = recipe.scale and recipe.scale / enlarged
+            own["radius"] = recipe.disk_radius and recipe.disk_radius * enlarged
         return cls(**own | settings)
 
     @property

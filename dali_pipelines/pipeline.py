@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import errno
 import math
 import multiprocessing
 import time
@@ -21,6 +20,7 @@ from nvidia.dali.types import to_dali_type
 from dali_pipelines.closing import close_pool
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode, Decoded
+from dali_pipelines.reserved import room_for_tasks
 from dali_pipelines.transform import normalises, transform
 from readers import orphans
 from readers.index import Index
@@ -81,16 +81,8 @@ class ReaderPipeline(Pipeline):
 
     def start_py_workers(self) -> None:
         """Start the reader processes; with ``fork`` this must come before CUDA is initialised."""
-        try:
-            with _unused_arrays_allowed(), orphans.forks_die_with_this_process():
-                super().start_py_workers()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            # Semaphores are files there.
-            remedy = "give it more room (docker run --shm-size, or --ipc=host)"
-            reason = f"no reader can be started, /dev/shm is full: {remedy}"
-            raise OSError(errno.ENOSPC, reason) from error
+        with _unused_arrays_allowed(), orphans.forks_die_with_this_process(), room_for_tasks():
+            super().start_py_workers()
         # At exit, multiprocessing waits for the readers before DALI thinks of ending them: a script
         # that fails with a pipeline at hand would hang. This hook is registered later, so it runs
         # earlier.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dali_pipelines import Loader
 
 SHM = Path("/dev/shm")
-SPARE = 256 << 10
-"""Bytes left for this process, which a full /dev/shm would kill as it kills readers."""
 
 
 class Killer(threading.Thread):
@@ -62,7 +60,7 @@ class Filler(threading.Thread):
             full = SHM / "full"
             with full.open("wb") as file:
                 try:
-                    os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(SHM).free - SPARE)
+                    os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(SHM).free)
                     self.fills += 1
                 except OSError:  # a reader was faster
                     pass

@@ -162,6 +162,11 @@ def test_presets(tmp_path: Path, shared_data: Path) -> None:
     table = next((shared_data / "tables").iterdir())
     calibration = Calibration.of("iti", correction_table=table)
     assert calibration.exposure
+    sdoml = Calibration.of("sdoml", correction_table=table)
+    assert sdoml.radius is not None
+    half = Calibration.of("sdoml", correction_table=table, size=256)
+    assert half.radius == sdoml.radius / 2
+    assert Calibration.of("sdoml", correction_table=table, scale=1.0).radius is None
     path = save(tmp_path / "frame.fits", PIXELS, HEADER)
     small = Calibration.of("iti", correction_table=table, **GRID)
     found = calibrate(Row(0, str(path)), small)

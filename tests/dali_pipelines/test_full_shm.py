@@ -69,3 +69,28 @@ def test_a_run_that_cannot_fit(tmp_path: Path) -> None:
     assert found.stderr.startswith(
         "run.py: the readers need 32 MiB in /dev/shm, which has 6 MiB free"
     )
+
+
+FULL = """
+import os, shutil, sys
+from pathlib import Path
+from dali_pipelines import Index, npy_pipeline
+pipeline = npy_pipeline(Index.scan(sys.argv[1]), batch_size=4, device_id=None)
+with Path("/dev/shm/full").open("wb") as file:
+    os.posix_fallocate(file.fileno(), 0, shutil.disk_usage("/dev/shm").free - int(sys.argv[2]))
+try:
+    pipeline.build()
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("spare", [0, 64 << 10])
+def test_a_consumer_that_finds_no_room(archive: Path, spare: int) -> None:
+    """For semaphores, or for the tasks that it would write for its readers."""
+    command = [sys.executable, "-c", FULL, str(archive), str(spare)]
+    found = subprocess.run(
+        in_private_shm("6m", command), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert "no reader can be started, /dev/shm is full: give it more room" in found.stdout
