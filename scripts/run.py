@@ -77,8 +77,8 @@ class RunConfig:
     )
     size: tuple[int, ...] | None = option(
         None,
-        "aia: size of the registered image, which the full frame fits: height and width or one "
-        "(default: size and scale of the preset, or 1024)",
+        "aia: size of the whole registered image, height and width or one "
+        "(default: the preset's, or 1024)",
         type=int,
         nargs="+",
         metavar="PIXELS",
