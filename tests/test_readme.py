@@ -71,6 +71,7 @@ def test_make_target(command: str) -> None:
     run(["make", "--dry-run", *shlex.split(command)[1:]], ROOT)
 
 
+@pytest.mark.timeout(900)
 def test_scripts(folder: Path) -> None:
     """In the order of the README, as the later ones use what the earlier ones made."""
     scripts = [shlex.split(c) for c in commands() if c.startswith(("python ", "torchrun "))]

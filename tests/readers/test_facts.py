@@ -86,7 +86,7 @@ class TestKeys:
             ("nan", None),
             (" NaN ", None),
             ("", None),
-            (fits.card.Undefined(), None),
+            pytest.param(fits.card.Undefined(), None, id="undefined"),
             (1 + 2j, "(1+2j)"),
         ],
         ids=repr,
