@@ -8,7 +8,7 @@ run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 check: .venv/ready
 	$(BIN)/ruff check .
