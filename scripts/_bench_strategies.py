@@ -1,0 +1,295 @@
+"""Ways to feed DALI with whole FITS frames.
+
+The first four are those of dali_examples, by its names: frames are decoded by astropy and given to
+an `external_source` that is not parallel.
+
+serial source       the process that drives the pipeline decodes
+process per shard   a process for each shard, in which its pipeline is driven and decodes
+pool of readers     a pool of processes decodes a batch, and sends it to the pipeline
+both                a process for each shard, each with readers of its own
+
+Beside them: a pool of threads, DALI's parallel `external_source` decoding in the readers, PyTorch's
+DataLoader, and this toolkit, whose readers send what is compressed and whose graph decodes.
+"""
+
+# Child processes import this file: what is heavy is imported in the functions.
+from __future__ import annotations
+
+import functools
+import itertools
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any, cast
+
+from _bench_data import Files, Settings, find_files
+from _bench_race import Batch, Run, Table, Way, race
+from _bench_ways import (
+    MEAN,
+    STD,
+    Case,
+    devices,
+    expected_pixels,
+    files_way,
+    loader_way,
+    with_astropy,
+)
+from _pool import follow_parent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CASE = Case(kind="fits", batch_size=4, flip=False)
+_FRAMES = 16
+_AHEAD = 3
+"""Batches: two of DALI's queues, and one in the works."""
+
+Read = Callable[[Sequence[str]], list[Any]]
+"""Decodes the files of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """What one pipeline is fed with, over and over."""
+
+    paths: tuple[str, ...]
+    rows: tuple[int, ...]
+    device_id: int | None
+    num_threads: int
+    num_readers: int = 0
+    """Processes that decode; 0 to decode in the process of the pipeline."""
+
+    def batches(self) -> list[tuple[int, ...]]:
+        """Give the rows of each batch."""
+        size = CASE.batch_size
+        return [self.rows[first : first + size] for first in range(0, len(self.rows), size)]
+
+
+def strategies_suite(settings: Settings) -> list[Table]:
+    """Time all of them."""
+    files = find_files(settings, "fits", 2 * CASE.batch_size if settings.quick else _FRAMES)
+    ways = strategies(files, settings)
+    return [
+        Table(
+            title="Ways to feed DALI with whole frames",
+            baseline="serial source",
+            results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
+            data=files.described,
+            note=f"{settings.num_read_processes} processes that decode, batches of "
+            f"{CASE.batch_size}, float32 out.",
+        )
+    ]
+
+
+def strategies(files: Files, settings: Settings) -> list[Way]:
+    """Give all of them."""
+    passes = 1 if settings.quick else 3
+    workers, threads = settings.num_read_processes, settings.num_threads
+    rows = tuple(range(len(files.paths))) * passes
+
+    def feeds(num_shards: int, num_readers: int) -> list[Feed]:
+        return [
+            Feed(
+                paths=tuple(files.paths),
+                rows=rows[shard::num_shards],
+                device_id=device,
+                num_threads=max(1, threads // num_shards),
+                num_readers=num_readers,
+            )
+            for shard, device in enumerate(devices(num_shards))
+        ]
+
+    (alone,) = feeds(1, 0)
+    return [
+        loader_way(
+            "Loader",
+            files.index,
+            CASE,
+            passes,
+            num_read_processes=workers,
+            num_threads=threads,
+        ),
+        _way("serial source", functools.partial(_here, alone, None)),
+        _way("process per shard", functools.partial(_per_shard, feeds(workers, 0))),
+        _way("pool of readers", functools.partial(_here, alone, _processes(workers))),
+        _way("both", functools.partial(_per_shard, feeds(2, max(1, workers // 2)))),
+        _way("pool of threads", functools.partial(_here, alone, _threads(workers))),
+        _way("parallel source", functools.partial(_parallel, alone, workers), ahead=_AHEAD),
+        *(
+            files_way(files.paths, CASE, read, passes, num_workers=workers)
+            for read in ("astropy", "fitsio")
+        ),
+    ]
+
+
+def _way(name: str, start: Any, ahead: int = 0) -> Way:
+    return Way(name=name, start=start, ahead=ahead, **CASE.agreement())
+
+
+def decode(path: str) -> NDArray[Any]:
+    """Decode a frame as all ways but ours do, shape (height, width, 1), float32."""
+    return with_astropy(path, CASE, None)
+
+
+def _processes(count: int) -> Callable[[], Executor]:
+    spawn = multiprocessing.get_context("spawn")
+    return functools.partial(ProcessPoolExecutor, count, spawn, initializer=follow_parent)
+
+
+def _threads(count: int) -> Callable[[], Executor]:
+    return functools.partial(ThreadPoolExecutor, count)
+
+
+@contextmanager
+def _here(feed: Feed, executor: Callable[[], Executor] | None) -> Iterator[Run]:
+    """Drive the pipeline in this process."""
+    with ExitStack() as stack:
+        pool = None if executor is None else stack.enter_context(executor())
+        mapped = map if pool is None else pool.map
+        pipeline = _pipeline(feed, lambda paths: list(mapped(decode, paths)))
+        yield lambda _: _outputs(pipeline, feed)
+
+
+def _pipeline(feed: Feed, read: Read) -> Any:
+    """Build a pipeline over a source that ends with the rows of the feed."""
+    from nvidia.dali import Pipeline, fn
+
+    def source() -> Iterator[list[Any]]:
+        for rows in feed.batches():
+            yield read([feed.paths[row] for row in rows])
+
+    pipeline = Pipeline(
+        batch_size=CASE.batch_size,
+        num_threads=feed.num_threads,
+        device_id=feed.device_id,
+        exec_dynamic=True,
+    )
+    with pipeline:
+        frames = fn.external_source(source=source, batch=True, layout="HWC", cycle="raise")
+        pipeline.set_outputs(_normalised(frames, feed))
+    pipeline.build()
+    return pipeline
+
+
+def _normalised(frames: Any, feed: Feed) -> Any:
+    from nvidia.dali import fn, types
+
+    frames = frames if feed.device_id is None else frames.gpu()
+    return fn.crop_mirror_normalize(
+        frames, dtype=types.FLOAT, output_layout="CHW", mean=[MEAN], std=[STD]
+    )
+
+
+def _outputs(pipeline: Any, feed: Feed) -> Iterator[Batch]:
+    """Give the outputs until the source is at its end, then begin it anew."""
+    for rows in feed.batches():
+        (images,) = pipeline.run()
+        yield rows, _tensor(images)
+    try:
+        pipeline.run()
+    except StopIteration:
+        pipeline.reset()
+
+
+def _tensor(images: Any) -> Any:
+    """Give a batch as PyTorch's tensor, without a copy, as DALIGenericIterator does."""
+    from torch.utils.dlpack import from_dlpack
+
+    return from_dlpack(images.as_tensor())
+
+
+@contextmanager
+def _parallel(feed: Feed, num_readers: int) -> Iterator[Run]:
+    """Let DALI's own reader processes decode; the source never ends."""
+    from nvidia.dali import Pipeline, fn
+
+    pipeline = Pipeline(
+        batch_size=CASE.batch_size,
+        num_threads=feed.num_threads,
+        device_id=feed.device_id,
+        exec_dynamic=True,
+        prefetch_queue_depth=1,
+        py_num_workers=num_readers,
+        py_start_method="spawn",
+    )
+    with pipeline:
+        frames = fn.external_source(
+            source=Decoding(feed.paths),
+            batch=False,
+            parallel=True,
+            layout="HWC",
+            bytes_per_sample_hint=decode(feed.paths[0]).nbytes + 4096,  # DALI's own records
+        )
+        pipeline.set_outputs(_normalised(frames, feed))
+    pipeline.build()
+    samples = itertools.count()
+
+    def run() -> Iterator[Batch]:
+        for _ in range(_AHEAD + len(feed.batches())):
+            (images,) = pipeline.run()
+            rows = [next(samples) % len(feed.paths) for _ in range(CASE.batch_size)]
+            yield rows, _tensor(images)
+
+    yield lambda _: run()
+
+
+class Decoding:
+    """The callable that DALI's reader processes call for each sample."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    def __call__(self, info: Any) -> NDArray[Any]:
+        return decode(self.paths[info.idx_in_epoch % len(self.paths)])
+
+
+@contextmanager
+def _per_shard(feeds: list[Feed]) -> Iterator[Run]:
+    """Drive each pipeline in a process of its own; batches come in the order they are ready in."""
+    spawn = multiprocessing.get_context("spawn")
+    ends: list[Connection] = []
+    children = []
+    for feed in feeds:
+        mine, its = spawn.Pipe()
+        children.append(spawn.Process(target=_drive, args=(feed, its)))
+        children[-1].start()
+        its.close()
+        ends.append(mine)
+    try:
+        yield functools.partial(_collected, ends)
+    finally:
+        for end in ends:
+            end.close()
+        for child in children:
+            child.join()
+
+
+def _collected(ends: list[Connection], pixels: bool) -> Iterator[Batch]:
+    for end in ends:
+        end.send(pixels)
+    busy = list(ends)
+    while busy:
+        for end in cast("list[Connection]", wait(busy)):
+            batch = end.recv()
+            if batch is None:
+                busy.remove(end)
+            else:
+                yield batch
+
+
+def _drive(feed: Feed, end: Connection) -> None:
+    """Go through the feed each time that it is asked for; the end of the pipe is the end."""
+    follow_parent()
+    executor = _processes(feed.num_readers) if feed.num_readers else None
+    with _here(feed, executor) as run:
+        while True:
+            try:
+                pixels = end.recv()
+            except EOFError:
+                return
+            for rows, images in run(pixels):
+                end.send((rows, images.cpu().numpy() if pixels else [None] * len(rows)))
+            end.send(None)
