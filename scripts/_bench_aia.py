@@ -33,18 +33,13 @@ PROCESSES = 2
 """As many as the cores that the comparison is made on."""
 
 EXACT: dict[str, Any] = {"atol": 2e-3, "rtol": 1e-5}
-OTHER: dict[str, Any] = {"atol": None}  # another kernel: how far it is off is only stated
-VARIANTS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
-    ("aiapy, order 3", {"order": 3}, {**EXACT, "needs": ("aiapy",)}),
-    ("aiapy, order 1", {"order": 1}, {**OTHER, "needs": ("aiapy",)}),
-    (
-        "aiapy, order 3 opencv",
-        {"order": 3, "method": "opencv"},
-        {**OTHER, "needs": ("aiapy", "cv2")},
-    ),
-)
-"""Name, keywords of aiapy's register, and what is asked of the way."""
-BASELINE = f"{VARIANTS[0][0]}, {PROCESSES} processes"
+VARIANTS: dict[str, dict[str, Any]] = {
+    "aiapy, order 3": {"order": 3},
+    "aiapy, order 1": {"order": 1},
+    "aiapy, order 3 opencv": {"order": 3, "method": "opencv"},
+}
+"""Keywords of aiapy's register."""
+BASELINE = f"aiapy, order 3, {PROCESSES} processes"
 
 
 class AiapyFrames:
@@ -200,21 +195,10 @@ def aia_suite(settings: Settings) -> list[Table]:
 
 def aia_ways(files: Files, settings: Settings) -> list[Way]:
     """Give all of them, ours first."""
-    from dali_pipelines import Calibration, CorrectionTable, aia_pipeline
+    from dali_pipelines import aia_pipeline
 
-    path, version = correction_table(settings)
-    header, scale = _grid(files.paths[0])
-    shape = (header["NAXIS2"], header["NAXIS1"])
-    calibrations = {
-        f"{shape[0] // reduce}x{shape[1] // reduce}": Calibration(
-            size=(shape[0] // reduce, shape[1] // reduce),
-            scale=scale * reduce,
-            reduce=reduce,
-            exposure=True,
-            correction_table=CorrectionTable.read(path, version),
-        )
-        for reduce in (1, _REDUCED)
-    }
+    path, _ = correction_table(settings)
+    ours = calibrations(files, settings)
     processes = f"{PROCESSES} processes"
     return [
         *(
@@ -229,7 +213,7 @@ def aia_ways(files: Files, settings: Settings) -> list[Way]:
                 num_read_processes=settings.num_read_processes,
                 num_threads=settings.num_threads,
             )
-            for size, calibration in calibrations.items()
+            for size, calibration in ours.items()
         ),
         *(
             _dataset_way(
@@ -239,14 +223,39 @@ def aia_ways(files: Files, settings: Settings) -> list[Way]:
                 ours=True,
                 **EXACT,
             )
-            for size, calibration in calibrations.items()
+            for size, calibration in ours.items()
         ),
         *(
-            _dataset_way(name, AiapyFrames(files.paths, path, **register), workers, **way)
-            for variant, register, way in VARIANTS
+            _dataset_way(
+                name,
+                AiapyFrames(files.paths, path, **register),
+                workers,
+                atol=None,  # other kernels, and integers stay integers: it is stated how far
+                needs=("cv2",) if "method" in register else (),
+            )
+            for variant, register in VARIANTS.items()
             for name, workers in ((variant, 0), (f"{variant}, {processes}", PROCESSES))
         ),
     ]
+
+
+def calibrations(files: Files, settings: Settings) -> dict[str, Calibration]:
+    """Give what is done to a frame, by the size of the image."""
+    from dali_pipelines import Calibration, CorrectionTable
+
+    table = CorrectionTable.read(*correction_table(settings))
+    header, scale = _grid(files.paths[0])
+    shape = (header["NAXIS2"], header["NAXIS1"])
+    return {
+        f"{shape[0] // reduce}x{shape[1] // reduce}": Calibration(
+            size=(shape[0] // reduce, shape[1] // reduce),
+            scale=scale * reduce,
+            reduce=reduce,
+            exposure=True,
+            correction_table=table,
+        )
+        for reduce in (1, _REDUCED)
+    }
 
 
 def _dataset_way(name: str, dataset: Any, num_workers: int, **way: Any) -> Way:

@@ -116,6 +116,7 @@ def race(ways: Iterable[Way], expected: Expected, rounds: int) -> tuple[Result, 
     able = [way for way in ways if not missing[way.name]]
     rates: dict[str, list[tuple[float, float]]] = {way.name: [] for way in able}
     first: dict[str, tuple[float, float]] = {}
+    meter = CpuMeter()
     hidden = not sys.stderr.isatty()
     with ExitStack() as stack, tqdm(total=len(able) * (1 + rounds), disable=hidden) as bar:
         runs: dict[str, Run] = {}
@@ -126,7 +127,7 @@ def race(ways: Iterable[Way], expected: Expected, rounds: int) -> tuple[Result, 
             bar.update()
         for number in range(rounds):
             for way in able if number % 2 == 0 else reversed(able):
-                rates[way.name].append(_time(way, runs[way.name]))
+                rates[way.name].append(_time(way, runs[way.name], meter))
                 bar.update()
     return tuple(
         Result(
@@ -186,10 +187,10 @@ def _difference(way: Way, row: int, pixels: NDArray[Any], expected: Expected) ->
     return float(off.max())
 
 
-def _time(way: Way, run: Run) -> tuple[float, float]:
+def _time(way: Way, run: Run, meter: CpuMeter) -> tuple[float, float]:
     """Give images per second, and CPU seconds per image, of one round."""
-    _settle()
-    cpu = _cpu_seconds()
+    meter.wait_for_rest()
+    cpu = meter.seconds()
     began = last = time.perf_counter()
     images = timed = 0
     for batch, (rows, _) in enumerate(run(False)):
@@ -199,30 +200,36 @@ def _time(way: Way, run: Run) -> tuple[float, float]:
             began = last
         else:
             timed += len(rows)
-    # Each batch that was taken, ready or not, is made good by then.
-    _settle()
-    return timed / (last - began), (_cpu_seconds() - cpu) / images
+    # By the time that all rest, each batch that was taken, ready or not, is made good.
+    meter.wait_for_rest()
+    return timed / (last - began), (meter.seconds() - cpu) / images
 
 
-def _settle() -> None:
-    """Wait until no process of ours computes any more."""
-    before = _cpu_seconds()
-    for _ in range(round(_LONGEST_REST_S / _REST_S)):
-        time.sleep(_REST_S)
-        now = _cpu_seconds()
-        if now - before <= _REST_S / 4:
-            return
-        before = now
+class CpuMeter:
+    """CPU time of this process and all that came of it, without what looking at it takes."""
 
+    def __init__(self) -> None:
+        self._looking = 0.0
 
-def _cpu_seconds() -> float:
-    """CPU time that this process and all that came of it have taken."""
-    total = 0.0
-    this = psutil.Process()
-    for process in (this, *this.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
-    return total
+    def seconds(self) -> float:
+        """Give the CPU time up to now."""
+        started = time.thread_time()
+        total = 0.0
+        for process in psutil.Process().children(recursive=True):
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system
+        self._looking += time.thread_time() - started
+        return total + time.process_time() - self._looking
+
+    def wait_for_rest(self) -> None:
+        """Wait until no process computes any more."""
+        before = self.seconds()
+        for _ in range(round(_LONGEST_REST_S / _REST_S)):
+            time.sleep(_REST_S)
+            now = self.seconds()
+            if now - before <= _REST_S / 4:
+                return
+            before = now

@@ -8,20 +8,22 @@ process per shard   a process for each shard, in which its pipeline is driven an
 pool of readers     a pool of processes decodes a batch, and sends it to the pipeline
 both                a process for each shard, each with readers of its own
 
-Beside them: a pool of threads, DALI's parallel `external_source` decoding in the readers, PyTorch's
-DataLoader, and this toolkit, whose readers send what is compressed and whose graph decodes.
+Beside them: a pool of threads, DALI's parallel `external_source` decoding in the readers, DALI's
+own reader of FITS, PyTorch's DataLoader, and this toolkit, whose readers send what is compressed
+and whose graph decodes.
 """
 
 # Child processes import this file: what is heavy is imported in the functions.
 from __future__ import annotations
 
-import functools
 import itertools
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,6 +51,7 @@ _AHEAD = 3
 
 Read = Callable[[Sequence[str]], list[Any]]
 """Decodes the files of a batch."""
+Start = Callable[[], AbstractContextManager[Run]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,6 @@ class Feed:
     rows: tuple[int, ...]
     device_id: int | None
     num_threads: int
-    num_readers: int = 0
-    """Processes that decode; 0 to decode in the process of the pipeline."""
 
     def batches(self) -> list[tuple[int, ...]]:
         """Give the rows of each batch."""
@@ -90,19 +91,19 @@ def strategies(files: Files, settings: Settings) -> list[Way]:
     workers, threads = settings.num_read_processes, settings.num_threads
     rows = tuple(range(len(files.paths))) * passes
 
-    def feeds(num_shards: int, num_readers: int) -> list[Feed]:
+    def feeds(num_shards: int) -> list[Feed]:
         return [
             Feed(
                 paths=tuple(files.paths),
                 rows=rows[shard::num_shards],
                 device_id=device,
                 num_threads=max(1, threads // num_shards),
-                num_readers=num_readers,
             )
             for shard, device in enumerate(devices(num_shards))
         ]
 
-    (alone,) = feeds(1, 0)
+    (alone,) = feeds(1)
+    few = _processes(max(1, workers // 2))
     return [
         loader_way(
             "Loader",
@@ -112,12 +113,17 @@ def strategies(files: Files, settings: Settings) -> list[Way]:
             num_read_processes=workers,
             num_threads=threads,
         ),
-        _way("serial source", functools.partial(_here, alone, None)),
-        _way("process per shard", functools.partial(_per_shard, feeds(workers, 0))),
-        _way("pool of readers", functools.partial(_here, alone, _processes(workers))),
-        _way("both", functools.partial(_per_shard, feeds(2, max(1, workers // 2)))),
-        _way("pool of threads", functools.partial(_here, alone, _threads(workers))),
-        _way("parallel source", functools.partial(_parallel, alone, workers), ahead=_AHEAD),
+        _way("serial source", partial(_here, alone, None)),
+        _elsewhere("process per shard", [partial(_here, feed, None) for feed in feeds(workers)]),
+        _way("pool of readers", partial(_here, alone, _processes(workers))),
+        _elsewhere("both", [partial(_here, feed, few) for feed in feeds(2)]),
+        _way("pool of threads", partial(_here, alone, _threads(workers))),
+        _way("parallel source", partial(_parallel, alone, workers), ahead=_AHEAD),
+        *(
+            [_elsewhere("DALI's reader of FITS", [partial(_own_reader, alone)], ahead=_AHEAD)]
+            if _as_int16(files)
+            else []
+        ),
         *(
             files_way(files.paths, CASE, read, passes, num_workers=workers)
             for read in ("astropy", "fitsio")
@@ -129,6 +135,11 @@ def _way(name: str, start: Any, ahead: int = 0) -> Way:
     return Way(name=name, start=start, ahead=ahead, **CASE.agreement())
 
 
+def _elsewhere(name: str, starts: list[Start], ahead: int = 0) -> Way:
+    """Make a way of what is done in a process of its own for each shard."""
+    return _way(name, partial(_per_shard, starts), ahead)
+
+
 def decode(path: str) -> NDArray[Any]:
     """Decode a frame as all ways but ours do, shape (height, width, 1), float32."""
     return with_astropy(path, CASE, None)
@@ -136,11 +147,11 @@ def decode(path: str) -> NDArray[Any]:
 
 def _processes(count: int) -> Callable[[], Executor]:
     spawn = multiprocessing.get_context("spawn")
-    return functools.partial(ProcessPoolExecutor, count, spawn, initializer=follow_parent)
+    return partial(ProcessPoolExecutor, count, spawn, initializer=follow_parent)
 
 
 def _threads(count: int) -> Callable[[], Executor]:
-    return functools.partial(ThreadPoolExecutor, count)
+    return partial(ThreadPoolExecutor, count)
 
 
 @contextmanager
@@ -225,15 +236,56 @@ def _parallel(feed: Feed, num_readers: int) -> Iterator[Run]:
         )
         pipeline.set_outputs(_normalised(frames, feed))
     pipeline.build()
+    yield _endless(pipeline, feed)
+
+
+def _endless(pipeline: Any, feed: Feed) -> Run:
+    """Give the batches of a pipeline that goes through all files in order, over and over."""
     samples = itertools.count()
 
-    def run() -> Iterator[Batch]:
-        for _ in range(_AHEAD + len(feed.batches())):
+    def run(_: bool) -> Iterator[Batch]:
+        for _batch in range(_AHEAD + len(feed.batches())):
             (images,) = pipeline.run()
-            rows = [next(samples) % len(feed.paths) for _ in range(CASE.batch_size)]
+            rows = [next(samples) % len(feed.paths) for _slot in range(CASE.batch_size)]
             yield rows, _tensor(images)
 
-    yield lambda _: run()
+    return run
+
+
+@contextmanager
+def _own_reader(feed: Feed) -> Iterator[Run]:
+    """Let DALI's own reader decode; on the CPU cfitsio does it, in one thread."""
+    if feed.device_id is None:
+        # It pins its buffers, which fails where there is no driver. Read when DALI is loaded, so
+        # this is for a process of its own.
+        os.environ["DALI_RESTRICT_PINNED_MEM"] = "1"
+    from nvidia.dali import Pipeline, fn, types
+
+    pipeline = Pipeline(
+        batch_size=CASE.batch_size,
+        num_threads=feed.num_threads,
+        device_id=feed.device_id,
+        exec_dynamic=True,
+    )
+    with pipeline:
+        frames = fn.experimental.readers.fits(
+            device="cpu" if feed.device_id is None else "gpu",
+            files=list(feed.paths),
+            hdu_indices=[2],  # counted from 1
+            dtypes=[types.INT16],
+        )
+        frames = fn.expand_dims(frames, axes=2)
+        pipeline.set_outputs(_normalised(fn.reinterpret(frames, layout="HWC"), feed))
+    pipeline.build()
+    yield _endless(pipeline, feed)
+
+
+def _as_int16(files: Files) -> bool:
+    """Tell whether the frames are what DALI's own reader is told that they are, and reads right."""
+    from readers import FitsReader, Row
+
+    header = FitsReader(hdu=1).header(Row(0, files.paths[0], 1), ("ZBITPIX", "BZERO"))
+    return header.get("ZBITPIX") == 16 and header.get("BZERO", 0) == 0
 
 
 class Decoding:
@@ -247,19 +299,19 @@ class Decoding:
 
 
 @contextmanager
-def _per_shard(feeds: list[Feed]) -> Iterator[Run]:
-    """Drive each pipeline in a process of its own; batches come in the order they are ready in."""
+def _per_shard(starts: list[Start]) -> Iterator[Run]:
+    """Start each in a process of its own; batches come in the order they are ready in."""
     spawn = multiprocessing.get_context("spawn")
     ends: list[Connection] = []
     children = []
-    for feed in feeds:
+    for start in starts:
         mine, its = spawn.Pipe()
-        children.append(spawn.Process(target=_drive, args=(feed, its)))
+        children.append(spawn.Process(target=_drive, args=(start, its)))
         children[-1].start()
         its.close()
         ends.append(mine)
     try:
-        yield functools.partial(_collected, ends)
+        yield partial(_collected, ends)
     finally:
         for end in ends:
             end.close()
@@ -280,11 +332,10 @@ def _collected(ends: list[Connection], pixels: bool) -> Iterator[Batch]:
                 yield batch
 
 
-def _drive(feed: Feed, end: Connection) -> None:
-    """Go through the feed each time that it is asked for; the end of the pipe is the end."""
+def _drive(start: Start, end: Connection) -> None:
+    """Give a round of batches each time that it is asked for; the end of the pipe is the end."""
     follow_parent()
-    executor = _processes(feed.num_readers) if feed.num_readers else None
-    with _here(feed, executor) as run:
+    with start() as run:
         while True:
             try:
                 pixels = end.recv()

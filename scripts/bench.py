@@ -57,15 +57,20 @@ class BenchConfig:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the suites; give the exit code."""
+    """Run the suites; give the exit code: 0 done, 2 if one could not be run."""
     config = parse(BenchConfig, argv, __doc__)
     words = sys.argv[1:] if argv is None else argv
     out = None if config.out is None else Path(config.out)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
+    status = 0
     for suite in SUITES if config.suite == "all" else (config.suite,):
-        run_suite(suite, config, out, f"python scripts/bench.py {shlex.join(words)}")
-    return 0
+        try:
+            run_suite(suite, config, out, f"python scripts/bench.py {shlex.join(words)}")
+        except (ImportError, OSError, ValueError) as error:
+            print(f"bench.py: {suite}: {error}", file=sys.stderr)
+            status = 2
+    return status
 
 
 def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -> None:
