@@ -13,11 +13,12 @@ from _bench_tables import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDTH = 8.0
+_WIDTH = 10.0
 """Inches."""
 _BAR = 0.36
 _CURVES = 3.2
 _OURS, _OTHERS = "#2a6f97", "#b0b7bd"
+_HERE, _ELSEWHERE = "#c8553d", "#f0b67f"
 
 
 def save_plots(folder: Path, suite: str, tables: Sequence[Table]) -> None:
@@ -26,11 +27,18 @@ def save_plots(folder: Path, suite: str, tables: Sequence[Table]) -> None:
 
     heights = [_CURVES if table.axis else 1.2 + _BAR * len(_timed(table)) for table in tables]
     figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
-    panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for panel, table in zip(panels, tables, strict=True):
-        (_draw_curves if table.axis else _draw_bars)(panel, table)
-        panel.set_title(table.title, loc="left", fontsize=11, fontweight="bold")
-        panel.spines[["top", "right"]].set_visible(False)
+    parts = figure.subfigures(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, table in zip(parts, tables, strict=True):
+        if table.axis:
+            panels = [part.subplots()]
+            _draw_curves(panels[0], table)
+        else:
+            panels = part.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+            _draw_bars(panels[0], table)
+            _draw_cpu(panels[1], table)
+        panels[0].set_title(table.title, loc="left", fontsize=11, fontweight="bold")
+        for panel in panels:
+            panel.spines[["top", "right"]].set_visible(False)
     for words in ("png", "svg"):
         figure.savefig(folder / f"{suite}.{words}", dpi=130)
 
@@ -41,7 +49,7 @@ def _timed(table: Table) -> list[Result]:
 
 def _spread(results: Sequence[Result]) -> tuple[list[float], tuple[list[float], list[float]]]:
     """Give the medians, and how far the lowest and the highest are from them."""
-    rates = [result.images_per_s for result in results]
+    rates = [result.rates() for result in results]
     medians = [statistics.median(one) for one in rates]
     below = [middle - min(one) for middle, one in zip(medians, rates, strict=True)]
     above = [max(one) - middle for middle, one in zip(medians, rates, strict=True)]
@@ -56,12 +64,25 @@ def _draw_bars(panel: Axes, table: Table) -> None:
     panel.barh(
         names, medians, xerr=spread, color=colours, error_kw={"ecolor": "#555", "capsize": 2}
     )
-    furthest = max(max(result.images_per_s) for result in results)
+    furthest = max(max(result.rates()) for result in results)
     for place, (result, median) in enumerate(zip(results, medians, strict=True)):
         text = f"{number(median)}  ({table.speedup(result):.1f}x)"
-        panel.text(max(result.images_per_s) + 0.015 * furthest, place, text, va="center")
-    panel.set_xlim(0, 1.22 * furthest)
-    panel.set_xlabel("images/s, median and range of the rounds (speedup)")
+        panel.text(max(result.rates()) + 0.015 * furthest, place, text, va="center")
+    panel.set_xlim(0, 1.3 * furthest)
+    panel.set_xlabel("images/s, median and range (speedup)")
+
+
+def _draw_cpu(panel: Axes, table: Table) -> None:
+    """Draw where the CPU time goes."""
+    results = _timed(table)[::-1]
+    names = [result.name for result in results]
+    rounds = [result.rounds for result in results]
+    here = [1e3 * statistics.median(one.cpu_s_here for one in some) for some in rounds]
+    elsewhere = [1e3 * statistics.median(one.cpu_s_elsewhere for one in some) for some in rounds]
+    panel.barh(names, here, color=_HERE, label="this process")
+    panel.barh(names, elsewhere, left=here, color=_ELSEWHERE, label="others")
+    panel.set_xlabel("CPU ms an image")
+    panel.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
 
 
 def _draw_curves(panel: Axes, table: Table) -> None:

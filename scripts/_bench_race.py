@@ -56,14 +56,22 @@ class Way:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Round:
+    """What was measured in one round."""
+
+    images_per_s: float
+    cpu_s_here: float
+    """CPU seconds per image in this process, which a training would share."""
+    cpu_s_elsewhere: float
+    """The same in all other processes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What was found for one way."""
 
     name: str
-    images_per_s: tuple[float, ...] = ()
-    """By round."""
-    cpu_s_per_image: tuple[float, ...] = ()
-    """By round, over all processes."""
+    rounds: tuple[Round, ...] = ()
     first_batch_s: float = 0.0
     """From the start of the processes to the first batch."""
     difference: float = 0.0
@@ -72,6 +80,10 @@ class Result:
     """Why this way was not timed."""
     point: tuple[str, str] | None = None
     ours: bool = False
+
+    def rates(self) -> list[float]:
+        """Give the images per second of each round."""
+        return [one.images_per_s for one in self.rounds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +104,7 @@ class Table:
     def speedup(self, result: Result) -> float:
         """Give the median over the rounds of how much faster a way is than the baseline."""
         base = next(one for one in self.results if self._is_baseline(one, result))
-        pairs = zip(result.images_per_s, base.images_per_s, strict=True)
+        pairs = zip(result.rates(), base.rates(), strict=True)
         return statistics.median(mine / its for mine, its in pairs)
 
     def _is_baseline(self, one: Result, result: Result) -> bool:
@@ -114,7 +126,7 @@ def race(ways: Iterable[Way], expected: Expected, rounds: int) -> tuple[Result, 
     ways = tuple(ways)
     missing = {way.name: _missing(way) for way in ways}
     able = [way for way in ways if not missing[way.name]]
-    rates: dict[str, list[tuple[float, float]]] = {way.name: [] for way in able}
+    found: dict[str, list[Round]] = {way.name: [] for way in able}
     first: dict[str, tuple[float, float]] = {}
     meter = CpuMeter()
     hidden = not sys.stderr.isatty()
@@ -127,13 +139,12 @@ def race(ways: Iterable[Way], expected: Expected, rounds: int) -> tuple[Result, 
             bar.update()
         for number in range(rounds):
             for way in able if number % 2 == 0 else reversed(able):
-                rates[way.name].append(_time(way, runs[way.name], meter))
+                found[way.name].append(_time(way, runs[way.name], meter))
                 bar.update()
     return tuple(
         Result(
             name=way.name,
-            images_per_s=tuple(rate for rate, _ in rates.get(way.name, ())),
-            cpu_s_per_image=tuple(cpu for _, cpu in rates.get(way.name, ())),
+            rounds=tuple(found.get(way.name, ())),
             first_batch_s=first.get(way.name, (0.0, 0.0))[0],
             difference=first.get(way.name, (0.0, 0.0))[1],
             note=missing[way.name],
@@ -187,10 +198,10 @@ def _difference(way: Way, row: int, pixels: NDArray[Any], expected: Expected) ->
     return float(off.max())
 
 
-def _time(way: Way, run: Run, meter: CpuMeter) -> tuple[float, float]:
-    """Give images per second, and CPU seconds per image, of one round."""
+def _time(way: Way, run: Run, meter: CpuMeter) -> Round:
+    """Go through one round."""
     meter.wait_for_rest()
-    cpu = meter.seconds()
+    here, elsewhere = meter.seconds()
     began = last = time.perf_counter()
     images = timed = 0
     for batch, (rows, _) in enumerate(run(False)):
@@ -202,7 +213,12 @@ def _time(way: Way, run: Run, meter: CpuMeter) -> tuple[float, float]:
             timed += len(rows)
     # By the time that all rest, each batch that was taken, ready or not, is made good.
     meter.wait_for_rest()
-    return timed / (last - began), (meter.seconds() - cpu) / images
+    here_after, elsewhere_after = meter.seconds()
+    return Round(
+        images_per_s=timed / (last - began),
+        cpu_s_here=(here_after - here) / images,
+        cpu_s_elsewhere=(elsewhere_after - elsewhere) / images,
+    )
 
 
 class CpuMeter:
@@ -211,25 +227,25 @@ class CpuMeter:
     def __init__(self) -> None:
         self._looking = 0.0
 
-    def seconds(self) -> float:
-        """Give the CPU time up to now."""
+    def seconds(self) -> tuple[float, float]:
+        """Give the CPU time up to now, of this process and of all others."""
         started = time.thread_time()
-        total = 0.0
+        others = 0.0
         for process in psutil.Process().children(recursive=True):
             try:
                 times = process.cpu_times()
             except psutil.NoSuchProcess:
                 continue
-            total += times.user + times.system
+            others += times.user + times.system
         self._looking += time.thread_time() - started
-        return total + time.process_time() - self._looking
+        return time.process_time() - self._looking, others
 
     def wait_for_rest(self) -> None:
         """Wait until no process computes any more."""
-        before = self.seconds()
+        before = sum(self.seconds())
         for _ in range(round(_LONGEST_REST_S / _REST_S)):
             time.sleep(_REST_S)
-            now = self.seconds()
+            now = sum(self.seconds())
             if now - before <= _REST_S / 4:
                 return
             before = now

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from typing import Any
 
-from _bench_race import Result, Table
+from _bench_race import Result, Round, Table
 
 HEADER = (
     *("way", "images/s", "lowest to highest", "speedup", "CPU ms an image"),
@@ -22,13 +22,14 @@ def cells(table: Table, result: Result) -> tuple[str, ...]:
     """Give the texts of one line under `HEADER`."""
     if result.note:
         return (result.name, result.note, *[""] * (len(HEADER) - 2))
-    rates = result.images_per_s
+    rates = result.rates()
+    cpu = statistics.median(one.cpu_s_here + one.cpu_s_elsewhere for one in result.rounds)
     return (
         result.name,
         number(statistics.median(rates)),
         f"{number(min(rates))} to {number(max(rates))}",
         f"{table.speedup(result):.2f}",
-        number(1e3 * statistics.median(result.cpu_s_per_image)),
+        number(1e3 * cpu),
         f"{result.first_batch_s:.1f}",
         f"{result.difference:.1g}",
     )
@@ -82,14 +83,14 @@ def write_tables(folder: Path, suite: str, tables: Sequence[Table], facts: dict[
     (folder / f"{suite}.json").write_text(text, encoding="utf-8")
     with (folder / f"{suite}.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(("table", "way", "round", "images_per_s", "cpu_s_per_image"))
+        rows.writerow(("table", "way", "round", *(field.name for field in fields(Round))))
         rows.writerows(_rounds(tables))
     parts = [f"# {suite}\n", _as_list(facts), *map(as_markdown, tables)]
     (folder / f"{suite}.md").write_text("\n".join(parts), encoding="utf-8")
 
 
 def _as_dict(table: Table) -> dict[str, Any]:
-    written = dataclasses.asdict(table)
+    written = asdict(table)
     for result, found in zip(table.results, written["results"], strict=True):
         found["speedup"] = None if result.note else table.speedup(result)
     return written
@@ -98,9 +99,8 @@ def _as_dict(table: Table) -> dict[str, Any]:
 def _rounds(tables: Iterable[Table]) -> Iterable[tuple[Any, ...]]:
     for table in tables:
         for result in table.results:
-            pairs = zip(result.images_per_s, result.cpu_s_per_image, strict=True)
-            for count, pair in enumerate(pairs):
-                yield (table.title, result.name, count, *pair)
+            for count, one in enumerate(result.rounds):
+                yield (table.title, result.name, count, *astuple(one))
 
 
 def _as_list(facts: dict[str, Any]) -> str:

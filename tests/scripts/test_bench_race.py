@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from _bench_race import Result, Table, Way, race
+from _bench_race import Result, Round, Table, Way, race
 from _bench_tables import as_text, cells, number
 
 IMAGES = np.arange(4 * 2 * 3, dtype=np.float32).reshape(4, 2, 3)
@@ -89,14 +89,14 @@ def test_ways_take_turns_and_each_goes_first():
 
 def test_rates_are_of_the_time_that_passed():
     (result,) = race([way("slow", seconds=0.02)], expected, 3)
-    assert len(result.images_per_s) == 3
-    assert all(0 < rate <= 100 for rate in result.images_per_s)
+    assert len(result.rounds) == 3
+    assert all(0 < rate <= 100 for rate in result.rates())
 
 
 def test_what_was_ready_does_not_count():
     # Two batches of the three take no time: counted, they would make 300 images/s of 100.
     (result,) = race([way("ahead", IMAGES[:2], ahead=2, seconds=0.02)], expected, 1)
-    assert result.images_per_s[0] <= 100
+    assert result.rates()[0] <= 100
 
 
 BUSY = """
@@ -124,7 +124,8 @@ def test_cpu_time_is_of_all_processes():
         busy = Way(name="busy", start=lambda: contextlib.nullcontext(run))
         (result,) = race([busy], expected, 1)
         child.stdin.close()
-    assert result.cpu_s_per_image[0] == pytest.approx(0.1, abs=0.03)
+    assert result.rounds[0].cpu_s_elsewhere == pytest.approx(0.1, abs=0.03)
+    assert 0 <= result.rounds[0].cpu_s_here < 0.05
 
 
 def test_a_way_that_cannot_go_says_why(tmp_path, monkeypatch):
@@ -142,10 +143,16 @@ def test_a_way_that_cannot_go_says_why(tmp_path, monkeypatch):
     assert "not installed" in as_text(table)
 
 
+def rounds(*rates):
+    return tuple(
+        Round(images_per_s=float(rate), cpu_s_here=0.0, cpu_s_elsewhere=0.0) for rate in rates
+    )
+
+
 def test_speedups_of_curves_are_place_by_place():
     rates = {("Loader", "1"): 8.0, ("peer", "1"): 2.0, ("Loader", "2"): 9.0, ("peer", "2"): 3.0}
     results = tuple(
-        Result(name=" ".join(point), images_per_s=(rate, 2 * rate, 3 * rate), point=point)
+        Result(name=" ".join(point), rounds=rounds(rate, 2 * rate, 3 * rate), point=point)
         for point, rate in rates.items()
     )
     table = Table(title="T", baseline="peer", results=results, data="files", axis="x")
@@ -153,8 +160,8 @@ def test_speedups_of_curves_are_place_by_place():
 
 
 def test_speedups_are_taken_round_by_round():
-    ours = Result(name="ours", images_per_s=(10.0, 2.0, 6.0))
-    theirs = Result(name="theirs", images_per_s=(5.0, 1.0, 1.0))
+    ours = Result(name="ours", rounds=rounds(10, 2, 6))
+    theirs = Result(name="theirs", rounds=rounds(5, 1, 1))
     table = Table(title="T", baseline="theirs", results=(ours, theirs), data="files")
     assert table.speedup(ours) == 2
 
