@@ -10,6 +10,9 @@ Importing does nothing: no CUDA context, no process, no environment variable.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 import readers
 
 if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
@@ -20,9 +23,6 @@ if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
 
 from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.factories import aia_pipeline, fits_pipeline, jpeg_pipeline, npy_pipeline
-from dali_pipelines.loader import Loader, LoaderStats, Rejected
-from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.preset import Preset, load_preset, preset_names
 from dali_pipelines.stretch import Stretch
 from dali_pipelines.watchdog import ReaderProcessError
@@ -39,6 +39,11 @@ from readers import (
     ReadError,
     ReadReport,
 )
+
+if TYPE_CHECKING:
+    from dali_pipelines.factories import aia_pipeline, fits_pipeline, jpeg_pipeline, npy_pipeline
+    from dali_pipelines.loader import Loader, LoaderStats, Rejected
+    from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 
 __all__ = [
     "AiaReader",
@@ -69,3 +74,25 @@ __all__ = [
     "preset_names",
     "reader_pipeline",
 ]
+
+_LAZY = {
+    "Loader": "loader",
+    "LoaderStats": "loader",
+    "ReaderPipeline": "pipeline",
+    "Rejected": "loader",
+    "aia_pipeline": "factories",
+    "fits_pipeline": "factories",
+    "jpeg_pipeline": "factories",
+    "npy_pipeline": "factories",
+    "reader_pipeline": "pipeline",
+}
+"""Names that need DALI or PyTorch, and their modules: imported when they are asked for. These take
+2 s, which processes that only decode and calibrate need not pay."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"dali_pipelines.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

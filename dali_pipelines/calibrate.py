@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,11 @@ from readers.window import Window
 
 
 def calibrate(
-    row: Row, calibration: Calibration, window: Window | None = None
+    row: Row,
+    calibration: Calibration,
+    window: Window | None = None,
+    *,
+    outside: Literal["missing", "minimum"] = "missing",
 ) -> NDArray[np.float32]:
     """Read and calibrate a file, to the same pixels as `aia_pipeline` on the CPU.
 
@@ -28,6 +32,9 @@ def calibrate(
         What is done to it.
     window : Window, optional
         Part of the image.
+    outside : {"missing", "minimum"}
+        What lies beyond the frame: `missing` of the calibration; or the least pixel of all that was
+        read, as aiapy has it, which the pipeline cannot.
 
     Returns
     -------
@@ -42,7 +49,11 @@ def calibrate(
     image = decoded(row, sample)
     if calibration.psf:
         image = _deconvolver(int(sample["wavelnth"][0]))(image)
-    return warped(sample, image, calibration)
+    if outside == "minimum":
+        from dali_pipelines.kernels.warp import OUTSIDE
+
+        sample["special"][OUTSIDE] = np.fmin.reduce(image, axis=None)
+    return warped(sample, image, calibration.order)
 
 
 def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
@@ -57,9 +68,7 @@ def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
     return image[:, :, 0]
 
 
-def warped(
-    sample: Sample, image: NDArray[np.float32], calibration: Calibration
-) -> NDArray[np.float32]:
+def warped(sample: Sample, image: NDArray[np.float32], order: int) -> NDArray[np.float32]:
     """Register, scale, reduce and stretch a decoded image."""
     from dali_pipelines.kernels.warp import warp
 
@@ -69,8 +78,8 @@ def warped(
         out,
         image,
         sample["matrix"],
-        calibration.order,
-        calibration.factor,
+        order,
+        int(sample["reduce"][0]),
         sample["special"].astype(np.float32),
         whole,
         float(sample["gain"][0]),

@@ -13,11 +13,9 @@ from dali_pipelines.stretch import Stretch
 from readers.aia.degradation import CorrectionTable
 from readers.aia.pointing import PointingTable
 from readers.aia.reader import AiaReader
-from readers.aia.registration import Center
+from readers.aia.registration import PLATE_SCALE, Center
 from readers.aia.rules import HeaderRules
 
-PLATE_SCALE = 0.6
-"""Arcsec per pixel of registered level 1.5 frames, as JSOC and aiapy have them."""
 _FRAME = 4096
 _SUN = 976.0
 """Radius of the Sun in arcsec, about, which says how much `radius` reduces."""
@@ -38,7 +36,8 @@ class Calibration:
     radius: float | None = None
     """Radius in pixels that each solar disk (RSUN_OBS) is brought to, in place of `scale`."""
     reduce: int | None = None
-    """Pixels that are averaged along each axis, after the warp: at full resolution by default."""
+    """Samples along each axis that a pixel is the mean of; by default as many as the file has
+    pixels there, so that frames are warped at their own resolution."""
     order: Literal[1, 3] = 3
     """Of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     center: Center = "reference_pixel"
@@ -84,6 +83,8 @@ class Calibration:
     def of(cls, preset: str | Preset | None = None, **settings: Any) -> Calibration:
         """Make a calibration of a preset, by name or path, and settings that win over it.
 
+        With another size alone, images show as much of the Sun, in finer or coarser pixels.
+
         Raises
         ------
         ValueError
@@ -107,14 +108,16 @@ class Calibration:
                 f"preset {recipe.name!r} divides by the degradation: give correction_table=FILE, "
                 "the response table aia_V10_20201119_190000_response_table.txt of SSW"
             )
-        grid = {"scale", "radius", "size"} & set(settings)
         own: dict[str, Any] = {
+            "size": recipe.size,
             "exposure": recipe.exposure,
             "negative": recipe.negative,
             "stretch": {channel: recipe.stretch(channel) for channel in recipe.channels},
         }
-        if not grid:
-            own |= {"size": recipe.size, "scale": recipe.scale, "radius": recipe.disk_radius}
+        if not {"scale", "radius"} & set(settings):
+            enlarged = min(cls(size=settings.get("size", recipe.size)).size) / recipe.size
+            own["scale"] = recipe.scale and recipe.scale / enlarged
+            own["radius"] = recipe.disk_radius and recipe.disk_radius * enlarged
         return cls(**own | settings)
 
     @property
@@ -123,11 +126,6 @@ class Calibration:
         if self.radius is not None:
             return _SUN / self.radius
         return self.scale or PLATE_SCALE * _FRAME / min(self.size)
-
-    @property
-    def factor(self) -> int:
-        """What `reduce` is, or by default: so that the warp is at the scale of the frame."""
-        return self.reduce or max(1, round(self.pixel_scale / PLATE_SCALE))
 
     def reader(self) -> AiaReader:
         """Make the Reader of single files."""
@@ -140,7 +138,7 @@ class Calibration:
             center=self.center,
             radius=self.radius,
             order=self.order,
-            reduce=self.factor,
+            reduce=self.reduce,
             deconvolved=self.psf,
             pointing=self.pointing_table,
             correction=self.correction_table,

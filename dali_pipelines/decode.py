@@ -84,7 +84,7 @@ def _decode_aia(
     no_flip = types.Constant(np.zeros(2, np.int32), device="cpu")
     flip = arrays.get("flip", no_flip)
     files = [arrays[name + suffix] for name in ("shape", "payload", "plan", "scaling")]
-    names = ("grid", "matrix", "gain", "stretch", "special", "frame")
+    names = ("grid", "matrix", "reduce", "gain", "stretch", "special", "frame")
     how = [*(arrays[name + suffix] for name in names), flip]
     device: Any = operators
     if config.device_id is None:
@@ -99,8 +99,7 @@ def _decode_aia(
         wavelnth = arrays["wavelnth" + suffix]
         threads = config.num_threads
         image = deconvolve_node(image, wavelnth, calibration.psf, num_threads=threads)
-    order, reduce = calibration.order, calibration.factor
-    return device.warp([image, *how], order=order, reduce=reduce), status
+    return device.warp([image, *how], calibration.order), status
 
 
 def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:

@@ -16,6 +16,7 @@ from readers.index import Index
 from readers.jpeg import JpegReader
 from readers.npy import NpyReader
 from readers.sample import Reader
+from readers.window import Window
 
 
 def fits_pipeline(index: Index, *, hdu: int | None = None, **config: Any) -> ReaderPipeline:
@@ -98,6 +99,9 @@ def aia_pipeline(
             raise ValueError(f"{name} is not for aia_pipeline: give {remedy}")
     if config.dtype not in ("float32", "float16"):
         raise ValueError(f"calibrated images are float32 or float16, got dtype {config.dtype!r}")
+    if config.crop is not None:
+        # Here no file is to blame for a crop that is too large.
+        Window(height=config.crop[0], width=config.crop[1]).place(*calibration.size)
     reader: Reader = calibration.reader()
     if index.parts:
         reader = ChannelsReader(reader, index.parts)

@@ -300,6 +300,11 @@ class Loader:
         return self._placement.devices
 
     @property
+    def first_shard(self) -> int:
+        """Shard of the first device of this process; those of the others follow."""
+        return self._placement.first_shard
+
+    @property
     def num_shards(self) -> int:
         """Shards over all processes."""
         return self._placement.num_shards

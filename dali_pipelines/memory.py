@@ -52,7 +52,7 @@ class MemoryEstimate:
         free = free_shared()
         if self.shared > free:
             raise MemoryError(
-                f"the readers need {gib(self.shared)} in {SHM}, which has {gib(free)} "
+                f"the readers need {in_words(self.shared)} in {SHM}, which has {in_words(free)} "
                 "free: use a smaller --batch_size, --prefetch or --crop, or give it more room "
                 "(docker run --shm-size, or --ipc=host)"
             )
@@ -62,20 +62,23 @@ class MemoryEstimate:
         free = free_memory()
         if self.total > free:
             raise MemoryError(
-                f"this needs about {gib(self.total)} of memory ({gib(self.shared)} for samples "
-                f"in flight, {gib(self.images)} for decoded batches, {gib(self.processes)} for "
-                f"processes) and {gib(free)} are free: use a smaller --batch_size, --prefetch or "
-                "--crop, or fewer --num_gpus or --num_read_processes"
+                f"this needs about {in_words(self.total)} of memory ({in_words(self.shared)} for "
+                f"samples in flight, {in_words(self.images)} for decoded batches, "
+                f"{in_words(self.processes)} for processes) and {in_words(free)} are free: "
+                "use a smaller --batch_size, --prefetch or --crop, or fewer --num_gpus or "
+                "--num_read_processes"
             )
 
 
-def estimate_memory(pipelines: Sequence[ReaderPipeline]) -> MemoryEstimate:
+def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1) -> MemoryEstimate:
     """Estimate from what the pipelines know of their samples.
 
     Parameters
     ----------
     pipelines : sequence of ReaderPipeline
-        All pipelines of this machine, of the same settings; they need not be started.
+        All pipelines of this process, of the same settings; they need not be started.
+    num_consumers : int
+        Processes like this one on this machine.
     """
     shared = images = processes = 0
     for pipeline in pipelines:
@@ -86,8 +89,11 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline]) -> MemoryEstimate:
         if pipeline.device_id is None:
             held = 1 + ahead
             images += (held + pipeline.num_stages - 1) * batch * pipeline.image_nbytes
+            if pipeline.peek is not None:
+                images += batch * pipeline.peek.between_nbytes
         processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
-    return MemoryEstimate(shared, images, processes + _CONSUMER_BYTES)
+    of_one = shared, images, processes + _CONSUMER_BYTES
+    return MemoryEstimate(*(num_consumers * nbytes for nbytes in of_one))
 
 
 def free_shared() -> int:
@@ -112,6 +118,6 @@ def free_memory() -> int:
     return free
 
 
-def gib(nbytes: int) -> str:
-    """Give bytes as text in GiB."""
-    return f"{nbytes / 2**30:.1f} GiB"
+def in_words(nbytes: int) -> str:
+    """Give bytes as text, in GiB or MiB."""
+    return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"

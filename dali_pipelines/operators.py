@@ -75,16 +75,16 @@ def resize(dtype: str, image: Any, height: int, width: int) -> Any:
     return fn.reshape(operator(image, carrier), layout="HWC")
 
 
-def warp(inputs: list[Any], *, order: int, reduce: int) -> Any:
+def warp(inputs: list[Any], order: int) -> Any:
     """Add `dali_pipelines.kernels.warp.warp` to the graph.
 
     Parameters
     ----------
     inputs : list of DataNode
-        The image, float32, layout HWC with one channel; grid, matrix, gain, stretch, special and
-        frame, as `readers.aia.AiaReader` gives them; and flip. All on the CPU.
-    order, reduce
-        As the kernel takes them.
+        The image, float32, layout HWC with one channel; grid, matrix, reduce, gain, stretch,
+        special and frame, as `readers.aia.AiaReader` gives them; and flip. All on the CPU.
+    order : {1, 3}
+        Of the spline.
 
     Returns
     -------
@@ -93,16 +93,15 @@ def warp(inputs: list[Any], *, order: int, reduce: int) -> Any:
     """
     from dali_pipelines.kernels import entries
 
-    image, grid, matrix, gain, stretch, special, frame, flip = inputs
-    how = types.Constant(np.array((order, reduce), np.int32), device="cpu")
+    image, grid, matrix, reduce, gain, stretch, special, frame, flip = inputs
+    constant = types.Constant(np.array([order], np.int64), device="cpu")
     # The operator takes no more than six inputs.
     numbers = fn.cat(
         fn.reshape(matrix, shape=[6]),
         gain,
         stretch,
         special,
-        fn.cast(frame, dtype=types.FLOAT64),
-        fn.cast(how, dtype=types.FLOAT64),
+        *(fn.cast(node, dtype=types.FLOAT64) for node in (frame, constant, reduce)),
         axis=0,
     )
     operator = _operator()(

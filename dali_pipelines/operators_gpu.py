@@ -109,7 +109,7 @@ class ImageDecoder:
         return outs, list(statuses)
 
 
-def warp(inputs: list[Any], *, order: int, reduce: int) -> Any:
+def warp(inputs: list[Any], order: int) -> Any:
     """Add `dali_pipelines.kernels.warp_cuda` to the graph, as `dali_pipelines.operators.warp`.
 
     The image is on the GPU, and so is what is returned.
@@ -118,7 +118,7 @@ def warp(inputs: list[Any], *, order: int, reduce: int) -> Any:
     return fn.python_function(
         image,
         *(node.gpu() for node in others),
-        function=Warp(order, reduce),
+        function=Warp(order),
         device="gpu",
         batch_processing=True,
         output_layouts="CHW",
@@ -130,7 +130,6 @@ class Warp:
     """What the graph calls with the arrays of a batch."""
 
     order: int
-    reduce: int
 
     def __call__(self, images: list[Any], grids: list[Any], *others: list[Any]) -> list[Any]:
         """Warp a batch of CuPy arrays. CuPy's stream is DALI's."""
@@ -149,6 +148,7 @@ class Warp:
         out: Any,
         image: Any,
         matrix: Any,
+        reduce: Any,
         gain: Any,
         stretch: Any,
         special: Any,
@@ -177,8 +177,8 @@ class Warp:
             low = cupy.maximum(cupy.where(missing, np.inf, image).min(), special[LOWEST])
             high = cupy.where(missing, -np.inf, image).max()
             limits = cupy.where(whole, cupy.stack((low, high)), limits).astype(np.float32)
-        sizes = *out.shape, coefficients, image.data.ptr, *shape, matrix.data.ptr, self.reduce
-        arrays = special, limits, gain, stretch, flip
+        sizes = *out.shape, coefficients, image.data.ptr, *shape
+        arrays = matrix, reduce, special, limits, gain, stretch, flip
         _launch(kernels.warp, out.shape, out.data.ptr, *sizes, *(a.data.ptr for a in arrays))
 
 

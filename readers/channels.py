@@ -91,7 +91,8 @@ class ChannelsReader:
         blank_bytes = sum(array.nbytes for array in blank.arrays.values())
         missing = len(self.parts) - len(peeks)
         nbytes = sum(peek.nbytes for peek in peeks) + missing * blank_bytes + len(self.parts)
-        return replace(peeks[0], nbytes=nbytes)
+        between = sum(peek.between_nbytes for peek in peeks)
+        return replace(peeks[0], nbytes=nbytes, between_nbytes=between)
 
     def verify(self, row: Row) -> None:
         """Decode all parts."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from readers.columns import Row
 from readers.errors import ReadError
 from readers.files import open_regular
+from readers.ranges import read_into
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
@@ -34,15 +37,18 @@ class NpyReader:
         return (SampleSpec(name="image", dtype=self.dtype, ndim=3, layout="HWC"),)
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Map the file and copy the window out of it, in native byte order."""
+        """Read the rows of the window, and cut it out of them, in native byte order."""
         try:
-            image = self._open(row)
+            stored = self._open(row)
+            height, width, _ = stored.shape
+            y, x = (0, 0) if window is None else window.place(height, width)
             if window is not None:
-                y, x = window.place(*image.shape[:2])
-                image = image[y : y + window.height, x : x + window.width]
+                height, width = window.height, window.width
+            lines, input_bytes = _read(row.path, stored, y, height)
         except Exception as error:
             raise _refusal(row, error) from error
-        return Sample({"image": np.array(image, self.dtype, order="C")}, image.nbytes)
+        image = lines[:, x : x + width]
+        return Sample({"image": np.array(image, self.dtype, order="C")}, input_bytes)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the header of the file."""
@@ -62,9 +68,10 @@ class NpyReader:
         """Give zeros, shape (height, width, channels)."""
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})
 
-    def _open(self, row: Row) -> np.ndarray:
+    def _open(self, row: Row) -> np.memmap:
+        """Describe the array; its elements are not to be touched, see `_read`."""
         open_regular(row.path).close()
-        image: np.ndarray = np.lib.format.open_memmap(row.path, mode="r")
+        image: Any = np.lib.format.open_memmap(row.path, mode="r")
         if image.ndim == 2 and self.channels == 1:
             image = image[..., None]
         expected = f"expected {self.dtype} of shape (height, width, {self.channels})"
@@ -73,6 +80,22 @@ class NpyReader:
         if image.dtype.newbyteorder("=") != np.dtype(self.dtype):
             raise ValueError(f"{expected}, got {image.dtype}")
         return image
+
+
+def _read(path: str, stored: np.memmap, first: int, count: int) -> tuple[np.ndarray, int]:
+    """Read rows of an array; also tell how many bytes that took.
+
+    To touch what is mapped would kill this process where the file has been cut meanwhile, or the
+    disk is broken.
+    """
+    rows_first = stored.flags.c_contiguous  # else it is in Fortran order, and read whole
+    shape = (count, *stored.shape[1:]) if rows_first else stored.shape
+    row_bytes = stored.nbytes // len(stored)
+    content = np.empty(math.prod(shape) * stored.itemsize, np.uint8)
+    with open_regular(path) as file:
+        read_into(content.data, file.fileno(), stored.offset + first * row_bytes * rows_first)
+    image = content.view(stored.dtype).reshape(shape, order="C" if rows_first else "F")
+    return (image if rows_first else image[first : first + count]), content.nbytes
 
 
 def _refusal(row: Row, error: Exception) -> ReadError:

@@ -67,6 +67,8 @@ class Peek:
     """Columns of the image as it is displayed, in pixels."""
     nbytes: int
     """Bytes that the Sample will take in shared memory, about."""
+    between_nbytes: int = 0
+    """Bytes of what the graph decodes if that is not the image yet, but resampled to it."""
 
 
 class Reader(Protocol):

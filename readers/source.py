@@ -8,12 +8,7 @@ that is not valid, with the reason in its ReadReport.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import select
-import signal
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -85,8 +80,6 @@ class Source:
         if self.crop is not None and min(self.crop) < 1:
             raise ValueError(f"crop must be at least 1x1 (height x width), got {self.crop}")
         self._check_turns()
-        self._consumer = os.getpid()
-        self._watched_from = 0
 
     def _check_turns(self) -> None:
         if not 0 <= self.rotate <= 180:
@@ -128,9 +121,6 @@ class Source:
 
     def __call__(self, info: SampleInfo) -> tuple[NDArray[Any], ...]:
         """Read one sample. DALI's ``sample_info.idx_in_epoch`` counts on over all epochs."""
-        if self._watched_from != os.getpid():
-            _die_with(self._consumer)
-            self._watched_from = os.getpid()
         started = time.perf_counter()
         slot = self.schedule.locate(info.idx_in_epoch)
         row, sample, valid, report = self._fill_slot(slot)
@@ -224,22 +214,3 @@ class Source:
             *(np.array(self.columns.array(name)[row]) for name in self.outputs),
             report.pack(),
         )
-
-
-def _die_with(pid: int) -> None:
-    """Kill this process when the consumer has gone: DALI's reader processes outlive a SIGKILL.
-
-    A pidfd is used, and not PR_SET_PDEATHSIG, because that fires when the *thread* that started the
-    readers ends, and under forkserver it watches the server.
-    """
-    if pid == os.getpid():  # in the consumer itself: a test, or parallel=False
-        return
-
-    def watch() -> None:
-        with contextlib.suppress(ProcessLookupError):  # gone already
-            poll = select.poll()
-            poll.register(os.pidfd_open(pid), select.POLLIN)
-            poll.poll()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, name="die-with-consumer", daemon=True).start()

@@ -47,20 +47,20 @@ def settings(job: Job) -> Finding:
 
 def shared_memory(job: Job) -> Finding:
     """/dev/shm, where the samples lie that readers have read."""
-    from dali_pipelines.memory import SHM, free_shared, gib
+    from dali_pipelines.memory import SHM, free_shared, in_words
 
     job.estimate.check_shared()
-    return ok(
-        f"shared memory: {gib(job.estimate.shared)} needed, {gib(free_shared())} free ({SHM})"
-    )
+    needed, free = in_words(job.estimate.shared), in_words(free_shared())
+    return ok(f"shared memory: {needed} needed, {free} free ({SHM})")
 
 
 def memory(job: Job) -> Finding:
     """Memory of the machine, or of the control group."""
-    from dali_pipelines.memory import free_memory, gib
+    from dali_pipelines.memory import free_memory, in_words
 
     job.estimate.check_total()
-    return ok(f"memory: about {gib(job.estimate.total)} needed, {gib(free_memory())} free")
+    needed, free = in_words(job.estimate.total), in_words(free_memory())
+    return ok(f"memory: about {needed} needed, {free} free")
 
 
 def open_files(job: Job) -> Finding:
@@ -79,7 +79,7 @@ def open_files(job: Job) -> Finding:
     )
     if limit != resource.RLIM_INFINITY and limit < needed:
         return bad(
-            f"{words}, the limit is {limit}",
+            f"{words}, the limit is {limit}, and below what it needs DALI fails or hangs",
             f"ulimit -n {needed} (or more, docker run --ulimit nofile={needed}), or fewer "
             "--num_read_processes or --prefetch",
         )

@@ -49,6 +49,7 @@ def driver(job: Job) -> Finding:
 def gpus(job: Job) -> Finding:
     """GPUs that PyTorch can see, as run.py counts them, against the shards."""
     config = job.config
+    from _ranks import Ranks
     from run import choose_devices
 
     from dali_pipelines.devices import visible_gpus
@@ -67,7 +68,7 @@ def gpus(job: Job) -> Finding:
             remedy = "see whether nvidia-smi works, and whether a job has reserved them"
         return bad(f"GPUs: PyTorch sees none of {len(names)} ({names[0]})", remedy)
     with contextlib.redirect_stderr(io.StringIO()):  # it would print what is told here
-        devices = choose_devices(config)
+        devices = choose_devices(config, Ranks())
     if devices[0] is None:
         return note(f"GPUs: none is visible, {count(len(devices), 'shard')} on the CPU")
     kinds = ", ".join(sorted(set(names))) or "of unknown kind"

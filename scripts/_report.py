@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import nvtx
 import psutil
+from _ranks import Ranks
 from tqdm import tqdm
 
 if TYPE_CHECKING:
@@ -57,11 +58,12 @@ class Settings(Protocol):
 
 
 class Run:
-    """One run over a Loader, from the first batch to the summary."""
+    """One run over a Loader, from the first batch to the summary, which rank 0 prints."""
 
-    def __init__(self, loader: Loader, config: Settings) -> None:
+    def __init__(self, loader: Loader, config: Settings, ranks: Ranks) -> None:
         self.loader = loader
         self.config = config
+        self.ranks = ranks
         self.steps_done = 0
         self.first_batch_s = 0.0
         self._state = loader.state_dict()
@@ -80,7 +82,12 @@ class Run:
             self._audit = csv.writer(self._held.enter_context(file))
             self._audit.writerow(AUDIT_HEADER)
         self._bar = self._held.enter_context(
-            tqdm(total=rows, unit=" images", disable=not sys.stderr.isatty(), dynamic_ncols=True)
+            tqdm(
+                total=rows // self.ranks.world_size,
+                unit=" images",
+                disable=self.ranks.rank != 0 or not sys.stderr.isatty(),
+                dynamic_ncols=True,
+            )
         )
         return self
 
@@ -118,7 +125,7 @@ class Run:
             self._first = self._last
             self._samples_at_first = self.loader.stats.samples
         self.steps_done += 1
-        for shard, batch in enumerate(batches):
+        for shard, batch in enumerate(batches, self.loader.first_shard):
             rows, valid = batch["row"].tolist(), batch["valid"].tolist()
             self._bar.update(sum(valid))
             if self._audit is not None:
@@ -136,7 +143,8 @@ class Run:
         self.loader.close()
         self._bar.close()
         report = self._report()
-        print(summary(report))
+        if self.ranks.rank == 0:
+            print(summary(report))
         if self.config.report is not None:
             text = json.dumps(report, indent=2) + "\n"
             Path(self.config.report).write_text(text, encoding="utf-8")
@@ -168,6 +176,8 @@ class Run:
             "hardware": hardware(),
             "device": "gpu" if gpus else "cpu",
             "num_shards": self.loader.num_shards,
+            "rank": self.ranks.rank,
+            "world_size": self.ranks.world_size,
             "epochs": self.config.epochs,
             "batches": stats.batches,
             "samples": stats.samples,
@@ -227,10 +237,12 @@ def _busy(before: Any, after: Any) -> float:
 def summary(report: dict[str, Any]) -> str:
     """Say in words what a report says in numbers."""
     rejected = report["rejected"]
+    ranks = report["world_size"]
+    shards = _count(report["num_shards"] // ranks, report["device"].upper() + " shard")
     lines = [
         (
-            f"{_count(report['samples'], 'image')} in {_count(report['batches'], 'step')} on "
-            f"{_count(report['num_shards'], report['device'].upper() + ' shard')}: "
+            f"{f'Rank 0 of {ranks}: ' if ranks > 1 else ''}{_count(report['samples'], 'image')} in "
+            f"{_count(report['batches'], 'step')} on {shards}: "
             f"{report['images_per_s']:.1f} images/s, {report['input_mb_per_s']:.0f} MB/s read, "
             f"{report['output_mpix_per_s']:.0f} Mpixel/s delivered."
         ),

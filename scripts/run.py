@@ -1,8 +1,13 @@
 """Iterate an archive through DALI pipelines: the main job, and the way to see how fast it goes.
 
     python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
+    torchrun --nproc_per_node=4 scripts/run.py --num_read_processes=16 --batch_size=16
 
 Without --data it reads a sample set, made on first use in your cache folder.
+
+Under torchrun there is a process, a rank, for each GPU. Numbers of GPUs and readers still are those
+of all ranks together, which take each step together, so that they stop at the same one. Each rank
+writes its own files, audit.rank1.csv for --audit=audit.csv, but there is one --state.
 """
 
 # Reader processes import this file again: what is heavy is imported in the functions.
@@ -14,10 +19,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from _cli import option, parse
+from _ranks import Ranks
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
@@ -106,13 +112,15 @@ class RunConfig:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; give the exit code: 0 done, 1 failed, 2 wrong usage."""
-    config = parse(RunConfig, argv, __doc__)
+    config, ranks = parse(RunConfig, argv, __doc__), Ranks.of()
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
     stop = Stop()
     signal.signal(signal.SIGTERM, stop)
     try:
-        loader = make_loader(config)
-        return iterate(loader, config, stop)
+        config = share_of(config, ranks)
+        loader = make_loader(config, ranks)
+        ranks.join(loader.index.digest)
+        return iterate(loader, config, ranks, stop)
     except (ValueError, TypeError, FileNotFoundError, MemoryError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2
@@ -124,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Stop:
-    """A handler of SIGTERM: it ends the run at once, or behind the step that is being delivered."""
+    """A handler of SIGTERM: it ends the run at once, or once all ranks have delivered a step."""
 
     def __init__(self) -> None:
         self.later = False
@@ -138,15 +146,44 @@ class Stop:
         self.status = 128 + number
 
 
-def make_loader(config: RunConfig) -> Loader:
+def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
+    """Give what a rank does of a run: one shard, its share of the readers, and its own files.
+
+    Raises
+    ------
+    ValueError
+        If ``num_gpus`` is neither the number of ranks nor left at 1.
+    """
+    if ranks.world_size == 1:
+        return config
+    if config.num_gpus not in (1, ranks.world_size):
+        raise ValueError(
+            f"--num_gpus={config.num_gpus} but torchrun has started {ranks.world_size} ranks, one "
+            "for each GPU: leave it out, or give torchrun another --nproc_per_node"
+        )
+    from dali_pipelines.devices import share_out
+
+    return replace(
+        config,
+        num_gpus=1,
+        num_read_processes=share_out(config.num_read_processes, ranks.world_size)[ranks.rank],
+        num_threads=config.num_threads or max(1, _cores() // ranks.local_world_size),
+        rejected=ranks.own_file(config.rejected),
+        report=ranks.own_file(config.report),
+        audit=ranks.own_file(config.audit),
+        state=config.state if ranks.rank == 0 else None,
+    )
+
+
+def make_loader(config: RunConfig, ranks: Ranks) -> Loader:
     """Find the data and the devices, and check that they fit together and into memory."""
-    loader = new_loader(config, open_index(config), choose_devices(config))
+    loader = new_loader(config, open_index(config), choose_devices(config, ranks))
     from dali_pipelines.memory import estimate_memory
 
     if config.resume is not None:
         with open(config.resume, encoding="utf-8") as file:
             loader.load_state_dict(json.load(file))
-    estimate_memory(loader.make_pipelines()).check()
+    estimate_memory(loader.make_pipelines(), ranks.local_world_size).check()
     return loader
 
 
@@ -183,37 +220,45 @@ def open_index(config: RunConfig) -> Index:
     return Index.scan(data, suffixes=SUFFIXES[config.pipeline])
 
 
-def choose_devices(config: RunConfig) -> list[int | None]:
-    """Give a CUDA device, or None for the CPU, to each shard."""
+def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
+    """Give a CUDA device, or None for the CPU, to each shard of this process."""
     from dali_pipelines.devices import visible_gpus
 
     gpus = 0 if config.device == "cpu" else visible_gpus()
-    if gpus >= config.num_gpus:
-        return list(range(config.num_gpus))
+    wanted = config.num_gpus * ranks.local_world_size
+    if gpus >= wanted:
+        first = config.num_gpus * ranks.local_rank
+        return list(range(first, first + config.num_gpus))
     if gpus or config.device == "gpu":
+        asked = f"--num_gpus={wanted}"
+        if ranks.local_world_size > 1:
+            asked = f"the {wanted} ranks on this machine need a GPU each,"
         raise ValueError(
-            f"--num_gpus={config.num_gpus} but {gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} "
+            f"{asked} but {gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} "
             "visible: use fewer, check nvidia-smi and CUDA_VISIBLE_DEVICES, or say --device=cpu"
         )
-    if config.device == "auto":
-        shards = f"{config.num_gpus} shard{'s' if config.num_gpus > 1 else ''}"
-        print(f"No GPU is visible: {shards} on the CPU.", file=sys.stderr)
+    if config.device == "auto" and ranks.rank == 0:
+        shards = config.num_gpus * ranks.world_size
+        words = f"{shards} shard{'s' if shards > 1 else ''}"
+        print(f"No GPU is visible: {words} on the CPU.", file=sys.stderr)
     return [None] * config.num_gpus
 
 
-def iterate(loader: Loader, config: RunConfig, stop: Stop) -> int:
+def iterate(loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
     """Go through the epochs, and say how it went."""
     from _report import Run
 
-    with Run(loader, config) as run, loader:
+    with Run(loader, config, ranks) as run, loader:
         stop.later = True
         for epoch in range(loader.epoch, config.epochs):
             for step, batches in enumerate(run.steps(epoch), loader.step):
+                # A step counts when all ranks have it at hand: if one fails before, none does.
+                status = ranks.agree(stop.status)
                 run.deliver(epoch, step, batches)
                 del batches  # what is held here cannot be reused for the next batch
                 enough = run.steps_done == config.max_batches
-                if stop.status or enough:
-                    return run.finish(stop.status)
+                if status or enough:
+                    return run.finish(status)
     return run.finish()
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _cli import option, parse
+from _ranks import check_same_index
 
 if TYPE_CHECKING:
     import torch
@@ -231,13 +232,7 @@ class Training:
 
         self.loader = loader
         self.rank, self.num_ranks = dist.get_rank(), dist.get_world_size()
-        digests: list[Any] = [None] * self.num_ranks
-        dist.all_gather_object(digests, loader.index.digest)
-        if len(set(digests)) > 1:
-            raise ValueError(
-                "the ranks have found different files, as files come or go while they scan: make "
-                "an Index file first (scripts/index.py) and give it as --data"
-            )
+        check_same_index(loader.index.digest)
         torch.manual_seed(config.seed)
         model = make_model().to(device)
         self.model = DistributedDataParallel(model, [device] if device.type == "cuda" else None)

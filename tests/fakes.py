@@ -119,3 +119,21 @@ class SlowReader(FakeReader):
         if row.number == 3:
             time.sleep(30)
         return super().read(row, window)
+
+
+@dataclass
+class MarkingReader(FakeReader):
+    """Takes its time, and leaves a file named by its process in `folder` for as long as it reads.
+
+    The file of a process that was killed is there if it died at work.
+    """
+
+    folder: str = ""
+    pause_s: float = 0.0
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        mark = os.path.join(self.folder, str(os.getpid()))
+        with open(mark, "w"):
+            time.sleep(self.pause_s)
+        os.unlink(mark)
+        return super().read(row, window)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from PIL import Image
+from solar_files import frame as aia_frame
+from solar_files import save
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -30,7 +32,7 @@ def commands() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of 32 frames of 520x530, and photographs of two classes."""
+    """An archive of 32 frames of 520x530, photographs of two classes, and a frame of AIA."""
     folder = tmp_path_factory.mktemp("user")
     (folder / "archive" / "2015").mkdir(parents=True)
     pixels = np.random.default_rng(0).poisson(100, (520, 530)).astype(np.int16)
@@ -39,6 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         time = f"2015-01-01T00:{number // 2:02}:{number % 2 * 5:02}"
         frame.header.update(WAVELNTH=171 if number % 2 else 193, QUALITY=0, T_OBS=time)
         frame.writeto(folder / "archive" / "2015" / f"{number}.fits")
+    (folder / "level1").mkdir()
+    save(folder / "level1" / "aia.fits", *aia_frame())
     for number in range(10):
         path = folder / "photos" / "ab"[number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)

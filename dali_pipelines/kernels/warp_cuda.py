@@ -11,7 +11,13 @@ import math
 import numpy as np
 from numba import cuda
 
-from dali_pipelines.kernels.bits import load_float32, load_float64, load_int32, store_float32
+from dali_pipelines.kernels.bits import (
+    load_float32,
+    load_float64,
+    load_int32,
+    load_int64,
+    store_float32,
+)
 from dali_pipelines.kernels.bspline import PREFILTER, REACH, spline_weights
 from dali_pipelines.kernels.compiled import compiled, stamped
 from dali_pipelines.kernels.holes import hole_value, load_pixel, pixel_weight
@@ -68,7 +74,7 @@ def warp(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     out, image, matrix, reduce, special, gain, stretch, flip
-        As for `dali_pipelines.kernels.warp.warp`; the gain is float64, shape (1,).
+        As for `dali_pipelines.kernels.warp.warp`; reduce, int64, and gain have shape (1,).
     rows, columns : int64
         Shape of `out`.
     coefficients : int64
@@ -106,6 +112,7 @@ def _filter_column(out, lines, height, width, y, x):  # type: ignore[no-untyped-
 def _mean(coefficients, image, height, width, matrix, reduce, special, limits, row, column):  # type: ignore[no-untyped-def]
     """Give the mean of the samples that an output pixel is made of, or what stands for a hole."""
     low, high = load_float32(limits), load_float32(limits + 4)
+    reduce = load_int64(reduce)
     floor = load_float32(special + 4 * FLOOR)
     total, count = np.float32(0), 0
     for j in range(row * reduce, (row + 1) * reduce):

@@ -45,8 +45,9 @@ class AiaReader:
         (height, width) of the registered image, in pixels. Windows are parts of it.
     scale, center, radius
         As for `readers.aia.registration.register_matrix`.
-    reduce : int
-        The graph resamples at so many times that resolution, and takes means.
+    reduce : int, optional
+        Samples along each axis that the graph takes the mean of for a pixel; by default as many as
+        the file has pixels there.
     order : {1, 3}
         Of the spline that the graph will resample with, which says how many pixels around it needs.
     deconvolved : tuple of int
@@ -75,7 +76,7 @@ class AiaReader:
     scale: float = 0.6
     center: Center = "reference_pixel"
     radius: float | None = None
-    reduce: int = 1
+    reduce: int | None = None
     order: Literal[1, 3] = 3
     deconvolved: tuple[int, ...] = ()
     pointing: PointingTable | None = None
@@ -91,6 +92,7 @@ class AiaReader:
         *FitsReader.specs,
         SampleSpec(name="grid", dtype="uint8", ndim=3, layout="HWC"),
         SampleSpec(name="matrix", dtype="float64", ndim=2),
+        SampleSpec(name="reduce", dtype="int64", ndim=1),
         SampleSpec(name="gain", dtype="float64", ndim=1),
         SampleSpec(name="stretch", dtype="float64", ndim=1),
         SampleSpec(name="special", dtype="float64", ndim=1),
@@ -99,7 +101,8 @@ class AiaReader:
     )
     """Those of `FitsReader`, of the part that was read; an empty array of shape (height, width, 0),
     which is the size of the output; the matrix, shape (2, 3), from pixels (x, y) of the output
-    before it is reduced to those of that part; the factor for the values, shape (1,); the file's
+    before it is reduced to those of that part, and the number of those along each axis for a pixel
+    of the output, shape (1,); the factor for the values, shape (1,); the file's
     `curves`; `missing` twice, `lowest` and `floor`; y and x of that part in the image, and the
     image's height and width; and WAVELNTH, 0 for HMI."""
     channels = 1
@@ -108,7 +111,7 @@ class AiaReader:
     def __post_init__(self) -> None:
         if min(self.shape) < 1:
             raise ValueError(f"shape must be at least 1x1 (height x width), got {self.shape}")
-        if self.reduce < 1:
+        if self.reduce is not None and self.reduce < 1:
             raise ValueError(f"reduce must be at least 1, got {self.reduce}")
         for name in ("scale", "radius"):
             value = getattr(self, name)
@@ -123,7 +126,7 @@ class AiaReader:
         """Read the part of the image that the window needs, or all of it without a window."""
         header = self.header(row)
         with self._read_errors(row):
-            matrix, box = self._placed(header, window)
+            matrix, reduce, box = self._placed(header, window)
             frame = np.array((box.y, box.x, header["NAXIS2"], header["NAXIS1"]), np.int64)
             gain, curve = self.gain(header), self._curve(header)
             self._check_deconvolved(header)
@@ -136,6 +139,7 @@ class AiaReader:
             **part.arrays,
             "grid": np.zeros((height, width, 0), np.uint8),
             "matrix": matrix,
+            "reduce": np.array([reduce]),
             "gain": np.array([gain]),
             "stretch": np.array(curve, np.float64),
             "special": np.array((self.missing, self.missing, lowest, floor)),
@@ -187,10 +191,15 @@ class AiaReader:
         """Read the headers up to the image's; the size is that of the registered image."""
         header = self.header(row)
         with self._read_errors(row):
-            _, box = self._placed(header, window)
+            *_, box = self._placed(header, window)
         part = self._fits.peek(row, _window(box, header))
         height, width = self.shape
-        return Peek(height=height, width=width, nbytes=part.nbytes + 128)
+        return Peek(
+            height=height,
+            width=width,
+            nbytes=part.nbytes + 512,
+            between_nbytes=4 * box.height * box.width,
+        )
 
     def verify(self, row: Row) -> None:
         """Decode the whole image by astropy, and ask all of the header that `read` asks."""
@@ -210,6 +219,7 @@ class AiaReader:
             **self._fits.blank(height, width).arrays,
             "grid": np.zeros((height, width, 0), np.uint8),
             "matrix": np.eye(2, 3),
+            "reduce": np.ones(1, np.int64),
             "gain": np.full(1, math.nan),
             "stretch": np.array(curve, np.float64),
             "special": np.array((0, 0, -math.inf, -math.inf)),
@@ -224,8 +234,8 @@ class AiaReader:
 
     def _placed(
         self, header: Mapping[str, Any], window: Window | None
-    ) -> tuple[NDArray[np.float64], Box]:
-        """Give the matrix to pixels of the image, and the part of the image that is needed."""
+    ) -> tuple[NDArray[np.float64], int, Box]:
+        """Give the matrix to pixels of the image, `reduce`, and the part that is needed."""
         matrix = register_matrix(
             header,
             shape=self.shape,
@@ -234,15 +244,17 @@ class AiaReader:
             radius=self.radius,
             window=window,
         )
-        # From pixels before they are reduced: those of a square have its mean as their place.
-        step = 1 / self.reduce
+        pixels = math.sqrt(abs(np.linalg.det(matrix[:, :2])))
+        reduce = self.reduce or max(1, round(pixels))
+        # From pixels before they are reduced, the mean of whose places is that of the pixel.
+        step = 1 / reduce
         matrix[:, 2] += matrix[:, :2] @ np.full(2, (step - 1) / 2)
         matrix[:, :2] *= step
         image = int(header["NAXIS2"]), int(header["NAXIS1"])
         if window is None or self.deconvolved:
-            return matrix, Box(0, 0, *image)
-        output = window.height * self.reduce, window.width * self.reduce
-        return matrix, needed_box(matrix, output, image, self.order)
+            return matrix, reduce, Box(0, 0, *image)
+        output = window.height * reduce, window.width * reduce
+        return matrix, reduce, needed_box(matrix, output, image, self.order)
 
     def _curve(self, header: Mapping[str, Any]) -> tuple[float, ...]:
         if not isinstance(self.curves, Mapping):

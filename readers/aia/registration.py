@@ -6,6 +6,7 @@ that of the output.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 Center = Literal["reference_pixel", "sun"]
 
+PLATE_SCALE = 0.6
+"""Arcsec per pixel of registered level 1.5 frames, as JSOC and aiapy have them."""
+
+_CCD = 4096, 4096
 _FARTHEST = 1e9
 """Pixels; up to there, float64 knows a place to 1e-7 of them."""
 
@@ -82,6 +87,30 @@ def register_matrix(
 def target_scale(header: Mapping[str, Any], scale: float, radius: float | None) -> float:
     """Give the arcsec/pixel of the registered image, see `register_matrix`."""
     return scale if radius is None else number(header, "RSUN_OBS") / radius
+
+
+def frame_scale(header: Mapping[str, Any]) -> float:
+    """Give the arcsec/pixel that aiapy registers a file to.
+
+    Parameters
+    ----------
+    header : mapping
+        Of the file, as for `register_matrix`.
+
+    Returns
+    -------
+    float
+        0.6 for frames of 4096x4096, else the multiple of it that is nearest to the file's own.
+
+    Notes
+    -----
+    ``aiapy.calibrate.register``.
+    """
+    wcs = AffineWCS.of(header)
+    if wcs.shape == _CCD:
+        return PLATE_SCALE
+    own = 1 / math.sqrt(abs(np.linalg.det(wcs.to_pixel)))
+    return max(1, round(own / PLATE_SCALE)) * PLATE_SCALE
 
 
 def level15_header(

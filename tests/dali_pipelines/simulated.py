@@ -49,12 +49,12 @@ def decode(samples: list[Any], dtype: str, flip: tuple[int, int], finish: tuple[
     return [np.array(image) for image in images], [int(status[0]) for status in statuses]
 
 
-def warp(samples: list[tuple[Any, ...]], order: int, reduce: int) -> list[Any]:
+def warp(samples: list[tuple[Any, ...]], order: int) -> list[Any]:
     """Warp samples of (image, grid, matrix, ..., flip) as one batch."""
     from dali_pipelines.operators_gpu import Warp
 
     columns = ([array.view(Array) for array in arrays] for arrays in zip(*samples, strict=True))
-    return [np.array(image) for image in Warp(order, reduce)(*columns)]
+    return [np.array(image) for image in Warp(order)(*columns)]
 
 
 if __name__ == "__main__":

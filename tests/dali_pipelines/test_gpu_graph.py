@@ -11,10 +11,10 @@ import pytest
 from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
-from dali_pipelines import PipelineConfig
-from dali_pipelines.decode import Decode, decode_array, decode_fits, decode_jpeg
+from dali_pipelines import Calibration, PipelineConfig
+from dali_pipelines.decode import Decode, aia_decoder, decode_array, decode_fits, decode_jpeg
 from dali_pipelines.transform import transform
-from readers import FitsReader, JpegReader, NpyReader
+from readers import ChannelsReader, FitsReader, JpegReader, NpyReader
 from readers.sample import Reader
 
 
@@ -60,3 +60,20 @@ def test_the_graph_of_fits_is_accepted(
         decoded = decode_fits(arrays_of(FitsReader()), config)
     assert decoded.finished
     assert (decoded.image.device, decoded.status.device) == ("gpu", "cpu")
+
+
+@pytest.mark.parametrize("parts", [(), ("171", "193")])
+def test_the_graph_of_aia_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, parts: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    config = PipelineConfig(batch_size=2, device_id=0)
+    calibration = Calibration()
+    reader: Reader = calibration.reader()
+    if parts:
+        reader = ChannelsReader(reader, parts)
+    with Pipeline(batch_size=2, num_threads=1, device_id=None):
+        decoded = aia_decoder(calibration, parts)(arrays_of(reader), config)
+    assert decoded.finished
+    assert (decoded.image.device, decoded.status.device) == ("gpu", "cpu")
+    assert list(decoded.others) == (["present"] if parts else [])

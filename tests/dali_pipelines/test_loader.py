@@ -331,36 +331,6 @@ def test_closing_does_not_wait_for_dead_readers(npy_index: Index) -> None:
         assert time.monotonic() - started < 20
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "forkserver", "fork"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_no_process_outlives_its_consumer(npy_folder: Path, start_method: str, number: int) -> None:
-    program = textwrap.dedent(
-        f"""
-        import time
-        def main():
-            from dali_pipelines import Index, Loader, npy_pipeline
-            loader = Loader(npy_pipeline, Index.scan({str(npy_folder)!r}), batch_size=4,
-                            devices=[None], start_method={start_method!r})
-            batches = iter(loader)
-            next(batches)
-            print("ready", flush=True)
-            time.sleep(60)
-        if __name__ == "__main__":
-            main()
-        """
-    )
-    script = npy_folder.parent / f"consumer_{start_method}_{number}.py"
-    script.write_text(program)
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as consumer:
-        assert consumer.stdout is not None
-        assert consumer.stdout.readline() == b"ready\n"
-        children = psutil.Process(consumer.pid).children(recursive=True)
-        assert len(children) >= 4
-        consumer.send_signal(number)
-        _, alive = psutil.wait_procs(children, timeout=8)
-        assert not alive
-
-
 def test_close_leaves_no_process(npy_index: Index) -> None:
     loader = make_loader(npy_index, start_method="spawn")
     loader.start()

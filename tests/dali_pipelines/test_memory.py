@@ -37,3 +37,10 @@ def test_what_cannot_fit_is_refused_with_the_remedy(
     with pytest.raises(MemoryError, match=message):
         MemoryEstimate(shared * GIB, images * GIB, GIB).check()
     MemoryEstimate(7 * GIB, 7 * GIB, GIB).check()
+
+
+def test_each_rank_of_a_machine_takes_as_much(npy_index: Index) -> None:
+    pipelines = [npy_pipeline(npy_index, batch_size=4)]
+    one, four = (estimate_memory(pipelines, ranks) for ranks in (1, 4))
+    assert four.total == 4 * one.total > 0
+    assert four.shared == 4 * one.shared > 0

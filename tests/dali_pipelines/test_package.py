@@ -31,6 +31,17 @@ def test_importing_does_nothing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+def test_what_needs_dali_or_pytorch_is_imported_on_demand() -> None:
+    """Processes that only decode and calibrate start in a third of the time."""
+    program = (
+        "import sys, dali_pipelines.level15, dali_pipelines as package\n"
+        "assert not {'nvidia', 'torch'} & set(sys.modules)\n"
+        "assert package.Loader.__name__ == 'Loader' and 'torch' in sys.modules\n"
+        "assert 'Loader' in vars(package) and not hasattr(package, 'Lader')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
 def test_a_foreign_readers_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "readers.py").write_text("")
     found = subprocess.run(
@@ -73,7 +84,9 @@ LIGHT = (
     "_grouping",
     "_nvidia",
     "_pool",
+    "_ranks",
     "_refusal",
+    "_targets",
     "_where",
     "run",
 )
@@ -82,7 +95,7 @@ LIGHT = (
 
 def test_scripts_stay_light_at_the_top() -> None:
     """Reader processes import the script again, so it may load nothing heavy by itself."""
-    scripts = ("bench", "doctor", "index", "show", "verify", *LIGHT)
+    scripts = ("bench", "doctor", "index", "prep", "show", "verify", *LIGHT)
     for script in (f"{name}.py" for name in scripts):
         tree = ast.parse((ROOT / "scripts" / script).read_text())
         names = {

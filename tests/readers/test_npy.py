@@ -57,7 +57,8 @@ def test_values(tmp_path, array, window):
     np.testing.assert_array_equal(sample["image"], expected)
     assert sample["image"].flags.c_contiguous
     assert sample["image"].dtype.isnative
-    assert sample.input_bytes == expected.nbytes
+    rows = array[3:6] if window and array.flags.c_contiguous else array  # Fortran's are read whole
+    assert sample.input_bytes == rows.nbytes
 
 
 REFUSED = [

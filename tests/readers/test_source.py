@@ -1,12 +1,9 @@
 import math
-import os
 import pickle
 import re
-import signal
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar, get_args
 
 import numpy as np
@@ -374,49 +371,6 @@ def test_another_process_gives_the_same(fresh_python):
     )
     expected = [same(made(Info(count))) for count in range(20)]
     assert pickle.loads(fresh_python(code, stdin=pickle.dumps(made))) == expected
-
-
-CONSUMER = """
-import os, pickle, signal, subprocess, sys
-import numpy as np
-from fakes import FakeReader
-from readers import Columns, Order, Schedule, Shard, Source
-from readers.columns import Strings
-
-columns = Columns({"path": Strings(np.array([0, 2]), np.frombuffer(b"/a", np.uint8))})
-schedule = Schedule(num_rows=1, shard=Shard(), batch_size=1)
-made = Source(columns=columns, reader=FakeReader(), schedule=schedule, order=Order(1))
-reader = (
-    "import pickle, sys, time; from fakes import Info; made = pickle.load(sys.stdin.buffer);"
-    "made(Info(0)); print('read', flush=True); time.sleep(100)"
-)
-child = subprocess.Popen(
-    [sys.executable, "-c", reader], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-)
-child.stdin.write(pickle.dumps(made))
-child.stdin.close()
-assert child.stdout.readline() == b"read" + os.linesep.encode()
-print(child.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_reader_process_dies_with_its_consumer(fresh_python):
-    pid = int(fresh_python(CONSUMER, returncode=-signal.SIGKILL))
-    for _ in range(100):
-        if ended(pid):
-            return
-        time.sleep(0.05)
-    os.kill(pid, signal.SIGKILL)
-    pytest.fail("the reader process outlived its consumer by five seconds")
-
-
-def ended(pid):
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] in "ZX"  # waits for whoever adopted it
 
 
 ERRORS = [

@@ -321,19 +321,19 @@ def test_shared_memory(job: Any, monkeypatch: Any) -> None:
     """8 frames of 1 MiB are in flight."""
     monkeypatch.setattr("dali_pipelines.memory.free_shared", lambda: GIB)
     found = job(prefetch=2)
-    assert line(limits.shared_memory, found).startswith("OK   shared memory: 0.0 GiB needed, 1.0 G")
+    assert line(limits.shared_memory, found).startswith("OK   shared memory: 8 MiB needed, 1.0 GiB")
     monkeypatch.setattr("dali_pipelines.memory.free_shared", lambda: 9 << 20)
     assert line(limits.shared_memory, job(prefetch=2)).startswith("OK ")
     small = line(limits.shared_memory, job(prefetch=3))
-    assert small.startswith("BAD  shared memory: the readers need 0.0 GiB in /dev/shm, which has")
+    assert small.startswith("BAD  shared memory: the readers need 12 MiB in /dev/shm, which has 9")
     assert "docker run --shm-size" in small
 
 
 def test_memory(job: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("dali_pipelines.memory.free_memory", lambda: 16 * GIB)
-    assert line(limits.memory, job()).startswith("OK   memory: about 0.8 GiB needed, 16.0 GiB free")
+    assert line(limits.memory, job()).startswith("OK   memory: about 848 MiB needed, 16.0 GiB")
     monkeypatch.setattr("dali_pipelines.memory.free_memory", lambda: GIB >> 1)
-    assert line(limits.memory, job()).startswith("BAD  memory: this needs about 0.8 GiB of memory")
+    assert line(limits.memory, job()).startswith("BAD  memory: this needs about 848 MiB of memory")
 
 
 def test_on_gpus_images_take_no_memory_of_the_host(job: Any) -> None:
@@ -347,7 +347,7 @@ def test_on_gpus_images_take_no_memory_of_the_host(job: Any) -> None:
     [
         (resource.RLIM_INFINITY, "OK   open files: 100 needed for 6 readers of 2 shards, the limi"),
         (100, "OK   open files: 100 needed for 6 readers of 2 shards, the limit is 100"),
-        (99, "BAD  open files: 100 needed for 6 readers of 2 shards, the limit is 99: ulimit -n"),
+        (99, "BAD  open files: 100 needed for 6 readers of 2 shards, the limit is 99, and b"),
     ],
 )
 def test_open_files(job: Any, monkeypatch: Any, limit: int, expected: str) -> None:

@@ -27,6 +27,7 @@ def test_summary_in_words() -> None:
         "samples": 64,
         "batches": 1,
         "num_shards": 4,
+        "world_size": 1,
         "device": "cpu",
         "images_per_s": 3.21,
         "input_mb_per_s": 36.6,
@@ -47,3 +48,5 @@ def test_summary_in_words() -> None:
     )
     assert lines[3] == "11 files could not be read:"
     assert lines[-1] == "  and 1 more (--report lists them all)"
+    lines = summary({**report, "world_size": 4}).splitlines()
+    assert lines[0].startswith("Rank 0 of 4: 64 images in 1 step on 1 CPU shard: ")

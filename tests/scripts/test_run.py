@@ -240,6 +240,7 @@ def test_an_empty_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from _ranks import Ranks
     from run import choose_devices
 
     for gpus, device, wanted, expected in (
@@ -254,9 +255,9 @@ def test_devices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         config = RunConfig(device=device, num_gpus=wanted)
         if isinstance(expected, str):
             with pytest.raises(ValueError, match=expected):
-                choose_devices(config)
+                choose_devices(config, Ranks())
         else:
-            assert choose_devices(config) == expected
+            assert choose_devices(config, Ranks()) == expected
     assert capsys.readouterr().err == "No GPU is visible: 2 shards on the CPU.\n"
 
 
@@ -265,7 +266,7 @@ def test_memory_that_is_not_there_is_refused(
 ) -> None:
     monkeypatch.setattr("dali_pipelines.memory.free_memory", lambda: 1 << 20)
     assert main([f"--data={archive}", "--device=cpu", "--batch_size=4"]) == 2
-    assert "GiB of memory" in capsys.readouterr().err
+    assert "1 MiB are free" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

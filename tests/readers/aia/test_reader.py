@@ -122,7 +122,7 @@ def test_a_window_sees_what_the_whole_image_has(tmp_path_factory, order, y, x, s
     if not path.exists():
         save(path, PIXELS, HEADER)
     window = Window(height=size, width=2 * size, y=y, x=x, angle=angle, zoom=zoom)
-    some = AiaReader(**SMALL, order=order).read(Row(0, str(path)), window)
+    some = AiaReader(**SMALL, order=order, reduce=1).read(Row(0, str(path)), window)
     whole = register_matrix(HEADER, **SMALL, window=window)
     top, left, height, width = some["frame"]
     assert (height, width) == (128, 128)
@@ -146,7 +146,7 @@ def test_a_source_turns_its_windows(plain):
     index = Index.from_paths([plain.path] * 3)
     made = Source(
         columns=index.columns(),
-        reader=AiaReader(**SMALL),
+        reader=AiaReader(**SMALL, reduce=1),
         schedule=Schedule(num_rows=3, shard=Shard(), batch_size=1),
         order=Order(3, shuffle=False),
         crop=(16, 16),

@@ -11,7 +11,7 @@ from scipy import ndimage
 from solar_files import changed, frame, full_header, hmi_header
 
 from readers import Window
-from readers.aia.registration import level15_header, register_matrix
+from readers.aia.registration import frame_scale, level15_header, register_matrix
 
 SHAPE = (4096, 4096)
 GRID = np.stack(np.meshgrid(np.linspace(0, 4095, 9), np.linspace(0, 4095, 7))).reshape(2, -1)
@@ -80,6 +80,21 @@ def test_other_grids(name, settings):
     found = mapped(register_matrix(header, **settings), GRID)
     target = level15_header(header, **settings)
     np.testing.assert_allclose(found, by_wcs(header, target), rtol=0, atol=5e-8)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({}, 0.6),
+        ({"CDELT1": 1.1, "CDELT2": 1.1}, 0.6),  # of 4096x4096 pixels
+        ({"NAXIS1": 1024, "NAXIS2": 1024, "CDELT1": 2.42, "CDELT2": 2.42}, 2.4),
+        ({"NAXIS1": 128, "NAXIS2": 128, "CDELT1": 19.183648, "CDELT2": 19.183648}, 19.2),
+        ({"NAXIS1": 8192, "NAXIS2": 8192, "CDELT1": 0.25, "CDELT2": 0.25}, 0.6),
+    ],
+    ids=str,
+)
+def test_the_scale_that_aiapy_takes(words, expected):
+    assert frame_scale(full_header(**words)) == pytest.approx(expected, rel=1e-12)
 
 
 class TestCentre:

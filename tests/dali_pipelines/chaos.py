@@ -1,0 +1,136 @@
+"""Go through an archive of FOLDER while readers die, shared memory fills, and runs end and resume.
+
+Started by test_chaos.py, in a /dev/shm of its own. Prints what happened as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from dali_pipelines import Loader
+
+SHM = Path("/dev/shm")
+
+
+class Killer(threading.Thread):
+    """Kill a reader of a Loader now and then."""
+
+    def __init__(self, loader: Loader, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.loader = loader
+        self.random = random.Random(seed)
+        self.kills = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(self.random.uniform(0.1, 1.5)):
+            readers = [p for pipe in list(self.loader._pipelines) for p in pipe.processes()]
+            if readers:
+                try:
+                    os.kill(self.random.choice(readers).pid, signal.SIGKILL)
+                    self.kills += 1
+                except ProcessLookupError:  # died by the last kill
+                    continue
+
+
+class Filler(threading.Thread):
+    """Leave no room in shared memory, for a moment now and then."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.random = random.Random(seed)
+        self.fills = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(self.random.uniform(2, 6)):
+            full = SHM / "full"
+            with full.open("wb") as file:
+                try:
+                    os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(SHM).free)
+                    self.fills += 1
+                except OSError:  # a reader was faster
+                    pass
+            self.over.wait(2)
+            full.unlink()
+
+
+def main(folder: str, num_epochs: int) -> None:
+    """Go through all epochs, whatever happens."""
+    # Readers that are spawned import this file again.
+    from dali_pipelines import Index, Loader, ReaderProcessError, npy_pipeline
+
+    archive = Index.scan(folder)
+    chance = random.Random(num_epochs)
+    seen: Counter[tuple[int, int]] = Counter()
+    found: Counter[str] = Counter()
+    state, epoch = None, 0
+    filler = Filler(chance.randrange(1000))
+    filler.start()
+    while epoch < num_epochs:
+        shards = chance.randint(1, 3)
+        loader = Loader(
+            npy_pipeline,
+            archive,
+            batch_size=chance.randint(1, 4),
+            num_read_processes=shards * chance.randint(1, 2),
+            devices=[None] * shards,
+            start_method=chance.choice(["forkserver", "spawn"]),
+            bad_sample="skip",
+            restart_readers=chance.choice([0, 3]),
+            seed=1,
+        )
+        if state is not None:
+            loader.load_state_dict(state)
+            found["resumes"] += 1
+        steps, killer = chance.randint(5, 60), Killer(loader, chance.randrange(1000))
+        killer.start()
+        try:
+            with loader:
+                while epoch < num_epochs and steps > 0:
+                    for batches in loader:
+                        seen.update(
+                            (epoch, row) for batch in batches for row in batch["row"].tolist()
+                        )
+                        state = loader.state_dict()
+                        steps -= 1
+                        time.sleep(0.02)  # a training step
+                        if steps <= 0:
+                            break
+                    epoch = loader.epoch
+        except (ReaderProcessError, OSError) as error:
+            found["errors"] += 1
+            full = "shared memory is full", "/dev/shm is full"
+            found["full"] += any(words in str(error) for words in full)
+            state = loader.state_dict()
+            epoch = loader.epoch
+        finally:
+            killer.over.set()
+            killer.join()
+        found["kills"] += killer.kills
+        found["restarts"] += loader.stats.restarts
+        found["rejected"] = max(found["rejected"], len(loader.stats.rejected))
+    filler.over.set()
+    filler.join()
+    time.sleep(1)
+    # The fork server and multiprocessing's resource tracker stay until this process ends.
+    found["processes"] = len(psutil.Process().children(recursive=True))
+    found["fills"] = filler.fills
+    json.dump({**found, "seen": [[*place, n] for place, n in seen.items()]}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

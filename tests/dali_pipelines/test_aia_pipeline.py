@@ -1,0 +1,187 @@
+"""aia_pipeline: what the graph delivers is what `calibrate` gives, file by file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from solar_files import changed, frame, hmi_header, save
+
+from dali_pipelines import Calibration, Loader, Stretch, aia_pipeline
+from dali_pipelines.calibrate import calibrate
+from readers import Draws, Index, Row, Window
+
+PIXELS, HEADER = frame()
+GRID: dict[str, Any] = {"size": 128, "scale": 19.2}
+SIX = 6
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """Six frames, differently turned, half of them compressed."""
+    folder = tmp_path_factory.mktemp("archive")
+    paths = []
+    for number in range(SIX):
+        header = changed(HEADER, CROTA2=3.0 * number, EXPTIME=1.0 + number)
+        pixels = (PIXELS + 100 * number).astype(np.int16)
+        how: dict[str, Any] = {"compression_type": "RICE_1"} if number % 2 else {}
+        paths.append(save(folder / f"{number}.fits", pixels, header, **how))
+    return Index.from_paths(paths)
+
+
+def images(index: Index, **settings: Any) -> dict[int, Any]:
+    settings = {"batch_size": 2, "num_read_processes": 2, "devices": [None]} | settings
+    with Loader(aia_pipeline, index, **settings) as loader:
+        return {
+            row: image
+            for (batch,) in loader
+            for row, image in zip(batch["row"].tolist(), batch["image"].numpy(), strict=True)
+        }
+
+
+def row_of(index: Index, number: int) -> Row:
+    return Row(number, index.path(number))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"order": 1, "exposure": True, "stretch": Stretch(kind="asinh", a=50, mean=1)},
+        {"size": 32, "scale": 76.8},
+        {"missing": math.nan, "center": "sun", "radius": 40.0, "scale": None},
+    ],
+    ids=str,
+)
+def test_whole_frames(archive: Index, settings: dict[str, Any]) -> None:
+    settings = GRID | settings
+    found = images(archive, **settings)
+    assert sorted(found) == list(range(SIX))
+    for number, image in found.items():
+        expected = calibrate(row_of(archive, number), Calibration(**settings))
+        np.testing.assert_array_equal(image, expected[None])
+
+
+def test_windows_turned_and_flipped(archive: Index) -> None:
+    """All that chance decides is in one interpolation, and follows from (seed, epoch, row)."""
+    found = images(
+        archive,
+        **GRID,
+        crop=(40, 50),
+        window="random",
+        flip="hv",
+        rotate=90.0,
+        zoom=(0.8, 2.0),
+        seed=5,
+    )
+    flips = set()
+    for number, image in found.items():
+        draws = Draws.of(5, 0, number)
+        window = Window(
+            height=40,
+            width=50,
+            y=draws.y,
+            x=draws.x,
+            angle=(2 * draws.turn - 1) * 90,
+            zoom=0.8 * 2.5**draws.zoom,
+        )
+        expected = calibrate(row_of(archive, number), Calibration(**GRID), window)
+        flips.add((draws.horizontal, draws.vertical))
+        expected = expected[:: -1 if draws.vertical else 1, :: -1 if draws.horizontal else 1]
+        np.testing.assert_array_equal(image, expected[None])
+    assert len(flips) > 1
+
+
+def test_a_calibration_given_whole(archive: Index) -> None:
+    calibration = Calibration(**GRID, exposure=True)
+    found = images(archive, calibration=calibration, dtype="float16")
+    assert found[2].dtype == np.float16
+    expected = calibrate(row_of(archive, 2), calibration)
+    np.testing.assert_allclose(found[2][0], expected, rtol=2**-11)
+
+
+def test_unfit_files_are_named(tmp_path: Path) -> None:
+    good = save(tmp_path / "good.fits", PIXELS, HEADER)
+    level15 = save(tmp_path / "level15.fits", PIXELS, changed(HEADER, LVL_NUM=1.5))
+    dark = save(tmp_path / "dark.fits", PIXELS, changed(HEADER, QUALITY=1 << 16))
+    index = Index.from_paths([good, level15, dark])
+    settings: dict[str, Any] = {"batch_size": 3, "devices": [None], "bad_sample": "skip"}
+    with Loader(aia_pipeline, index, **settings, **GRID) as loader:
+        rows = [row for (batch,) in loader for row in batch["row"].tolist()]
+    assert rows == [0]
+    reasons = {row: bad.reason for row, bad in loader.stats.rejected.items()}
+    assert "registered already, and must not be resampled twice" in reasons[1]
+    assert "16 (dark image)" in reasons[2]
+
+
+def test_samples_of_several_files(tmp_path: Path) -> None:
+    """AIA and HMI on one grid; a channel that is missing is NaN, and told."""
+    hmi = hmi_header(CDELT1=16.14, CDELT2=16.14, CRPIX1=64.2, CRPIX2=64.9)
+    files: list[tuple[str, int, Path]] = []
+    for number in range(3):
+        header = changed(HEADER, CROTA2=1.0 * number)
+        magnetogram = changed(hmi, CROTA2=170.0 + number)
+        path = tmp_path / f"171_{number}.fits"
+        files.append(("171", number, save(path, PIXELS + number, header)))
+        if number != 1:
+            path = tmp_path / f"hmi_{number}.fits"
+            files.append(("hmi", number, save(path, PIXELS - 50 * number, magnetogram)))
+    channels, numbers, paths = zip(*files, strict=True)
+    table = pa.table(
+        {
+            "path": [str(path) for path in paths],
+            "channel": channels,
+            "t_obs": pa.array([720 * number for number in numbers], pa.timestamp("s")),
+        }
+    )
+    index = Index(table).group(["171", "hmi"], by="channel", missing="keep")
+    stretch = {"171": Stretch(unit=10), "hmi_m": Stretch(unit=1000)}
+    settings: dict[str, Any] = {**GRID, "stretch": stretch, "exposure": True}
+    with Loader(
+        aia_pipeline, index, batch_size=3, shuffle=False, devices=[None], **settings
+    ) as loader:
+        ((batch,),) = list(loader)
+    assert batch["image"].shape == (3, 2, 128, 128)
+    assert batch["present"].tolist() == [[True, True], [True, False], [True, True]]
+    for number in range(3):
+        for place, name in enumerate(("171", "hmi")):
+            path = tmp_path / f"{name}_{number}.fits"
+            found = batch["image"][number, place].numpy()
+            if not path.exists():
+                assert np.isnan(found).all()
+                continue
+            expected = calibrate(Row(0, str(path)), Calibration(**settings))
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"resize": 64}, "resize is not for aia_pipeline: give size, or scale and reduce"),
+        ({"mean": 3.0}, "mean is not for aia_pipeline: give a Stretch with mean"),
+        ({"dtype": "int16"}, "calibrated images are float32 or float16, got dtype 'int16'"),
+        (
+            {"calibration": Calibration(), "preset": "iti", "size": 4},
+            "give a calibration or size, preset, not both",
+        ),
+        ({"crop": 200}, r"crop 200x200 is larger than the image 128x128"),
+    ],
+)
+def test_wrong_settings(archive: Index, settings: dict[str, Any], message: str) -> None:
+    grid = {} if "calibration" in settings else GRID
+    with pytest.raises(ValueError, match=message):
+        aia_pipeline(archive, batch_size=2, **grid, **settings)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("order", [1, 3])
+def test_gpu_as_cpu(archive: Index, order: int) -> None:
+    settings: dict[str, Any] = {**GRID, "order": order, "crop": (60, 70), "rotate": 40.0}
+    settings["stretch"] = Stretch(kind="signed_log1p")
+    on_cpu, on_gpu = (images(archive, **settings, devices=[device]) for device in (None, 0))
+    for row, image in on_cpu.items():
+        np.testing.assert_allclose(on_gpu[row], image, rtol=1e-5, atol=1e-4)

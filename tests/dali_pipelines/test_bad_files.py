@@ -1,0 +1,92 @@
+"""One file in a hundred is bad: it is named, and all others come once per epoch."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from astropy.io import fits
+
+from dali_pipelines import Index, Loader, ReadError, fits_pipeline
+
+ROWS = 300
+START = 2880
+"""Where the header of the image begins, and the size of a FITS block."""
+
+
+def cut(content: bytes) -> bytes:
+    return content[:-START]
+
+
+def scrambled_header(content: bytes) -> bytes:
+    chance = random.Random(1)
+    return content[:START] + chance.randbytes(START) + content[2 * START :]
+
+
+def scrambled_pixels(content: bytes) -> bytes:
+    """Every second byte of the compressed tiles is another one."""
+    place = content.index(b"END ", START) // START * START + START
+    size = len(content.rstrip(b"\0"))
+    changed = bytearray(content)
+    for byte in range(place + 400, size, 2):
+        changed[byte] ^= 0xFF
+    return bytes(changed)
+
+
+DAMAGE: dict[int, tuple[Callable[[bytes], bytes], str]] = {
+    41: (cut, "truncated"),
+    150: (scrambled_header, "Header missing END card"),
+    222: (scrambled_pixels, "do not add up"),
+}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("archive")
+    image = np.random.default_rng(0).poisson(100, (50, 60)).astype(np.int16)
+    fits.CompImageHDU(image, compression_type="RICE_1").writeto(folder / "000.fits")
+    content = (folder / "000.fits").read_bytes()
+    for row in range(1, ROWS):
+        damage, _ = DAMAGE.get(row, (bytes, ""))
+        (folder / f"{row:03d}.fits").write_bytes(damage(content))
+    return Index.from_paths(sorted(folder.iterdir()))
+
+
+def make_loader(archive: Index, max_bad: float) -> Loader:
+    return Loader(
+        fits_pipeline,
+        archive,
+        batch_size=16,
+        num_read_processes=2,
+        devices=[None, None],
+        num_threads=1,
+        bad_sample="skip",
+        max_bad=max_bad,
+    )
+
+
+def test_exactly_the_bad_ones_are_left_out_and_named(archive: Index) -> None:
+    with make_loader(archive, max_bad=0.01) as loader:
+        for _ in range(2):
+            rows = Counter(
+                row for batches in loader for batch in batches for row in batch["row"].tolist()
+            )
+            assert rows == Counter(row for row in range(ROWS) if row not in DAMAGE)
+    assert sorted(loader.stats.rejected) == sorted(DAMAGE)
+    for row, found in loader.stats.rejected.items():
+        assert found.path == archive.path(row)
+        assert re.search(DAMAGE[row][1], found.reason)
+        assert found.epoch == 0
+
+
+def test_more_than_the_budget(archive: Index) -> None:
+    with (
+        make_loader(archive, max_bad=2) as loader,
+        pytest.raises(ReadError, match="that makes 3 rejected rows, more than max_bad=2 allows"),
+    ):
+        for _ in loader:
+            pass

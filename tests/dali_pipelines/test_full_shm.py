@@ -1,0 +1,96 @@
+"""/dev/shm is full: run.py refuses beforehand, and a Loader says what its reader died of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from private_shm import in_private_shm
+
+RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
+
+CONSUMER = """
+def main():
+    import sys, time
+    from dali_pipelines import Index, Loader, npy_pipeline
+    with Loader(npy_pipeline, Index.scan(sys.argv[1]), batch_size=4, num_read_processes=2,
+                devices=[None], start_method=sys.argv[2]) as loader:
+        loader.start()
+        began = time.monotonic()
+        try:
+            for _ in loader:
+                pass
+        except RuntimeError as error:
+            print(time.monotonic() - began, type(error).__name__, error)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """16 images of 1 MB."""
+    folder = tmp_path_factory.mktemp("archive")
+    for row in range(16):
+        np.save(folder / f"{row:02d}.npy", np.full((512, 512), row, np.float32))
+    return folder
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+def test_a_reader_that_finds_no_room(archive: Path, tmp_path: Path, start_method: str) -> None:
+    script = tmp_path / "consumer.py"
+    script.write_text(CONSUMER)
+    command = [sys.executable, str(script), str(archive), start_method]
+    found = subprocess.run(
+        in_private_shm("6m", command), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    seconds, kind, message = found.stdout.split(maxsplit=2)
+    assert float(seconds) < 5
+    assert kind == "ReaderProcessError"
+    assert "has died: shared memory is full: give /dev/shm more room" in message
+
+
+def test_a_run_that_cannot_fit(tmp_path: Path) -> None:
+    from astropy.io import fits
+
+    for row in range(4):
+        image = fits.PrimaryHDU(np.full((1024, 1024), row, np.int16))
+        image.writeto(tmp_path / f"{row}.fits")
+    command = [sys.executable, str(RUN), f"--data={tmp_path}", "--device=cpu", "--batch_size=4"]
+    found = subprocess.run(
+        in_private_shm("6m", command), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.returncode == 2
+    assert found.stderr.startswith(
+        "run.py: the readers need 32 MiB in /dev/shm, which has 6 MiB free"
+    )
+
+
+FULL = """
+import os, shutil, sys
+from pathlib import Path
+from dali_pipelines import Index, npy_pipeline
+pipeline = npy_pipeline(Index.scan(sys.argv[1]), batch_size=4, device_id=None)
+with Path("/dev/shm/full").open("wb") as file:
+    os.posix_fallocate(file.fileno(), 0, shutil.disk_usage("/dev/shm").free - int(sys.argv[2]))
+try:
+    pipeline.build()
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("spare", [0, 64 << 10])
+def test_a_consumer_that_finds_no_room(archive: Path, spare: int) -> None:
+    """For semaphores, or for the tasks that it would write for its readers."""
+    command = [sys.executable, "-c", FULL, str(archive), str(spare)]
+    found = subprocess.run(
+        in_private_shm("6m", command), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert "no reader can be started, /dev/shm is full: give it more room" in found.stdout

@@ -1,0 +1,115 @@
+"""A consumer is killed: its readers go, and their shared memory with them.
+
+A short form by default; the long form is ``ORPHANS=20 pytest
+tests/dali_pipelines/test_orphans.py --log-cli-level=INFO``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+from private_shm import in_private_shm
+
+logger = logging.getLogger(__name__)
+
+TIMES = int(os.environ.get("ORPHANS", "1"))
+LIMIT_S = 3.0
+
+READERS, BATCH = 3, 2
+"""More readers than samples, so that some have not read anything yet."""
+
+CONSUMER = """
+def main():
+    import sys, time
+    from dali_pipelines import Index, Loader, npy_pipeline
+    folder, start_method, moment, readers, batch_size = sys.argv[1:]
+    loader = Loader(npy_pipeline, Index.scan(folder), batch_size=int(batch_size), devices=[None],
+                    start_method=start_method, num_read_processes=int(readers))
+    if moment == "started":
+        loader.start()
+        print("ready", flush=True)
+        time.sleep(100)
+    while True:
+        for batches in loader:
+            time.sleep(0.01)
+            print("ready", flush=True)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.timeout(20 * TIMES + 60)
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver", "fork"])
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [(signal.SIGKILL, "started"), (signal.SIGKILL, "mid-epoch"), (signal.SIGTERM, "mid-epoch")],
+)
+def test_nothing_outlives_its_consumer(
+    npy_folder: Path, tmp_path: Path, start_method: str, number: signal.Signals, moment: str
+) -> None:
+    script = tmp_path / "consumer.py"
+    script.write_text(CONSUMER)
+    arguments = [str(npy_folder), start_method, moment, str(READERS), str(BATCH)]
+    command = in_private_shm("64m", [sys.executable, str(script), *arguments])
+    taken_s = []
+    for _ in range(TIMES):
+        # A mark in the environment tells the processes that come from the consumer.
+        mark = uuid.uuid4().hex
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, env={**os.environ, "MARK": mark}
+        ) as consumer:
+            try:
+                assert consumer.stdout is not None
+                for _ in range(1 if moment == "started" else 3):
+                    assert consumer.stdout.readline() == b"ready\n"
+                taken_s.append(seconds_until_all_is_gone(consumer.pid, mark, number))
+            finally:
+                for process in marked(mark):
+                    process.kill()
+    logger.info(
+        "%s to a consumer %s, readers by %s, %d times: all gone after %.2f s at most",
+        *(number.name, moment, start_method, TIMES, max(taken_s)),
+    )
+
+
+def seconds_until_all_is_gone(pid: int, mark: str, number: int) -> float:
+    shm = os.open(f"/proc/{pid}/root/dev/shm", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        assert len(marked(mark)) >= 1 + READERS
+        assert used(shm) > 0
+        os.kill(pid, number)
+        began = time.monotonic()
+        while (left := marked(mark)) or used(shm) or os.listdir(shm):
+            assert time.monotonic() - began < LIMIT_S, (left, used(shm), os.listdir(shm))
+            time.sleep(0.01)
+        return time.monotonic() - began
+    finally:
+        os.close(shm)
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Give the processes that have the mark, but for dead ones that nobody has waited for yet."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("MARK") == mark:
+                found.append(process)
+        except psutil.Error:  # ended meanwhile, or somebody else's
+            continue
+    return found
+
+
+def used(folder: int) -> int:
+    """Give the bytes that are used of a file system, files without a name included."""
+    found = os.fstatvfs(folder)
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
