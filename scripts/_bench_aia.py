@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     from dali_pipelines import Calibration
 
-_PLATE_SCALE = 0.6
-"""Arcsec per pixel of level 1.5, of which aiapy takes a multiple for smaller frames."""
 _RADII = 1.25
 """Solar radii, within which pixels are compared."""
 _REDUCED = 4
@@ -77,7 +76,15 @@ class OurFrames:
 def aiapy_image(path: str, table: str, *, double: bool = False, **register: Any) -> NDArray[Any]:
     """Calibrate a file as aiapy's guide does."""
     from aiapy.calibrate import correct_degradation
-    from aiapy.calibrate import register as registered
+
+    level15 = registered(path, double=double, **register)
+    corrected = correct_degradation(level15, correction_table=_table(table))
+    return corrected.data / corrected.exposure_time.to_value("s")
+
+
+def registered(path: str, *, double: bool = False, **keywords: Any) -> Any:
+    """Give aiapy's level 1.5 map of a level 1 file, of float64 pixels or of those that it has."""
+    from aiapy.calibrate import register
     from sunpy.map import Map
 
     with warnings.catch_warnings():
@@ -85,9 +92,7 @@ def aiapy_image(path: str, table: str, *, double: bool = False, **register: Any)
         level1 = Map(path)
         if double:
             level1 = Map(level1.data.astype(float), level1.meta)
-        level15 = registered(level1, **register)
-        corrected = correct_degradation(level15, correction_table=_table(table))
-        return corrected.data / corrected.exposure_time.to_value("s")
+        return register(level1, **keywords)
 
 
 @functools.cache
@@ -126,8 +131,8 @@ def fitted(image: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 class Spline:
     """What is expected: aiapy's spline in float64, in the grid of any of the ways."""
 
-    def __init__(self, paths: list[str], table: str) -> None:
-        self.paths, self.table = paths, table
+    def __init__(self, paths: list[str], make: Callable[[str], NDArray[Any]]) -> None:
+        self.paths, self.make = paths, make
         self._image = functools.cache(self._whole)
 
     def __call__(self, row: int, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -140,7 +145,7 @@ class Spline:
     def _whole(self, row: int) -> NDArray[Any]:
         import numpy as np
 
-        image = aiapy_image(self.paths[row], self.table, double=True, order=3)
+        image = self.make(self.paths[row])
         y, x = np.ogrid[: image.shape[0], : image.shape[1]]
         middle = (np.array(image.shape) - 1) / 2
         far = np.hypot(y - middle[0], x - middle[1]) > _RADII * _sun_pixels(self.paths[row])
@@ -156,11 +161,11 @@ def _sun_pixels(path: str) -> float:
 
 def _grid(path: str) -> tuple[Any, float]:
     """Give the header of a file, and the scale that aiapy brings it to, in arcsec per pixel."""
-    from readers import FitsReader, Row
+    from readers import AiaReader, Row
+    from readers.aia.registration import frame_scale
 
-    names = ("RSUN_OBS", "CDELT1", "NAXIS1", "NAXIS2", "EXPTIME")
-    header = FitsReader().header(Row(0, path), names)
-    return header, _PLATE_SCALE * max(1, round(float(header["CDELT1"]) / _PLATE_SCALE))
+    header = AiaReader().header(Row(0, path))
+    return header, frame_scale(header)
 
 
 def correction_table(settings: Settings) -> tuple[str, int]:
@@ -175,11 +180,17 @@ def correction_table(settings: Settings) -> tuple[str, int]:
 
 
 def aia_suite(settings: Settings) -> list[Table]:
-    """Time aiapy's variants, `calibrate` in processes, and the Loader over `aia_pipeline`."""
+    """Time aiapy's variants, `calibrate` in processes, and the Loader over `aia_pipeline`.
+
+    Then registration alone, from file to file.
+    """
+    from _bench_level15 import level15_table
+
     files = find_files(settings, "fits", 4 if settings.quick else 8)
     path, _ = correction_table(settings)
     header, _ = _grid(files.paths[0])
-    expected = Spline(files.paths, path)
+    make = functools.partial(aiapy_image, table=path, double=True, order=3)
+    expected = Spline(files.paths, make)
     return [
         Table(
             title="AIA level 1 to calibrated images",
@@ -189,7 +200,8 @@ def aia_suite(settings: Settings) -> list[Table]:
             note="Differences are in DN/s, from aiapy's order 3 on a float64 map, inside 1.25 "
             f"solar radii. aiapy makes whole frames, whose reduction by {_REDUCED} would come on "
             "top. OpenCV's cubic kernel is not the spline.",
-        )
+        ),
+        level15_table(files, settings),
     ]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import _bench_aia
 import _bench_jpeg
+import _bench_level15
 import _bench_strategies
 import numpy as np
 import pytest
@@ -110,7 +112,9 @@ def test_dalis_reader_of_files_cuts_the_middle(photos):
 @pytest.fixture(scope="module")
 def spline(level1):
     files = find_files(level1, "fits", 4)
-    return _bench_aia.Spline(files.paths, _bench_aia.correction_table(level1)[0])
+    table, _ = _bench_aia.correction_table(level1)
+    make = functools.partial(_bench_aia.aiapy_image, table=table, double=True, order=3)
+    return _bench_aia.Spline(files.paths, make)
 
 
 def test_aia_ways_agree_with_the_spline(level1, spline):
@@ -151,6 +155,26 @@ def test_the_spline_is_aiapys_register_over_exposure_and_degradation(level1, spl
     np.testing.assert_allclose(
         _bench_aia.fitted(spline(2, (1, SIZE, SIZE))[0], (8, 8)), middle, rtol=1e-12
     )
+
+
+def test_level15_files_agree_with_the_spline(level1, tmp_path):
+    files = find_files(level1, "fits", 4)
+    spline = _bench_aia.Spline(
+        files.paths, lambda path: _bench_aia.registered(path, double=True, order=3).data
+    )
+    writers = {
+        "int16": (functools.partial(_bench_level15.with_ours, "int16"), 0.502),
+        "float32": (functools.partial(_bench_level15.with_ours, "float32"), 2e-3),
+        "aiapy": (_bench_level15.with_aiapy, 0.502),
+    }
+    for name, (write, limit) in writers.items():
+        dataset = _bench_level15.Written(files.paths, str(tmp_path), write)
+        for _, row in dataset:
+            pixels = dataset.pixels(row)
+            wanted = spline(row, pixels.shape)
+            seen = np.isfinite(wanted)
+            off = np.abs(pixels[seen] - wanted[seen]).max()
+            assert off < limit + 1e-5 * np.nanmax(wanted), name
 
 
 @pytest.mark.parametrize(("size", "expected"), [(6, 6), (8, 8), (4, 4)])
