@@ -186,7 +186,7 @@ def aia_suite(settings: Settings) -> list[Table]:
     """
     from _bench_level15 import level15_table
 
-    files = find_files(settings, "fits", 4 if settings.quick else 8)
+    files = find_files(settings, "fits", 2 if settings.quick else 8)
     path, _ = correction_table(settings)
     header, _ = _grid(files.paths[0])
     make = functools.partial(aiapy_image, table=path, double=True, order=3)
@@ -218,7 +218,7 @@ def aia_ways(files: Files, settings: Settings) -> list[Way]:
                 f"aia_pipeline, {size}",
                 aia_pipeline,
                 files.index,
-                1 if settings.quick else 3,
+                3,
                 agreement=EXACT,
                 calibration=calibration,
                 batch_size=2,

@@ -47,7 +47,11 @@ class Written:
         """Read what was written, shape (1, height, width)."""
         from astropy.io import fits
 
-        return fits.getdata(self._written(row))[None]
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # sunpy leaves BLANK in, which has no meaning for floats
+            return fits.getdata(self._written(row))[None]
 
     def _written(self, row: int) -> str:
         return os.path.join(self.folder, f"{row}.fits")
