@@ -320,16 +320,19 @@ def _per_shard(starts: list[Start]) -> Iterator[Run]:
 
 
 def _collected(ends: list[Connection], pixels: bool) -> Iterator[Batch]:
-    for end in ends:
-        end.send(pixels)
     busy = list(ends)
-    while busy:
-        for end in cast("list[Connection]", wait(busy)):
-            batch = end.recv()
-            if batch is None:
-                busy.remove(end)
-            else:
-                yield batch
+    try:
+        for end in ends:
+            end.send(pixels)
+        while busy:
+            for end in cast("list[Connection]", wait(busy)):
+                batch = end.recv()
+                if batch is None:
+                    busy.remove(end)
+                else:
+                    yield batch
+    except (EOFError, ConnectionError):
+        raise ChildProcessError("a process died that drives a pipeline: see above") from None
 
 
 def _drive(start: Start, end: Connection) -> None:

@@ -36,12 +36,12 @@ class Case:
     def agreement(self) -> dict[str, Any]:
         """Give how far pixels may be from Pillow's or astropy's.
 
-        Resizing may differ by 2 grey levels of rounding, and at the border, which Pillow and DALI
-        treat differently. JPEG decoders round differently in a few pixels.
+        Photographs may differ by 2 grey levels of rounding, and where they are resized at the
+        border, which Pillow and DALI treat differently.
         """
-        if self.resize is not None:
-            return {"atol": 2.5 / STD, "outliers": 0.03}
-        return {"atol": 1e-4, "outliers": 1e-3 if self.kind == "jpeg" else 0.0}
+        if self.kind == "fits":
+            return {"atol": 1e-4}
+        return {"atol": 2.5 / STD, "outliers": 1e-3 if self.resize is None else 0.03}
 
 
 class Files:

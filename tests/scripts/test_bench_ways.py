@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
 
 import _bench_aia
@@ -100,6 +101,15 @@ def test_both_is_two_processes_with_readers(level1):
     (first, pool), (second, _) = (start.args for start in way.start.args[0])
     assert sorted(first.rows + second.rows) == [0, 1, 2, 3]
     assert pool.args[0] == 1
+
+
+def test_a_process_that_dies_is_told():
+    dying = functools.partial(os._exit, 3)
+    with (
+        _bench_strategies._per_shard([dying]) as run,
+        pytest.raises(ChildProcessError, match="a process died"),
+    ):
+        list(run(False))
 
 
 def test_dalis_reader_of_files_cuts_the_middle(photos):
