@@ -21,14 +21,14 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from _bench_data import Files, Settings, find_files
 from _bench_race import Batch, Run, Table, Way, race
+from _bench_shards import Start, in_processes
 from _bench_ways import (
     MEAN,
     STD,
@@ -51,7 +51,6 @@ _AHEAD = 3
 
 Read = Callable[[Sequence[str]], list[Any]]
 """Decodes the files of a batch."""
-Start = Callable[[], AbstractContextManager[Run]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +136,7 @@ def _way(name: str, start: Any, ahead: int = 0) -> Way:
 
 def _elsewhere(name: str, starts: list[Start], ahead: int = 0) -> Way:
     """Make a way of what is done in a process of its own for each shard."""
-    return _way(name, partial(_per_shard, starts), ahead)
+    return _way(name, partial(in_processes, starts), ahead)
 
 
 def decode(path: str) -> NDArray[Any]:
@@ -296,54 +295,3 @@ class Decoding:
 
     def __call__(self, info: Any) -> NDArray[Any]:
         return decode(self.paths[info.idx_in_epoch % len(self.paths)])
-
-
-@contextmanager
-def _per_shard(starts: list[Start]) -> Iterator[Run]:
-    """Start each in a process of its own; batches come in the order they are ready in."""
-    spawn = multiprocessing.get_context("spawn")
-    ends: list[Connection] = []
-    children = []
-    for start in starts:
-        mine, its = spawn.Pipe()
-        children.append(spawn.Process(target=_drive, args=(start, its)))
-        children[-1].start()
-        its.close()
-        ends.append(mine)
-    try:
-        yield partial(_collected, ends)
-    finally:
-        for end in ends:
-            end.close()
-        for child in children:
-            child.join()
-
-
-def _collected(ends: list[Connection], pixels: bool) -> Iterator[Batch]:
-    busy = list(ends)
-    try:
-        for end in ends:
-            end.send(pixels)
-        while busy:
-            for end in cast("list[Connection]", wait(busy)):
-                batch = end.recv()
-                if batch is None:
-                    busy.remove(end)
-                else:
-                    yield batch
-    except (EOFError, ConnectionError):
-        raise ChildProcessError("a process died that drives a pipeline: see above") from None
-
-
-def _drive(start: Start, end: Connection) -> None:
-    """Give a round of batches each time that it is asked for; the end of the pipe is the end."""
-    follow_parent()
-    with start() as run:
-        while True:
-            try:
-                pixels = end.recv()
-            except EOFError:
-                return
-            for rows, images in run(pixels):
-                end.send((rows, images.cpu().numpy() if pixels else [None] * len(rows)))
-            end.send(None)

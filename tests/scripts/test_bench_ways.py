@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from _bench_data import find_files
 from _bench_race import race
+from _bench_shards import in_processes
 from _bench_ways import Case, expected_pixels, files_way, loader_way
 from aiapy.calibrate import register
 from PIL import Image
@@ -106,7 +107,7 @@ def test_both_is_two_processes_with_readers(level1):
 def test_a_process_that_dies_is_told():
     dying = functools.partial(os._exit, 3)
     with (
-        _bench_strategies._per_shard([dying]) as run,
+        in_processes([dying]) as run,
         pytest.raises(ChildProcessError, match="a process died"),
     ):
         list(run(False))
