@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from dali_pipelines.preset import Negative, Preset, load_preset
 from dali_pipelines.psf import check_psf_channel
 from dali_pipelines.stretch import Stretch
-from readers.aia.degradation import CorrectionTable
+from readers.aia.degradation import OFFICIAL_SHA256, OFFICIAL_URL, CorrectionTable
 from readers.aia.pointing import PointingTable
 from readers.aia.reader import AiaReader
 from readers.aia.registration import PLATE_SCALE, Center
@@ -105,8 +105,9 @@ class Calibration:
         recipe = preset if isinstance(preset, Preset) else load_preset(preset)
         if recipe.degradation and settings.get("correction_table") is None:
             raise ValueError(
-                f"preset {recipe.name!r} divides by the degradation: give correction_table=FILE, "
-                "the response table aia_V10_20201119_190000_response_table.txt of SSW"
+                f"preset {recipe.name!r} divides by the degradation: give correction_table, the "
+                f"path of SolarSoft's response table, which is at {OFFICIAL_URL} "
+                f"(sha256 {OFFICIAL_SHA256})"
             )
         own: dict[str, Any] = {
             "size": recipe.size,

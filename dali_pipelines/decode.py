@@ -32,6 +32,8 @@ class Decoded(NamedTuple):
     """``CHW`` if nothing is left to permute."""
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
+    frames: int = 1
+    """Images that are made of each file, one of the other, before it is resized or warped."""
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
@@ -73,7 +75,15 @@ def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
         others = {"present": arrays["present"]} if parts else {}
         image = images[0] if len(images) == 1 else fn.cat(*images, axis=0)
         status = functools.reduce(operator.add, statuses)
-        return Decoded(image, "float32", status, finished=True, layout="CHW", others=others)
+        return Decoded(
+            image,
+            "float32",
+            status,
+            finished=True,
+            layout="CHW",
+            others=others,
+            frames=3 if calibration.psf else 1,  # what Python gives is copied into the graph
+        )
 
     return decode
 

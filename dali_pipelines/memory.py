@@ -16,6 +16,8 @@ _CONSUMER_BYTES = 700 << 20
 """This process with PyTorch, DALI and numba; measured 0.5 GiB, GPU contexts not counted."""
 _READER_BYTES = 60 << 20
 """What a reader process does not share with others; measured with forkserver and astropy."""
+_FRAMES = 2
+"""Batches of whole frames that the graph holds: of one while it is warped, and of the next."""
 _READER_FRAMES = 4
 """Copies of a sample that a reader holds while it reads, decodes and hands over."""
 
@@ -89,8 +91,7 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
         if pipeline.device_id is None:
             held = 1 + ahead
             images += (held + pipeline.num_stages - 1) * batch * pipeline.image_nbytes
-            if pipeline.peek is not None:
-                images += batch * pipeline.peek.between_nbytes
+            images += _FRAMES * batch * pipeline.frame_nbytes
         processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
     of_one = shared, images, processes + _CONSUMER_BYTES
     return MemoryEstimate(*(num_consumers * nbytes for nbytes in of_one))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import multiprocessing
 import time
 import warnings
@@ -18,7 +19,7 @@ from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.closing import close_pool
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.decode import Decode
+from dali_pipelines.decode import Decode, Decoded
 from dali_pipelines.reserved import room_for_tasks
 from dali_pipelines.transform import normalises, transform
 from readers import orphans
@@ -46,8 +47,11 @@ class ReaderPipeline(Pipeline):
     """Head of the first row that can be read, with its window; None if none of a few can."""
     image_nbytes: int
     """Bytes of one output image, by that row; 0 if unknown."""
+    frame_nbytes: int
+    """Bytes of what is decoded for one image before it is resized or warped; 0 if it is not."""
     num_stages: int
-    """Operators that hold a batch of images of their own: decode, flip, resize, normalise."""
+    """Operators that hold a batch of images of their own: decode or warp, flip, resize, normalise,
+    and what brings channels together."""
     ahead: int
     """Batches that the readers, and again the graph, keep ready."""
     num_read_processes: int
@@ -186,11 +190,12 @@ def reader_pipeline(
     pipeline.num_read_processes = config.num_read_processes
     pipeline.num_stages = 1 + (config.resize is not None)
     if decoded.finished:
-        pipeline.num_stages += config.dtype == "float16"
+        pipeline.num_stages += (config.dtype == "float16") + (reader.channels > 1)
     else:
         pipeline.num_stages += bool(config.flip) + normalises(reader.channels, config)
     pipeline.peek = peek
     pipeline.image_nbytes = _image_nbytes(peek, reader.channels, config)
+    pipeline.frame_nbytes = _frame_nbytes(peek, reader.channels, decoded, config)
     return pipeline
 
 
@@ -252,6 +257,17 @@ def _peek(source: Source) -> Peek | None:
 def _image_nbytes(peek: Peek | None, channels: int, config: PipelineConfig) -> int:
     size = config.resize or config.crop or (peek and (peek.height, peek.width)) or (0, 0)
     return size[0] * size[1] * channels * np.dtype(config.dtype).itemsize
+
+
+def _frame_nbytes(
+    peek: Peek | None, channels: int, decoded: Decoded, config: PipelineConfig
+) -> int:
+    if peek is None:
+        return 0
+    if config.resize is None:
+        return peek.between_nbytes * decoded.frames
+    pixels = math.prod(config.crop or (peek.height, peek.width)) * channels
+    return pixels * np.dtype(decoded.dtype).itemsize
 
 
 def _slack(specs: tuple[SampleSpec, ...]) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = None) -> Index:
-    """Give one Index of all images, each once.
+    """Give one Index of all images, each once, also of those that make one sample.
 
     Parameters
     ----------
@@ -31,18 +31,32 @@ def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = No
 
     rows: dict[tuple[str, int | None], None] = {}
     for file in files:
-        try:
-            table = Index.scan(file, suffixes=suffixes).table
-        except (OSError, ValueError) as error:
-            raise Refusal(error) from error
-        paths = table["path"].to_pylist()
-        hdus = table["hdu"].to_pylist() if "hdu" in table.column_names else [None] * len(paths)
-        hdus = [hdu if found is None else found for found in hdus]
-        rows.update(dict.fromkeys(zip(paths, hdus, strict=True)))
+        index = _scan(file, suffixes)
+        columns = index.columns(parts=index.parts)
+        for number in range(len(index)):
+            row = columns.row(number)
+            for found in row.parts.values() if index.parts else (row,):
+                if found is not None:
+                    rows[found.path, hdu if found.hdu is None else found.hdu] = None
     paths, hdus = zip(*rows, strict=True)
     return Index(
         pa.table({"path": pa.array(paths, pa.large_string()), "hdu": pa.array(hdus, pa.int64())})
     )
+
+
+def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:
+    """Give the Index itself if it is the only file and has samples of several; else all images."""
+    index = _scan(files[0], suffixes)
+    return index if len(files) == 1 and index.parts else index_of(files, suffixes)
+
+
+def _scan(file: str, suffixes: Sequence[str]) -> Index:
+    from readers.index import Index
+
+    try:
+        return Index.scan(file, suffixes=suffixes)
+    except (OSError, ValueError) as error:
+        raise Refusal(error) from error
 
 
 def check_output(path: str) -> None:

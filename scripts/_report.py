@@ -21,7 +21,7 @@ from _ranks import Ranks
 from tqdm import tqdm
 
 if TYPE_CHECKING:
-    from dali_pipelines import Loader
+    from dali_pipelines import Calibration, Loader
 
 DOMAIN = "dali-pipelines"
 """NVTX domain of the ranges run, epoch and batch."""
@@ -55,6 +55,8 @@ class Settings(Protocol):
     def rejected(self) -> str | None: ...
     @property
     def state(self) -> str | None: ...
+    @property
+    def calibration(self) -> Calibration | None: ...
 
 
 class Run:
@@ -172,6 +174,7 @@ class Run:
         busy = _busy(self._cpu_times, psutil.cpu_times())
         return {
             "config": dataclasses.asdict(self.config),  # type: ignore[call-overload]
+            "tables": tables(self.config.calibration),
             "versions": versions(),
             "hardware": hardware(),
             "device": "gpu" if gpus else "cpu",
@@ -263,6 +266,23 @@ def summary(report: dict[str, Any]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def tables(calibration: Calibration | None) -> dict[str, dict[str, Any]]:
+    """Say which tables frames are calibrated with: name, SHA-256, and version where there is one.
+
+    Parameters
+    ----------
+    calibration : Calibration, optional
+        What is done to frames; None for nothing.
+    """
+    found = {}
+    for name in ("pointing_table", "correction_table"):
+        table = getattr(calibration, name, None)
+        if table is not None:
+            words = ("name", "sha256", "version")
+            found[name] = {word: getattr(table, word) for word in words if hasattr(table, word)}
+    return found
 
 
 def versions() -> dict[str, str]:

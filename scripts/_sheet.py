@@ -34,23 +34,21 @@ class Picture:
     """RGB, shape (height, width, 3), first row on top; None for a cell without picture."""
     remark: str = ""
     """Text in a cell without picture."""
+    circle: tuple[float, float, float] | None = None
+    """Drawn over the picture: x, y and radius in its pixels, (0, 0) the middle of the first."""
 
 
-def save_sheet(
-    path: str, pictures: Sequence[Picture], *, heading: str, columns: int, size: int
-) -> None:
-    """Draw the pictures from left to right, row by row, and write the file.
+def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, size: int) -> None:
+    """Draw rows of pictures, each from left to right, and write the file.
 
     Parameters
     ----------
     path : str
         Of the PNG file.
-    pictures : sequence of Picture
+    rows : sequence of sequences of Picture
         Larger ones shrink to their cell, smaller ones grow to it.
     heading : str
         Line on top.
-    columns : int
-        Of the grid, if there are so many pictures.
     size : int
         Width and height of a cell in pixels.
 
@@ -62,20 +60,20 @@ def save_sheet(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = min(columns, len(pictures))
-    pitch = size + max(len(picture.caption) for picture in pictures) * LINE + GAP
-    width = columns * (size + GAP) + GAP
+    pitch = size + max(len(picture.caption) for row in rows for picture in row) * LINE + GAP
+    width = max(map(len, rows)) * (size + GAP) + GAP
     head = textwrap.wrap(heading, int((width - 2 * GAP) / CHARACTER))
     top = GAP + len(head) * LINE + GAP // 2
-    height = top + -(-len(pictures) // columns) * pitch
+    height = top + len(rows) * pitch
     figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
     _write(figure, GAP, GAP, head)
-    for place, picture in enumerate(pictures):
-        x, y = GAP + place % columns * (size + GAP), top + place // columns * pitch
-        _draw(figure, x, y, size, picture)
-        _write(figure, x + 6, y + 6, _wrapped(picture.remark, size), "firebrick")
-        _write(figure, x, y + size + 3, [_ending(line, size) for line in picture.caption])
+    for number, row in enumerate(rows):
+        for column, picture in enumerate(row):
+            x, y = GAP + column * (size + GAP), top + number * pitch
+            _draw(figure, x, y, size, picture)
+            _write(figure, x + 6, y + 6, _wrapped(picture.remark, size), "firebrick")
+            _write(figure, x, y + size + 3, [_ending(line, size) for line in picture.caption])
     figure.savefig(path, format="png", dpi=DPI)
 
 
@@ -92,6 +90,14 @@ def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
     side = max(rows, columns)
     axes.set_xlim((columns - side - 1) / 2, (columns + side - 1) / 2)
     axes.set_ylim((rows + side - 1) / 2, (rows - side - 1) / 2)
+    if picture.circle is not None:
+        from matplotlib.patches import Circle
+
+        *centre, radius = picture.circle
+        # Two colours, of which one can be seen on any picture.
+        for color, dashes in (("black", "solid"), ("white", (0, (4, 4)))):
+            line = {"edgecolor": color, "linestyle": dashes, "linewidth": 0.8, "fill": False}
+            axes.add_patch(Circle(tuple(centre), radius, **line))
 
 
 def _write(figure: Figure, x: int, y: int, lines: Sequence[str], color: str = "black") -> None:

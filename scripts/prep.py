@@ -85,9 +85,19 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     add("files", nargs="+", metavar="IN", help="file, folder, glob in quotes, or Index file")
     add("-o", "--out", required=True, metavar="OUT", help="the folder to write to")
     add("--order", type=int, choices=(1, 3), default=3, help="of the spline (default: 3)")
-    add("--pointing-table", metavar="FILE", help="master pointing table, CSV or ECSV")
+    add(
+        "--pointing-table",
+        "--pointing_table",
+        metavar="FILE",
+        help="master pointing table, CSV or ECSV",
+    )
     add("--psf", action="store_true", help="deconvolve, channels from 94 to 335")
-    add("--correction-table", metavar="FILE", help="divide by the degradation of this table")
+    add(
+        "--correction-table",
+        "--correction_table",
+        metavar="FILE",
+        help="divide by the degradation of this table",
+    )
     add("--exposure", action="store_true", help="divide by the exposure time: DN/s")
     add("--size", type=at_least(1), metavar="N", help="pixels along the edges (the frame's)")
     add("--scale", type=_positive, metavar="ARCSEC", help="of a pixel (0.6, as aiapy)")

@@ -13,6 +13,7 @@ writes its own files, audit.rank1.csv for --audit=audit.csv, but there is one --
 # Reader processes import this file again: what is heavy is imported in the functions.
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
@@ -20,13 +21,18 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from _cli import option, parse
 from _ranks import Ranks
 
 if TYPE_CHECKING:
-    from dali_pipelines import Index, Loader
+    from dali_pipelines import Calibration, Index, Loader
+
+
+CALIBRATION = ("size", "order", "pointing_table", "correction_table", "exposure", "psf")
+"""Flags that are fields of `dali_pipelines.Calibration`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +40,7 @@ class RunConfig:
     """Flags of run.py; the names are fixed by tests/scripts/test_run.py."""
 
     data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
-    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg"))
+    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
     num_read_processes: int = option(4, "reader processes in all, shared out over the shards")
     batch_size: int = option(16, "samples per shard and step")
     num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
@@ -51,6 +57,12 @@ class RunConfig:
     )
     window: str = option("center", "where the window lies", choices=("center", "random"))
     flip: str = option("", "flip at random: h, v or hv", choices=("", "h", "v", "hv"))
+    rotate: float = option(
+        0.0, "aia: turn the window at random, by so many degrees at most either way"
+    )
+    zoom: tuple[float, ...] = option(
+        (1.0, 1.0), "aia: enlarge it at random", type=float, nargs=2, metavar=("LEAST", "MOST")
+    )
     resize: tuple[int, ...] | None = option(
         None, "size after the crop, height and width or one", type=int, nargs="+", metavar="PIXELS"
     )
@@ -59,6 +71,38 @@ class RunConfig:
     )
     std: tuple[float, ...] | None = option(
         None, "divide by, one or per channel", type=float, nargs="+", metavar="X"
+    )
+    preset: str | None = option(
+        None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
+    )
+    size: tuple[int, ...] | None = option(
+        None,
+        "aia: size of the whole registered image, height and width or one "
+        "(default: the preset's, or 1024)",
+        type=int,
+        nargs="+",
+        metavar="PIXELS",
+    )
+    order: int | None = option(
+        None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
+    )
+    pointing_table: str | None = option(
+        None, "aia: take the pointing from this master table", metavar="FILE"
+    )
+    correction_table: str | None = option(
+        None, "aia: divide by the degradation in this response table", metavar="FILE"
+    )
+    exposure: bool | None = option(
+        None,
+        "aia: divide by the exposure time (default: as the preset says, or not)",
+        action=argparse.BooleanOptionalAction,
+    )
+    psf: tuple[int, ...] | None = option(
+        None,
+        "aia: deconvolve these channels, which all files must be of",
+        type=int,
+        nargs="+",
+        metavar="ANGSTROM",
     )
     shuffle: bool = option(True, "a new order in each epoch")
     seed: int = option(0, "order, windows and flips follow from it")
@@ -92,6 +136,22 @@ class RunConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
+        if self.pipeline != "aia":
+            for name in ("preset", *CALIBRATION):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"--{name} is for --pipeline=aia, got {self.pipeline}")
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What is done to each frame of AIA or HMI; None for other pipelines."""
+        if self.pipeline != "aia":
+            return None
+        from dali_pipelines import Calibration
+
+        settings = {name: getattr(self, name) for name in CALIBRATION}
+        settings["size"] = _pair("size", self.size)
+        given = {name: value for name, value in settings.items() if value is not None}
+        return Calibration.of(self.preset, **given)
 
     def pipeline_settings(self) -> dict[str, Any]:
         """Give the keywords for the pipeline factory."""
@@ -100,6 +160,8 @@ class RunConfig:
             **pairs,
             "window": self.window,
             "flip": self.flip,
+            "rotate": self.rotate,
+            "zoom": tuple(self.zoom),
             "mean": self.mean,
             "std": self.std,
             "num_threads": self.num_threads or max(1, _cores() // self.num_gpus),
@@ -189,10 +251,14 @@ def make_loader(config: RunConfig, ranks: Ranks) -> Loader:
 
 def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -> Loader:
     """Make the Loader that the flags describe."""
-    from dali_pipelines import Loader, fits_pipeline, jpeg_pipeline
+    from dali_pipelines import Loader, aia_pipeline, fits_pipeline, jpeg_pipeline
 
+    factories = {"fits": fits_pipeline, "jpeg": jpeg_pipeline, "aia": aia_pipeline}
+    settings = config.pipeline_settings()
+    if config.calibration is not None:
+        settings["calibration"] = config.calibration
     return Loader(
-        {"fits": fits_pipeline, "jpeg": jpeg_pipeline}[config.pipeline],
+        factories[config.pipeline],
         index,
         batch_size=config.batch_size,
         num_read_processes=config.num_read_processes,
@@ -203,7 +269,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
         bad_sample=config.bad_sample,  # type: ignore[arg-type]
         max_bad=config.max_bad,
         restart_readers=config.restart_readers,
-        **config.pipeline_settings(),
+        **settings,
     )
 
 
@@ -215,9 +281,9 @@ def open_index(config: RunConfig) -> Index:
     if data is None:
         import _samples
 
-        make = _samples.fits_samples if config.pipeline == "fits" else _samples.jpeg_samples
+        make = _samples.jpeg_samples if config.pipeline == "jpeg" else _samples.fits_samples
         data = str(make())
-    return Index.scan(data, suffixes=SUFFIXES[config.pipeline])
+    return Index.scan(data, suffixes=SUFFIXES["jpeg" if config.pipeline == "jpeg" else "fits"])
 
 
 def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:

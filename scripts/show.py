@@ -1,11 +1,17 @@
 """Draw a contact sheet of what a network will see: images as the pipeline delivers them.
 
-    python scripts/show.py archive/ -o sheet.png --preset iti
+    python scripts/show.py archive/ -o sheet.png
+    python scripts/show.py archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10
+    python scripts/show.py frame.fits -o steps.png --pipeline aia --exposure --before_after
 
 FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
-channel of AIA. Colours run from the 1st to the 99.9th percentile; the range under an image is
-that of all its pixels. Pixels without a value are grey. A file that cannot be read has its reason
-in place of the image. With --preset the values are stretched as that recipe does it.
+channel of AIA. Colours run from the 1st to the 99.9th percentile, those of magnetograms equally
+far from 0 on both sides; the range under an image is that of all its pixels. Pixels without a
+value are grey. A file that cannot be read has its reason in place of the image. A sample of
+several files has a picture for each, in the order of the channels.
+
+With --before_after there is one file, and a picture after each step of its calibration; then the
+limb, at full resolution, and the circle on which the header says that it is.
 
 The exit status is 0; 1 if no image could be shown, 2 for wrong usage, 130 if interrupted.
 """
@@ -16,27 +22,27 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from _cli import RefusingParser, at_least
-from _files import check_output, index_of
-from _refusal import Refusal, one_line
+from _files import check_output, samples_of
+from _refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    import torch
     from _sheet import Picture
 
-    from dali_pipelines import Loader, Preset, ReaderPipeline
+    from dali_pipelines import Calibration, Loader, ReaderPipeline
     from readers import Index
-    from readers.facts import Fact
+    from readers.columns import Row
 
-PIPELINES = ("fits", "jpeg")
-KEYS = ("TELESCOP", "WAVELNTH", "T_OBS", "DATE-OBS")
+PIPELINES = ("fits", "jpeg", "aia")
+CALIBRATION = ("preset", "pointing_table", "correction_table", "exposure", "psf")
+"""Options that say what is done to frames of AIA and HMI."""
+COLUMNS = 6
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,20 +67,23 @@ def _show(options: argparse.Namespace) -> int:
     _check_installed()
     from _sheet import save_sheet
 
-    preset = _preset(options.preset)
-    found = index_of(options.files, SUFFIXES[options.pipeline])
+    calibration = _calibration(options)
+    found = samples_of(options.files, SUFFIXES["jpeg" if options.pipeline == "jpeg" else "fits"])
+    if options.before_after and (len(found) > 1 or found.parts):
+        raise Refusal(f"--before_after is for one file, got {len(found)}")
     index = _spread(found, options.count)
     pictures: list[Picture] = []
     try:
-        with closing(_pictures(index, options.pipeline, preset, options.size)) as made:
-            bar = tqdm(made, total=len(index), unit=" images", disable=not sys.stderr.isatty())
+        if options.before_after:
+            made = _steps(index, calibration, options.size)
+        else:
+            made = _pictures(index, options.pipeline, calibration, options.size)
+        with closing(made):
+            bar = tqdm(made, unit=" pictures", disable=not sys.stderr.isatty())
             pictures.extend(bar)
-        heading = f"{len(index)} of {len(found)} images by the {options.pipeline} pipeline"
-        if preset is not None:
-            heading += f", stretch of preset {preset.name}, not calibrated"
-        save_sheet(
-            options.output, pictures, heading=heading, columns=options.columns, size=options.size
-        )
+        rows = _rows(pictures, options.columns or len(index.parts) or COLUMNS)
+        heading = _heading(options, calibration, index, len(found))
+        save_sheet(options.output, rows, heading=heading, size=options.size)
     except (OSError, RuntimeError, MemoryError) as error:
         raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
     shown = sum(picture.pixels is not None for picture in pictures)
@@ -96,27 +105,49 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     add("files", nargs="+", metavar="FILE", help="file, folder, glob in quotes, or Index file")
     add("-o", "--output", required=True, metavar="SHEET.png", help="the file to write")
     add("--pipeline", choices=PIPELINES, default="fits", help="what the files are (default: fits)")
-    add("--preset", metavar="NAME", help="stretch as this preset, or preset file, says")
+    add("--preset", metavar="NAME", help="aia: calibrate and stretch as this preset, or file, says")
+    add("--pointing_table", metavar="TABLE", help="aia: take the pointing from this master table")
+    add("--correction_table", metavar="TABLE", help="aia: divide by the degradation in this table")
+    add("--exposure", action=argparse.BooleanOptionalAction, help="aia: divide by EXPTIME")
+    add("--psf", nargs="+", type=int, metavar="ANGSTROM", help="aia: deconvolve these channels")
+    add("--before_after", action="store_true", help="aia: one file, after each of these steps")
     add(
-        "--count", type=at_least(1), default=24, metavar="N", help="most images, evenly spread (24)"
+        "--count",
+        type=at_least(1),
+        default=24,
+        metavar="N",
+        help="most samples, evenly spread (24)",
     )
-    add("--columns", type=at_least(1), default=6, metavar="N", help="of the sheet (6)")
+    add(
+        "--columns",
+        type=at_least(1),
+        metavar="N",
+        help=f"of the sheet ({COLUMNS}, or the channels of a sample)",
+    )
     add("--size", type=at_least(64), default=256, metavar="PIXELS", help="of an image (256)")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.pipeline != "aia":
+        for name in (*CALIBRATION, "before_after"):
+            if getattr(options, name):
+                parser.error(f"--{name} is for --pipeline=aia, got {options.pipeline}")
+    return options
 
 
 def _check_installed() -> None:
     try:
-        import sunpy.visualization.colormaps  # noqa: F401  registers them with Matplotlib
+        import sunpy.visualization.colormaps  # noqa: F401
     except ImportError as error:
         raise Refusal(f"{error}: install what AIA needs, pip install '.[aia]'") from error
 
 
-def _preset(name: str | None) -> Preset | None:
-    from dali_pipelines import load_preset
+def _calibration(options: argparse.Namespace) -> Calibration | None:
+    if options.pipeline != "aia":
+        return None
+    from dali_pipelines import Calibration
 
+    given = {name: getattr(options, name) for name in CALIBRATION}
     try:
-        return None if name is None else load_preset(name)
+        return Calibration.of(**{name: value for name, value in given.items() if value is not None})
     except (OSError, ValueError) as error:
         raise Refusal(error) from error
 
@@ -128,32 +159,96 @@ def _spread(index: Index, count: int) -> Index:
     return index.select([place * len(index) // count for place in range(count)])
 
 
+def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:
+    """Lay the pictures out, those with a circle in rows of their own."""
+    groups = [
+        [picture for picture in pictures if bool(picture.circle) is with_circle]
+        for with_circle in (False, True)
+    ]
+    return [group[i : i + columns] for group in groups for i in range(0, len(group), columns)]
+
+
+def _heading(
+    options: argparse.Namespace, calibration: Calibration | None, index: Index, found: int
+) -> str:
+    """Say what is on the sheet."""
+    if options.before_after:
+        heading = index.path(0)
+    else:
+        noun = "samples" if index.parts else "images"
+        heading = f"{len(index)} of {found} {noun} by the {options.pipeline} pipeline"
+    if calibration is None:
+        return heading
+    tables = (calibration.pointing_table, calibration.correction_table)
+    names = [None if table is None else table.name for table in tables]
+    steps = (
+        f"preset {options.preset}" if options.preset else "",
+        f"pointing by {names[0]}" if names[0] else "",
+        f"PSF of {', '.join(map(str, calibration.psf))}" if calibration.psf else "",
+        f"order {calibration.order}",
+        f"degradation by {names[1]}" if names[1] else "",
+        "exposure" if calibration.exposure else "",
+    )
+    return "; ".join((heading, *filter(None, steps)))
+
+
 # ---- The images --------------------------------------------------------------------------------
 
 
 def _pictures(
-    index: Index, pipeline: str, preset: Preset | None, size: int
+    index: Index, pipeline: str, calibration: Calibration | None, size: int
 ) -> Generator[Picture, None, None]:
-    """Give a picture for each row."""
-    with _loader(index, pipeline) as loader:
-        for row, (batch,) in enumerate(loader):
-            rejected = loader.stats.rejected.get(row)
-            if rejected is None:
-                yield _picture(index, row, batch["image"][0], preset, size)
-            else:
-                yield _rejected(index, row, rejected.reason)
+    """Give a picture for each file of each row."""
+    from _pictures import image_picture, rejected_picture
+    from _sheet import Picture
+
+    columns = index.columns(parts=index.parts)
+    with _loader(index, pipeline, calibration) as loader:
+        for number, (batch,) in enumerate(loader):
+            row = columns.row(number)
+            files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
+            rejected = loader.stats.rejected.get(number)
+            for place, file in enumerate(files):
+                if file is None:
+                    caption = f"channel {index.parts[place]}", f"of {row.path}"
+                    yield Picture(caption, None, "missing: the sample has no such file")
+                elif rejected is not None:
+                    yield rejected_picture(file, rejected.reason)
+                else:
+                    image = batch["image"][0]
+                    image = image[place : place + 1] if index.parts else image
+                    yield image_picture(file, image, size)
             del batch  # what is held here cannot be reused for the next one
 
 
-def _loader(index: Index, pipeline: str) -> Loader:
+def _steps(
+    index: Index, calibration: Calibration | None, size: int
+) -> Generator[Picture, None, None]:
+    """Give a picture after each step of the one file's calibration."""
+    from _pictures import rejected_picture
+    from _steps import step_pictures
+
+    from readers import ReadError
+
+    assert calibration is not None  # as the pipeline is aia
+    file = index.columns().row(0)
+    try:
+        yield from step_pictures(file, calibration, size)
+    except ReadError as error:
+        yield rejected_picture(file, error.reason)
+
+
+def _loader(index: Index, pipeline: str, calibration: Calibration | None) -> Loader:
     """Make a Loader that gives a batch a row, in the order of the Index."""
-    from dali_pipelines import Loader, fits_pipeline, jpeg_pipeline
+    from dali_pipelines import Loader, aia_pipeline, fits_pipeline, jpeg_pipeline
     from dali_pipelines.memory import estimate_memory
 
     factories: dict[str, Callable[..., ReaderPipeline]] = {
         "fits": fits_pipeline,
         "jpeg": jpeg_pipeline,
+        "aia": aia_pipeline,
     }
+    settings: dict[str, Any] = {} if calibration is None else {"calibration": calibration}
     loader = Loader(
         factories[pipeline],
         index,
@@ -165,88 +260,10 @@ def _loader(index: Index, pipeline: str) -> Loader:
         shuffle=False,
         bad_sample="skip",
         num_epochs=1,
+        **settings,
     )
     estimate_memory(loader.make_pipelines()).check()
     return loader
-
-
-def _picture(
-    index: Index, row: int, image: torch.Tensor, preset: Preset | None, size: int
-) -> Picture:
-    """Make the picture of an image, shape (channels, height, width)."""
-    from _sheet import Picture
-
-    facts = _facts(index, row)
-    channel = _channel(facts)
-    if preset is not None:
-        if channel is None:
-            return _rejected(index, row, "the header names no channel of AIA (TELESCOP, WAVELNTH)")
-        try:
-            image = preset.stretch(channel)(image)
-        except ValueError as error:
-            return _rejected(index, row, str(error))
-    values = image[~image.isnan()]
-    empty = image.numel() - len(values)
-    caption = (
-        index.path(row),
-        " ".join(filter(None, (f"AIA {channel}" if channel else "", _time(facts)))),
-        "x".join(map(str, image.shape[1:])) + (f", {empty} NaN" if empty else ""),
-        f"{values.min():.5g} to {values.max():.5g}" if len(values) else "no values",
-    )
-    return Picture(tuple(filter(None, caption)), _coloured(_reduced(image, size), channel))
-
-
-def _rejected(index: Index, row: int, reason: str) -> Picture:
-    from _sheet import Picture
-
-    return Picture((index.path(row), "rejected"), None, one_line(reason))
-
-
-def _facts(index: Index, row: int) -> dict[str, Fact]:
-    from readers.facts import file_facts
-
-    return file_facts(index.path(row), KEYS, index.hdu(row))
-
-
-def _channel(facts: dict[str, Fact]) -> int | None:
-    """Give the wavelength of an AIA image in angstrom."""
-    wavelength = facts["WAVELNTH"]
-    is_aia = facts["TELESCOP"] == "SDO/AIA" and isinstance(wavelength, int | float)
-    return int(wavelength) if is_aia else None  # type: ignore[arg-type]
-
-
-def _time(facts: dict[str, Fact]) -> str:
-    """Give the time of an observation without fractions of a second."""
-    return re.sub(r"(:\d\d)\.\d+", r"\1", str(facts["T_OBS"] or facts["DATE-OBS"] or ""))
-
-
-def _reduced(image: torch.Tensor, size: int) -> torch.Tensor:
-    """Shrink to the size of a cell, each pixel the mean of the area that it covers."""
-    from torch.nn.functional import interpolate
-
-    height, width = image.shape[1:]
-    largest = max(height, width)
-    if largest <= size:
-        return image
-    shape = max(1, height * size // largest), max(1, width * size // largest)
-    return interpolate(image[None], size=shape, mode="area")[0]
-
-
-def _coloured(image: torch.Tensor, channel: int | None) -> Any:
-    """Give RGB, first row on top."""
-    import matplotlib
-    import numpy as np
-
-    values = image.numpy()
-    if len(values) == 3:  # a photograph
-        return values.transpose(1, 2, 0).clip(0, 255).astype(np.uint8)
-    plane = values[0, ::-1]
-    finite = plane[np.isfinite(plane)]
-    low, high = np.percentile(finite, (1, 99.9)) if finite.size else (0, 1)
-    scaled = np.ma.masked_invalid((plane - low) / max(high - low, 1e-30))
-    name = f"sdoaia{channel}"
-    colours = matplotlib.colormaps[name if name in matplotlib.colormaps else "gray"]
-    return colours.with_extremes(bad="0.5")(scaled.clip(0, 1), bytes=True)[..., :3]
 
 
 if __name__ == "__main__":

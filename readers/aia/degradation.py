@@ -18,6 +18,14 @@ from readers.aia.tables import TableFile
 from readers.aia.times import tai_nanoseconds
 from readers.leapseconds import DAY
 
+OFFICIAL_URL = (
+    "https://soho.nascom.nasa.gov/solarsoft/sdo/aia/response/"
+    "aia_V10_20201119_190000_response_table.txt"
+)
+"""Of SolarSoft's table, as aiapy has it."""
+OFFICIAL_SHA256 = "0a3f2db39d05c44185f6fdeec928089fb55d1ce1e0a805145050c6356cbc6e98"
+"""Of that file, as aiapy pins it."""
+
 _OFFICIAL = (
     *("DATE", "VER_NUM", "WAVE_STR", "T_START", "T_STOP", "EFF_AREA"),
     *("EFFA_P1", "EFFA_P2", "EFFA_P3"),

@@ -6,20 +6,25 @@ import pytest
 from _cli import parse
 from run import RunConfig
 
-from dali_pipelines import PipelineConfig
+from dali_pipelines import PipelineConfig, load_preset
 
 FOLDER = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted(FOLDER.rglob("*.toml"))
 
 
 def test_there_is_one_for_each_kind() -> None:
-    assert {"jpeg_folder.toml", "fits.toml", "aia_windows.toml"} <= {path.name for path in FILES}
+    names = {"jpeg_folder", "fits", "aia_windows", "aia_full_disk", "aia_sdoml"}
+    assert names <= {path.stem for path in FILES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_file_is_a_valid_run(path: Path) -> None:
     config = parse(RunConfig, [f"--config={path}"], None)
     PipelineConfig(batch_size=config.batch_size, **config.pipeline_settings())
+    if config.preset is not None:
+        assert load_preset(config.preset).degradation == ("--correction_table" in path.read_text())
+    else:
+        assert (config.calibration is not None) == (config.pipeline == "aia")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
-import pytest
+import functools
+from pathlib import Path
 
-from dali_pipelines import Index, memory, npy_pipeline
+import numpy as np
+import pyarrow as pa
+import pytest
+import solar_files
+
+from dali_pipelines import Index, aia_pipeline, memory, npy_pipeline
 from dali_pipelines.memory import MemoryEstimate, estimate_memory
 
 GIB = 2**30
@@ -16,7 +22,35 @@ def test_estimate_counts_every_batch_in_flight(npy_index: Index) -> None:
     assert found.shared == 2 * (2 + 2) * 4 * frame
     assert found.images == 2 * 3 * 4 * frame
     worked_on = npy_pipeline(npy_index, prefetch=1, flip="h", resize=3, mean=1, **options)
-    assert estimate_memory([worked_on]).images == (2 + 3) * 4 * 3 * 3 * 4
+    assert estimate_memory([worked_on]).images == (2 + 3) * 4 * 3 * 3 * 4 + 2 * 4 * frame
+
+
+@pytest.mark.parametrize(("psf", "frames"), [((), 1), ((171,), 3)])
+def test_frames_that_are_registered_count_as_they_are_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, psf: tuple[int, ...], frames: int
+) -> None:
+    monkeypatch.setattr("dali_pipelines.operators_psf._deconvolver", lambda *_: None)
+    header = solar_files.full_header()
+    save = functools.partial(solar_files.save, compression_type="RICE_1")
+    path = save(tmp_path / "a.fits", np.zeros((4096, 4096), np.int16), header)
+    index = Index.from_paths([path])
+    whole = aia_pipeline(index, batch_size=1, size=64, prefetch=1, psf=psf)
+    expected = 2 * 64 * 64 * 4 + 2 * frames * 4096 * 4096 * 4
+    assert estimate_memory([whole]).images == expected
+    if not psf:
+        part = aia_pipeline(index, batch_size=1, size=64, crop=16, prefetch=1)
+        images = estimate_memory([part]).images
+        assert 2 * 4 * 1024**2 < images < 2 * 4 * 1100**2
+
+
+def test_all_channels_count(tmp_path: Path) -> None:
+    pixels, header = solar_files.frame()
+    paths = [str(solar_files.save(tmp_path / f"{n}.fits", pixels, header)) for n in range(2)]
+    parts = {f"path_{name}": pa.array([path]) for name, path in zip("ab", paths, strict=True)}
+    table = {"path": paths[:1], **parts, "path_c": pa.array([None], pa.string())}
+    pipeline = aia_pipeline(Index(pa.table(table)), batch_size=1, size=32, prefetch=1)
+    # The images, each channel by itself, and of both files what was decoded.
+    assert estimate_memory([pipeline]).images == 3 * 3 * 32 * 32 * 4 + 2 * 2 * 128 * 128 * 4
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
-from _report import bottleneck, summary
+import solar_files
+from _report import bottleneck, summary, tables
+
+from dali_pipelines import Calibration
 
 
 @pytest.mark.parametrize(
@@ -50,3 +55,13 @@ def test_summary_in_words() -> None:
     assert lines[-1] == "  and 1 more (--report lists them all)"
     lines = summary({**report, "world_size": 4}).splitlines()
     assert lines[0].startswith("Rank 0 of 4: 64 images in 1 step on 1 CPU shard: ")
+
+
+def test_tables_are_told_by_their_hash(tmp_path: Path) -> None:
+    assert tables(None) == tables(Calibration()) == {}
+    path = tmp_path / "pointing.csv"
+    solar_files.save_pointing(solar_files.pointing_table(), path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert tables(Calibration.of(pointing_table=path)) == {
+        "pointing_table": {"name": "pointing.csv", "sha256": digest}
+    }

@@ -17,14 +17,18 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+import solar_files
 from astropy.io import fits
 from run import RunConfig, main
+
+from readers.aia.degradation import OFFICIAL_SHA256
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
 
 FLAGS = """
-    data pipeline num_read_processes batch_size num_gpus device num_threads crop window flip resize
-    mean std shuffle seed epochs max_batches tail bad_sample max_bad rejected read_timeout
+    data pipeline num_read_processes batch_size num_gpus device num_threads crop window flip
+    rotate zoom resize mean std preset size order pointing_table correction_table exposure psf
+    shuffle seed epochs max_batches tail bad_sample max_bad rejected read_timeout
     restart_readers start_method prefetch report audit state resume
 """
 """Flags are forever: add one here only after thinking twice."""
@@ -217,6 +221,9 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
         (["--batch_size=4", "--std=0"], "std must be positive"),
         (["--batch_size=4", "--seed=-1"], "seed must lie in [0, 2**64), got -1"),
         (["--batch_size=12", "--num_gpus=2", "--tail=drop"], "tail 'drop' leaves nothing"),
+        (["--preset=iti"], "--preset is for --pipeline=aia, got fits"),
+        (["--no-exposure"], "--exposure is for --pipeline=aia, got fits"),
+        (["--rotate=5", "--batch_size=4"], "rotate and zoom need a Reader that can turn windows"),
         (["--batch=4"], "unrecognized arguments: --batch=4"),
         (["--tail=pad"], "argument --tail: invalid choice: 'pad'"),
     ],
@@ -290,3 +297,79 @@ def wait_for_readers(pid: int) -> list[psutil.Process]:
             return children
         time.sleep(0.1)
     raise AssertionError(f"no readers, only {os.popen('ps f').read()}")
+
+
+# ---- AIA ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nine level 1 frames of AIA, 128x128, and one of them that is out of focus."""
+    folder = tmp_path_factory.mktemp("aia")
+    pixels, header = solar_files.frame()
+    for row in range(9):
+        words = solar_files.changed(header, QUALITY=1 << 20 if row == 4 else 0)
+        solar_files.save(folder / f"{row}.fits", pixels + row, words)
+    return folder
+
+
+def test_aia_frames_are_registered_and_resumed(
+    frames: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, state = tmp_path / "report.json", tmp_path / "state.json"
+    flags = ["--pipeline=aia", "--size=64", "--exposure", "--bad_sample=skip"]
+    flags += ["--crop=32", "--window=random", "--rotate=10", "--zoom", "0.9", "1.1"]
+    first = audited(
+        frames, tmp_path, *flags, "--batch_size=3", "--max_batches=1", f"--state={state}"
+    )
+    flags += [f"--resume={state}", f"--report={report}"]
+    rest = audited(frames, tmp_path, *flags, "--batch_size=2")
+    rows = sorted(int(line["row"]) for line in first + rest)
+    assert rows == [row for row in range(9) if row != 4]
+    found = json.loads(report.read_text())
+    assert found["config"]["zoom"] == [0.9, 1.1]
+    assert found["tables"] == {}
+    assert found["output_mpix_per_s"] == pytest.approx(found["images_per_s"] * 32**2 / 1e6)
+    assert "20 (out of focus)" in capsys.readouterr().out
+
+
+def test_a_preset_and_the_table_that_it_was_run_with(
+    frames: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    table = shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
+    flags = ["--pipeline=aia", "--preset=sdoml", f"--correction_table={table}", "--batch_size=4"]
+    flags += ["--bad_sample=skip", f"--report={report}"]
+    assert len(audited(frames, tmp_path, *flags)) == 8
+    found = json.loads(report.read_text())
+    assert found["output_mpix_per_s"] == pytest.approx(found["images_per_s"] * 512**2 / 1e6)
+    known = {"name": table.name, "sha256": OFFICIAL_SHA256, "version": 10}
+    assert found["tables"] == {"correction_table": known}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ["--preset=sdoml"],
+            "give correction_table, the path of SolarSoft's response table, which",
+        ),
+        (["--preset=sdo"], "there is no preset 'sdo': give one of fdl, iti"),
+        (["--correction_table=/no.txt"], "No such file or directory: '/no.txt'"),
+        (["--psf", "1600"], "the PSF is known for the EUV channels"),
+        (["--order=2"], "argument --order: invalid choice: 2"),
+        (["--resize=64"], "resize is not for aia_pipeline: give size, or scale and reduce"),
+        (["--rotate=5"], "rotate and zoom need a crop"),
+    ],
+)
+def test_wrong_usage_for_aia(
+    frames: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+) -> None:
+    try:
+        code: Any = main(
+            [f"--data={frames}", "--batch_size=2", "--device=cpu", "--pipeline=aia", *flags]
+        )
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]

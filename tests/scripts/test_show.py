@@ -8,11 +8,20 @@ from pathlib import Path
 
 import _sheet
 import numpy as np
+import pyarrow as pa
 import pytest
 import show as script
+import solar_files
+from _files import index_of
+from _steps import step_pictures
 from astropy.io import fits
+from astropy.wcs import WCS
 from matplotlib import colormaps
 from PIL import Image
+
+from dali_pipelines import Calibration, Index
+from dali_pipelines.calibrate import calibrate
+from readers import Row
 
 SIZE = 64
 GREY = 237
@@ -42,7 +51,8 @@ def captions(monkeypatch):
     draw = _sheet._draw
 
     def note(*arguments):
-        seen.append((arguments[-1].caption, arguments[-1].remark))
+        picture = arguments[-1]
+        seen.append((picture.caption, picture.remark))
         draw(*arguments)
 
     monkeypatch.setattr(_sheet, "_draw", note)
@@ -130,19 +140,6 @@ def test_nothing_to_show(tmp_path, show):
     assert "0 images, 1 rejected" in show(tmp_path / "a.fits", status=1)[1]
 
 
-def test_a_preset_stretches(tmp_path, show, captions):
-    show(aia(tmp_path), aia(tmp_path, 4500), "--preset=iti")
-    (lines, _), (_, reason) = captions
-    expected = 2 * math.asinh(900 / 8600 / 0.005) / math.asinh(200) - 1
-    assert lines[-1] == f"-1 to {expected:.5g}"
-    assert reason.startswith("preset 'iti' has no numbers for channel 4500")
-
-
-def test_a_preset_needs_a_channel(tmp_path, show, captions):
-    show(write(tmp_path / "x.fits", np.ones((8, 8), np.int16)), "--preset=iti", status=1)
-    assert captions[0][1].startswith("the header names no channel of AIA")
-
-
 def test_photographs(shared_data, show, captions):
     sheet, err = show(shared_data / "jpeg", "--pipeline=jpeg", "--count=3", "--columns=3")
     assert "3 images, 0 rejected" in err
@@ -171,7 +168,14 @@ def test_images_are_spread_over_the_index(tmp_path, show, captions):
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere: no such folder or file"),
-        ([".", "--preset=itti"], "there is no preset 'itti': give one of fdl, iti"),
+        ([".", "--pipeline=aia", "--preset=itti"], "there is no preset 'itti': give one of fdl"),
+        ([".", "--pipeline=aia", "--preset=iti"], "divides by the degradation: give correction_t"),
+        ([".", "--pipeline=aia", "--psf", "1600"], "the PSF is known for the EUV channels"),
+        ([".", "--preset=iti"], "--preset is for --pipeline=aia, got fits"),
+        (
+            [".", "--pipeline=jpeg", "--before_after"],
+            "--before_after is for --pipeline=aia, got jp",
+        ),
         ([".", "--columns=0"], "expected an integer from 1 on"),
         ([], "the following arguments are required: FILE"),
     ],
@@ -196,3 +200,194 @@ def test_long_texts_stay_in_their_cells():
     lines = _sheet._wrapped("word " * 200, 100)
     assert len(lines) * _sheet.LINE <= 100 - 12
     assert lines[-1] == "…"
+
+
+# ---- AIA and HMI -------------------------------------------------------------------------------
+
+
+def hmi_small(**words):
+    """The header of a magnetogram of 128x128."""
+    small = {"CDELT1": 16.14, "CDELT2": 16.14, "CRPIX1": 64.2, "CRPIX2": 64.9}
+    return solar_files.hmi_header(**{**small, **words})
+
+
+def range_of(values):
+    return f"{values.min():.5g} to {values.max():.5g}"
+
+
+def test_what_the_network_will_see(tmp_path, shared_data, show, captions):
+    pixels, header = solar_files.frame()
+    good = solar_files.save(tmp_path / "a.fits", pixels, header)
+    dark = solar_files.changed(header, QUALITY=1 << 16)
+    other = solar_files.changed(header, WAVELNTH=4500)
+    solar_files.save(tmp_path / "b.fits", pixels, dark)
+    solar_files.save(tmp_path / "c.fits", pixels, other)
+    table = shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
+    flags = ["--pipeline=aia", "--preset=sdoml", f"--correction_table={table}"]
+    _, err = show(tmp_path, *flags)
+    assert "1 images, 2 rejected" in err
+    (lines, _), (_, quality), (_, channel) = captions
+    expected = calibrate(Row(0, str(good)), Calibration.of("sdoml", correction_table=table))
+    time = header["T_OBS"][:19] + "Z"
+    assert lines == (str(good), f"AIA 171 {time}", "512x512", range_of(expected))
+    assert "16 (dark image)" in quality
+    assert "has nothing for 4500" in channel or "no channel 4500" in channel
+
+
+def test_samples_have_a_picture_for_each_channel(tmp_path, show, captions):
+    pixels, header = solar_files.frame()
+    first = str(solar_files.save(tmp_path / "171.fits", pixels, header))
+    magnetogram = np.full((128, 128), -5, np.int16)
+    magnetogram[:, 64:] = 5
+    second = str(solar_files.save(tmp_path / "m.fits", magnetogram, hmi_small()))
+    bad = str(solar_files.save(tmp_path / "bad.fits", pixels, hmi_small(CROTA2=None)))
+    index = Index(
+        pa.table(
+            {
+                "path": [first, first],
+                "path_171": [first, first],
+                "path_304": pa.array([None, None], pa.string()),
+                "path_hmi": [second, bad],
+            }
+        )
+    )
+    index.save(tmp_path / "samples.parquet")
+    sheet, err = show(tmp_path / "samples.parquet", "--pipeline=aia", "--exposure")
+    assert "2 images, 4 rejected" in err
+    assert [lines[:2] for lines, _ in captions] == [
+        (first, f"AIA 171 {header['T_OBS'][:19]}Z"),
+        ("channel 304", f"of {first}"),
+        (second, "HMI magnetogram 2011.02.15_00:01:12_TAI"),
+        (first, "rejected"),
+        ("channel 304", f"of {first}"),
+        (bad, "rejected"),
+    ]
+    assert captions[1][1] == "missing: the sample has no such file"
+    assert "CROTA2 is missing" in captions[5][1]
+    expected = calibrate(Row(0, first), Calibration(exposure=True))
+    assert captions[0][0][3] == range_of(expected)
+    # Turned by 180 degrees; 0, which is what there is off the frame, is in the middle of the greys.
+    found = cell(sheet, 2, 3, 4)
+    assert (found[20:44, 20:30] == 255).all()
+    assert (found[20:44, 34:44] == 0).all()
+    assert (np.abs(found[0].astype(int) - 127) <= 1).all()
+
+
+def sharp_sun(path, crota2, *, bright=1000.0):
+    """A disk that is as large as its header says and as bright everywhere, and turned."""
+    header = solar_files.full_header(
+        NAXIS1=512,
+        NAXIS2=512,
+        CDELT1=4.9,
+        CDELT2=4.9,
+        CRPIX1=259.3,
+        CRPIX2=249.9,
+        CROTA2=crota2,
+        LVL_NUM=1.0,
+    )
+    header["NAXIS"] = 2
+    world = WCS(header, fix=False).pixel_to_world_values(
+        *np.meshgrid(np.arange(512), np.arange(512))
+    )
+    away = [(value * 3600 + 648000) % 1296000 - 648000 for value in world]
+    pixels = np.where(np.hypot(*away) < header["RSUN_OBS"], bright, 0).astype(np.float32)
+    return solar_files.save(path, pixels, header)
+
+
+@pytest.mark.parametrize("crota2", [0.0, 17.3, 179.9])
+def test_the_limb_is_where_the_circle_is(tmp_path, crota2):
+    path = sharp_sun(tmp_path / "a.fits", crota2)
+    pictures = list(step_pictures(Row(0, str(path)), Calibration(size=512, scale=4.8), SIZE))
+    limbs = [picture for picture in pictures if picture.circle is not None]
+    assert [limb.caption[0] for limb in limbs] == [
+        "level 1: north limb",
+        "registered: north limb",
+        "level 1: west limb",
+        "registered: west limb",
+    ]
+    for limb in limbs:
+        x, y, radius = limb.circle
+        height, width, _ = limb.pixels.shape
+        rows, columns = np.indices((height, width))
+        away = np.hypot(columns - x, rows - y) - radius
+        brightness = limb.pixels.sum(axis=2)
+        border = 2 if limb.caption[0].startswith("registered") else 1
+        assert brightness[away < -border].min() > 600
+        assert brightness[away > border].max() < 100
+        assert (away < -border).any()
+        assert (away > border).any()
+    for limb, side in zip(limbs[1::2], ("north", "west"), strict=True):
+        # North is up, and west is right.
+        bright = limb.pixels.sum(axis=2) > 300
+        assert bright[-1].all() if side == "north" else bright[:, 0].all()
+        assert not (bright[0].any() if side == "north" else bright[:, -1].any())
+
+
+def test_each_step_that_is_asked_for(tmp_path, shared_data, show, captions):
+    path = sharp_sun(tmp_path / "a.fits", 17.3)
+    table = shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
+    flags = ["--pipeline=aia", "--preset=sdoml", f"--correction_table={table}", "--before_after"]
+    sheet, _ = show(path, *flags)
+    calibration = Calibration.of("sdoml", correction_table=table)
+    gain = calibration.reader().read(Row(0, str(path)), None)["gain"][0]
+    titles = [lines[0] for lines, _ in captions]
+    assert titles == [
+        "level 1",
+        "registered",
+        f"divided by EXPTIME and degradation: gain {gain:.5g}",
+        "stretched and scaled",
+        *(
+            f"{step}: {side} limb"
+            for side in ("north", "west")
+            for step in ("level 1", "registered")
+        ),
+    ]
+    assert captions[0][0][1].startswith("AIA 171 ")
+    assert "4.9000 arcsec/pixel, CROTA2 17.3" in captions[0][0]
+    assert "Sun's centre at CRPIX 259.30, 249.90" in captions[0][0]
+    assert "Sun's centre at CRPIX 256.50, 256.50" in captions[1][0]
+    final = calibrate(Row(0, str(path)), calibration)
+    assert captions[3][0][-1] == range_of(final)
+    # The steps in a row, the limbs in another.
+    assert sheet.shape[1] == 4 * SIZE + 5 * _sheet.GAP
+
+
+def test_frames_are_deconvolved_before_they_are_registered(tmp_path, monkeypatch):
+    monkeypatch.setattr("dali_pipelines.psf.cached_psf", lambda channel: channel)
+    monkeypatch.setattr(
+        "dali_pipelines.deconvolve.Deconvolver.of", lambda psf: lambda image: image + psf
+    )
+    header = solar_files.full_header()
+    path = solar_files.save(tmp_path / "a.fits", np.zeros((4096, 4096), np.int16), header)
+    calibration = Calibration(size=64, scale=2.4, psf=(171,), exposure=True)
+    gain = 1 / header["EXPTIME"]
+    lit = f"{171 * gain:.5g}"
+    captions = [picture.caption for picture in step_pictures(Row(0, str(path)), calibration, SIZE)]
+    assert [(lines[0], *lines[-2:]) for lines in captions] == [
+        ("level 1", "4096x4096", "0 to 0"),
+        ("deconvolved", "4096x4096", "171 to 171"),
+        ("registered", "256x256", "171 to 171"),
+        (f"divided by EXPTIME: gain {gain:.5g}", "256x256", f"{lit} to {lit}"),
+        ("reduced, means of 4x4 pixels", "64x64", f"{lit} to {lit}"),
+        ("level 1: north limb", "64x64", "0 to 0"),
+        ("level 1: west limb", "64x64", "0 to 0"),
+    ]
+
+
+def test_before_and_after_is_for_one_file_that_is_fit(tmp_path, show, captions):
+    pixels, header = solar_files.frame()
+    solar_files.save(tmp_path / "a.fits", pixels, solar_files.changed(header, LVL_NUM=1.5))
+    flags = ["--pipeline=aia", "--before_after"]
+    show(tmp_path / "a.fits", *flags, status=1)
+    assert captions[0][0][1] == "rejected"
+    assert "must not be resampled twice" in captions[0][1]
+    solar_files.save(tmp_path / "b.fits", pixels, header)
+    assert "--before_after is for one file, got 2" in show(tmp_path, *flags, status=2)[1]
+
+
+def test_files_of_samples_are_taken_one_by_one(tmp_path):
+    for name, parts in (("x", ("a", "b")), ("y", ("b", None))):
+        columns = {f"path_{n}": pa.array([part], pa.string()) for n, part in enumerate(parts)}
+        Index(pa.table({"path": ["a"], **columns})).save(tmp_path / f"{name}.parquet")
+    index = index_of([str(tmp_path / "x.parquet"), str(tmp_path / "y.parquet")], (".fits",))
+    assert [Path(index.path(row)).name for row in range(len(index))] == ["a", "b"]
