@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +179,7 @@ def correction_table(settings: Settings) -> tuple[str, int]:
     return str(Path(aiapy.__file__).parent / "tests" / "data" / name), 8
 
 
-def aia_suite(settings: Settings) -> list[Table]:
+def aia_suite(settings: Settings) -> Iterator[Table]:
     """Time aiapy's variants, `calibrate` in processes, and the Loader over `aia_pipeline`.
 
     Then registration alone, from file to file.
@@ -191,18 +191,16 @@ def aia_suite(settings: Settings) -> list[Table]:
     header, _ = _grid(files.paths[0])
     make = functools.partial(aiapy_image, table=path, double=True, order=3)
     expected = Spline(files.paths, make)
-    return [
-        Table(
-            title="AIA level 1 to calibrated images",
-            baseline=BASELINE,
-            results=race(aia_ways(files, settings), expected, settings.rounds),
-            data=f"{files.described}; exposure {header['EXPTIME']:.2f} s; {Path(path).name}",
-            note="Differences are in DN/s, from aiapy's order 3 on a float64 map, inside 1.25 "
-            f"solar radii. aiapy makes whole frames, whose reduction by {_REDUCED} would come on "
-            "top. OpenCV's cubic kernel is not the spline.",
-        ),
-        level15_table(files, settings),
-    ]
+    yield Table(
+        title="AIA level 1 to calibrated images",
+        baseline=BASELINE,
+        results=race(aia_ways(files, settings), expected, settings.rounds),
+        data=f"{files.described}; exposure {header['EXPTIME']:.2f} s; {Path(path).name}",
+        note="Differences are in DN/s, from aiapy's order 3 on a float64 map, inside 1.25 solar "
+        f"radii. aiapy makes whole frames, whose reduction by {_REDUCED} would come on top. "
+        "OpenCV's cubic kernel is not the spline.",
+    )
+    yield level15_table(files, settings)
 
 
 def aia_ways(files: Files, settings: Settings) -> list[Way]:

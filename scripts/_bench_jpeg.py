@@ -18,7 +18,7 @@ _AHEAD = 3
 """Batches: two of DALI's queues, and one in the works."""
 
 
-def jpeg_suite(settings: Settings) -> list[Table]:
+def jpeg_suite(settings: Settings) -> Iterator[Table]:
     """Time all of them."""
     files = find_files(settings, "jpeg", (2 if settings.quick else 9) * CASE.batch_size)
     passes = 2 if settings.quick else 3
@@ -38,16 +38,14 @@ def jpeg_suite(settings: Settings) -> list[Table]:
             for read in ("Pillow", "torchvision")
         ),
     ]
-    return [
-        Table(
-            title="Centre windows of 224x224 out of photographs",
-            baseline="DataLoader, Pillow",
-            results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
-            data=files.described,
-            note=f"{workers} processes, {settings.num_threads} DALI threads; batches of "
-            f"{CASE.batch_size}.",
-        )
-    ]
+    yield Table(
+        title="Centre windows of 224x224 out of photographs",
+        baseline="DataLoader, Pillow",
+        results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
+        data=files.described,
+        note=f"{workers} processes, {settings.num_threads} DALI threads; batches of "
+        f"{CASE.batch_size}.",
+    )
 
 
 def _dali_way(files: Files, passes: int, num_threads: int) -> Way:

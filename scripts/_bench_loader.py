@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from _bench_data import Settings, find_files
 from _bench_race import Table, race
 from _bench_ways import Case, expected_pixels, files_way, loader_way
@@ -18,9 +20,10 @@ CASES = {
 """With the number of files that are read."""
 
 
-def loader_suite(settings: Settings) -> list[Table]:
+def loader_suite(settings: Settings) -> Iterator[Table]:
     """Time all cases that there are files for."""
-    return [_table(title, case, most, settings) for title, (case, most) in CASES.items()]
+    for title, (case, most) in CASES.items():
+        yield _table(title, case, most, settings)
 
 
 def _table(title: str, case: Case, most: int, settings: Settings) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 from _bench_data import Files, Settings, find_files
@@ -22,7 +23,7 @@ _WINDOWS = {
 }
 
 
-def scaling_suite(settings: Settings) -> list[Table]:
+def scaling_suite(settings: Settings) -> Iterator[Table]:
     """Vary one setting at a time."""
     files = find_files(settings, "fits", 4 if settings.quick else 16)
     workers = settings.num_read_processes
@@ -30,31 +31,29 @@ def scaling_suite(settings: Settings) -> list[Table]:
     processes = [2**power for power in range(most.bit_length())]
     batches = _BATCHES[1:3] if settings.quick else _BATCHES
     windows = list(_WINDOWS.items())[1:3] if settings.quick else list(_WINDOWS.items())
-    return [
-        _table(title, axis, places, files, settings)
-        for title, axis, places in (
-            (
-                "By processes, whole frames",
-                "reader processes, or workers",
-                {str(count): (_WHOLE, count) for count in processes},
-            ),
-            (
-                "By batch size, whole frames",
-                "images in a batch",
-                {str(size): (replace(_WHOLE, batch_size=size), workers) for size in batches},
-            ),
-            (
-                "By augmentation of whole frames",
-                "augmentation",
-                {name: (case, workers) for name, case in _FRAMES.items()},
-            ),
-            (
-                "By augmentation of random windows",
-                "windows",
-                {name: (case, workers) for name, case in windows},
-            ),
-        )
-    ]
+    for title, axis, places in (
+        (
+            "By processes, whole frames",
+            "reader processes, or workers",
+            {str(count): (_WHOLE, count) for count in processes},
+        ),
+        (
+            "By batch size, whole frames",
+            "images in a batch",
+            {str(size): (replace(_WHOLE, batch_size=size), workers) for size in batches},
+        ),
+        (
+            "By augmentation of whole frames",
+            "augmentation",
+            {name: (case, workers) for name, case in _FRAMES.items()},
+        ),
+        (
+            "By augmentation of random windows",
+            "windows",
+            {name: (case, workers) for name, case in windows},
+        ),
+    ):
+        yield _table(title, axis, places, files, settings)
 
 
 def _table(

@@ -68,20 +68,18 @@ class Feed:
         return [self.rows[first : first + size] for first in range(0, len(self.rows), size)]
 
 
-def strategies_suite(settings: Settings) -> list[Table]:
+def strategies_suite(settings: Settings) -> Iterator[Table]:
     """Time all of them."""
     files = find_files(settings, "fits", 2 * CASE.batch_size if settings.quick else _FRAMES)
     ways = strategies(files, settings)
-    return [
-        Table(
-            title="Ways to feed DALI with whole frames",
-            baseline="serial source",
-            results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
-            data=files.described,
-            note=f"{settings.num_read_processes} processes that decode, batches of "
-            f"{CASE.batch_size}, float32 out.",
-        )
-    ]
+    yield Table(
+        title="Ways to feed DALI with whole frames",
+        baseline="serial source",
+        results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
+        data=files.described,
+        note=f"{settings.num_read_processes} processes that decode, batches of "
+        f"{CASE.batch_size}, float32 out.",
+    )
 
 
 def strategies(files: Files, settings: Settings) -> list[Way]:

@@ -79,9 +79,10 @@ def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -
     from _report import hardware, versions
 
     load = os.getloadavg()[0]
-    tables = getattr(importlib.import_module(f"_bench_{suite}"), f"{suite}_suite")(config)
-    for table in tables:
-        print(f"{as_text(table)}\n")
+    tables = []
+    for table in getattr(importlib.import_module(f"_bench_{suite}"), f"{suite}_suite")(config):
+        print(f"{as_text(table)}\n", flush=True)
+        tables.append(table)
     if out is None:
         return
     from _bench_plots import save_plots
