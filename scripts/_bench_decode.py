@@ -5,111 +5,105 @@ The frames are 4096 x 4096 int16 in RICE_1 rows, made of noise whose width gives
 
 from __future__ import annotations
 
-import statistics
+import contextlib
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _bench_data import Settings
+from _bench_race import Batch, Run, Table, Way, race
 from astropy.io import fits
-
-from dali_pipelines.kernels.physical import decode_image
-from readers import FitsReader, Row
 
 SIZE = 4096
 SIGMAS = (0.5, 5.0, 20.0, 700.0)
 """Of the noise: about 2, 5, 7 and 12 bits a pixel."""
+_REPEATS = 3
+"""Of the frame in a round."""
 
 Decode = Callable[[str], Any]
 
 
-def decode_suite(rounds: int) -> list[dict[str, Any]]:
-    """Time all ways on all frames; print a table, and give the figures in milliseconds."""
-    integers, floats = _ways("int16"), _ways("float32")
-    results = []
-    print(f"{'bit/px':>6}  " + "  ".join(f"{name:>26}" for name in (*integers, *floats)))
+def decode_suite(settings: Settings) -> Iterator[Table]:
+    """Time all ways on all frames."""
+    size = SIZE // 4 if settings.quick else SIZE
     with tempfile.TemporaryDirectory() as folder:
-        for sigma in SIGMAS:
-            path = _frame(Path(folder), sigma)
-            bits = 8 * Path(path).stat().st_size / SIZE**2
-            found: dict[str, Any] = {"bits_per_pixel": round(bits, 2), "ms": {}, "ratios": {}}
-            for ways in (integers, floats):
-                _check(path, ways)
-                times = _times(path, ways, rounds)
-                (mine, ours), *_ = times.items()
-                for name, taken in times.items():
-                    ratios = [a / b for a, b in zip(taken, ours, strict=True)]
-                    found["ms"][name] = taken
-                    found["ratios"][f"{name} / {mine}"] = statistics.median(ratios)
-            results.append(found)
-            cells = []
-            for ways in (integers, floats):
-                mine = next(iter(ways))
-                for name in ways:
-                    ratio = found["ratios"][f"{name} / {mine}"]
-                    cells.append(f"{statistics.median(found['ms'][name]):.1f} ms ({ratio:.2f}x)")
-            print(f"{bits:6.2f}  " + "  ".join(f"{cell:>26}" for cell in cells))
-    return results
+        for sigma in SIGMAS[1:2] if settings.quick else SIGMAS:
+            path = _frame(Path(folder), sigma, size)
+            for dtype in ("int16", "float32"):
+                yield _table(path, size, dtype, settings.rounds)
 
 
-def _ways(dtype: str) -> dict[str, Decode]:
-    """Give the ways to decode, ours first; fitsio where it is installed."""
+def _table(path: str, size: int, dtype: str, rounds: int) -> Table:
+    bits = 8 * Path(path).stat().st_size / size**2
+    image = fits.getdata(path, 1).astype(dtype)
+    ways = [
+        _way("decode_image", _ours(dtype, size), path, ours=True),
+        _way("astropy", _astropy(dtype), path),
+        _way("fitsio", _fitsio(dtype), path, needs=("fitsio",)),
+    ]
+    return Table(
+        title=f"A frame to {dtype}, {bits:.1f} bits a pixel",
+        baseline="astropy",
+        results=race(ways, lambda *_: image, rounds),
+        data=f"{size}x{size} int16 in RICE_1 rows, made of noise; one core; in the page cache",
+    )
+
+
+def _way(name: str, decode: Decode, path: str, **way: Any) -> Way:
+    def run(_: bool) -> Iterator[Batch]:
+        return ((range(1), [decode(path)]) for _ in range(_REPEATS))
+
+    def start() -> AbstractContextManager[Run]:
+        return contextlib.nullcontext(run)
+
+    return Way(name=name, start=start, atol=0.0, rtol=0.0, **way)
+
+
+def _ours(dtype: str, size: int) -> Decode:
+    from dali_pipelines.kernels.physical import decode_image
+    from readers import FitsReader, Row
+
     flip = np.zeros(2, np.int32)
     finish = np.array((0, 1) if dtype == "float32" else (), np.float32)
     reader = FitsReader(stored=None if dtype == "float32" else dtype)
-
     # Memory is taken once: a Loader, too, uses its buffers again.
-    out = np.empty((SIZE, SIZE, 1), dtype)
+    out = np.empty((size, size, 1), dtype)
 
-    def ours(path: str) -> Any:
+    def decode(path: str) -> Any:
         sample = reader.read(Row(0, path), None)
         arrays = (sample[name] for name in ("payload", "plan", "scaling"))
         if decode_image(out, *arrays, flip, finish) != 0:
             raise ValueError(f"{path} is damaged")
         return out[..., 0]
 
-    def astropy(path: str) -> Any:
+    return decode
+
+
+def _astropy(dtype: str) -> Decode:
+    def decode(path: str) -> Any:
         with fits.open(path, memmap=False) as hdus:
             return hdus[1].data.astype(dtype, copy=False)
 
-    ways: dict[str, Decode] = {f"ours, {dtype}": ours, f"astropy, {dtype}": astropy}
-    try:
-        import fitsio
-    except ImportError:
-        print("fitsio is not installed: its column is left out")
-        return ways
+    return decode
 
-    def with_fitsio(path: str) -> Any:
+
+def _fitsio(dtype: str) -> Decode:
+    def decode(path: str) -> Any:
+        import fitsio
+
         with fitsio.FITS(path) as hdus:
             return hdus[1].read().astype(dtype, copy=False)
 
-    return {**ways, f"fitsio, {dtype}": with_fitsio}
+    return decode
 
 
-def _frame(folder: Path, sigma: float) -> str:
+def _frame(folder: Path, sigma: float, size: int) -> str:
     """Write a frame, and give its path."""
     path = folder / f"{sigma}.fits"
-    noise = np.random.default_rng(0).normal(1000, sigma, (SIZE, SIZE))
+    noise = np.random.default_rng(0).normal(1000, sigma, (size, size))
     image = np.rint(noise).clip(-32768, 32767).astype(np.int16)
-    fits.CompImageHDU(image, compression_type="RICE_1", tile_shape=(1, SIZE)).writeto(path)
+    fits.CompImageHDU(image, compression_type="RICE_1", tile_shape=(1, size)).writeto(path)
     return str(path)
-
-
-def _check(path: str, ways: dict[str, Decode]) -> None:
-    first, *others = (decode(path).copy() for decode in ways.values())
-    for name, other in zip(list(ways)[1:], others, strict=True):
-        if not np.array_equal(first, other):
-            raise SystemExit(f"bench.py: the pixels of {name} differ from ours")
-
-
-def _times(path: str, ways: dict[str, Decode], rounds: int) -> dict[str, list[float]]:
-    """Time all ways in turn, round by round, in milliseconds."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, decode in ways.items():
-            started = time.perf_counter()
-            decode(path)
-            times[name].append(1e3 * (time.perf_counter() - started))
-    return times

@@ -36,7 +36,7 @@ def process_map(
     others = set(multiprocessing.active_children())
     spawn = multiprocessing.get_context("spawn")
     resource_tracker.ensure_running()  # started later, it would let interrupts through
-    with ProcessPoolExecutor(num_processes, spawn, initializer=_follow_parent) as pool:
+    with ProcessPoolExecutor(num_processes, spawn, initializer=follow_parent) as pool:
         try:
             pending: deque[Future[Any]] = deque()
             for task in tasks:
@@ -121,7 +121,7 @@ class _Lane:
     @staticmethod
     def _new_pool() -> ProcessPoolExecutor:
         spawn = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(1, spawn, initializer=_follow_parent)
+        return ProcessPoolExecutor(1, spawn, initializer=follow_parent)
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _follow_parent() -> None:
+def follow_parent() -> None:
     """Let this child process end when its parent is killed."""
     parent = multiprocessing.parent_process()
 

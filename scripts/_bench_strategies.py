@@ -1,0 +1,295 @@
+"""Ways to feed DALI with whole FITS frames.
+
+The first four are those of dali_examples, by its names: frames are decoded by astropy and given to
+an `external_source` that is not parallel.
+
+serial source       the process that drives the pipeline decodes
+process per shard   a process for each shard, in which its pipeline is driven and decodes
+pool of readers     a pool of processes decodes a batch, and sends it to the pipeline
+both                a process for each shard, each with readers of its own
+
+Beside them: a pool of threads, DALI's parallel `external_source` decoding in the readers, DALI's
+own reader of FITS, PyTorch's DataLoader, and this toolkit, whose readers send what is compressed
+and whose graph decodes.
+"""
+
+# Child processes import this file: what is heavy is imported in the functions.
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from _bench_data import Files, Settings, find_files
+from _bench_race import Batch, Run, Table, Way, race
+from _bench_shards import Start, in_processes
+from _bench_ways import (
+    MEAN,
+    STD,
+    Case,
+    devices,
+    expected_pixels,
+    files_way,
+    loader_way,
+    with_astropy,
+)
+from _pool import follow_parent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CASE = Case(kind="fits", batch_size=4, flip=False)
+_FRAMES = 16
+_AHEAD = 3
+"""Batches: two of DALI's queues, and one in the works."""
+
+Read = Callable[[Sequence[str]], list[Any]]
+"""Decodes the files of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """What one pipeline is fed with, over and over."""
+
+    paths: tuple[str, ...]
+    rows: tuple[int, ...]
+    device_id: int | None
+    num_threads: int
+
+    def batches(self) -> list[tuple[int, ...]]:
+        """Give the rows of each batch."""
+        size = CASE.batch_size
+        return [self.rows[first : first + size] for first in range(0, len(self.rows), size)]
+
+
+def strategies_suite(settings: Settings) -> Iterator[Table]:
+    """Time all of them."""
+    files = find_files(settings, "fits", 2 * CASE.batch_size if settings.quick else _FRAMES)
+    ways = strategies(files, settings)
+    yield Table(
+        title="Ways to feed DALI with whole frames",
+        baseline="serial source",
+        results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
+        data=files.described,
+        note=f"{settings.num_read_processes} processes that decode, batches of "
+        f"{CASE.batch_size}, float32 out.",
+    )
+
+
+def strategies(files: Files, settings: Settings) -> list[Way]:
+    """Give all of them."""
+    passes = 1 if settings.quick else 3
+    workers, threads = settings.num_read_processes, settings.num_threads
+    rows = tuple(range(len(files.paths))) * passes
+
+    def feeds(num_shards: int) -> list[Feed]:
+        return [
+            Feed(
+                paths=tuple(files.paths),
+                rows=rows[shard::num_shards],
+                device_id=device,
+                num_threads=max(1, threads // num_shards),
+            )
+            for shard, device in enumerate(devices(num_shards))
+        ]
+
+    (alone,) = feeds(1)
+    few = _processes(max(1, workers // 2))
+    return [
+        loader_way(
+            "Loader",
+            files.index,
+            CASE,
+            passes,
+            num_read_processes=workers,
+            num_threads=threads,
+        ),
+        _way("serial source", partial(_here, alone, None)),
+        _elsewhere("process per shard", [partial(_here, feed, None) for feed in feeds(workers)]),
+        _way("pool of readers", partial(_here, alone, _processes(workers))),
+        _elsewhere("both", [partial(_here, feed, few) for feed in feeds(2)]),
+        _way("pool of threads", partial(_here, alone, _threads(workers))),
+        _way("parallel source", partial(_parallel, alone, workers), ahead=_AHEAD),
+        *(
+            [_elsewhere("DALI's reader of FITS", [partial(_own_reader, alone)], ahead=_AHEAD)]
+            if _as_int16(files)
+            else []
+        ),
+        *(
+            files_way(files.paths, CASE, read, passes, num_workers=workers)
+            for read in ("astropy", "fitsio")
+        ),
+    ]
+
+
+def _way(name: str, start: Any, ahead: int = 0) -> Way:
+    return Way(name=name, start=start, ahead=ahead, **CASE.agreement())
+
+
+def _elsewhere(name: str, starts: list[Start], ahead: int = 0) -> Way:
+    """Make a way of what is done in a process of its own for each shard."""
+    return _way(name, partial(in_processes, starts), ahead)
+
+
+def decode(path: str) -> NDArray[Any]:
+    """Decode a frame as all ways but ours do, shape (height, width, 1), float32."""
+    return with_astropy(path, CASE, None)
+
+
+def _processes(count: int) -> Callable[[], Executor]:
+    spawn = multiprocessing.get_context("spawn")
+    return partial(ProcessPoolExecutor, count, spawn, initializer=follow_parent)
+
+
+def _threads(count: int) -> Callable[[], Executor]:
+    return partial(ThreadPoolExecutor, count)
+
+
+@contextmanager
+def _here(feed: Feed, executor: Callable[[], Executor] | None) -> Iterator[Run]:
+    """Drive the pipeline in this process."""
+    with ExitStack() as stack:
+        pool = None if executor is None else stack.enter_context(executor())
+        mapped = map if pool is None else pool.map
+        pipeline = _pipeline(feed, lambda paths: list(mapped(decode, paths)))
+        yield lambda _: _outputs(pipeline, feed)
+
+
+def _pipeline(feed: Feed, read: Read) -> Any:
+    """Build a pipeline over a source that ends with the rows of the feed."""
+    from nvidia.dali import Pipeline, fn
+
+    def source() -> Iterator[list[Any]]:
+        for rows in feed.batches():
+            yield read([feed.paths[row] for row in rows])
+
+    pipeline = Pipeline(
+        batch_size=CASE.batch_size,
+        num_threads=feed.num_threads,
+        device_id=feed.device_id,
+        exec_dynamic=True,
+    )
+    with pipeline:
+        frames = fn.external_source(source=source, batch=True, layout="HWC", cycle="raise")
+        pipeline.set_outputs(_normalised(frames, feed))
+    pipeline.build()
+    return pipeline
+
+
+def _normalised(frames: Any, feed: Feed) -> Any:
+    from nvidia.dali import fn, types
+
+    frames = frames if feed.device_id is None else frames.gpu()
+    return fn.crop_mirror_normalize(
+        frames, dtype=types.FLOAT, output_layout="CHW", mean=[MEAN], std=[STD]
+    )
+
+
+def _outputs(pipeline: Any, feed: Feed) -> Iterator[Batch]:
+    """Give the outputs until the source is at its end, then begin it anew."""
+    for rows in feed.batches():
+        (images,) = pipeline.run()
+        yield rows, _tensor(images)
+    try:
+        pipeline.run()
+    except StopIteration:
+        pipeline.reset()
+
+
+def _tensor(images: Any) -> Any:
+    """Give a batch as PyTorch's tensor, without a copy, as DALIGenericIterator does."""
+    from torch.utils.dlpack import from_dlpack
+
+    return from_dlpack(images.as_tensor())
+
+
+@contextmanager
+def _parallel(feed: Feed, num_readers: int) -> Iterator[Run]:
+    """Let DALI's own reader processes decode; the source never ends."""
+    from nvidia.dali import Pipeline, fn
+
+    pipeline = Pipeline(
+        batch_size=CASE.batch_size,
+        num_threads=feed.num_threads,
+        device_id=feed.device_id,
+        exec_dynamic=True,
+        prefetch_queue_depth=1,
+        py_num_workers=num_readers,
+        py_start_method="spawn",
+    )
+    with pipeline:
+        frames = fn.external_source(
+            source=Decoding(feed.paths),
+            batch=False,
+            parallel=True,
+            layout="HWC",
+            bytes_per_sample_hint=decode(feed.paths[0]).nbytes + 4096,  # DALI's own records
+        )
+        pipeline.set_outputs(_normalised(frames, feed))
+    pipeline.build()
+    yield _endless(pipeline, feed)
+
+
+def _endless(pipeline: Any, feed: Feed) -> Run:
+    """Give the batches of a pipeline that goes through all files in order, over and over."""
+    samples = itertools.count()
+
+    def run(_: bool) -> Iterator[Batch]:
+        for _batch in range(_AHEAD + len(feed.batches())):
+            (images,) = pipeline.run()
+            rows = [next(samples) % len(feed.paths) for _slot in range(CASE.batch_size)]
+            yield rows, _tensor(images)
+
+    return run
+
+
+@contextmanager
+def _own_reader(feed: Feed) -> Iterator[Run]:
+    """Let DALI's own reader decode; on the CPU cfitsio does it, in one thread."""
+    if feed.device_id is None:
+        # It pins its buffers, which fails where there is no driver. Read when DALI is loaded, so
+        # this is for a process of its own.
+        os.environ["DALI_RESTRICT_PINNED_MEM"] = "1"
+    from nvidia.dali import Pipeline, fn, types
+
+    pipeline = Pipeline(
+        batch_size=CASE.batch_size,
+        num_threads=feed.num_threads,
+        device_id=feed.device_id,
+        exec_dynamic=True,
+    )
+    with pipeline:
+        frames = fn.experimental.readers.fits(
+            device="cpu" if feed.device_id is None else "gpu",
+            files=list(feed.paths),
+            hdu_indices=[2],  # counted from 1
+            dtypes=[types.INT16],
+        )
+        frames = fn.expand_dims(frames, axes=2)
+        pipeline.set_outputs(_normalised(fn.reinterpret(frames, layout="HWC"), feed))
+    pipeline.build()
+    yield _endless(pipeline, feed)
+
+
+def _as_int16(files: Files) -> bool:
+    """Tell whether the frames are what DALI's own reader is told that they are, and reads right."""
+    from readers import FitsReader, Row
+
+    header = FitsReader(hdu=1).header(Row(0, files.paths[0], 1), ("ZBITPIX", "BZERO"))
+    return header.get("ZBITPIX") == 16 and header.get("BZERO", 0) == 0
+
+
+class Decoding:
+    """The callable that DALI's reader processes call for each sample."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+
+    def __call__(self, info: Any) -> NDArray[Any]:
+        return decode(self.paths[info.idx_in_epoch % len(self.paths)])

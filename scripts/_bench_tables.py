@@ -1,0 +1,112 @@
+"""Tables of what was timed: for the terminal and for the files in the folder of `--out`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, fields
+from pathlib import Path
+from typing import Any
+
+from _bench_race import Result, Round, Table
+
+HEADER = (
+    *("way", "images/s", "lowest to highest", "speedup", "CPU ms an image"),
+    *("first batch, s", "difference"),
+)
+
+
+def cells(table: Table, result: Result) -> tuple[str, ...]:
+    """Give the texts of one line under `HEADER`."""
+    if result.note:
+        return (result.name, result.note, *[""] * (len(HEADER) - 2))
+    rates = result.rates()
+    cpu = statistics.median(one.cpu_s_here + one.cpu_s_elsewhere for one in result.rounds)
+    return (
+        result.name,
+        number(statistics.median(rates)),
+        f"{number(min(rates))} to {number(max(rates))}",
+        f"{table.speedup(result):.2f}",
+        number(1e3 * cpu),
+        f"{result.first_batch_s:.1f}",
+        f"{result.difference:.1g}",
+    )
+
+
+def number(value: float) -> str:
+    """Give three digits, or all that stand before the point."""
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
+
+
+def as_text(table: Table) -> str:
+    """Lay a table out for a terminal."""
+    lines = [HEADER, *(cells(table, result) for result in table.results)]
+    # A reason why there are no figures may run on to the right.
+    figures = [line for line in lines if any(line[2:])]
+    widths = [max(len(line[place]) for line in figures) for place in range(len(HEADER))]
+    widths[0] = max(len(line[0]) for line in lines)
+    rows = (
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in lines
+    )
+    return "\n".join([f"{table.title} ({table.data})", *rows, remark(table)])
+
+
+def as_markdown(table: Table) -> str:
+    """Lay a table out for a README."""
+    lines = [
+        f"## {table.title}",
+        "",
+        f"{table.data[0].upper()}{table.data[1:]}.",
+        "",
+        f"| {' | '.join(HEADER)} |",
+        f"|{'---|' * len(HEADER)}",
+        *(f"| {' | '.join(cells(table, result))} |" for result in table.results),
+        "",
+        remark(table),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def remark(table: Table) -> str:
+    """Say what else there is to know."""
+    return f"Speedups are against: {table.baseline}. {table.note}".rstrip()
+
+
+def write_tables(folder: Path, suite: str, tables: Sequence[Table], facts: dict[str, Any]) -> None:
+    """Write SUITE.json with all that is known, SUITE.csv with each round, and SUITE.md."""
+    written = {**facts, "tables": [_as_dict(table) for table in tables]}
+    text = json.dumps(written, indent=2) + "\n"
+    (folder / f"{suite}.json").write_text(text, encoding="utf-8")
+    with (folder / f"{suite}.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("table", "way", "round", *(field.name for field in fields(Round))))
+        rows.writerows(_rounds(tables))
+    parts = [f"# {suite}\n", _as_list(facts), *map(as_markdown, tables)]
+    (folder / f"{suite}.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def _as_dict(table: Table) -> dict[str, Any]:
+    written = asdict(table)
+    for result, found in zip(table.results, written["results"], strict=True):
+        found["speedup"] = None if result.note else table.speedup(result)
+    return written
+
+
+def _rounds(tables: Iterable[Table]) -> Iterable[tuple[Any, ...]]:
+    for table in tables:
+        for result in table.results:
+            for count, one in enumerate(result.rounds):
+                yield (table.title, result.name, count, *astuple(one))
+
+
+def _as_list(facts: dict[str, Any]) -> str:
+    lines = []
+    for name, value in facts.items():
+        pairs = value.items() if isinstance(value, dict) else ()
+        text = ", ".join(f"{key} {one}" for key, one in pairs) if pairs else str(value)
+        lines.append(f"- {name}: {text}")
+    return "\n".join([*lines, ""])

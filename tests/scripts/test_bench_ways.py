@@ -1,0 +1,205 @@
+"""The ways that suites time give the pixels of astropy and of Pillow, here on small files."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+
+import _bench_aia
+import _bench_jpeg
+import _bench_level15
+import _bench_strategies
+import numpy as np
+import pytest
+from _bench_data import find_files
+from _bench_race import race
+from _bench_shards import in_processes
+from _bench_ways import Case, expected_pixels, files_way, loader_way
+from aiapy.calibrate import register
+from PIL import Image
+from solar_files import frame, save
+
+SIZE = 128
+
+
+@dataclass(frozen=True)
+class Settings:
+    data: str
+    quick: bool = True
+    rounds: int = 1
+    num_read_processes: int = 2
+    num_threads: int = 1
+    correction_table: str | None = None
+
+
+@pytest.fixture(autouse=True)
+def no_rest(monkeypatch):
+    monkeypatch.setattr("_bench_race._REST_S", 0.001)
+
+
+@pytest.fixture(scope="module")
+def level1(tmp_path_factory):
+    """Four times sunpy's frame, its pixels turned and its header not, exposed ever longer."""
+    folder = tmp_path_factory.mktemp("level1")
+    pixels, header = frame()
+    for number in range(4):
+        header = header.copy()
+        header["EXPTIME"] = 1.0 + number
+        compression = {"compression_type": "RICE_1", "tile_shape": (1, SIZE)}
+        image = np.rint(np.rot90(pixels, number)).astype(np.int16)
+        save(folder / f"{number}.fits", np.ascontiguousarray(image), header, **compression)
+    return Settings(str(folder))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Of odd and even sizes, so that the middle is between pixels in some."""
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    for number in range(6):
+        small = random.integers(0, 256, (9, 12, 3), np.uint8)
+        image = Image.fromarray(small).resize((301 + number, 250 - number))
+        image.save(folder / f"{number}.jpg", quality=95)
+    return Settings(str(folder))
+
+
+def chosen(ways, *names):
+    by_name = {way.name: way for way in ways}
+    return [by_name[name] for name in names]
+
+
+def test_the_loader_and_the_data_loader_read_the_same_windows(level1):
+    files = find_files(level1, "fits", 4)
+    case = Case(kind="fits", batch_size=2, crop=(50, 40))
+    ways = [
+        loader_way("Loader", files.index, case, 2, num_read_processes=1, num_threads=1),
+        files_way(files.paths, case, "astropy", 2, num_workers=0),
+        files_way(files.paths, case, "fitsio", 2, num_workers=0),
+    ]
+    for result in race(ways, expected_pixels(files.paths, case), 1):
+        assert result.difference < 1e-4
+
+
+def test_files_are_described(level1, photos):
+    assert find_files(level1, "fits", 3).described.startswith("3 FITS files, the first 128x128, ")
+    assert "the first 250x301" in find_files(photos, "jpeg", 99).described
+
+
+@pytest.mark.parametrize(
+    "name", ["serial source", "both", "pool of threads", "parallel source", "DALI's reader of FITS"]
+)
+def test_strategies(level1, name):
+    files = find_files(level1, "fits", 4)
+    ways = chosen(_bench_strategies.strategies(files, level1), name)
+    (result,) = race(ways, expected_pixels(files.paths, _bench_strategies.CASE), 1)
+    assert 0 < result.difference < 1e-4
+
+
+def test_both_is_two_processes_with_readers(level1):
+    files = find_files(level1, "fits", 4)
+    (way,) = chosen(_bench_strategies.strategies(files, level1), "both")
+    (first, pool), (second, _) = (start.args for start in way.start.args[0])
+    assert sorted(first.rows + second.rows) == [0, 1, 2, 3]
+    assert pool.args[0] == 1
+
+
+def test_a_process_that_dies_is_told():
+    dying = functools.partial(os._exit, 3)
+    with (
+        in_processes([dying]) as run,
+        pytest.raises(ChildProcessError, match="a process died"),
+    ):
+        list(run(False))
+
+
+def test_dalis_reader_of_files_cuts_the_middle(photos):
+    files = find_files(photos, "jpeg", 6)
+    way = _bench_jpeg._dali_way(files, passes=1, num_threads=1)
+    (result,) = race([way], expected_pixels(files.paths, _bench_jpeg.CASE), 1)
+    assert result.difference < 0.2
+
+
+@pytest.fixture(scope="module")
+def spline(level1):
+    files = find_files(level1, "fits", 4)
+    table, _ = _bench_aia.correction_table(level1)
+    make = functools.partial(_bench_aia.aiapy_image, table=table, double=True, order=3)
+    return _bench_aia.Spline(files.paths, make)
+
+
+def test_aia_ways_agree_with_the_spline(level1, spline):
+    files = find_files(level1, "fits", 4)
+    ways = _bench_aia.aia_ways(files, level1)
+    names = ("aia_pipeline, 32x32", "aiapy, order 3", "aiapy, order 1", "aiapy, order 3 opencv")
+    reduced, order3, order1, opencv = race(chosen(ways, *names), spline, 1)
+    assert 0.3 < order3.difference < 0.6  # of a second's exposure: aiapy rounds to whole DN
+    assert 0 < reduced.difference < 1e-2
+    assert order1.difference > 1
+    assert opencv.note or opencv.difference > 0.1
+
+
+def test_calibrate_agrees_with_the_spline(level1, spline):
+    files = find_files(level1, "fits", 4)
+    calibration = _bench_aia.calibrations(files, level1)["128x128"]
+    for image, row in _bench_aia.OurFrames(files.paths, calibration):
+        wanted = spline(row, image.shape)
+        seen = np.isfinite(wanted)
+        assert seen.mean() > 0.7
+        np.testing.assert_allclose(image[seen], wanted[seen], atol=2e-3, rtol=1e-5)
+
+
+def test_the_spline_is_aiapys_register_over_exposure_and_degradation(level1, spline):
+    from aiapy.calibrate import degradation
+    from aiapy.calibrate.util import get_correction_table
+    from sunpy.map import Map
+
+    files = find_files(level1, "fits", 4)
+    path, _ = _bench_aia.correction_table(level1)
+    smap = Map(files.paths[2])
+    assert smap.exposure_time.value == 3
+    left = degradation(
+        smap.wavelength, smap.date, correction_table=get_correction_table(path)
+    ).item()
+    level15 = register(Map(smap.data.astype(float), smap.meta), order=3)
+    middle = level15.data[60:68, 60:68] / 3 / left
+    np.testing.assert_allclose(
+        _bench_aia.fitted(spline(2, (1, SIZE, SIZE))[0], (8, 8)), middle, rtol=1e-12
+    )
+
+
+def test_level15_files_agree_with_the_spline(level1, tmp_path):
+    files = find_files(level1, "fits", 4)
+    spline = _bench_aia.Spline(
+        files.paths, lambda path: _bench_aia.registered(path, double=True, order=3).data
+    )
+    writers = {
+        "int16": (functools.partial(_bench_level15.with_ours, "int16"), 0.502),
+        "float32": (functools.partial(_bench_level15.with_ours, "float32"), 2e-3),
+        "aiapy": (_bench_level15.with_aiapy, 0.502),
+    }
+    for name, (write, limit) in writers.items():
+        dataset = _bench_level15.Written(files.paths, str(tmp_path), write)
+        for _, row in dataset:
+            pixels = dataset.pixels(row)
+            wanted = spline(row, pixels.shape)
+            seen = np.isfinite(wanted)
+            off = np.abs(pixels[seen] - wanted[seen]).max()
+            assert off < limit + 1e-5 * np.nanmax(wanted), name
+
+
+@pytest.mark.parametrize(("size", "expected"), [(6, 6), (8, 8), (4, 4)])
+def test_images_are_fitted_about_their_centres(size, expected):
+    image = np.arange(36.0).reshape(6, 6)
+    found = _bench_aia.fitted(image, (size, size))
+    assert found.shape == (expected, expected)
+    np.testing.assert_array_equal(_bench_aia.fitted(found, (4, 4)), image[1:5, 1:5])
+    assert np.isnan(found).sum() == max(0, size**2 - 36)
+
+
+def test_area_means_are_of_a_frame_filled_to_whole_squares():
+    image = np.arange(36.0).reshape(6, 6)
+    found = _bench_aia.area_mean(image, 2)
+    assert found.shape == (4, 4)
+    assert found[1, 1] == image[1:3, 1:3].mean()
+    assert np.isnan(found[0]).all()
