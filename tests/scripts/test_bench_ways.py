@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 
 import _bench_aia
+import _bench_aiapy
 import _bench_jpeg
 import _bench_level15
 import _bench_strategies
@@ -124,8 +125,8 @@ def test_dalis_reader_of_files_cuts_the_middle(photos):
 def spline(level1):
     files = find_files(level1, "fits", 4)
     table, _ = _bench_aia.correction_table(level1)
-    make = functools.partial(_bench_aia.aiapy_image, table=table, double=True, order=3)
-    return _bench_aia.Spline(files.paths, make)
+    make = functools.partial(_bench_aiapy.aiapy_image, table=table, double=True, order=3)
+    return _bench_aiapy.Spline(files.paths, make)
 
 
 def test_aia_ways_agree_with_the_spline(level1, spline):
@@ -164,14 +165,14 @@ def test_the_spline_is_aiapys_register_over_exposure_and_degradation(level1, spl
     level15 = register(Map(smap.data.astype(float), smap.meta), order=3)
     middle = level15.data[60:68, 60:68] / 3 / left
     np.testing.assert_allclose(
-        _bench_aia.fitted(spline(2, (1, SIZE, SIZE))[0], (8, 8)), middle, rtol=1e-12
+        _bench_aiapy.fitted(spline(2, (1, SIZE, SIZE))[0], (8, 8)), middle, rtol=1e-12
     )
 
 
 def test_level15_files_agree_with_the_spline(level1, tmp_path):
     files = find_files(level1, "fits", 4)
-    spline = _bench_aia.Spline(
-        files.paths, lambda path: _bench_aia.registered(path, double=True, order=3).data
+    spline = _bench_aiapy.Spline(
+        files.paths, lambda path: _bench_aiapy.registered(path, double=True, order=3).data
     )
     writers = {
         "int16": (functools.partial(_bench_level15.with_ours, "int16"), 0.502),
@@ -191,15 +192,15 @@ def test_level15_files_agree_with_the_spline(level1, tmp_path):
 @pytest.mark.parametrize(("size", "expected"), [(6, 6), (8, 8), (4, 4)])
 def test_images_are_fitted_about_their_centres(size, expected):
     image = np.arange(36.0).reshape(6, 6)
-    found = _bench_aia.fitted(image, (size, size))
+    found = _bench_aiapy.fitted(image, (size, size))
     assert found.shape == (expected, expected)
-    np.testing.assert_array_equal(_bench_aia.fitted(found, (4, 4)), image[1:5, 1:5])
+    np.testing.assert_array_equal(_bench_aiapy.fitted(found, (4, 4)), image[1:5, 1:5])
     assert np.isnan(found).sum() == max(0, size**2 - 36)
 
 
 def test_area_means_are_of_a_frame_filled_to_whole_squares():
     image = np.arange(36.0).reshape(6, 6)
-    found = _bench_aia.area_mean(image, 2)
+    found = _bench_aiapy.area_mean(image, 2)
     assert found.shape == (4, 4)
     assert found[1, 1] == image[1:3, 1:3].mean()
     assert np.isnan(found[0]).all()
