@@ -140,7 +140,7 @@ def _steps(calibration: Calibration, sample: Sample) -> dict[str, Calibration]:
             "degradation": calibration.correction_table is not None,
         }
         by = " and ".join(name for name, divides in divisors.items() if divides)
-        steps[f"divided by {by}: gain {gain:.5g}"] = full
+        steps[f"{by}: gain {gain:.5g}"] = full
     if factor > 1:
         steps[f"reduced, means of {factor}x{factor} pixels"] = plain
     if calibration.stretch != Stretch():

@@ -334,7 +334,7 @@ def test_each_step_that_is_asked_for(tmp_path, shared_data, show, captions):
     assert titles == [
         "level 1",
         "registered",
-        f"divided by EXPTIME and degradation: gain {gain:.5g}",
+        f"EXPTIME and degradation: gain {gain:.5g}",
         "stretched and scaled",
         *(
             f"{step}: {side} limb"
@@ -367,7 +367,7 @@ def test_frames_are_deconvolved_before_they_are_registered(tmp_path, monkeypatch
         ("level 1", "4096x4096", "0 to 0"),
         ("deconvolved", "4096x4096", "171 to 171"),
         ("registered", "256x256", "171 to 171"),
-        (f"divided by EXPTIME: gain {gain:.5g}", "256x256", f"{lit} to {lit}"),
+        (f"EXPTIME: gain {gain:.5g}", "256x256", f"{lit} to {lit}"),
         ("reduced, means of 4x4 pixels", "64x64", f"{lit} to {lit}"),
         ("level 1: north limb", "64x64", "0 to 0"),
         ("level 1: west limb", "64x64", "0 to 0"),
