@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from _bench_race import Result, Table
-from _bench_tables import number
+from _bench_tables import Sheet, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,10 +21,11 @@ _OURS, _OTHERS = "#2a6f97", "#b0b7bd"
 _HERE, _ELSEWHERE = "#c8553d", "#f0b67f"
 
 
-def save_plots(folder: Path, suite: str, tables: Sequence[Table]) -> None:
-    """Write SUITE.png and SUITE.svg, one panel for each table."""
+def save_plots(folder: Path, suite: str, shown: Sequence[Table | Sheet]) -> None:
+    """Write SUITE.png and SUITE.svg, one panel for each Table."""
     from matplotlib.figure import Figure
 
+    tables = [table for table in shown if isinstance(table, Table)]
     heights = [_CURVES if table.axis else 1.2 + _BAR * len(_timed(table)) for table in tables]
     figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]

@@ -6,7 +6,7 @@ import csv
 import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,32 @@ HEADER = (
     *("way", "images/s", "lowest to highest", "speedup", "CPU ms an image"),
     *("first batch, s", "difference"),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """Lines of text under a header: how a Table is shown, and what is no race of ways."""
+
+    title: str
+    header: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    data: str
+    """What was read, or made up."""
+    note: str
+    """What else there is to know."""
+
+
+def as_sheet(table: Table | Sheet) -> Sheet:
+    """Put the ways of a Table under `HEADER`."""
+    if isinstance(table, Sheet):
+        return table
+    return Sheet(
+        title=table.title,
+        header=HEADER,
+        lines=tuple(cells(table, result) for result in table.results),
+        data=table.data,
+        note=f"Speedups are against: {table.baseline}. {table.note}".rstrip(),
+    )
 
 
 def cells(table: Table, result: Result) -> tuple[str, ...]:
@@ -40,43 +66,42 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
 
 
-def as_text(table: Table) -> str:
+def as_text(table: Table | Sheet) -> str:
     """Lay a table out for a terminal."""
-    lines = [HEADER, *(cells(table, result) for result in table.results)]
+    sheet = as_sheet(table)
+    lines = [sheet.header, *sheet.lines]
     # A reason why there are no figures may run on to the right.
     figures = [line for line in lines if any(line[2:])]
-    widths = [max(len(line[place]) for line in figures) for place in range(len(HEADER))]
+    widths = [max(len(line[place]) for line in figures) for place in range(len(sheet.header))]
     widths[0] = max(len(line[0]) for line in lines)
     rows = (
         "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
         for line in lines
     )
-    return "\n".join([f"{table.title} ({table.data})", *rows, remark(table)])
+    return "\n".join([f"{sheet.title} ({sheet.data})", *rows, sheet.note])
 
 
-def as_markdown(table: Table) -> str:
+def as_markdown(table: Table | Sheet) -> str:
     """Lay a table out for a README."""
+    sheet = as_sheet(table)
     lines = [
-        f"## {table.title}",
+        f"## {sheet.title}",
         "",
-        f"{table.data[0].upper()}{table.data[1:]}.",
+        f"{sheet.data[0].upper()}{sheet.data[1:]}.",
         "",
-        f"| {' | '.join(HEADER)} |",
-        f"|{'---|' * len(HEADER)}",
-        *(f"| {' | '.join(cells(table, result))} |" for result in table.results),
+        f"| {' | '.join(sheet.header)} |",
+        f"|{'---|' * len(sheet.header)}",
+        *(f"| {' | '.join(line)} |" for line in sheet.lines),
         "",
-        remark(table),
+        sheet.note,
         "",
     ]
     return "\n".join(lines)
 
 
-def remark(table: Table) -> str:
-    """Say what else there is to know."""
-    return f"Speedups are against: {table.baseline}. {table.note}".rstrip()
-
-
-def write_tables(folder: Path, suite: str, tables: Sequence[Table], facts: dict[str, Any]) -> None:
+def write_tables(
+    folder: Path, suite: str, tables: Sequence[Table | Sheet], facts: dict[str, Any]
+) -> None:
     """Write SUITE.json with all that is known, SUITE.csv with each round, and SUITE.md."""
     written = {**facts, "tables": [_as_dict(table) for table in tables]}
     text = json.dumps(written, indent=2) + "\n"
@@ -89,15 +114,19 @@ def write_tables(folder: Path, suite: str, tables: Sequence[Table], facts: dict[
     (folder / f"{suite}.md").write_text("\n".join(parts), encoding="utf-8")
 
 
-def _as_dict(table: Table) -> dict[str, Any]:
+def _as_dict(table: Table | Sheet) -> dict[str, Any]:
     written = asdict(table)
+    if isinstance(table, Sheet):
+        return written
     for result, found in zip(table.results, written["results"], strict=True):
         found["speedup"] = None if result.note else table.speedup(result)
     return written
 
 
-def _rounds(tables: Iterable[Table]) -> Iterable[tuple[Any, ...]]:
+def _rounds(tables: Iterable[Table | Sheet]) -> Iterable[tuple[Any, ...]]:
     for table in tables:
+        if isinstance(table, Sheet):
+            continue
         for result in table.results:
             for count, one in enumerate(result.rounds):
                 yield (table.title, result.name, count, *astuple(one))
