@@ -75,13 +75,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -> None:
     """Run one suite, print its tables, and write them."""
-    from _bench_tables import as_text, write_tables
+    from _bench_tables import as_text, with_parts, write_tables
     from _report import hardware, versions
 
     load = os.getloadavg()[0]
     tables = []
     for table in getattr(importlib.import_module(f"_bench_{suite}"), f"{suite}_suite")(config):
-        print(f"{as_text(table)}\n", flush=True)
+        for shown in with_parts([table]):
+            print(f"{as_text(shown)}\n", flush=True)
         tables.append(table)
     if out is None:
         return
@@ -101,9 +102,9 @@ def peer_versions() -> dict[str, str]:
     """Give the versions of the others that are here."""
     from importlib.metadata import PackageNotFoundError, version
 
-    names = ("aiapy", "sunpy", "scipy", "opencv-python-headless", "fitsio", "pillow", "torchvision")
+    names = ("aiapy", "sunpy", "scipy", "opencv-python-headless", "fitsio", "torchfits", "pillow")
     found = {}
-    for name in (*names, "spdl"):
+    for name in (*names, "torchvision", "spdl"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
