@@ -22,14 +22,16 @@ _HERE, _ELSEWHERE = "#c8553d", "#f0b67f"
 _PARTS = {
     "read": "#e9c46a",
     "decode": "#c8553d",
-    "graph": "#2a6f97",
+    "graph": "#6a994e",
     "transport": "#7b6d8d",
     "wait": "#e4e7ea",
 }
 """Colours of the fields of `Parts`."""
 _LEGEND: dict[str, Any] = {
-    **{"frameon": False, "fontsize": 8},
-    **{"loc": "lower right", "bbox_to_anchor": (1, 1)},
+    "frameon": False,
+    "fontsize": 8,
+    "loc": "lower right",
+    "bbox_to_anchor": (1, 1),
 }
 
 
@@ -132,8 +134,8 @@ def _draw_curves(panel: Axes, table: Table) -> None:
         )
         for place, median in zip(places, medians, strict=True):
             panel.annotate(number(median), (place, median), (6, 4), textcoords="offset points")
-    panel.set_ylim(bottom=0)
-    panel.margins(x=0.1, y=0.18)
+    panel.margins(x=0.1)
+    panel.set_ylim(0, 1.15 * max(panel.get_ylim()))
     panel.set_ylabel("images/s")
     panel.set_xlabel(table.axis)
-    panel.legend(frameon=False, fontsize=9)
+    panel.legend(**_LEGEND, ncols=len(curves))
