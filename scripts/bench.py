@@ -5,14 +5,19 @@
 
 decode      one FITS frame on one core, from path to pixels, by number of bits a pixel
 loader      the Loader and PyTorch's DataLoader: frames, windows, photographs
-strategies  ways to feed DALI with FITS, from one process for everything to the graph that decodes
-scaling     by reader processes, batch size and augmentation
+strategies  ways to feed DALI with FITS, from one process for everything to the graph that decodes;
+            start methods and prefetch depths of the Loader
+scaling     by reader processes, batch size and augmentation, and against a serial loader
 aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader and SPDL
 
 Ways that need a package that is not there are listed without figures. All others go through the
 same files in turn, and speedups are taken round by round, so that a drift of the machine cancels.
-Start-up is told apart.
+Start-up is told apart, and one more round, which is not timed, tells where the time goes.
+
+--out writes SUITE.json with all figures, SUITE.csv with those of each round, SUITE.md with the
+tables, and plots. Results that are kept are copied to tests/benchmarks/results, named
+THEME_HARDWARE_DATE.
 """
 
 # Worker processes import this file again: what is heavy is imported in the functions.
