@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from _bench_data import Files, Settings, find_files
-from _bench_parts import Ledger, new_ledger
+from _bench_ledger import Ledger, new_ledger
 from _bench_peers import MEAN, STD, Case
 from _bench_race import Batch, Run, Table, Way, race
 from _bench_spdl import spdl_way

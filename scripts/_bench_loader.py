@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _bench_data import Settings, find_files
-from _bench_parts import Ledger, new_ledger
+from _bench_ledger import Ledger, new_ledger
 from _bench_peers import Case
 from _bench_race import Table, race
 from _bench_ways import expected_pixels, files_way, loader_way

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import psutil
-from _bench_parts import Ledger, Parts, parts_of
+from _bench_ledger import Ledger
+from _bench_parts import Parts, parts_of
 from numpy.typing import NDArray
 
 Batch = tuple[Sequence[int], Any]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from _bench_parts import Ledger
+from _bench_ledger import Ledger
 from _bench_peers import MEAN, STD, Case
 from _bench_race import Batch, Run, Way
 

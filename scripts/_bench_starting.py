@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from _bench_data import Files, Settings
+from _bench_ledger import Ledger
 from _bench_peers import Case
 from _bench_race import Table, Way, race
 from _bench_shards import in_processes
@@ -18,13 +19,13 @@ _METHODS = ("forkserver", "spawn", "fork")
 _DEPTHS = (1, 2, 3, 4)
 
 
-def starting_tables(files: Files, settings: Settings) -> Iterator[Table]:
+def starting_tables(files: Files, settings: Settings, ledger: Ledger) -> Iterator[Table]:
     """Time the start methods, then the depths."""
     expected = expected_pixels(files.paths, CASE)
     yield Table(
         title="The Loader by start method, whole frames",
         baseline="spawn",
-        results=race(by_start_method(files, settings), expected, settings.rounds),
+        results=race(by_start_method(files, settings, ledger), expected, settings.rounds),
         data=files.described,
         note="Each in a process of its own, as fork must come before any threads: the first batch "
         "comes after that was spawned, has imported DALI and PyTorch, and has sent the pixels "
@@ -33,26 +34,26 @@ def starting_tables(files: Files, settings: Settings) -> Iterator[Table]:
     yield Table(
         title="The Loader by prefetch, whole frames",
         baseline="prefetch 1",
-        results=race(by_prefetch(files, settings), expected, settings.rounds),
+        results=race(by_prefetch(files, settings, ledger), expected, settings.rounds),
         data=files.described,
         note="Batches that the readers, and again the graph, keep ready. "
         f"{settings.num_read_processes} readers, batches of {CASE.batch_size}.",
     )
 
 
-def by_start_method(files: Files, settings: Settings) -> list[Way]:
+def by_start_method(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
     """Give a way for each start method, in a process of its own."""
-    ways = [_way(method, files, settings, start_method=method) for method in _METHODS]
+    ways = [_way(method, files, settings, ledger, start_method=method) for method in _METHODS]
     return [replace(way, start=partial(in_processes, [way.start])) for way in ways]
 
 
-def by_prefetch(files: Files, settings: Settings) -> list[Way]:
+def by_prefetch(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
     """Give a way for each depth."""
     depths = _DEPTHS[:3] if settings.quick else _DEPTHS
-    return [_way(f"prefetch {depth}", files, settings, prefetch=depth) for depth in depths]
+    return [_way(f"prefetch {depth}", files, settings, ledger, prefetch=depth) for depth in depths]
 
 
-def _way(name: str, files: Files, settings: Settings, **how: Any) -> Way:
+def _way(name: str, files: Files, settings: Settings, ledger: Ledger, **how: Any) -> Way:
     return loader_way(
         name,
         files.index,
@@ -60,5 +61,6 @@ def _way(name: str, files: Files, settings: Settings, **how: Any) -> Way:
         1 if settings.quick else 3,
         num_read_processes=settings.num_read_processes,
         num_threads=settings.num_threads,
+        ledger=ledger,
         **how,
     )

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from _bench_ancestors import epoch_sheet
 from _bench_data import Files, Settings, find_files
-from _bench_parts import Ledger, new_ledger
+from _bench_ledger import Ledger, new_ledger
 from _bench_peers import MEAN, STD, Case, decoded
 from _bench_race import Batch, Run, Table, Way, race
 from _bench_shards import Start, in_processes
@@ -70,22 +70,18 @@ def strategies_suite(settings: Settings) -> Iterator[Table | Sheet]:
     """Time all of them; then the Loader by start method and by prefetch."""
     files = find_files(settings, "fits", 2 * CASE.batch_size if settings.quick else _FRAMES)
     with new_ledger() as ledger:
-        results = race(
-            strategies(files, settings, ledger),
-            expected_pixels(files.paths, CASE),
-            settings.rounds,
+        ways = strategies(files, settings, ledger)
+        table = Table(
+            title="Ways to feed DALI with whole frames",
+            baseline="serial source",
+            results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
+            data=files.described,
+            note=f"{settings.num_read_processes} processes that decode, batches of "
+            f"{CASE.batch_size}, float32 out.",
         )
-    table = Table(
-        title="Ways to feed DALI with whole frames",
-        baseline="serial source",
-        results=results,
-        data=files.described,
-        note=f"{settings.num_read_processes} processes that decode, batches of "
-        f"{CASE.batch_size}, float32 out.",
-    )
-    yield table
-    yield epoch_sheet(table, len(files.paths))
-    yield from starting_tables(files, settings)
+        yield table
+        yield epoch_sheet(table, len(files.paths))
+        yield from starting_tables(files, settings, ledger)
 
 
 def strategies(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:

@@ -80,8 +80,8 @@ def parts_sheet(table: Table | Sheet) -> Sheet | None:
         note="All is the number of cores by the time of an image. Graph: DALI's threads, which "
         "decode, flip and normalise at once; without DALI, flips and normalisation alone. Of "
         "fitsio, torchfits and torchvision, decode includes to read. Transport: all else that "
-        "computes (Python, pickling, copies, collating). Wait: cores that are idle, or taken by "
-        "what else runs on the machine.",
+        "computes (Python, pickling, copies, collating). Wait: cores that are idle, a GPU at work "
+        "or not, or taken by what else runs on the machine.",
     )
 
 

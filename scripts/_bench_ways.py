@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from _bench_parts import Ledger, counted
+from _bench_ledger import Ledger, counted
 from _bench_peers import MEAN, PEERS, SEED, STD, Case, Files
 from _bench_race import Batch, Expected, Run, Way
 

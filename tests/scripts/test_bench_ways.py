@@ -17,7 +17,7 @@ import _bench_strategies
 import numpy as np
 import pytest
 from _bench_data import find_files
-from _bench_parts import Ledger, new_ledger
+from _bench_ledger import Ledger, new_ledger
 from _bench_peers import Case
 from _bench_race import Result, Round, Table, race
 from _bench_shards import in_processes
@@ -165,22 +165,26 @@ def test_the_loaders_readers_count(level1):
 
 def test_fork_comes_before_threads_in_a_process_of_its_own(level1):
     files = find_files(level1, "fits", 4)
-    ways = _bench_starting.by_start_method(files, level1)
-    assert [way.name for way in ways] == ["forkserver", "spawn", "fork"]
-    (result,) = race(ways[2:], expected_pixels(files.paths, _bench_starting.CASE), 1)
+    with new_ledger() as ledger:
+        ways = _bench_starting.by_start_method(files, level1, ledger)
+        assert [way.name for way in ways] == ["forkserver", "spawn", "fork"]
+        (result,) = race(ways[2:], expected_pixels(files.paths, _bench_starting.CASE), 1)
     assert 0 < result.difference < 1e-4
+    assert result.parts.read > 0
+    assert result.parts.graph > 0
 
 
 def test_prefetch_counts_what_may_be_ready(level1):
     files = find_files(level1, "fits", 4)
-    ways = _bench_starting.by_prefetch(files, level1)
+    with new_ledger() as ledger:
+        ways = _bench_starting.by_prefetch(files, level1, ledger)
+        (result,) = race(ways[1:2], expected_pixels(files.paths, _bench_starting.CASE), 1)
+    assert 0 < result.difference < 1e-4
     assert [(way.name, way.ahead) for way in ways] == [
         ("prefetch 1", 3),
         ("prefetch 2", 5),
         ("prefetch 3", 7),
     ]
-    (result,) = race(ways[1:2], expected_pixels(files.paths, _bench_starting.CASE), 1)
-    assert 0 < result.difference < 1e-4
 
 
 def test_speedups_over_a_serial_loader(level1, monkeypatch):
