@@ -18,7 +18,7 @@ _WIDTH = 10.0
 _BAR = 0.36
 _CURVES = 3.2
 _OURS, _OTHERS = "#2a6f97", "#b0b7bd"
-_HERE, _ELSEWHERE = "#c8553d", "#f0b67f"
+_HERE, _ELSEWHERE = "#7f5539", "#ddb892"
 _PARTS = {
     "read": "#e9c46a",
     "decode": "#c8553d",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import _bench_aia
 import _bench_aiapy
@@ -191,14 +191,27 @@ def test_speedups_over_a_serial_loader(level1, monkeypatch):
     small = Case(kind="fits", batch_size=1, crop=(40, 50), normalise=False)
     monkeypatch.setattr(_bench_ancestors, "AUGMENTATIONS", {"crop and flips": small})
     files = find_files(level1, "fits", 4)
-    (sheet,) = _bench_ancestors.speedup_sheets(files, level1)
+    sheet = _bench_ancestors._sheet("crop and flips", [1], [1, 2], files, level1)
     assert "crop and flips" in sheet.title
     assert sheet.header == (
         *("workers", "serial NumPy, images/s"),
-        *("Loader, batch 1", "Loader, batch 4", "DataLoader, batch 1", "DataLoader, batch 4"),
+        *("Loader, batch 1", "Loader, batch 2", "DataLoader, batch 1", "DataLoader, batch 2"),
     )
-    assert [line[0] for line in sheet.lines] == ["1", "2"]
-    assert all(float(cell) > 0 for line in sheet.lines for cell in line)
+    (line,) = sheet.lines
+    assert line[0] == "1"
+    assert all(float(cell) > 0 for cell in line)
+
+
+@pytest.mark.parametrize(("quick", "augmentations"), [(True, 2), (False, 4)])
+def test_each_augmentation_has_a_sheet(level1, monkeypatch, quick, augmentations):
+    made = []
+    monkeypatch.setattr(_bench_ancestors, "_sheet", lambda *how: made.append(how) or how[0])
+    settings = replace(level1, quick=quick)
+    titles = list(_bench_ancestors.speedup_sheets(find_files(level1, "fits", 4), settings))
+    assert titles == list(_bench_ancestors.AUGMENTATIONS)[:: 1 if augmentations == 4 else 3]
+    for _, workers, batch_sizes, *_ in made:
+        assert list(workers)[:2] == [1, 2]
+        assert 4 in batch_sizes
 
 
 def test_the_epochs_of_dali_examples_stand_beside_its_own():
