@@ -146,7 +146,7 @@ def test_the_parts_are_all_of_the_time_of_all_cores(ledger):
     times = []
 
     def batches():
-        for _ in range(3):
+        for batch in range(3):
             times.append(time.perf_counter())
             work.release()
             with ledger.count("decode"):
@@ -156,7 +156,7 @@ def test_the_parts_are_all_of_the_time_of_all_cores(ledger):
             spin(0.02)
             done.acquire()
             time.sleep(0.03)
-            yield 2
+            yield 2 if batch else 100
         times.append(time.perf_counter())
 
     thread = threading.Thread(target=graph)
@@ -168,13 +168,13 @@ def test_the_parts_are_all_of_the_time_of_all_cores(ledger):
     thread.join()
     cores = len(os.sched_getaffinity(0))
     whole = sum(vars(parts).values())
-    # Two batches of two images, behind one that may have been ready.
+    # Two batches of two images, behind one of many that may have been ready.
     assert cores * (times[-1] - times[1]) / 4 <= whole * 1.001
     assert whole <= cores * outside / 4
     assert parts.read >= 0.005
     assert parts.decode >= 0.015
     assert parts.graph >= 0.0095
-    assert parts.transport >= 0.007
+    assert 0.007 <= parts.transport <= 0.03
     if cores > 1:
         assert parts.wait >= 0.015
 
@@ -218,8 +218,8 @@ def test_the_parts_are_a_sheet_and_bars(tmp_path):
         assert f"<!-- {words} -->" in svg
     with Image.open(tmp_path / "suite.png") as image:
         pixels = np.asarray(image.convert("RGB"))
-    decode, read = ((pixels == colour).all(-1).sum() for colour in ((200, 85, 61), (233, 196, 106)))
-    assert decode > 5 * read > 0
+    decode, graph = ((pixels == colour).all(-1).sum() for colour in ((200, 85, 61), (106, 153, 78)))
+    assert 5 < decode / graph < 8  # 20 to 3, and the legend
 
 
 def test_what_was_not_counted_has_no_sheet():
