@@ -59,7 +59,7 @@ class ArrowFile:
         import pyarrow as pa
 
         shared = SharedFile(open(path, "rb", buffering=0), os.path.abspath(path))  # noqa: SIM115
-        content = pa.memory_map(f"/proc/self/fd/{shared.fileno()}").read_buffer()
+        content = pa.memory_map(f"/proc/self/fd/{shared.fileno}").read_buffer()
         reader = pa.ipc.open_file(content)
         if not reader.num_record_batches:
             return None

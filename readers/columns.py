@@ -17,7 +17,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.errors import ReadError
 from readers.shared_file import SharedFile
 
 PART = "path_"
@@ -104,9 +103,7 @@ class StoredStrings:
         start, stop = _OFFSETS.unpack(self.file.read(self.offsets[batch] + 8 * place, 16))
         blob, nbytes = self.blobs[batch]
         if not 0 <= start <= stop <= nbytes:
-            raise ReadError(
-                self.file.path, f"damaged: text from byte {start} to {stop} of {nbytes}", row=row
-            )
+            raise self.file.damaged(f"text {row} from byte {start} to {stop} of {nbytes}")
         # What is no UTF-8, in a damaged file, is no file's name either: the Reader tells.
         return self.file.read(blob + start, stop - start).decode(errors="replace")
 
@@ -178,34 +175,44 @@ class Columns:
         ReadError
             If its file was written to meanwhile, or cannot be read.
         """
-        return self._numbers(name).value(row)
+        column = self._numbers(name)
+        found = column.value(row)
+        column.file.check()
+        return found
 
     def text(self, name: str, row: int) -> str:
         """Give one value of a column of text; errors are those of `value`."""
-        column = self._stored[name]
-        if not isinstance(column, StoredStrings):
-            raise TypeError(f"column {name!r} is numeric")
-        return column.text(row)
+        column = self._strings(name)
+        found = column.text(row)
+        column.file.check()
+        return found
 
     def row(self, number: int) -> Row:
         """Give what a Reader needs to know of a row; errors are those of `value`."""
-        parts = {part: self._file_of(number, f"_{part}") for part in self._parts}
-        return Row(number, self.text("path", number), self._hdu(number, ""), parts)
+        row = self._row(number, "", {part: self._part(number, part) for part in self._parts})
+        self._stored["path"].file.check()
+        return row
 
-    def _file_of(self, number: int, suffix: str) -> Row | None:
-        path = self.text(f"path{suffix}", number)
-        return Row(number, path, self._hdu(number, suffix)) if path else None
+    def _part(self, number: int, part: str) -> Row | None:
+        row = self._row(number, f"_{part}", {})
+        return row if row.path else None
 
-    def _hdu(self, number: int, suffix: str) -> int | None:
-        if f"hdu{suffix}" not in self._stored:
-            return None
-        hdu = int(self.value(f"hdu{suffix}", number))
-        return None if hdu < 0 else hdu
+    def _row(self, number: int, suffix: str, parts: Mapping[str, Row | None]) -> Row:
+        path, hdu = self._strings(f"path{suffix}").text(number), -1
+        if f"hdu{suffix}" in self._stored:
+            hdu = int(self._numbers(f"hdu{suffix}").value(number))
+        return Row(number, path, None if hdu < 0 else hdu, parts)
 
     def _numbers(self, name: str) -> StoredNumbers:
         column = self._stored[name]
         if not isinstance(column, StoredNumbers):
             raise TypeError(f"column {name!r} is text")
+        return column
+
+    def _strings(self, name: str) -> StoredStrings:
+        column = self._stored[name]
+        if not isinstance(column, StoredStrings):
+            raise TypeError(f"column {name!r} is numeric")
         return column
 
 

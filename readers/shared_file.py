@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from functools import cached_property
 from typing import IO, Any
 
 import numpy as np
@@ -23,56 +24,48 @@ class SharedFile:
     file : binary file
         It is closed when this object goes.
     path : str, optional
-        Its path, if it has one, by which others may come and write to it. Then each `read` makes
-        sure that nobody has.
+        Its path, if it has one, by which others may come and write to it: then `check` looks.
     """
 
     def __init__(self, file: IO[bytes], path: str | None = None) -> None:
         self._location = f"/proc/{os.getpid()}/fd/{file.fileno()}"
         self.path = path or self._location
-        self._hold(file)
-        self._mapped: NDArray[np.uint8] | None = None
-        self._written = None if path is None else self._last_written()
-
-    def _hold(self, file: IO[bytes]) -> None:
-        self._file: IO[bytes] | None = file
+        self._file = file
         weakref.finalize(self, file.close)
+        self._written = None if path is None else self._last_written()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("path", "_location", "_written")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _file=None, _mapped=None)
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        """The owner's file, opened lazily and once in each process."""
+        file = open(self._location, "rb", buffering=0)  # noqa: SIM115
+        weakref.finalize(self, file.close)
+        return file
 
-    def _opened(self) -> IO[bytes]:
-        """Open the owner's file, lazily and once in each process."""
-        if self._file is None:
-            self._hold(open(self._location, "rb", buffering=0))  # noqa: SIM115
-        assert self._file is not None
-        return self._file
-
+    @cached_property
     def fileno(self) -> int:
-        """Give the file descriptor of this process."""
-        return self._opened().fileno()
+        """File descriptor of this process."""
+        return self._file.fileno()
 
     def read(self, start: int, nbytes: int) -> bytes:
-        """Read some bytes.
+        """Read some bytes; `check` them behind the last read of what belongs together.
 
-        By a system call: the pages of a map would count as memory of each process, and one that
-        is cut off would end it.
+        By a system call: the pages of a map would count as memory of each process, and where the
+        file was cut off meanwhile, a map would end the process.
 
         Raises
         ------
         ReadError
-            If the file was written to since it was opened, or cannot be read.
+            If they cannot be read.
         """
         try:
-            found = os.pread(self.fileno(), nbytes, start)
+            found = os.pread(self.fileno, nbytes, start)
         except OSError as error:
             raise ReadError(self.path, str(error)) from error
-        self.check()  # behind the read, so that what was read is of before any write
         if len(found) < nbytes:
-            raise ReadError(self.path, f"expected {nbytes} bytes at {start}, it is cut off")
+            raise self.damaged(f"expected {nbytes} bytes at {start}, it ends before")
         return found
 
     def check(self) -> None:
@@ -90,13 +83,20 @@ class SharedFile:
                 "the place of old ones by renaming, as Index.save does",
             )
 
+    def damaged(self, reason: str) -> ReadError:
+        """Give the error for content that cannot be, unless `check` has a better one."""
+        self.check()
+        return ReadError(self.path, f"damaged: {reason}")
+
     def _last_written(self) -> tuple[int, int]:
-        status = os.fstat(self.fileno())
+        status = os.fstat(self.fileno)
         return status.st_size, status.st_mtime_ns
+
+    @cached_property
+    def _mapped(self) -> NDArray[np.uint8]:
+        return np.memmap(self._file, np.uint8, mode="r")
 
     def view(self, dtype: str, start: int, size: int) -> NDArray[Any]:
         """Map `size` numbers from the byte `start` on, read-only."""
-        if self._mapped is None:
-            self._mapped = np.memmap(self._opened(), np.uint8, mode="r")
         stop = start + size * np.dtype(dtype).itemsize
         return self._mapped[start:stop].view(dtype)
