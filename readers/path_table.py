@@ -16,8 +16,8 @@ from readers.columns import PART, Strings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CHUNK_ROWS = 1 << 18
-"""Texts that are Python objects at one time: 30 MB of paths."""
+_CHUNK_ROWS = 1 << 16
+"""Texts that are Python objects at one time: some 10 MB of paths."""
 
 _NO_NUMBERS = (
     "column {name!r} is {type}; a tensor can carry numbers and times: "

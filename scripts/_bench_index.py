@@ -77,8 +77,8 @@ def index_sheet(settings: Settings, num_rows: int | None = None) -> Sheet:
         note=(
             "Each step but the last two has a process of its own, whose resident memory is given; "
             "of the last two it is that of a mark for each row. There every row came exactly once. "
-            f"One slot in {_ASKED} was asked of Schedule.locate and Order.row by itself, the others "
-            "all at once."
+            f"One slot in {_ASKED} was asked of Schedule.locate and Order.row by itself, the other "
+            "ones all together."
         ),
     )
 
