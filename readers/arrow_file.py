@@ -53,8 +53,8 @@ class ArrowFile:
 
         Raises
         ------
-        pyarrow.ArrowInvalid
-            If it is no Arrow file, or one that is damaged or cut off.
+        ValueError, KeyError, NotImplementedError, OSError
+            If it is no Arrow file, or one that is damaged or cut off; the OSError has no errno.
         """
         import pyarrow as pa
 
@@ -69,8 +69,9 @@ class ArrowFile:
             return None
         table = reader.read_all()
         table.validate()
-        if table.num_rows != note["num_rows"]:
-            raise pa.ArrowInvalid(f"expected {note['num_rows']} rows, found {table.num_rows}")
+        expected, found = (note["num_rows"], note["columns"]), (table.num_rows, _columns(table))
+        if found != expected:
+            raise ValueError(f"expected rows and columns {expected}, found {found}")
         return cls(table, note["digest"], note["batch_rows"], shared, content.address)
 
     def strings(self, name: str) -> StoredStrings:
@@ -112,8 +113,8 @@ def read(path: str) -> pa.Table:
 
     Raises
     ------
-    pyarrow.ArrowInvalid
-        If it is no Arrow file, or one that is damaged or cut off.
+    ValueError, KeyError, NotImplementedError, OSError
+        Those of `ArrowFile.open`.
     """
     import pyarrow as pa
 
@@ -142,6 +143,7 @@ def write(table: pa.Table, path: str, digest: str) -> None:
     note = {
         "version": _VERSION,
         "num_rows": table.num_rows,
+        "columns": _columns(schema.empty_table()),
         "batch_rows": _BATCH_ROWS,
         "digest": digest,
     }
@@ -151,6 +153,10 @@ def write(table: pa.Table, path: str, digest: str) -> None:
             columns = [_stored(rows[field.name], field) for field in schema]
             batch = pa.record_batch(columns, schema=schema)
             writer.write_batch(batch, None if start else {_NOTE: json.dumps(note)})
+
+
+def _columns(table: pa.Table) -> list[list[str]]:
+    return [[field.name, str(field.type)] for field in table.schema]
 
 
 def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:

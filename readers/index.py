@@ -193,7 +193,10 @@ class Index:
                 return index
             else:
                 table = arrow_file.read(name)
-        except ValueError as error:  # pyarrow.ArrowInvalid is one
+        except (ValueError, KeyError, NotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # it cannot be opened
+                raise
+            # All others are of pyarrow, or of a note that cannot be.
             raise ValueError(
                 f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
                 f"({error}): make it again, with Index.save or scripts/index.py"
