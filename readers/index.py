@@ -179,7 +179,7 @@ class Index:
         -----
         An ``.arrow`` file that `save` wrote opens at once, whatever its number of rows, and is not
         read but mapped. It may be deleted, or another may take its name, while the Index is in use.
-        If it is written to in its place, ReadError says so.
+        It must not be written to in its place: then rows are refused with ReadError.
         """
         name = os.fspath(path)
         try:
@@ -194,9 +194,8 @@ class Index:
             else:
                 table = arrow_file.read(name)
         except (ValueError, KeyError, NotImplementedError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # it cannot be opened
-                raise
-            # All others are of pyarrow, or of a note that cannot be.
+            if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
+                raise  # it cannot be opened; all else is of pyarrow, or a note that cannot be
             raise ValueError(
                 f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
                 f"({error}): make it again, with Index.save or scripts/index.py"
