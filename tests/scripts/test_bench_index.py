@@ -84,7 +84,7 @@ def test_the_sheet(monkeypatch):
     sheet = index_sheet(Settings(), 5003)
     assert sheet.title == "An Index of 5,003 rows"
     assert [line[0].split(" ")[0] for line in sheet.lines] == [
-        *("save", "open", "look", "Loader", "Loader", "shuffle", "stop")
+        *("save", "open", "look", "Loader", "Loader", "open,", "shuffle", "stop")
     ]
     assert all(float(line[1]) > 0 and len(line) == len(sheet.header) for line in sheet.lines)
 
