@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -349,7 +350,7 @@ class Index:
         return path_table.digest(self.table) if self._file is None else self._file.digest
 
     def columns(self, names: Iterable[str] = (), *, parts: Iterable[str] = ()) -> Columns:
-        """Map the columns for reader processes: path, hdu if there is one, and the named ones.
+        """Give columns to reader processes: path, hdu if there is one, and the named ones.
 
         Parameters
         ----------
@@ -365,7 +366,24 @@ class Index:
         TypeError
             If a named column is not numeric (bool, integer, float or time), or has empty rows that
             cannot be told as NaN.
+
+        Notes
+        -----
+        They are copied into a temporary file, which all who hold them share. Not so those of an
+        ``.arrow`` file that `save` wrote: they are read where they lie, but for bool, dates, and
+        times of another unit than ns.
         """
+        wanted = tuple(names), tuple(parts)
+        if (columns := self._given.get(wanted)) is None:
+            columns = self._given[wanted] = Columns(self._stored(*wanted))
+        return columns
+
+    @cached_property
+    def _given(self) -> WeakValueDictionary[tuple[tuple[str, ...], ...], Columns]:
+        """Columns that somebody holds, such as the pipelines of several devices."""
+        return WeakValueDictionary()
+
+    def _stored(self, names: tuple[str, ...], parts: tuple[str, ...]) -> dict[str, Column | Stored]:
         columns = self._files(parts)
         for name in names:
             if name not in self.table.column_names:
@@ -376,10 +394,10 @@ class Index:
                 continue
             stored = None if self._file is None else self._file.numbers(name)
             columns[name] = stored or path_table.numbers(name, self.table[name])
-        return Columns(columns)
+        return columns
 
-    def _files(self, parts: Iterable[str]) -> dict[str, Column | Stored]:
-        parts, known = tuple(parts), self.parts
+    def _files(self, parts: tuple[str, ...]) -> dict[str, Column | Stored]:
+        known = self.parts
         for part in parts:
             if part not in known:
                 raise KeyError(
