@@ -94,8 +94,7 @@ def _lines(folder: Path, num_rows: int) -> Iterable[tuple[str, ...]]:
 
     from readers.index import Index
 
-    index = Index.load(file)
-    cost = _fresh(_look_up, index.columns(("number",)), str(folder))
+    cost = _fresh(_look_up, Index.load(file).columns(("number",)), str(folder))
     name = f"look up {_LOOKUPS:,} random rows in a reader process"
     yield _line(name, cost, f"{1e6 * cost.seconds / _LOOKUPS:.1f} us")
     yield _line(f"Loader to the first batch, of {_FEW_ROWS:,} rows", _fresh(_first_batch, few))
