@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 SUFFIX = ".arrow"
 
-_BATCH_ROWS = 1 << 20
-"""Rows of a batch: as many are copied at one time, when a table is written."""
+_BATCH_BYTES = 512 << 20
+"""Size of a batch of rows. As much is copied at one time when a table is written; but when the file
+is opened each batch has to be looked at, which takes some ms if it comes from a disk."""
 _NOTE = b"dali-pipelines Index"
 _VERSION = 1
 
@@ -133,6 +134,7 @@ def write(table: pa.Table, path: str, digest: str) -> None:
     """
     import pyarrow as pa
 
+    batch_rows = max(1, _BATCH_BYTES * table.num_rows // table.nbytes)
     table = table.unify_dictionaries()  # a file can have but one dictionary for a column
     kinds = {True: pa.large_string(), False: pa.int64()}
     located = {
@@ -145,12 +147,12 @@ def write(table: pa.Table, path: str, digest: str) -> None:
         "version": _VERSION,
         "num_rows": table.num_rows,
         "columns": _columns(schema.empty_table()),
-        "batch_rows": _BATCH_ROWS,
+        "batch_rows": batch_rows,
         "digest": digest,
     }
     with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for start in range(0, table.num_rows, _BATCH_ROWS):
-            rows = table.slice(start, _BATCH_ROWS)
+        for start in range(0, table.num_rows, batch_rows):
+            rows = table.slice(start, batch_rows)
             columns = [_stored(rows[field.name], field) for field in schema]
             batch = pa.record_batch(columns, schema=schema)
             writer.write_batch(batch, None if start else {_NOTE: json.dumps(note)})

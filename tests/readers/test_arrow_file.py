@@ -18,18 +18,17 @@ from hypothesis import strategies as st
 
 from readers import Index, ReadError, arrow_file, path_table
 
-BATCH_ROWS = 3
 PATHS = ["/a.fits", "/é ü/💥.fits", "/c", "/d", "/e", "/f", "/g"]
 
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(arrow_file, "_BATCH_ROWS", BATCH_ROWS)
+    monkeypatch.setattr(arrow_file, "_BATCH_BYTES", 80)  # one to four rows
 
 
 @pytest.fixture
 def file(tmp_path):
-    """An Index file of three batches."""
+    """An Index file of several batches."""
     hdu = [0, None, 2, 1, 1, None, 7]
     label = pa.array(range(7), pa.int16())
     Index(pa.table({"path": PATHS, "hdu": hdu, "label": label})).save(tmp_path / "index.arrow")
@@ -64,7 +63,7 @@ others = {
 @st.composite
 def tables(draw):
     """Tables of files, some with parts, in chunks, and cut out of larger ones."""
-    num_rows = draw(st.integers(1, 3 * BATCH_ROWS + 1))
+    num_rows = draw(st.integers(1, 10))
 
     def column(kind, values):
         return pa.array(draw(st.lists(values, min_size=num_rows, max_size=num_rows)), kind)
