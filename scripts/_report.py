@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import nvtx
 import psutil
+from _advice import Advice, advise
 from _ranks import Ranks
+from _stages import Moment, Stages
 from tqdm import tqdm
 
 if TYPE_CHECKING:
@@ -30,14 +32,8 @@ AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 
 REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step")
 
-_KEEPS_UP = 0.1
-"""Share of the time that a consumer may wait before loading is called the bottleneck."""
-
 _STEADY_STEPS = 10
-"""Steps from which on the first batch does not count in the rates."""
-
-_ALL_BUSY = 0.85
-"""Share of CPU time above which more processes or threads can only get in each other's way."""
+"""Steps from which on the first batch does not count in rates and advice."""
 
 
 class Settings(Protocol):
@@ -69,8 +65,8 @@ class Run:
         self.steps_done = 0
         self.first_batch_s = 0.0
         self._state = loader.state_dict()
-        self._cpu_times = psutil.cpu_times()
-        self._began = self._first = self._last = time.perf_counter()
+        self._at_start = Moment.of(loader)
+        self._began = self._last = time.perf_counter()
         self._held = ExitStack()
 
     def __enter__(self) -> Run:
@@ -124,8 +120,7 @@ class Run:
         self._last = time.perf_counter()
         if self.steps_done == 0:
             self.first_batch_s = self._last - self._began
-            self._first = self._last
-            self._samples_at_first = self.loader.stats.samples
+            self._at_first = Moment.of(self.loader)
         self.steps_done += 1
         for shard, batch in enumerate(batches, self.loader.first_shard):
             rows, valid = batch["row"].tolist(), batch["valid"].tolist()
@@ -142,9 +137,11 @@ class Run:
 
     def finish(self, status: int = 0) -> int:
         """Print the summary, write the report, and give the exit code."""
+        # While the readers live: their CPU times end with them.
+        stages = self._counted_from.stages(self.loader) if self.steps_done else None
         self.loader.close()
         self._bar.close()
-        report = self._report()
+        report = self._report(stages)
         if self.ranks.rank == 0:
             print(summary(report))
         if self.config.report is not None:
@@ -152,18 +149,26 @@ class Run:
             Path(self.config.report).write_text(text, encoding="utf-8")
         return status
 
-    def _report(self) -> dict[str, Any]:
-        stats = self.loader.stats
-        total = self._last - self._began
+    @property
+    def _is_steady(self) -> bool:
         # Rates are from the first batch to the last, as the start is told apart. In a short run
         # that would flatter: the batches made ready while the first was awaited are most of it.
-        steady = self.steps_done >= _STEADY_STEPS
-        seconds = self._last - self._first if steady else total
-        samples = stats.samples - (self._samples_at_first if steady else 0)
+        return self.steps_done >= _STEADY_STEPS
+
+    @property
+    def _counted_from(self) -> Moment:
+        return self._at_first if self._is_steady else self._at_start
+
+    def _report(self, measured: Stages | None) -> dict[str, Any]:
+        stats = self.loader.stats
+        total = self._last - self._began
+        seconds = self._last - self._counted_from.at if self._is_steady else total
+        samples = stats.samples - self._counted_from.stats.samples
         share = samples / max(1, stats.samples)
         stages = {
             "start": stats.start_s,
             "read": stats.read_s,
+            "read_cpu": stats.read_cpu_s,
             "wait_readers": stats.wait_readers_s,
             "wait_graph": stats.wait_graph_s,
             "wait": stats.wait_s,
@@ -171,7 +176,7 @@ class Run:
         }
         wait_fraction = stats.wait_s / max(1e-9, total - stats.start_s)
         gpus = self.loader.devices[0] is not None
-        busy = _busy(self._cpu_times, psutil.cpu_times())
+        advice = None if measured is None else advise(measured, self.ranks.world_size)
         return {
             "config": dataclasses.asdict(self.config),  # type: ignore[call-overload]
             "tables": tables(self.config.calibration),
@@ -191,50 +196,22 @@ class Run:
             "output_mpix_per_s": stats.output_pixels * share / max(1e-9, seconds) / 1e6,
             "stages": stages,
             "wait_fraction": wait_fraction,
-            "cpu_busy": busy,
-            "bottleneck": bottleneck(stages, wait_fraction, busy, gpus=gpus),
+            "measured": None if measured is None else dataclasses.asdict(measured),
+            "limit": None if advice is None else advice.limit,
+            "bottleneck": self._in_words(advice),
+            "advised": None if advice is None else dict(advice.change),
             "rejected": [
                 {"row": bad.row, "path": bad.path, "reason": bad.reason}
                 for bad in stats.rejected.values()
             ],
         }
 
-
-def bottleneck(stages: dict[str, float], wait_fraction: float, busy: float, *, gpus: bool) -> str:
-    """Say in a sentence what held the run up, and what to do about it.
-
-    Parameters
-    ----------
-    stages : dict
-        Seconds by stage, ``wait_readers`` and ``wait_graph`` among them.
-    wait_fraction : float
-        Share of the time after the start that the consumer waited.
-    busy : float
-        Share of the machine's CPU time that was used.
-    gpus : bool
-        Whether the graph ran on GPUs.
-    """
-    if wait_fraction < _KEEPS_UP:
-        return "Loading keeps up: the consumer hardly ever waits."
-    if busy > _ALL_BUSY:
-        remedy = "" if gpus else "a GPU, "
-        return (
-            f"The CPU is the limit, {100 * busy:.0f} % of it was busy: {remedy}more cores or a "
-            "smaller --crop will help, more processes or threads will not."
-        )
-    if stages["wait_graph"] > stages["wait_readers"]:
-        return (
-            "The graph (transfer, decode, transforms) is the slowest part: give it more "
-            "--num_threads, or a GPU, or a smaller --crop."
-        )
-    return "The readers are the slowest part: more --num_read_processes, or faster storage."
-
-
-def _busy(before: Any, after: Any) -> float:
-    """Share of CPU time between two `psutil.cpu_times` that was not idle."""
-    total = sum(after) - sum(before)
-    idle = (after.idle + after.iowait) - (before.idle + before.iowait)
-    return 1 - idle / total if total > 0 else 0.0
+    def _in_words(self, advice: Advice | None) -> str:
+        if advice is None:
+            return "There was nothing left to deliver."
+        if self._is_steady:
+            return advice.sentence
+        return f"{advice.sentence} (So short a run is mostly its start.)"
 
 
 def summary(report: dict[str, Any]) -> str:

@@ -325,7 +325,7 @@ def iterate(loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
                 enough = run.steps_done == config.max_batches
                 if status or enough:
                     return run.finish(status)
-    return run.finish()
+        return run.finish()
 
 
 def _pair(name: str, value: Sequence[int] | None) -> tuple[int, int] | None:

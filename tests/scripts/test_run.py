@@ -94,6 +94,12 @@ def test_report_says_what_was_measured(
     assert report["images_per_s"] == pytest.approx(23 / report["seconds"])
     assert report["output_mpix_per_s"] == pytest.approx(report["images_per_s"] * 64 / 1e6)
     assert 0 <= report["wait_fraction"] <= 1
+    assert report["bottleneck"].endswith("(So short a run is mostly its start.)")
+    assert report["limit"] in ("consumer", "storage", "readers", "graph", "cpu", "transport")
+    measured = report["measured"]
+    assert (measured["num_read_processes"], measured["num_shards"]) == (4, 2)
+    assert 0 < measured["read_cpu_s"] <= measured["read_s"]
+    assert measured["graph_cpu_s"] > 0  # DALI's threads are known by their names
     out = capsys.readouterr().out
     assert "23 images in 3 steps on 2 CPU shards: " in out
 
