@@ -30,8 +30,8 @@ _IDLE = 0.6
 """Share of the readers' time below which more of them would be idle, too."""
 _QUEUED = 0.3
 """Share of the work time in wait for a core above which there are too few cores."""
-_SPARE_CORE = 0.75
-"""Cores that must be idle for one more process or thread to be worth it."""
+_SPARE_CORE = 0.4
+"""Idle cores from which on one more process or thread is worth it."""
 _HEADROOM = 1.2
 """Readers that are busy all the time are late now and then."""
 _STEP = 4
@@ -113,10 +113,11 @@ def _storage(stages: Stages, world_size: int) -> Advice:
 
 
 def _readers(stages: Stages, world_size: int) -> Advice:
-    worked = stages.read_cpu_s + stages.read_queued_s
+    now, worked = stages.num_read_processes, stages.read_cpu_s + stages.read_queued_s
     if _idle_cores(stages) < _SPARE_CORE or stages.read_queued_s > _QUEUED * worked:
         return _cpu(stages, "the readers, which compute,")
-    count = world_size * _more_readers(stages)
+    # More of them than cores would only take turns.
+    count = world_size * min(_more_readers(stages), max(now + 1, stages.cores))
     each = 1e3 / max(1, stages.samples)
     return Advice(
         "readers",
@@ -180,7 +181,7 @@ def _transport(stages: Stages) -> Advice:
 
 
 def _more_readers(stages: Stages) -> int:
-    """Give the readers that keep all other stages busy; always more than there are."""
+    """Give the readers that keep all other stages busy; always more than there are now."""
     samples = max(1, stages.samples)
     cpu_s = (stages.read_cpu_s + stages.graph_cpu_s) / samples
     others = [

@@ -91,7 +91,7 @@ def cores(job: Job) -> Finding:
     from dali_pipelines.devices import share_out
 
     shards, threads = job.config.num_gpus, job.num_threads
-    readers = sum(share_out(job.config.num_read_processes, shards))
+    readers = sum(share_out(job.config.least_readers(shards), shards))
     wanted = readers + shards * threads
     allowed, quota = len(os.sched_getaffinity(0)), _cpu_quota()
     given = float(allowed) if quota is None else min(float(allowed), quota)

@@ -23,6 +23,8 @@ from _stages import Moment, Stages
 from tqdm import tqdm
 
 if TYPE_CHECKING:
+    from _auto_readers import Choice
+
     from dali_pipelines import Calibration, Loader
 
 DOMAIN = "dali-pipelines"
@@ -58,10 +60,13 @@ class Settings(Protocol):
 class Run:
     """One run over a Loader, from the first batch to the summary, which rank 0 prints."""
 
-    def __init__(self, loader: Loader, config: Settings, ranks: Ranks) -> None:
+    def __init__(
+        self, loader: Loader, config: Settings, ranks: Ranks, choice: Choice | None = None
+    ) -> None:
         self.loader = loader
         self.config = config
         self.ranks = ranks
+        self.choice = choice
         self.steps_done = 0
         self.first_batch_s = 0.0
         self._state = loader.state_dict()
@@ -196,6 +201,7 @@ class Run:
             "output_mpix_per_s": stats.output_pixels * share / max(1e-9, seconds) / 1e6,
             "stages": stages,
             "wait_fraction": wait_fraction,
+            "chosen": None if self.choice is None else dataclasses.asdict(self.choice),
             "measured": None if measured is None else dataclasses.asdict(measured),
             "limit": None if advice is None else advice.limit,
             "bottleneck": self._in_words(advice),

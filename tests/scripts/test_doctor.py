@@ -279,8 +279,9 @@ def test_cores(job: Any, monkeypatch: Any, allowed: int, quota: Any, expected: s
 
 def test_each_shard_has_a_reader(job: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(limits, "_cpu_quota", lambda: None)
-    found = line(limits.cores, job(num_read_processes=1, num_gpus=3))
-    assert "for 3 readers and 3 x 1 thread, " in found
+    for count in (1, "auto"):
+        found = line(limits.cores, job(num_read_processes=count, num_gpus=3))
+        assert "for 3 readers and 3 x 1 thread, " in found
 
 
 @pytest.mark.parametrize(
