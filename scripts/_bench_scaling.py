@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
+from _bench_bottlenecks import bottleneck_sheet
 from _bench_data import Files, Settings, find_files
 from _bench_race import Result, Table, Way, race
+from _bench_tables import Sheet
 from _bench_ways import Case, expected_pixels, files_way, loader_way
 
 _WHOLE = Case(kind="fits", batch_size=2, flip=False)
@@ -23,8 +25,8 @@ _WINDOWS = {
 }
 
 
-def scaling_suite(settings: Settings) -> Iterator[Table]:
-    """Vary one setting at a time."""
+def scaling_suite(settings: Settings) -> Iterator[Table | Sheet]:
+    """Vary one setting at a time; at the end, try the advice on bottlenecks."""
     files = find_files(settings, "fits", 4 if settings.quick else 16)
     workers = settings.num_read_processes
     most = 2 if settings.quick else min(_MOST_PROCESSES, 2 * len(os.sched_getaffinity(0)))
@@ -54,6 +56,7 @@ def scaling_suite(settings: Settings) -> Iterator[Table]:
         ),
     ):
         yield _table(title, axis, places, files, settings)
+    yield bottleneck_sheet(settings)
 
 
 def _table(
