@@ -72,7 +72,7 @@ class Setup:
     """The other change."""
 
 
-_SETUPS = {
+SETUPS = {
     "slow storage": Setup(limit="storage", reader=LateReader, other={"num_threads": 2}),
     "slow decode, in the readers": Setup(
         limit="readers", compression="GZIP_2", other={"num_threads": 2}
@@ -90,10 +90,10 @@ def bottleneck_sheet(settings: Settings) -> Sheet:
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         archives = {
-            compression: _archive(Path(folder, compression), compression)
-            for compression in sorted({setup.compression for setup in _SETUPS.values()})
+            compression: write_archive(Path(folder, compression), compression)
+            for compression in sorted({setup.compression for setup in SETUPS.values()})
         }
-        for name, setup in _SETUPS.items():
+        for name, setup in SETUPS.items():
             lines.append(_line(name, setup, archives[setup.compression], seconds))
     return Sheet(
         title="Bottlenecks made on purpose, and the advice on them",
@@ -159,7 +159,7 @@ def _pipeline(index: Index, *, reader: FitsReader, **config: Any) -> ReaderPipel
     return reader_pipeline(index, reader, decode_fits, PipelineConfig(**config))
 
 
-def _archive(folder: Path, compression: str) -> Index:
+def write_archive(folder: Path, compression: str) -> Index:
     """Write frames with the noise of a detector."""
     import numpy as np
     from astropy.io import fits
