@@ -93,8 +93,8 @@ def test_a_wait_is_told_from_work(tmp_path: Path) -> None:
     for reader in (MarkingReader(folder=str(tmp_path), pause_s=0.05), BusyReader(busy_s=0.05)):
         loader = Loader(
             partial(pipeline, reader=reader),
-            Index.from_paths([f"{number}" for number in range(16)]),
-            batch_size=4,
+            Index.from_paths([f"{number}" for number in range(8)]),
+            batch_size=2,
             num_read_processes=1,
             devices=[None],
             prefetch=1,

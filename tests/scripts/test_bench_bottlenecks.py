@@ -14,7 +14,8 @@ from _advice import Advice
 
 
 @pytest.mark.parametrize("name", bench.SETUPS)
-def test_what_is_slow_is_named(name: str, tmp_path: Path) -> None:
+def test_what_is_slow_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_SIZE", 512)
     setup = bench.SETUPS[name]
     if setup.step_s:
         # In every contrast: on a busy machine batches come late, too.
@@ -46,7 +47,7 @@ def test_a_sheet_tells_right_from_wrong(monkeypatch: pytest.MonkeyPatch) -> None
 
     sheet = bench.bottleneck_sheet(Settings())  # type: ignore[arg-type]
     assert [line[-1] for line in sheet.lines] == ["right"] * 4
-    assert sheet.lines[0][1:5] == ("storage", "10", "--num_read_processes=4", "40")
+    assert sheet.lines[0][1:5] == ("storage", "10.0", "--num_read_processes=4", "40.0")
     helped["readers"] = False
     sheet = bench.bottleneck_sheet(Settings())  # type: ignore[arg-type]
     assert [line[-1] for line in sheet.lines] == ["WRONG", "WRONG", "WRONG", "right"]
