@@ -117,7 +117,7 @@ def _readers(stages: Stages, world_size: int) -> Advice:
     if _idle_cores(stages) < _SPARE_CORE or stages.read_queued_s > _QUEUED * worked:
         return _cpu(stages, "the readers, which compute,")
     # More of them than cores would only take turns.
-    count = world_size * min(_more_readers(stages), max(now + 1, stages.cores))
+    count = world_size * min(_more_readers(stages), max(now + 1, int(stages.cores)))
     each = 1e3 / max(1, stages.samples)
     return Advice(
         "readers",
@@ -157,9 +157,9 @@ def _cpu(stages: Stages, who: str) -> Advice:
     others = max(0.0, stages.cores * stages.cpu_busy - used)
     return Advice(
         "cpu",
-        f"The CPU is the limit: {who} can have no more of it. Of {stages.cores} cores, reading and "
-        f"decoding take {used:.1f}, and all else {others:.1f}. {remedy} or a smaller --crop will "
-        "help, more processes or threads will not.",
+        f"The CPU is the limit: {who} can have no more of it. Of {stages.cores:g} cores, reading "
+        f"and decoding take {used:.1f}, and all else {others:.1f}. {remedy} or a smaller --crop "
+        "will help, more processes or threads will not.",
     )
 
 
@@ -197,7 +197,9 @@ def _more_readers(stages: Stages) -> int:
 
 
 def _idle_cores(stages: Stages) -> float:
-    return stages.cores * (1 - stages.cpu_busy)
+    # The share is of the machine, which can have more cores than this process may use.
+    used = (stages.read_cpu_s + stages.graph_cpu_s) / stages.seconds
+    return min(stages.cores - used, stages.cores * (1 - stages.cpu_busy))
 
 
 def _percent(share: float) -> str:

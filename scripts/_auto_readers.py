@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from _advice import readers_needed
+from _quota import usable_cores
 from _stages import Moment
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def choose_readers(
             "--num_read_processes=auto tries the GPU out, and after that no readers can be forked: "
             "use another --start_method, or give their number"
         )
-    cores = len(os.sched_getaffinity(0)) / (len(devices) * ranks.local_world_size)
+    cores = usable_cores() / (len(devices) * ranks.local_world_size)
     threads = config.pipeline_settings()["num_threads"]
     # Large batches say no more on a CPU, and take longer.
     size = config.batch_size if devices[0] is not None else 2 * threads

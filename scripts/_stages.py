@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from _quota import usable_cores
 from _threads import CpuTime
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Stages:
     """Of a shard."""
     ahead: int
     """Batches that are kept ready, by the readers and again by the graph."""
-    cores: int
+    cores: float
+    """That this process may use; less than one is a share of one."""
     gpus: bool
     """Whether the graph runs on GPUs."""
 
@@ -142,7 +143,7 @@ class Moment:
             num_shards=len(loader.pipelines),
             batch_size=first.max_batch_size,
             ahead=first.ahead,
-            cores=len(os.sched_getaffinity(0)),
+            cores=usable_cores(),
             gpus=first.device_id is not None,
         )
 

@@ -37,6 +37,15 @@ CALIBRATION = ("size", "order", "pointing_table", "correction_table", "exposure"
 """Flags that are fields of `dali_pipelines.Calibration`."""
 
 
+def _number_or_auto(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r}") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Flags of run.py; the names are fixed by tests/scripts/test_run.py."""
@@ -47,7 +56,7 @@ class RunConfig:
         4,
         "reader processes in all, shared out over the shards; auto: as many as a short measurement "
         "finds useful",
-        type=lambda text: text if text == "auto" else int(text),
+        type=_number_or_auto,
         metavar="NUMBER",
     )
     batch_size: int = option(16, "samples per shard and step")

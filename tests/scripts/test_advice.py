@@ -119,7 +119,7 @@ SLOW_GRAPH = replace(
         (
             replace(SLOW_STORAGE, num_read_processes=4, read_s=8, graph_cpu_s=18),
             "graph",
-            {"num_threads": 9},
+            {"num_threads": 8},
             "The graph",
         ),
     ],
@@ -170,7 +170,7 @@ def figures(draw: st.DrawFn) -> Stages:
         num_shards=shards,
         batch_size=draw(whole),
         ahead=draw(st.integers(1, 4)),
-        cores=draw(whole),
+        cores=draw(st.floats(0.1, 16)),
         gpus=draw(st.booleans()),
     )
 

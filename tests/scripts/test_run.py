@@ -221,6 +221,8 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
         (["--batch_size=4", "--crop=21"], "crop 21x21 is larger than the image 20x24"),
         (["--batch_size=4", "--crop", "1", "2", "3"], "--crop takes one number or two"),
         (["--batch_size=0"], "--batch_size must be at least 1, got 0"),
+        (["--num_read_processes=0"], "--num_read_processes must be at least 1, got 0"),
+        (["--num_read_processes=all"], "expected a number or auto, got 'all'"),
         (["--batch_size=4", "--pipeline=jpeg"], "no file in this folder ends in .jpg"),
         (["--batch_size=4", "--data=/nowhere"], "/nowhere: no such folder or file"),
         (["--batch_size=4", "--data=/nowhere/*.fits"], "no file matches this pattern"),
