@@ -102,7 +102,8 @@ def bottleneck_sheet(settings: Settings) -> Sheet:
         data=f"{_FILES} synthetic FITS files of {_SIZE}x{_SIZE} int16, in the page cache",
         note=f"Right is what names the bottleneck, and makes it at least {_HELPS} times as fast, "
         f"and faster than the other change does. Files are {1e3 * _LATENCY_S:.0f} ms late in slow "
-        f"storage; the slow consumer takes {1e3 * _STEP_S:.0f} ms for a batch of 4.",
+        f"storage; the slow consumer takes {1e3 * _STEP_S:.0f} ms for a batch of 4. Where other "
+        "work takes the cores, what computes is rightly said to be limited by the CPU.",
     )
 
 

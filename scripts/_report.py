@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import nvtx
 import psutil
-from _advice import Advice, advise
+from _advice import advise
 from _ranks import Ranks
 from _stages import Moment, Stages
 from tqdm import tqdm
@@ -35,7 +35,7 @@ AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step")
 
 _STEADY_STEPS = 10
-"""Steps from which on the first batch does not count in rates and advice."""
+"""Steps from which on the first batch does not count in the rates."""
 
 
 class Settings(Protocol):
@@ -70,7 +70,7 @@ class Run:
         self.steps_done = 0
         self.first_batch_s = 0.0
         self._state = loader.state_dict()
-        self._at_start = Moment.of(loader)
+        self._ready_at_first = 0
         self._began = self._last = time.perf_counter()
         self._held = ExitStack()
 
@@ -126,6 +126,8 @@ class Run:
         if self.steps_done == 0:
             self.first_batch_s = self._last - self._began
             self._at_first = Moment.of(self.loader)
+            # By the readers, and by the graph.
+            self._ready_at_first = 2 * max(each.ahead for each in self.loader.pipelines)
         self.steps_done += 1
         for shard, batch in enumerate(batches, self.loader.first_shard):
             rows, valid = batch["row"].tolist(), batch["valid"].tolist()
@@ -143,10 +145,11 @@ class Run:
     def finish(self, status: int = 0) -> int:
         """Print the summary, write the report, and give the exit code."""
         # While the readers live: their CPU times end with them.
-        stages = self._counted_from.stages(self.loader) if self.steps_done else None
+        enough = self.steps_done > self._ready_at_first
+        measured = self._at_first.stages(self.loader) if enough else None
         self.loader.close()
         self._bar.close()
-        report = self._report(stages)
+        report = self._report(measured)
         if self.ranks.rank == 0:
             print(summary(report))
         if self.config.report is not None:
@@ -154,21 +157,14 @@ class Run:
             Path(self.config.report).write_text(text, encoding="utf-8")
         return status
 
-    @property
-    def _is_steady(self) -> bool:
-        # Rates are from the first batch to the last, as the start is told apart. In a short run
-        # that would flatter: the batches made ready while the first was awaited are most of it.
-        return self.steps_done >= _STEADY_STEPS
-
-    @property
-    def _counted_from(self) -> Moment:
-        return self._at_first if self._is_steady else self._at_start
-
     def _report(self, measured: Stages | None) -> dict[str, Any]:
         stats = self.loader.stats
         total = self._last - self._began
-        seconds = self._last - self._counted_from.at if self._is_steady else total
-        samples = stats.samples - self._counted_from.stats.samples
+        # Rates are from the first batch to the last, as the start is told apart. In a short run
+        # that would flatter: the batches made ready while the first was awaited are most of it.
+        steady = self.steps_done >= _STEADY_STEPS
+        seconds = self._last - self._at_first.at if steady else total
+        samples = stats.samples - (self._at_first.stats.samples if steady else 0)
         share = samples / max(1, stats.samples)
         stages = {
             "start": stats.start_s,
@@ -204,7 +200,7 @@ class Run:
             "chosen": None if self.choice is None else dataclasses.asdict(self.choice),
             "measured": None if measured is None else dataclasses.asdict(measured),
             "limit": None if advice is None else advice.limit,
-            "bottleneck": self._in_words(advice),
+            "bottleneck": self._too_short if advice is None else advice.sentence,
             "advised": None if advice is None else dict(advice.change),
             "rejected": [
                 {"row": bad.row, "path": bad.path, "reason": bad.reason}
@@ -212,12 +208,14 @@ class Run:
             ],
         }
 
-    def _in_words(self, advice: Advice | None) -> str:
-        if advice is None:
+    @property
+    def _too_short(self) -> str:
+        if self.steps_done == 0:
             return "There was nothing left to deliver."
-        if self._is_steady:
-            return advice.sentence
-        return f"{advice.sentence} (So short a run is mostly its start.)"
+        return (
+            "This run is too short to tell what limits it: that takes more than "
+            f"{_count(self._ready_at_first, 'step')}, so give it more --epochs."
+        )
 
 
 def summary(report: dict[str, Any]) -> str:
