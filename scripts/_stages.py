@@ -121,7 +121,7 @@ class Moment:
             return getattr(now.stats, name) - getattr(self.stats, name)
 
         queued = sum(
-            (time - self.readers.get(pid, CpuTime())).queued for pid, time in now.readers.items()
+            (used - self.readers.get(pid, CpuTime())).queued for pid, used in now.readers.items()
         )
         graph = now.graph - self.graph
         first = loader.pipelines[0]
