@@ -114,7 +114,7 @@ def _storage(stages: Stages, world_size: int) -> Advice:
 
 def _readers(stages: Stages, world_size: int) -> Advice:
     now, worked = stages.num_read_processes, stages.read_cpu_s + stages.read_queued_s
-    if _idle_cores(stages) < _SPARE_CORE or stages.read_queued_s > _QUEUED * worked:
+    if stages.cores_idle < _SPARE_CORE or stages.read_queued_s > _QUEUED * worked:
         return _cpu(stages, "the readers, which compute,")
     # More of them than cores would only take turns.
     count = world_size * min(_more_readers(stages), max(now + 1, int(stages.cores)))
@@ -132,7 +132,7 @@ def _graph(stages: Stages) -> Advice:
     if stages.gpus:
         return Advice("graph", f"{slow}: more --num_gpus or a smaller --crop will help.")
     queued = stages.graph_queued_s > _QUEUED * (stages.graph_cpu_s + stages.graph_queued_s)
-    if queued or _idle_cores(stages) < _SPARE_CORE:
+    if queued or stages.cores_idle < _SPARE_CORE:
         return _cpu(stages, "the graph")
     threads = stages.num_threads // stages.num_shards
     if stages.batch_size <= threads:
@@ -143,7 +143,7 @@ def _graph(stages: Stages) -> Advice:
             f"try --batch_size={size}, or a GPU, or a smaller --crop.",
             {"batch_size": size},
         )
-    count = threads + max(1, round(_idle_cores(stages) / stages.num_shards))
+    count = threads + max(1, round(stages.cores_idle / stages.num_shards))
     return Advice(
         "graph",
         f"{slow}, and cores are idle: try --num_threads={count}, or a GPU, or a smaller --crop.",
@@ -152,14 +152,12 @@ def _graph(stages: Stages) -> Advice:
 
 
 def _cpu(stages: Stages, who: str) -> Advice:
-    used = (stages.read_cpu_s + stages.graph_cpu_s) / stages.seconds
     remedy = "More cores" if stages.gpus else "A GPU, more cores"
-    others = max(0.0, stages.cores * stages.cpu_busy - used)
     return Advice(
         "cpu",
         f"The CPU is the limit: {who} can have no more of it. Of {stages.cores:g} cores, reading "
-        f"and decoding take {used:.1f}, and all else {others:.1f}. {remedy} or a smaller --crop "
-        "will help, more processes or threads will not.",
+        f"and decoding take {stages.cores_used:.1f}, and all else {stages.cores_elsewhere:.1f}. "
+        f"{remedy} or a smaller --crop will help, more processes or threads will not.",
     )
 
 
@@ -194,12 +192,6 @@ def _more_readers(stages: Stages) -> int:
     now = stages.num_read_processes
     rate = min(*others, _STEP * now / max(1e-9, read_s))
     return max(now + 1, min(_STEP * now, readers_needed(read_s=read_s, rate=rate)))
-
-
-def _idle_cores(stages: Stages) -> float:
-    # The share is of the machine, which can have more cores than this process may use.
-    used = (stages.read_cpu_s + stages.graph_cpu_s) / stages.seconds
-    return min(stages.cores - used, stages.cores * (1 - stages.cpu_busy))
 
 
 def _percent(share: float) -> str:

@@ -78,6 +78,22 @@ class Stages:
         return min(1.0, worked / max(1e-9, self.num_threads * self.seconds))
 
     @property
+    def cores_used(self) -> float:
+        """Cores that were busy with reading and with the graph, on average."""
+        return (self.read_cpu_s + self.graph_cpu_s) / max(1e-9, self.seconds)
+
+    @property
+    def cores_elsewhere(self) -> float:
+        """Cores that were busy with all else, of those that this process may use."""
+        return max(0.0, self.cores * self.cpu_busy - self.cores_used)
+
+    @property
+    def cores_idle(self) -> float:
+        """Cores that more readers or threads would find."""
+        # The share is of the machine, which can have more cores than this process may use.
+        return self.cores - max(self.cores_used, self.cores * self.cpu_busy)
+
+    @property
     def blocked_s(self) -> float:
         """Seconds that readers waited for files."""
         return self.read_s - self.read_cpu_s - self.read_queued_s
