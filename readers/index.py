@@ -349,7 +349,13 @@ class Index:
         """What a saved state is checked against: SHA-256 of the paths and HDUs, in order."""
         return path_table.digest(self.table) if self._file is None else self._file.digest
 
-    def columns(self, names: Iterable[str] = (), *, parts: Iterable[str] = ()) -> Columns:
+    def columns(
+        self,
+        names: Iterable[str] = (),
+        *,
+        parts: Iterable[str] = (),
+        notes: Iterable[str] = (),
+    ) -> Columns:
         """Map the columns for reader processes: path, hdu if there is one, and the named ones.
 
         Parameters
@@ -358,6 +364,8 @@ class Index:
             Numeric columns.
         parts : iterable of str
             Parts whose files will be read, for samples of several files.
+        notes : iterable of str
+            Columns of bytes for the Reader, those among them that the Index has.
 
         Raises
         ------
@@ -377,7 +385,17 @@ class Index:
                 continue
             stored = None if self._file is None else self._file.numbers(name)
             columns[name] = stored or path_table.numbers(name, self.table[name])
-        return Columns(columns)
+        noted = [name for name in notes if name in self.table.column_names]
+        for name in noted:
+            kind = self.table.schema.field(name).type
+            if not path_table.is_binary(kind):
+                raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
+            columns[name] = (
+                path_table.strings(self.table[name])
+                if self._file is None
+                else self._file.strings(name)
+            )
+        return Columns(columns, noted)
 
     def _files(self, parts: Iterable[str]) -> dict[str, Column | Stored]:
         parts, known = tuple(parts), self.parts
