@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ COLUMN = "mcu_rows"
 """Of the Index, as `readers.jpeg.JpegReader` knows it."""
 
 
-def with_mcu_rows(index: Index, num_threads: int = 4) -> Index:
+def with_mcu_rows(
+    index: Index, num_threads: int = 4, progress: Callable[[Iterable[Any]], Iterable[Any]] = iter
+) -> Index:
     """Note where in each JPEG file its rows begin.
 
     Each file is read and decoded once, as far as it takes to find them. From then on
@@ -33,6 +35,8 @@ def with_mcu_rows(index: Index, num_threads: int = 4) -> Index:
         Of JPEG files; others are passed over.
     num_threads : int
         Files that are worked on at one time.
+    progress : callable
+        Is given what is found, a file at a time, and gives it back: ``tqdm.tqdm``, say.
 
     Returns
     -------
@@ -44,7 +48,7 @@ def with_mcu_rows(index: Index, num_threads: int = 4) -> Index:
 
     paths = index.table["path"]
     with ThreadPoolExecutor(num_threads) as pool:
-        found = pool.map(_packed_rows, (path.as_py() for path in paths))
+        found = progress(pool.map(_packed_rows, (path.as_py() for path in paths)))
         rows = pa.array(list(found), pa.large_binary())
     table = index.table
     if COLUMN in table.column_names:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
+
+if TYPE_CHECKING:
+    from dali_pipelines.kernels.entries import Entry
 
 
 def decode_image(dtype: str, inputs: list[Any]) -> tuple[Any, Any]:
@@ -33,8 +36,7 @@ def decode_image(dtype: str, inputs: list[Any]) -> tuple[Any, Any]:
     from dali_pipelines.kernels import entries
 
     operator = _operator()(
-        entries.decode_run[dtype].address,
-        entries.decode_setup.address,
+        entries.decode_entry(dtype),
         out_types=[to_dali_type(dtype), types.INT32],
         in_types=[types.UINT8, types.UINT8, types.INT64, types.FLOAT64, types.INT32, types.FLOAT],
         outs_ndim=[3, 1],
@@ -64,8 +66,7 @@ def resize(dtype: str, image: Any, height: int, width: int) -> Any:
     from dali_pipelines.kernels import entries
 
     operator = _operator()(
-        entries.resize_run[dtype].address,
-        entries.resize_setup.address,
+        entries.resize_entry(dtype),
         out_types=[types.FLOAT],
         in_types=[to_dali_type(dtype), types.UINT8],
         outs_ndim=[3],
@@ -105,8 +106,7 @@ def warp(inputs: list[Any], order: int) -> Any:
         axis=0,
     )
     operator = _operator()(
-        entries.warp_run.address,
-        entries.warp_setup.address,
+        entries.warp_entry(),
         out_types=[types.FLOAT],
         in_types=[types.FLOAT, types.UINT8, types.FLOAT64, types.INT32],
         outs_ndim=[3],
@@ -128,7 +128,8 @@ def _operator() -> Callable[..., Any]:
         def _get_setup_fn_cpu(self, setup_fn: int) -> int:
             return setup_fn
 
-    def make(run: Any, setup: Any, **options: Any) -> Any:
+    def make(entry: Entry, **options: Any) -> Any:
+        run, setup = (function.address for function in entry)
         return CompiledFunction(run_fn=run, setup_fn=setup, batch_processing=False, **options)
 
     return make

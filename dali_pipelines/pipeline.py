@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing import forkserver
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def reader_pipeline(
     large = nbytes * config.batch_size > _LARGE_BATCH
     prefetch = config.prefetch or (1 if large else 2)
     if config.start_method == "forkserver":
-        _preload(reader)
+        _start_fork_server(reader)
     pipeline = ReaderPipeline(
         batch_size=config.batch_size,
         num_threads=config.num_threads,
@@ -278,8 +279,11 @@ def _slack(specs: tuple[SampleSpec, ...]) -> int:
     return 4096 + 256 * len(specs)
 
 
-def _preload(reader: Reader) -> None:
-    """Let the fork server import what all readers need, once; no effect if it runs already."""
+def _start_fork_server(reader: Reader) -> None:
+    """Let the fork server import what all readers need, once; no effect if it runs already.
+
+    It does so while the graph is made: the readers that it forks then start at once.
+    """
     # A ChannelsReader, and others like it, has a Reader of its own.
     modules = [type(reader).__module__, type(getattr(reader, "reader", reader)).__module__]
     context = multiprocessing.get_context("forkserver")
@@ -287,3 +291,4 @@ def _preload(reader: Reader) -> None:
         # __main__ is what Python would load by itself.
         ["__main__", "nvidia.dali._multiproc.worker", "readers.source", *modules]
     )
+    forkserver.ensure_running()

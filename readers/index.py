@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -179,7 +180,7 @@ class Index:
         -----
         An ``.arrow`` file that `save` wrote opens at once, whatever its number of rows, and is not
         read but mapped. It may be deleted, or another may take its name, while the Index is in use.
-        If it is written to in its place, ReadError says so.
+        It must not be written to in its place: then rows are refused with ReadError.
         """
         name = os.fspath(path)
         try:
@@ -194,9 +195,8 @@ class Index:
             else:
                 table = arrow_file.read(name)
         except (ValueError, KeyError, NotImplementedError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # it cannot be opened
-                raise
-            # All others are of pyarrow, or of a note that cannot be.
+            if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
+                raise  # it cannot be opened; all else is of pyarrow, or a note that cannot be
             raise ValueError(
                 f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
                 f"({error}): make it again, with Index.save or scripts/index.py"
@@ -356,7 +356,7 @@ class Index:
         parts: Iterable[str] = (),
         notes: Iterable[str] = (),
     ) -> Columns:
-        """Map the columns for reader processes: path, hdu if there is one, and the named ones.
+        """Give columns to reader processes: path, hdu if there is one, and the named ones.
 
         Parameters
         ----------
@@ -373,8 +373,28 @@ class Index:
             If there is no such column or part.
         TypeError
             If a named column is not numeric (bool, integer, float or time), or has empty rows that
-            cannot be told as NaN.
+            cannot be told as NaN. If a column of `notes` holds no bytes.
+
+        Notes
+        -----
+        They are copied into a temporary file, which all who hold them share. Not so those of an
+        ``.arrow`` file that `save` wrote: they are read where they lie, but for bool, dates, and
+        times of another unit than ns.
         """
+        known = set(self.table.column_names)
+        wanted = tuple(names), tuple(parts), tuple(name for name in notes if name in known)
+        if (columns := self._given.get(wanted)) is None:
+            columns = self._given[wanted] = Columns(self._stored(*wanted), wanted[2])
+        return columns
+
+    @cached_property
+    def _given(self) -> WeakValueDictionary[tuple[tuple[str, ...], ...], Columns]:
+        """Columns that somebody holds, such as the pipelines of several devices."""
+        return WeakValueDictionary()
+
+    def _stored(
+        self, names: tuple[str, ...], parts: tuple[str, ...], notes: tuple[str, ...]
+    ) -> dict[str, Column | Stored]:
         columns = self._files(parts)
         for name in names:
             if name not in self.table.column_names:
@@ -385,8 +405,7 @@ class Index:
                 continue
             stored = None if self._file is None else self._file.numbers(name)
             columns[name] = stored or path_table.numbers(name, self.table[name])
-        noted = [name for name in notes if name in self.table.column_names]
-        for name in noted:
+        for name in notes:
             kind = self.table.schema.field(name).type
             if not path_table.is_binary(kind):
                 raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
@@ -395,10 +414,10 @@ class Index:
                 if self._file is None
                 else self._file.strings(name)
             )
-        return Columns(columns, noted)
+        return columns
 
-    def _files(self, parts: Iterable[str]) -> dict[str, Column | Stored]:
-        parts, known = tuple(parts), self.parts
+    def _files(self, parts: tuple[str, ...]) -> dict[str, Column | Stored]:
+        known = self.parts
         for part in parts:
             if part not in known:
                 raise KeyError(

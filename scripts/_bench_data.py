@@ -33,6 +33,7 @@ class Settings(Protocol):
 class Files:
     """The first files of an archive."""
 
+    kind: Kind
     index: Index
     paths: list[str]
     described: str
@@ -53,7 +54,7 @@ def find_files(settings: Settings, kind: Kind, most: int) -> Files:
     index = index.select(range(min(len(index), most)))
     paths = index.table["path"].to_pylist()
     sample = "synthetic " if settings.data is None else ""
-    return Files(index, paths, f"{len(paths)} {sample}{_described(index, paths, kind)}")
+    return Files(kind, index, paths, f"{len(paths)} {sample}{_described(index, paths, kind)}")
 
 
 def _described(index: Index, paths: list[str], kind: Kind) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
+import os
 import resource
 import shutil
 import tempfile
@@ -93,12 +94,12 @@ def _lines(folder: Path, num_rows: int) -> Iterable[tuple[str, ...]]:
 
     from readers.index import Index
 
-    index = Index.load(file)
-    cost = _fresh(_look_up, index.columns(("number",)), str(folder))
+    cost = _fresh(_look_up, Index.load(file).columns(("number",)), str(folder))
     name = f"look up {_LOOKUPS:,} random rows in a reader process"
     yield _line(name, cost, f"{1e6 * cost.seconds / _LOOKUPS:.1f} us")
     yield _line(f"Loader to the first batch, of {_FEW_ROWS:,} rows", _fresh(_first_batch, few))
     yield _line(f"Loader to the first batch, of {num_rows:,} rows", _fresh(_first_batch, file))
+    yield _line("open, with nothing of it in the page cache", _fresh(_open, file, True))
     yield from _dealt(num_rows)
 
 
@@ -146,11 +147,15 @@ def _save(folder: str, file: str, num_rows: int) -> _Cost:
     return _Cost(time.perf_counter() - started, _highest())
 
 
-def _open(file: str) -> _Cost:
-    import pyarrow.compute  # noqa: F401
+def _open(file: str, cold: bool = False) -> _Cost:
+    import pyarrow.ipc  # noqa: F401 - before the clock starts
 
     from readers.index import Index
 
+    if cold:
+        with Path(file).open("rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     started = time.perf_counter()
     index = Index.scan(file)
     index.columns(("number",))

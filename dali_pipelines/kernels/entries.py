@@ -1,12 +1,14 @@
 """The kernels as C functions, as DALI's numba operator calls them: one sample a call.
 
-Compiled once and cached on disk; what DALI's own wrapper makes of a kernel is compiled anew in each
-process, which takes seconds. Imported when an operator is asked for, to keep numba out of the rest.
+Compiled when first asked for and cached on disk; what DALI's own wrapper makes of a kernel is
+compiled anew in each process, which takes seconds. Imported when an operator is asked for, to keep
+numba out of the rest.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import carray, cfunc, types
@@ -23,6 +25,33 @@ _RUN = types.void(_AT, _AT, _AT, types.int32, _AT, _AT, _AT, types.int32)
 _SETUP = types.void(_AT, _AT, types.int32, _AT, _AT, types.int32, types.int32)
 
 
+class Entry(NamedTuple):
+    """What DALI's numba operator is given of a kernel."""
+
+    run: Any
+    """numba's CFunc that computes a sample."""
+    setup: Any
+    """numba's CFunc that gives a batch of outputs their shapes."""
+
+
+@cache
+def decode_entry(dtype: str) -> Entry:
+    """Give `decode_image` for an image of this element type: float32, uint8, int16 or int32."""
+    return Entry(_decode(np.dtype(dtype).type, 2 if dtype == "float32" else 0), _decode_setup())
+
+
+@cache
+def resize_entry(dtype: str) -> Entry:
+    """Give `resize` for an image of this element type: uint8 or float32."""
+    return Entry(_resize(np.dtype(dtype).type), _resize_setup())
+
+
+@cache
+def warp_entry() -> Entry:
+    """Give `warp`."""
+    return Entry(_warp(), _warp_setup())
+
+
 @compiled
 def _entry(table, number):  # type: ignore[no-untyped-def]
     """Give an entry of a table of addresses."""
@@ -34,7 +63,7 @@ def _extent(shapes, array, axis):  # type: ignore[no-untyped-def]
     return _entry(_entry(shapes, array), axis)
 
 
-def _decode(dtype: Any, finish_size: int = 0, stamp: str = STAMP) -> Any:
+def _decode(dtype: Any, finish_size: int, stamp: str = STAMP) -> Any:
     @cfunc(_RUN, cache=True)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  what a function closes over is part of the cache's key
@@ -86,44 +115,49 @@ def _warp(stamp: str = STAMP) -> Any:
     return run
 
 
-@cfunc(_SETUP)
-def decode_setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+@cache
+def _decode_setup(stamp: str = STAMP) -> Any:
     """Give image and status their shapes: (height, width, 1) after the first input, and (1,)."""
-    for sample in range(num_samples):
-        image = _entry(out_shapes, sample)
-        store_int64(image, _extent(in_shapes, sample, 0))
-        store_int64(image + 8, _extent(in_shapes, sample, 1))
-        store_int64(image + 16, 1)
-        store_int64(_entry(out_shapes, num_samples + sample), 1)
+
+    @cfunc(_SETUP, cache=True)
+    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        for sample in range(num_samples):
+            image = _entry(out_shapes, sample)
+            store_int64(image, _extent(in_shapes, sample, 0))
+            store_int64(image + 8, _extent(in_shapes, sample, 1))
+            store_int64(image + 16, 1)
+            store_int64(_entry(out_shapes, num_samples + sample), 1)
+
+    return setup
 
 
-@cfunc(_SETUP)
-def resize_setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+@cache
+def _resize_setup(stamp: str = STAMP) -> Any:
     """Give the output the shape (height, width, channels), after the second and first input."""
-    for sample in range(num_samples):
-        image = _entry(out_shapes, sample)
-        store_int64(image, _extent(in_shapes, num_samples + sample, 0))
-        store_int64(image + 8, _extent(in_shapes, num_samples + sample, 1))
-        store_int64(image + 16, _extent(in_shapes, sample, 2))
+
+    @cfunc(_SETUP, cache=True)
+    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        for sample in range(num_samples):
+            image = _entry(out_shapes, sample)
+            store_int64(image, _extent(in_shapes, num_samples + sample, 0))
+            store_int64(image + 8, _extent(in_shapes, num_samples + sample, 1))
+            store_int64(image + 16, _extent(in_shapes, sample, 2))
+
+    return setup
 
 
-@cfunc(_SETUP)
-def warp_setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+def _warp_setup(stamp: str = STAMP) -> Any:
     """Give the output the shape (1, height, width), after the second input."""
-    for sample in range(num_samples):
-        image = _entry(out_shapes, sample)
-        store_int64(image, 1)
-        store_int64(image + 8, _extent(in_shapes, num_samples + sample, 0))
-        store_int64(image + 16, _extent(in_shapes, num_samples + sample, 1))
 
+    @cfunc(_SETUP, cache=True)
+    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        for sample in range(num_samples):
+            image = _entry(out_shapes, sample)
+            store_int64(image, 1)
+            store_int64(image + 8, _extent(in_shapes, num_samples + sample, 0))
+            store_int64(image + 16, _extent(in_shapes, num_samples + sample, 1))
 
-decode_run = {
-    "float32": _decode(np.float32, finish_size=2),
-    "uint8": _decode(np.uint8),
-    "int16": _decode(np.int16),
-    "int32": _decode(np.int32),
-}
-"""By the element type of the image."""
-resize_run = {"uint8": _resize(np.uint8), "float32": _resize(np.float32)}
-"""Likewise."""
-warp_run = _warp()
+    return setup

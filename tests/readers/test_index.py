@@ -1,5 +1,6 @@
 import os
 import pickle
+import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -420,6 +421,19 @@ class TestColumns:
         assert set(columns._stored) == {"path"}
         with pytest.raises(KeyError):
             columns.array("label")
+
+    def test_all_who_hold_them_have_the_same(self):
+        index = Index(table(label=[1, 2, 3]))
+        one, again, other = (
+            index.columns(["label"]),
+            index.columns(iter(["label"])),
+            index.columns(),
+        )
+        assert one is again
+        assert one is not other
+        held = weakref.ref(one)
+        del one, again
+        assert held() is None  # and with it its temporary file
 
     def test_pickled(self):
         owner = Index(table(label=[1, 2, 3])).columns(["label"])

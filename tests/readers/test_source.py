@@ -1,4 +1,6 @@
+import copy
 import math
+import os
 import pickle
 import re
 import time
@@ -7,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, get_args
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from fakes import FakeReader, FaultyReader, Info, SlowReader
 from hypothesis import given
@@ -15,9 +18,11 @@ from hypothesis import strategies as st
 from readers import (
     Columns,
     FitsReader,
+    Index,
     JpegReader,
     NpyReader,
     Order,
+    ReadError,
     ReadReport,
     Schedule,
     Shard,
@@ -337,6 +342,38 @@ def test_columns_travel_with_their_row():
     for slot in epoch_of(made):
         assert slot["label"] == slot.row * 10
         assert slot["label"].dtype == np.int16
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_an_index_file_that_is_written_to_is_told_as_data(tmp_path, tail):
+    file = tmp_path / "index.arrow"
+    label = np.arange(ROWS, dtype="i2")
+    Index(pa.table({"path": [f"/{row}" for row in label], "label": label})).save(file)
+    made = source(tail=tail, outputs=("label",), crop=(2, 3))
+    made.columns = Index.load(file).columns(["label"])
+    before = Slot(made, 1)
+    assert before.valid
+    assert before["label"] == before.row
+    os.truncate(file, 900)
+    for found in epoch_of(made):
+        assert not found.valid
+        assert found["image"].shape == (2, 3, 1)
+        if found.report.rejected_row is not None:
+            assert "was written to while it was in use" in found.report.reason
+    rejected = {found.report.rejected_row for found in epoch_of(made)} - {None}
+    assert len(rejected) == (20 if tail == "drop" else ROWS)
+
+
+def test_a_column_alone_that_cannot_be_read(monkeypatch):
+    def fail(_name, row):
+        raise ReadError("index.arrow", "gone", row=row)
+
+    made = source(outputs=("label",))
+    monkeypatch.setattr(made, "columns", copy.copy(COLUMNS))
+    monkeypatch.setattr(made.columns, "value", fail)
+    found = Slot(made, 0)
+    assert (found.valid, found["label"], found.report.reason) == (False, 0, "gone")
+    assert found.report.rejected_row == found.row
 
 
 def test_the_report_counts_bytes_and_seconds():

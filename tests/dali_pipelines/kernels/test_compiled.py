@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from dali_pipelines.kernels import compiled, entries, physical, resize, rice
@@ -20,5 +22,23 @@ def test_any_change_makes_another_stamp(tmp_path: Path) -> None:
 def test_the_cache_of_each_kernel_has_the_stamp() -> None:
     for kernel in (physical.decode_image, rice.decode_chunk, resize.resize):
         assert kernel._cache._cache_file._source_stamp == compiled.STAMP
-    for run in (*entries.decode_run.values(), *entries.resize_run.values()):
-        assert compiled.STAMP in [cell.cell_contents for cell in run.__wrapped__.__closure__]
+    for entry in (
+        entries.decode_entry("float32"),
+        entries.resize_entry("uint8"),
+        entries.warp_entry(),
+    ):
+        for function in entry:
+            closure = function.__wrapped__.__closure__
+            assert compiled.STAMP in [cell.cell_contents for cell in closure]
+
+
+def test_another_process_compiles_nothing() -> None:
+    code = """
+from dali_pipelines.kernels import entries
+print(*(function.cache_hits for function in entries.decode_entry("float32")))
+"""
+    entries.decode_entry("float32")
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert found.stdout.split() == ["1", "1"]
