@@ -1,22 +1,24 @@
 """The Index: an immutable table of what can be read, one row for each sample.
 
-Parquet on disk, Arrow in memory. pyarrow is imported where it is used, to keep it out of the reader
-processes, which see the table as `readers.columns.Columns`.
+Parquet or Arrow on disk, Arrow in memory. pyarrow is imported where it is used, to keep it out of
+the reader processes, which see the table as `readers.columns.Columns`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from readers.columns import PART, Column, Columns, Strings
+from readers import arrow_file, path_table
+from readers.arrow_file import ArrowFile
+from readers.columns import Column, Columns, Stored, StoredNumbers
+from readers.find import find_files
 from readers.groups import Grouping, Missing
 
 if TYPE_CHECKING:
@@ -33,10 +35,8 @@ SUFFIXES = {
 
 ALL_SUFFIXES = tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
 
-_NO_NUMBERS = (
-    "column {name!r} is {type}; a tensor can carry numbers and times: "
-    "add a numeric column in its place"
-)
+INDEX_SUFFIXES = (".parquet", arrow_file.SUFFIX)
+"""Index files, see `Index.save`."""
 
 
 class Index:
@@ -57,19 +57,14 @@ class Index:
     """
 
     def __init__(self, table: pa.Table) -> None:
-        import pyarrow.compute as pc
-
-        if "path" not in table.column_names:
-            raise ValueError(f"an Index needs a column 'path', got {table.column_names}")
-        if table.num_rows == 0:
-            raise ValueError("an Index needs at least one row, got none")
-        paths = table["path"]
-        if not _is_text(paths):
-            raise ValueError(f"column 'path' must be text, got {paths.type}")
-        empty = paths.null_count + (pc.sum(pc.equal(paths, "")).as_py() or 0)
-        if empty:
-            raise ValueError(f"column 'path' has {empty} empty rows")
+        path_table.check(table)
         self.table = table
+
+    _file: ArrowFile | None = None
+    """Where the table lies, if it is mapped from an Index file."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"table": self.table}  # a copy, which needs no file
 
     # Where an Index comes from.
 
@@ -86,8 +81,9 @@ class Index:
         ----------
         data : path, or iterable of paths
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
-            subfolders), one file, an Index file (``.parquet``), a catalogue (``.csv``), or an
-            iterable of paths, whose order is kept. What a folder or glob gives is sorted.
+            subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
+            (``.csv``), or an iterable of paths, whose order is kept. What a folder or glob gives
+            is sorted.
         suffixes : sequence of str
             What to look for in a folder, lower case, with the dot.
 
@@ -99,19 +95,22 @@ class Index:
         if not isinstance(data, str | os.PathLike):
             return cls.from_paths(data)
         text = os.fspath(data)
-        if text.endswith(".parquet") and os.path.isfile(text):
+        if text.endswith(INDEX_SUFFIXES) and os.path.isfile(text):
             return cls.load(text)
         if text.endswith(".csv") and os.path.isfile(text):
             return cls.from_csv(text)
-        return cls.from_paths(_find(text, tuple(suffixes)))
+        return cls._of_paths(find_files(text, tuple(suffixes)))
 
     @classmethod
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Index:
         """Make an Index of one row a path, in the order given; relative paths are made absolute."""
+        return cls._of_paths(os.path.abspath(os.fspath(path)) for path in paths)
+
+    @classmethod
+    def _of_paths(cls, paths: Iterable[str]) -> Index:
         import pyarrow as pa
 
-        absolute = [os.path.abspath(path) for path in paths]
-        return cls(pa.table({"path": pa.array(absolute, pa.large_string())}))
+        return cls(pa.table({"path": path_table.text_column(paths)}))
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Index:
@@ -128,7 +127,7 @@ class Index:
             raise ValueError(
                 f"{os.fspath(path)}: expected a column 'path', got {table.column_names}"
             )
-        return _relative_to(path, cls(table))
+        return cls(path_table.absolute(table, _folder(path)))
 
     @classmethod
     def from_class_folders(
@@ -144,7 +143,7 @@ class Index:
         import pyarrow as pa
 
         root = os.path.abspath(folder)
-        paths = _find(root, tuple(suffixes))
+        paths = list(find_files(root, tuple(suffixes)))
         names = [os.path.relpath(path, root).split(os.sep)[0] for path in paths]
         loose = [path for path in paths if os.path.dirname(path) == root]
         if loose:
@@ -164,19 +163,66 @@ class Index:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Index:
-        """Read an Index file; relative paths in it are relative to its folder."""
-        import pyarrow.parquet as pq
+        """Read an Index file.
 
-        return _relative_to(path, cls(pq.read_table(path)))
+        Parameters
+        ----------
+        path : path
+            As `save` wrote it; or any Parquet file, or Arrow IPC file with the suffix ``.arrow``,
+            whose table is an Index. Relative paths in it are relative to its folder.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or its table is no Index.
+
+        Notes
+        -----
+        An ``.arrow`` file that `save` wrote opens at once, whatever its number of rows, and is not
+        read but mapped. It may be deleted, or another may take its name, while the Index is in use.
+        It must not be written to in its place: then rows are refused with ReadError.
+        """
+        name = os.fspath(path)
+        try:
+            if not name.endswith(arrow_file.SUFFIX):
+                import pyarrow.parquet as pq
+
+                table = pq.read_table(name)
+            elif file := ArrowFile.open(name):
+                index = cls.__new__(cls)  # it was checked when it was saved
+                index.table, index._file = file.table, file
+                return index
+            else:
+                table = arrow_file.read(name)
+        except (ValueError, KeyError, NotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
+                raise  # it cannot be opened; all else is of pyarrow, or a note that cannot be
+            raise ValueError(
+                f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
+                f"({error}): make it again, with Index.save or scripts/index.py"
+            ) from error
+        return cls(path_table.absolute(table, _folder(name)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the Index as Parquet, all or nothing."""
-        import pyarrow.parquet as pq
+        """Write the Index, all or nothing: as Arrow IPC if `path` ends in ``.arrow``, or Parquet.
 
-        part = f"{os.fspath(path)}.part{os.getpid()}"
+        Parquet is compact. Arrow takes as much room as the table, 68 bytes a row for paths of 60
+        characters, but opens at once also with a hundred million rows, and the reader processes
+        share it as it lies on disk, see `load`. It holds absolute paths: relative ones are taken as
+        relative to its folder, so that only a Parquet file can move along with its archive.
+        """
+        name = os.fspath(path)
+        part = f"{name}.part{os.getpid()}"
         try:
-            pq.write_table(self.table, part)
-            os.replace(part, path)
+            if name.endswith(arrow_file.SUFFIX):
+                table = path_table.absolute(self.table, _folder(name))
+                digest = self.digest if table is self.table else path_table.digest(table)
+                arrow_file.write(table, part, digest)
+            else:
+                import pyarrow.parquet as pq
+
+                pq.write_table(self.table, part)
+            os.replace(part, name)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part)
@@ -191,14 +237,23 @@ class Index:
 
     def path(self, row: int) -> str:
         """Path of a row."""
+        if self._file is not None:
+            return self._rows.row(row).path
         return str(self.table["path"][row].as_py())
 
     def hdu(self, row: int) -> int | None:
         """HDU of a row; None where the Index names none."""
         if "hdu" not in self.table.column_names:
             return None
+        if self._file is not None:
+            return self._rows.row(row).hdu
         number = self.table["hdu"][row].as_py()
         return None if number is None or number < 0 else int(number)
+
+    @cached_property
+    def _rows(self) -> Columns:
+        """Rows of a mapped Index, as the reader processes see them."""
+        return self.columns()
 
     def select(self, rows: ArrayLike) -> Index:
         """Give the Index of some rows, in the order given.
@@ -220,11 +275,7 @@ class Index:
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the parts, where a sample consists of several files."""
-        return tuple(
-            name.removeprefix(PART)
-            for name in self.table.column_names
-            if name.startswith(PART) and _is_text(self.table[name])
-        )
+        return path_table.parts(self.table)
 
     def group(
         self,
@@ -296,16 +347,16 @@ class Index:
     @cached_property
     def digest(self) -> str:
         """What a saved state is checked against: SHA-256 of the paths and HDUs, in order."""
-        digest = hashlib.sha256()
-        for name, column in self._files(sorted(self.parts)).items():
-            digest.update(name.encode())
-            parts = (column.offsets, column.blob) if isinstance(column, Strings) else (column,)
-            for part in parts:
-                digest.update(np.ascontiguousarray(part).data)
-        return digest.hexdigest()
+        return path_table.digest(self.table) if self._file is None else self._file.digest
 
-    def columns(self, names: Iterable[str] = (), *, parts: Iterable[str] = ()) -> Columns:
-        """Map the columns for reader processes: path, hdu if there is one, and the named ones.
+    def columns(
+        self,
+        names: Iterable[str] = (),
+        *,
+        parts: Iterable[str] = (),
+        notes: Iterable[str] = (),
+    ) -> Columns:
+        """Give columns to reader processes: path, hdu if there is one, and the named ones.
 
         Parameters
         ----------
@@ -313,6 +364,8 @@ class Index:
             Numeric columns.
         parts : iterable of str
             Parts whose files will be read, for samples of several files.
+        notes : iterable of str
+            Columns of bytes for the Reader, those among them that the Index has.
 
         Raises
         ------
@@ -320,126 +373,67 @@ class Index:
             If there is no such column or part.
         TypeError
             If a named column is not numeric (bool, integer, float or time), or has empty rows that
-            cannot be told as NaN.
+            cannot be told as NaN. If a column of `notes` holds no bytes.
+
+        Notes
+        -----
+        They are copied into a temporary file, which all who hold them share. Not so those of an
+        ``.arrow`` file that `save` wrote: they are read where they lie, but for bool, dates, and
+        times of another unit than ns.
         """
-        arrays = self._files(parts)
+        known = set(self.table.column_names)
+        wanted = tuple(names), tuple(parts), tuple(name for name in notes if name in known)
+        if (columns := self._given.get(wanted)) is None:
+            columns = self._given[wanted] = Columns(self._stored(*wanted), wanted[2])
+        return columns
+
+    @cached_property
+    def _given(self) -> WeakValueDictionary[tuple[tuple[str, ...], ...], Columns]:
+        """Columns that somebody holds, such as the pipelines of several devices."""
+        return WeakValueDictionary()
+
+    def _stored(
+        self, names: tuple[str, ...], parts: tuple[str, ...], notes: tuple[str, ...]
+    ) -> dict[str, Column | Stored]:
+        columns = self._files(parts)
         for name in names:
             if name not in self.table.column_names:
                 raise KeyError(
                     f"the Index has no column {name!r}, it has {', '.join(self.table.column_names)}"
                 )
-            if not isinstance(arrays.get(name), np.ndarray):
-                arrays[name] = _numbers(name, self.table[name])
-        return Columns(arrays)
+            if isinstance(columns.get(name), np.ndarray | StoredNumbers):
+                continue
+            stored = None if self._file is None else self._file.numbers(name)
+            columns[name] = stored or path_table.numbers(name, self.table[name])
+        for name in notes:
+            kind = self.table.schema.field(name).type
+            if not path_table.is_binary(kind):
+                raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
+            columns[name] = (
+                path_table.strings(self.table[name])
+                if self._file is None
+                else self._file.strings(name)
+            )
+        return columns
 
-    def _files(self, parts: Iterable[str]) -> dict[str, Column]:
-        parts, known = tuple(parts), self.parts
+    def _files(self, parts: tuple[str, ...]) -> dict[str, Column | Stored]:
+        known = self.parts
         for part in parts:
             if part not in known:
                 raise KeyError(
                     f"the Index has no part {part!r}, it has {', '.join(known) or 'none'}: make "
                     "samples of several files by Index.group, or scripts/index.py --group"
                 )
-        arrays: dict[str, Column] = {}
-        for suffix in ("", *(f"_{part}" for part in parts)):
-            arrays[f"path{suffix}"] = _strings(self.table[f"path{suffix}"])
-            if f"hdu{suffix}" in self.table.column_names:
-                arrays[f"hdu{suffix}"] = _hdus(self.table[f"hdu{suffix}"])
-        return arrays
+        columns: dict[str, Column | Stored] = {}
+        for name, is_text in path_table.file_columns(self.table, parts):
+            if self._file is not None:
+                columns[name] = self._file.strings(name) if is_text else self._file.hdus(name)
+            elif is_text:
+                columns[name] = path_table.strings(self.table[name])
+            else:
+                columns[name] = path_table.hdus(self.table[name])
+        return columns
 
 
-def _find(text: str, suffixes: tuple[str, ...]) -> list[str]:
-    """Files of a folder or a glob, absolute and sorted."""
-    if os.path.isdir(text):
-        found = [
-            os.path.join(folder, name)
-            for folder, names in _folders(os.path.abspath(text))
-            for name in names
-            if name.lower().endswith(suffixes)
-        ]
-        if not found:
-            raise FileNotFoundError(f"{text}: no file in this folder ends in {', '.join(suffixes)}")
-        return sorted(found)
-    if os.path.isfile(text):
-        return [os.path.abspath(text)]
-    if not glob.has_magic(text):
-        raise FileNotFoundError(
-            f"{text}: no such folder or file; give a folder, a glob, a .csv or an Index file"
-        )
-    found = [os.path.abspath(path) for path in glob.iglob(text, recursive=True)]
-    found = [path for path in found if os.path.isfile(path)]
-    if not found:
-        raise FileNotFoundError(f"{text}: no file matches this pattern")
-    return sorted(found)
-
-
-def _folders(root: str) -> Iterator[tuple[str, list[str]]]:
-    """Give each folder below `root`, links followed, and the names of its files; each only once."""
-    seen = set()
-    for folder, below, names in os.walk(root, followlinks=True):
-        status = os.stat(folder)
-        identity = status.st_dev, status.st_ino
-        if identity in seen:  # a link to a folder above, or a second one to the same
-            below.clear()
-            continue
-        seen.add(identity)
-        yield folder, names
-
-
-def _relative_to(file: str | os.PathLike[str], index: Index) -> Index:
-    """Take relative paths as relative to the folder of the file that they were read from."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    folder = os.path.dirname(os.path.abspath(file))
-    table = index.table
-    for name in ("path", *(PART + part for part in index.parts)):
-        paths = table[name]
-        if pc.all(pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))).as_py():
-            continue
-        joined = (os.path.join(folder, path) if path else None for path in paths.to_pylist())
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, pa.array(joined, pa.large_string()))
-    return Index(table)
-
-
-def _is_text(column: pa.ChunkedArray) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
-
-
-def _strings(column: pa.ChunkedArray) -> Strings:
-    import pyarrow as pa
-
-    text = pa.concat_arrays(column.cast(pa.large_string()).fill_null("").chunks)
-    _, offsets, blob = text.buffers()
-    stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
-    data = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)
-    return Strings(stops - stops[0], data[stops[0] : stops[-1]])
-
-
-def _hdus(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    import pyarrow as pa
-
-    return column.cast(pa.int64()).fill_null(-1).to_numpy()
-
-
-def _numbers(name: str, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        # Nanoseconds, so that a time is one exact number in a tensor.
-        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
-    if not (
-        pa.types.is_integer(column.type)
-        or pa.types.is_floating(column.type)
-        or pa.types.is_boolean(column.type)
-    ):
-        raise TypeError(_NO_NUMBERS.format(name=name, type=column.type))
-    if column.null_count and not pa.types.is_floating(column.type):
-        raise TypeError(
-            f"column {name!r} is {column.type} and has {column.null_count} empty rows: "
-            "fill them, or make it floating (empty becomes NaN)"
-        )
-    return column.to_numpy()
+def _folder(file: str | os.PathLike[str]) -> str:
+    return os.path.dirname(os.path.abspath(file))

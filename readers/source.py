@@ -107,7 +107,7 @@ class Source:
     def specs(self) -> tuple[SampleSpec, ...]:
         """What a call returns, in order: the Reader's arrays, then the slot's own."""
         columns = [
-            SampleSpec(name=name, dtype=self.columns.array(name).dtype.name, ndim=0)
+            SampleSpec(name=name, dtype=self.columns.dtype(name).name, ndim=0)
             for name in self.outputs
         ]
         return (
@@ -121,11 +121,20 @@ class Source:
 
     def __call__(self, info: SampleInfo) -> tuple[NDArray[Any], ...]:
         """Read one sample. DALI's ``sample_info.idx_in_epoch`` counts on over all epochs."""
-        started = time.perf_counter()
+        # Of the process: with a read_timeout the read is done in a thread of its own.
+        started, cpu_started = time.perf_counter(), time.process_time()
         slot = self.schedule.locate(info.idx_in_epoch)
         row, sample, valid, report = self._fill_slot(slot)
+        try:
+            values = [self.columns.value(name, row) for name in self.outputs]
+        except ReadError as error:  # of the Index file
+            values = [self.columns.dtype(name).type(0) for name in self.outputs]
+            if valid:
+                valid = False
+                report.reject(row, error.reason)
         report.read_s = time.perf_counter() - started
-        return self._pack(slot.epoch, row, sample, valid, report)
+        report.read_cpu_s = min(report.read_s, time.process_time() - cpu_started)
+        return self._pack(slot.epoch, row, sample, valid, values, report)
 
     def _fill_slot(self, slot: Slot) -> tuple[int, Sample, bool, ReadReport]:
         report = ReadReport()
@@ -163,7 +172,7 @@ class Source:
         return self.order.row(epoch, position % self.schedule.num_rows)
 
     def _read(self, epoch: int, number: int, report: ReadReport) -> Sample:
-        row = self.columns.row(number)
+        row = self.columns.row(number)  # ReadError, if it is the Index that cannot be read
         if number in self.rejected:
             raise ReadError(row.path, self.rejected[number], row=number)
         try:
@@ -199,7 +208,13 @@ class Source:
         )
 
     def _pack(
-        self, epoch: int, row: int, sample: Sample, valid: bool, report: ReadReport
+        self,
+        epoch: int,
+        row: int,
+        sample: Sample,
+        valid: bool,
+        values: list[np.generic],
+        report: ReadReport,
     ) -> tuple[NDArray[Any], ...]:
         flips: list[NDArray[Any]] = []
         if self.flip:
@@ -211,6 +226,6 @@ class Source:
             *flips,
             np.array(row, np.int64),
             np.array(valid),
-            *(np.array(self.columns.array(name)[row]) for name in self.outputs),
+            *map(np.array, values),
             report.pack(),
         )

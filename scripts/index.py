@@ -1,4 +1,4 @@
-"""Scan an archive once, in parallel, into an Index: a Parquet table with one row for each file.
+"""Scan an archive once, in parallel, into an Index: a table with one row for each file.
 
     python scripts/index.py archive/ -o aia.parquet --rules aia --where "percentd = 100"
     python scripts/index.py aia.parquet -o samples.parquet --group 171,193,211
@@ -6,13 +6,15 @@
 Columns: path, hdu, height, width, bitpix, codec, file_bytes, then the header keys in lower case
 with underscores (DATE-OBS becomes date_obs). Of FITS files only headers are read. Files that cannot
 be read are listed and left out, and so are, with --rules, those whose header makes them unfit. An
-Index can be filtered and grouped, too: then no file is opened.
+Index can be filtered and grouped, too: then no file is opened. It is written as Parquet, or, for a
+huge archive, as Arrow, which takes more room and opens at once.
 Imports are light: the child processes import this file again.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import time
@@ -21,6 +23,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import _grouping
+import _index_out
 import _where
 from _cli import RefusingParser, at_least
 from _pool import process_map
@@ -41,10 +44,6 @@ KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 # Rejected files that are named on the terminal.
 LISTED = 20
 
-# Kept in the file beside the table, with the names of the columns, to tell what may be overwritten:
-# who adds a column of their own makes the file theirs.
-MARK = b"dali-pipelines scripts/index.py"
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; give 0, 1 if no row was left, 2 for wrong usage, 130 if interrupted."""
@@ -60,8 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _index(options: argparse.Namespace) -> None:
-    _check_outputs(options)
-    if _is_table(options.data):
+    _index_out.check(
+        options.out, data=options.data, rejected=options.rejected, overwrite=options.overwrite
+    )
+    if _index_out.is_table(options.data):
         _index_table(options)
     else:
         _index_files(options)
@@ -119,7 +120,9 @@ def _finish(
         flags = " and ".join(f"--{name}" for name in ("rules", "where") if getattr(options, name))
         raise Refusal(f"nothing was written: {flags} dropped all rows", 1)
     samples = _grouping.grouped(options.grouping, kept)
-    _save(samples, options.out)
+    if options.mcu_rows:
+        samples = _with_mcu_rows(samples, options.num_processes)
+    _index_out.save(samples, options.out)
     refused = "" if rejected is None else f"{rejected} rejected, "
     print(
         f"{found}: {kept.num_rows} rows kept, {refused}"
@@ -130,13 +133,28 @@ def _finish(
         print(f"{samples.num_rows} samples of {channels} channels made of them.")
 
 
+def _with_mcu_rows(table: pa.Table, num_threads: int) -> pa.Table:
+    from tqdm import tqdm
+
+    from dali_pipelines import with_mcu_rows
+    from readers.index import Index
+
+    progress = functools.partial(
+        tqdm, total=table.num_rows, unit=" files", disable=not sys.stderr.isatty()
+    )
+    noted = with_mcu_rows(Index(table), num_threads, progress).table
+    without = noted["mcu_rows"].null_count
+    print(f"Rows of MCUs noted of {noted.num_rows - without} files, {without} are not coded so.")
+    return noted
+
+
 # ---- The command line --------------------------------------------------------------------------
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = RefusingParser(
         prog="index.py",
-        description="Scan an archive once, in parallel, into an Index (Parquet).",
+        description="Scan an archive once, in parallel, into an Index file.",
         epilog="Columns for --where: path, hdu, height, width, bitpix, codec, file_bytes, and the "
         "keys in lower case with underscores (date_obs), or as FITS spells them in double quotes "
         '("DATE-OBS"). Exit status: 0 an Index was written, 1 no row was left, 2 wrong usage, '
@@ -150,7 +168,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         help="folder (with its subfolders), glob in quotes, or one file; an Index or a .csv, to "
         "filter and group its rows",
     )
-    add("-o", "--out", metavar="OUT.parquet", default="index.parquet", help="default: %(default)s")
+    help_out = "file to write, .parquet (compact) or .arrow (opens at once), default: %(default)s"
+    add("-o", "--out", metavar="OUT", default="index.parquet", help=help_out)
     add("--keys", type=_keys, help=f"header keys to keep, default: {KEYS}")
     add(
         "--rules",
@@ -162,11 +181,16 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     add("--num_processes", type=at_least(1), metavar="N", default=cores, help="default: all cores")
     add("--class_folders", action="store_true", help="one subfolder a class: add label, class_name")
+    add(
+        "--mcu_rows",
+        action="store_true",
+        help="note where in JPEG files their rows begin: of windows no more is read and decoded",
+    )
     add("--rejected", metavar="FILE.csv", help="where to list all files that could not be read")
     add("--overwrite", action="store_true", help="replace OUT even if it is not from this script")
     _grouping.add_flags(parser)
     options = parser.parse_args(argv)
-    if _is_table(options.data):
+    if _index_out.is_table(options.data):
         for name in ("keys", "hdu", "class_folders", "rejected"):
             if getattr(options, name) is not parser.get_default(name):
                 parser.error(f"--{name} is for a scan of files, and {options.data} is a table")
@@ -177,10 +201,6 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         options.keys += [key for key in NEEDED if key not in options.keys]
     options.grouping = _grouping.of(parser, options)
     return options
-
-
-def _is_table(data: str) -> bool:
-    return data.endswith((".parquet", ".csv")) and os.path.isfile(data)
 
 
 def _keys(text: str) -> list[str]:
@@ -194,31 +214,6 @@ def _keys(text: str) -> list[str]:
 
 
 # ---- Files in, files out -----------------------------------------------------------------------
-
-
-def _check_outputs(options: argparse.Namespace) -> None:
-    """Refuse before the scan what could not be written after it."""
-    if not options.out.endswith(".parquet"):
-        raise Refusal(f"-o must end in .parquet, as each Index does, got {options.out}")
-    for path in filter(None, (options.out, options.rejected)):
-        folder = os.path.dirname(os.path.abspath(path))
-        if os.path.isdir(path) or not os.access(folder, os.W_OK):
-            raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
-    if os.path.exists(options.out) and not (options.overwrite or _is_ours(options.out)):
-        raise Refusal(f"{options.out} exists and is not as index.py left it; --overwrite replaces")
-    if _is_table(options.data) and os.path.realpath(options.data) == os.path.realpath(options.out):
-        raise Refusal(f"{options.out} is the Index that is read: give -o another name")
-
-
-def _is_ours(path: str) -> bool:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError):
-        return False
-    return (schema.metadata or {}).get(MARK) == ",".join(schema.names).encode()
 
 
 def _files(options: argparse.Namespace) -> pa.Table:
@@ -293,21 +288,6 @@ def _report_rejected(rejected: Rejected, options: argparse.Namespace, *, everyth
         print(f"rejected {path}: {reason}", file=sys.stderr)
     if len(rejected) > LISTED:
         print(f"and {len(rejected) - LISTED} more (--rejected lists all)", file=sys.stderr)
-
-
-def _save(table: pa.Table, path: str) -> None:
-    import pyarrow as pa
-
-    from readers.index import Index
-
-    for place, name in enumerate(table.column_names):
-        if table[name].type == pa.null():  # a key that no file has: readers can use NaN
-            table = table.set_column(place, name, table[name].cast(pa.float64()))
-    table = table.replace_schema_metadata({MARK: ",".join(table.column_names)})
-    try:
-        Index(table).save(path)
-    except OSError as error:
-        raise Refusal(f"{path} could not be written: {error}", 1) from error
 
 
 # ---- The scan ----------------------------------------------------------------------------------

@@ -222,6 +222,38 @@ def test_columns_travel_with_their_rows(npy_index: Index) -> None:
             assert batch["label"].tolist() == [row * 10 for row in batch["row"].tolist()]
 
 
+@pytest.mark.parametrize("fate", ["replaced", "written to"])
+def test_what_becomes_of_an_index_file(npy_index: Index, tmp_path: Path, fate: str) -> None:
+    file = tmp_path / "index.arrow"
+    npy_index.save(file)
+    with make_loader(Index.scan(file), seed=5, crop=(6, 8), prefetch=1) as loader:
+        steps = iter(loader)
+        slots = delivered([next(steps)])
+        if fate == "replaced":
+            npy_index.select([0] * 4).save(file)
+            slots += delivered(steps)
+            order = Order(ROWS, seed=5)
+            assert rows_of(slots) == [order.row(0, position) for position in range(ROWS)]
+            return
+        os.truncate(file, 1000)
+        with pytest.raises(ReadError, match="was written to while it was in use") as caught:
+            list(steps)
+        assert caught.value.path == str(file)
+
+
+def test_a_state_goes_from_parquet_to_arrow(npy_index: Index, tmp_path: Path) -> None:
+    for name in ("index.parquet", "index.arrow"):
+        npy_index.save(tmp_path / name)
+    before = make_loader(Index.scan(tmp_path / "index.parquet"), seed=5)
+    with before:
+        slots = delivered(islice(before, 2))
+    with make_loader(Index.scan(tmp_path / "index.arrow"), batch_size=3) as after:
+        after.load_state_dict(before.state_dict())
+        slots += delivered(after)
+    order = Order(ROWS, seed=5)
+    assert rows_of(slots) == [order.row(0, position) for position in range(ROWS)]
+
+
 def test_num_epochs_is_an_end(npy_index: Index) -> None:
     with make_loader(npy_index, num_epochs=1) as loader:
         assert sorted(rows_of(delivered(loader))) == list(range(ROWS))
@@ -274,6 +306,20 @@ def test_images_of_two_sizes_are_told_with_the_remedy(npy_folder: Path, tmp_path
         pytest.raises(ValueError, match=r"images of one batch differ in size: .* crop or resize"),
     ):
         next(iter(loader))
+
+
+def test_times_are_told_while_it_runs(npy_index: Index) -> None:
+    with make_loader(npy_index, shards=2, num_read_processes=3) as loader:
+        assert loader.pipelines == ()
+        for _ in loader:
+            stats = loader.stats
+            waits = stats.wait_readers_s + stats.wait_graph_s
+            # What is fed first is waited for in start().
+            assert 0 < waits <= stats.wait_s + stats.start_s
+            assert 0 < stats.read_cpu_s <= stats.read_s
+        assert [each.num_read_processes for each in loader.pipelines] == [2, 1]
+    assert loader.pipelines == ()
+    assert loader.stats.wait_readers_s + loader.stats.wait_graph_s == pytest.approx(waits, abs=0.1)
 
 
 def deliver_into(rows: list[int], loader: Loader, steps: int) -> None:

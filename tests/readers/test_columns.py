@@ -79,6 +79,18 @@ def test_parts():
         columns.row(1).part("y")
 
 
+def test_rows_that_are_not_there():
+    columns = Columns({"path": strings(["/a", "/b"]), "number": np.arange(2)})
+    for row in (-1, 2):
+        for look in (columns.row, lambda row: columns.value("number", row)):
+            with pytest.raises(IndexError, match=rf"row must lie in \[0, 2\), got {row}"):
+                look(row)
+    with pytest.raises(TypeError, match="column 'path' is text"):
+        columns.value("path", 0)
+    with pytest.raises(TypeError, match="column 'number' is numeric"):
+        columns.text("number", 0)
+
+
 def test_another_process_reads_while_the_owner_lives(fresh_python):
     columns = Columns({"path": strings(["/a", "/é"]), "hdu": np.array([0, -1])})
     code = (

@@ -1,5 +1,6 @@
 import os
 import pickle
+import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -282,7 +283,7 @@ class TestParts:
         assert columns.row(0) == Row(0, "/a", parts={"y": Row(0, "/1", 1), "x": Row(0, "/x")})
         assert columns.row(1).parts == {"y": Row(1, "/2", None), "x": None}
         assert columns.row(2).parts == {"y": None, "x": Row(2, "/z")}
-        assert set(index.columns(parts=iter(["y"]))._places) == {"path", "path_y", "hdu_y"}
+        assert set(index.columns(parts=iter(["y"]))._stored) == {"path", "path_y", "hdu_y"}
 
     def test_unknown(self):
         message = "the Index has no part 'z', it has x, y: make samples of several files by"
@@ -417,9 +418,22 @@ class TestColumns:
 
     def test_columns_that_nobody_asked_for_stay(self):
         columns = Index(table(label=[1, 2, 3], note=["x", None, "z"])).columns()
-        assert set(columns._places) == {"path"}
+        assert set(columns._stored) == {"path"}
         with pytest.raises(KeyError):
             columns.array("label")
+
+    def test_all_who_hold_them_have_the_same(self):
+        index = Index(table(label=[1, 2, 3]))
+        one, again, other = (
+            index.columns(["label"]),
+            index.columns(iter(["label"])),
+            index.columns(),
+        )
+        assert one is again
+        assert one is not other
+        held = weakref.ref(one)
+        del one, again
+        assert held() is None  # and with it its temporary file
 
     def test_pickled(self):
         owner = Index(table(label=[1, 2, 3])).columns(["label"])

@@ -1,8 +1,10 @@
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from strategies import seeds
 from uniformity import check_uniform
 
@@ -14,6 +16,30 @@ def test_an_epoch_is_a_permutation(num_rows, seed, epoch):
     order = Order(num_rows, seed)
     rows = {order.row(epoch, position) for position in range(num_rows)}
     assert rows == set(range(num_rows))
+
+
+@given(st.integers(1, 2**63 - 1), seeds, st.integers(0, 10**6), st.booleans(), st.data())
+def test_many_rows_at_once(num_rows, seed, epoch, shuffle, data):
+    order = Order(num_rows, seed, shuffle)
+    shapes = hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=7)
+    kind = data.draw(st.sampled_from([np.int64, np.uint64]))
+    positions = data.draw(hnp.arrays(kind, shapes, elements=st.integers(0, num_rows - 1)))
+    before = positions.copy()
+    rows = order.rows(epoch, positions)
+    assert rows.dtype == np.int64
+    assert rows.shape == positions.shape
+    assert rows.reshape(-1).tolist() == [
+        order.row(epoch, p) for p in positions.reshape(-1).tolist()
+    ]
+    np.testing.assert_array_equal(positions, before)
+
+
+def test_more_rows_at_once_than_are_worked_on_at_one_time():
+    order = Order(100_003, 5)  # of which a few are walked back into the range
+    rows = order.rows(2, range(100_003))
+    assert sorted(rows.tolist()) == list(range(100_003))
+    places = range(0, 100_003, 997)
+    assert rows[list(places)].tolist() == [order.row(2, position) for position in places]
 
 
 @given(st.integers(50, 1000), seeds, st.integers(0, 10**6))
@@ -119,6 +145,9 @@ ERRORS = [
     (lambda: Order(3).row(0, 3), IndexError, r"position must lie in \[0, 3\), got 3"),
     (lambda: Order(3).row(0, -1), IndexError, r"position must lie in \[0, 3\), got -1"),
     (lambda: Order(3).row(-1, 0), OverflowError, "."),
+    (lambda: Order(3).rows(0, [0, 3]), IndexError, r"positions must lie in \[0, 3\), got 3"),
+    (lambda: Order(3).rows(0, -1), IndexError, r"positions must lie in \[0, 3\), got -1"),
+    (lambda: Order(3).rows(0, [0.5]), TypeError, "Cannot cast .* from dtype"),
 ]
 
 

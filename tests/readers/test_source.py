@@ -1,4 +1,6 @@
+import copy
 import math
+import os
 import pickle
 import re
 import time
@@ -7,17 +9,20 @@ from dataclasses import dataclass, field
 from typing import ClassVar, get_args
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from fakes import FakeReader, FaultyReader, Info, SlowReader
+from fakes import BusyReader, FakeReader, FaultyReader, Info, MarkingReader, SlowReader
 from hypothesis import given
 from hypothesis import strategies as st
 
 from readers import (
     Columns,
     FitsReader,
+    Index,
     JpegReader,
     NpyReader,
     Order,
+    ReadError,
     ReadReport,
     Schedule,
     Shard,
@@ -339,10 +344,54 @@ def test_columns_travel_with_their_row():
         assert slot["label"].dtype == np.int16
 
 
+@pytest.mark.parametrize("tail", TAILS)
+def test_an_index_file_that_is_written_to_is_told_as_data(tmp_path, tail):
+    file = tmp_path / "index.arrow"
+    label = np.arange(ROWS, dtype="i2")
+    Index(pa.table({"path": [f"/{row}" for row in label], "label": label})).save(file)
+    made = source(tail=tail, outputs=("label",), crop=(2, 3))
+    made.columns = Index.load(file).columns(["label"])
+    before = Slot(made, 1)
+    assert before.valid
+    assert before["label"] == before.row
+    os.truncate(file, 900)
+    for found in epoch_of(made):
+        assert not found.valid
+        assert found["image"].shape == (2, 3, 1)
+        if found.report.rejected_row is not None:
+            assert "was written to while it was in use" in found.report.reason
+    rejected = {found.report.rejected_row for found in epoch_of(made)} - {None}
+    assert len(rejected) == (20 if tail == "drop" else ROWS)
+
+
+def test_a_column_alone_that_cannot_be_read(monkeypatch):
+    def fail(_name, row):
+        raise ReadError("index.arrow", "gone", row=row)
+
+    made = source(outputs=("label",))
+    monkeypatch.setattr(made, "columns", copy.copy(COLUMNS))
+    monkeypatch.setattr(made.columns, "value", fail)
+    found = Slot(made, 0)
+    assert (found.valid, found["label"], found.report.reason) == (False, 0, "gone")
+    assert found.report.rejected_row == found.row
+
+
 def test_the_report_counts_bytes_and_seconds():
     slot = Slot(source(), 0)
     assert slot.report.input_bytes == 10
     assert 0 < slot.report.read_s < 10
+    assert 0 <= slot.report.read_cpu_s <= slot.report.read_s
+
+
+@pytest.mark.parametrize("limit", [None, 30.0])
+def test_the_report_tells_computing_from_waiting(limit, tmp_path):
+    """Also where a time limit has the read done in another thread."""
+    waits, computes = (
+        Slot(source(reader=reader, read_timeout=limit), 0).report
+        for reader in (MarkingReader(folder=str(tmp_path), pause_s=0.2), BusyReader(busy_s=0.2))
+    )
+    assert waits.read_cpu_s < 0.1 < 0.2 <= waits.read_s
+    assert 0.2 <= computes.read_cpu_s <= computes.read_s
 
 
 @given(st.integers(0, 2**50), st.sampled_from(TAILS), st.integers(0, 3))

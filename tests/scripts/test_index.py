@@ -382,6 +382,21 @@ class TestOut:
         assert run(archive, "--overwrite")[0] == 0
         assert len(saved()) == 4
 
+    def test_arrow(self, archive, run):
+        run(archive)
+        assert run(archive, "-o", "index.arrow", "--where=wavelnth = 193")[0] == 0
+        assert run(archive, "-o", "index.arrow")[0] == 0  # replaced, as it is ours
+        index, same = Index.scan("index.arrow"), Index.scan("index.parquet")
+        assert (index.table, index.digest) == (same.table, same.digest)
+        assert run("index.arrow", "-o", "few.arrow", "--where=wavelnth = 193")[0] == 0
+        assert Index.scan("few.arrow").path(0) == str(archive / "c.fits")
+        assert not same.table.equals(Index.scan("few.arrow").table)
+        same.save("mine.arrow")
+        mine = pa.ipc.open_file("mine.arrow").read_all().append_column("mine", [range(4)])
+        Index(mine).save("mine.arrow")
+        message = "mine.arrow exists and is not as index.py left it; --overwrite replaces"
+        assert message in run(archive, "-o", "mine.arrow")[2]
+
     @pytest.mark.parametrize("option", ["-o", "--rejected"])
     def test_where_nothing_can_be_written(self, archive, run, option):
         for path in "missing/index.parquet", "folder.parquet":
@@ -396,7 +411,7 @@ class TestOut:
         assert run(archive, "-o", "index.csv") == (
             2,
             "",
-            "index.py: -o must end in .parquet, as each Index does, got index.csv\n",
+            "index.py: -o must end in .parquet or .arrow, as each Index does, got index.csv\n",
         )
 
     def test_disk_error(self, archive, run, monkeypatch):
@@ -486,6 +501,13 @@ class TestClassFolders:
     def test_where(self, photographs, run):
         assert run(photographs, "--class_folders", "--where", "class_name = 'dog'")[0] == 0
         assert names() == ["3.JPEG"]
+
+    def test_rows_of_mcus(self, photographs, run):
+        status, out, _ = run(photographs, "--mcu_rows")
+        assert status == 0
+        assert "Rows of MCUs noted of 2 files, 1 are not coded so." in out
+        noted = saved()["mcu_rows"].to_pylist()
+        assert [rows is not None for rows in noted] == [True, False, True]
 
     def test_without(self, photographs, run):
         assert run(photographs)[0] == 0

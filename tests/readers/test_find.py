@@ -1,0 +1,73 @@
+import logging
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers.find import find_files
+
+# Characters before and behind the slash, in and beyond ASCII.
+parts = st.text("-.!0aB_é💥 ", min_size=1, max_size=4).filter(lambda name: name.strip("."))
+trees = st.lists(st.lists(parts, min_size=1, max_size=4), max_size=12)
+
+
+@given(trees)
+def test_paths_come_sorted(tmp_path_factory, tree):
+    root = tmp_path_factory.mktemp("archive")
+    for *folders, name in tree:
+        folder = root.joinpath(*folders)
+        if not any(above.is_file() for above in (folder, *folder.parents)):
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / f"{name}.fits").is_dir():
+                (folder / f"{name}.fits").touch()
+    (root / "first.fits").touch()
+    expected = sorted(
+        os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names
+    )
+    assert list(find_files(str(root), (".fits",))) == expected
+
+
+def test_names_are_not_held_longer_than_needed(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "1.fits").touch()
+    found = find_files(str(tmp_path), (".fits",))
+    assert next(found) == str(tmp_path / "a" / "1.fits")
+    (tmp_path / "b" / "2.fits").touch()  # not looked at yet
+    assert list(found) == [str(tmp_path / "b" / "2.fits")]
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch, caplog):
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.fits").touch()
+    scandir = os.scandir
+
+    def refuse(folder):
+        if folder.endswith("/b/"):
+            raise PermissionError(13, "Permission denied", folder)
+        return scandir(folder)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with caplog.at_level(logging.WARNING):
+        found = list(find_files(str(tmp_path), (".fits",)))
+    assert found == [f"{tmp_path}/a/1.fits", f"{tmp_path}/c/1.fits"]
+    assert caplog.messages == [f"left out: [Errno 13] Permission denied: '{tmp_path}/b/'"]
+
+
+def test_links(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "1.fits").touch()
+    (tmp_path / "again").symlink_to(tmp_path / "real")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (tmp_path / "gone.fits").symlink_to(tmp_path / "nothing")
+    # Of two ways to a folder, the first by name.
+    found = list(find_files(str(tmp_path), (".fits",)))
+    assert found == [f"{tmp_path}/again/1.fits", f"{tmp_path}/gone.fits"]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_the_root_folder_is_written_as_one_slash(tmp_path, slash):
+    (tmp_path / "1.fits").touch()
+    assert list(find_files(f"{tmp_path}{slash}", (".fits",))) == [f"{tmp_path}/1.fits"]
