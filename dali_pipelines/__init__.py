@@ -23,6 +23,7 @@ if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
 
 from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.mcu_rows import with_mcu_rows
 from dali_pipelines.preset import Preset, load_preset, preset_names
 from dali_pipelines.stretch import Stretch
 from dali_pipelines.watchdog import ReaderProcessError
@@ -73,6 +74,7 @@ __all__ = [
     "npy_pipeline",
     "preset_names",
     "reader_pipeline",
+    "with_mcu_rows",
 ]
 
 _LAZY = {

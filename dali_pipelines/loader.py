@@ -57,6 +57,8 @@ class LoaderStats:
     """Pixels of valid samples, each channel counted."""
     read_s: float = 0.0
     """Seconds that the reader processes worked, summed over them."""
+    read_cpu_s: float = 0.0
+    """Of these, seconds that they computed; for the rest they waited, for files or for a core."""
     wait_s: float = 0.0
     """Seconds that the consumer waited for batches."""
     wait_readers_s: float = 0.0
@@ -218,9 +220,8 @@ class Loader:
             self._watchdog.close()
         self._watchdog = None
         self._iterators = []
+        self._note_waits()
         for pipeline in self._pipelines:
-            self.stats.wait_readers_s += pipeline.feed_s
-            self.stats.wait_graph_s += pipeline.graph_s
             pipeline.close()
         self._pipelines = []
 
@@ -309,6 +310,11 @@ class Loader:
         """Shards over all processes."""
         return self._placement.num_shards
 
+    @property
+    def pipelines(self) -> tuple[ReaderPipeline, ...]:
+        """The pipelines that run, one for each device; none before `start` and after `close`."""
+        return tuple(self._pipelines)
+
     def _make_schedule(self, epoch: int, position: int) -> Schedule:
         return Schedule(
             num_rows=len(self.index),
@@ -346,6 +352,7 @@ class Loader:
             with self._watchdog:
                 batches = [_next(iterator) for iterator in self._iterators]
             self.stats.wait_s += time.perf_counter() - started
+            self._note_waits()
             if self._config["tail"] == "fill" and self._leave_out_damaged(batches):
                 # Full batches need real pixels: the step again, with other rows in their places.
                 self.close()
@@ -372,6 +379,12 @@ class Loader:
         self._advance()
         self.stats.batches += 1
         return batches
+
+    def _note_waits(self) -> None:
+        for pipeline in self._pipelines:
+            self.stats.wait_readers_s += pipeline.feed_s
+            self.stats.wait_graph_s += pipeline.graph_s
+            pipeline.feed_s = pipeline.graph_s = 0.0
 
     def _find_undecodable(self, error: RuntimeError) -> None:
         """Find the rows of this step that made a graph fail, or raise its error again."""
@@ -414,6 +427,7 @@ class Loader:
             if report.damaged:
                 report.reject(row, _DAMAGED)
             self.stats.read_s += report.read_s
+            self.stats.read_cpu_s += report.read_cpu_s
             self.stats.input_bytes += report.input_bytes
             if report.rejected_row is not None:
                 self._reject(report.rejected_row, report.reason)

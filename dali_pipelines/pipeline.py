@@ -213,7 +213,11 @@ def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         position=config.position,
     )
     return Source(
-        columns=index.columns(config.columns, parts=getattr(reader, "parts", ())),
+        columns=index.columns(
+            config.columns,
+            parts=getattr(reader, "parts", ()),
+            notes=getattr(reader, "notes", ()),
+        ),
         reader=reader,
         schedule=schedule,
         order=Order(len(index), config.seed, config.shuffle),

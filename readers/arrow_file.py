@@ -76,7 +76,7 @@ class ArrowFile:
         return cls(table, note["digest"], note["batch_rows"], shared, content.address)
 
     def strings(self, name: str) -> StoredStrings:
-        """Say where a column of paths lies."""
+        """Say where a column of paths, or of bytes, lies."""
         chunks = [column.buffers() for column in self.table[name].chunks]
         blobs = tuple((self._start(blob), blob.size if blob else 0) for _, _, blob in chunks)
         offsets = tuple(self._start(offsets) for _, offsets, _ in chunks)
@@ -129,8 +129,8 @@ def read(path: str) -> pa.Table:
 def write(table: pa.Table, path: str, digest: str) -> None:
     """Write the table of an Index, whose paths are absolute.
 
-    Paths become large_string and HDUs int64, and below null lies what reader processes take for it:
-    the empty path, HDU -1, NaN.
+    Paths become large_string, bytes large_binary and HDUs int64, and below null lies what reader
+    processes take for it: the empty path, no bytes, HDU -1, NaN.
     """
     import pyarrow as pa
 
@@ -141,6 +141,9 @@ def write(table: pa.Table, path: str, digest: str) -> None:
         name: kinds[is_text]
         for name, is_text in path_table.file_columns(table, path_table.parts(table))
     }
+    for field in table.schema:
+        if path_table.is_binary(field.type):
+            located[field.name] = pa.large_binary()
     fields = [field.with_type(located.get(field.name, field.type)) for field in table.schema]
     schema = pa.schema(fields, table.schema.metadata)
     note = {
@@ -169,6 +172,7 @@ def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
     array = pa.concat_arrays(column.cast(field.type).chunks)
     fillers = {
         pa.large_string(): "",
+        pa.large_binary(): b"",
         pa.int64(): -1,
         pa.float32(): np.nan,
         pa.float64(): np.nan,

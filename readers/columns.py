@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -37,6 +37,8 @@ class Row:
     """FITS HDU, 0 for the primary; None for the first HDU that holds an image."""
     parts: Mapping[str, Row | None] = field(default_factory=dict, hash=False)
     """Files that belong to one sample, by name; None for one that is missing."""
+    notes: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    """What the Index notes of it for its Reader, by the name of the column; empty if nothing."""
 
     def part(self, name: str) -> Row | None:
         """Give one of several files of the row, under the row's number; None if it is missing.
@@ -56,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """A column of text."""
+    """A column of text, or of bytes."""
 
     offsets: NDArray[np.int64]
     """Shape (n + 1,): text i is ``blob[offsets[i]:offsets[i + 1]]``."""
@@ -87,7 +89,7 @@ class StoredNumbers:
 
 @dataclass(frozen=True, slots=True)
 class StoredStrings:
-    """Where a column of text lies, in such batches."""
+    """Where a column of text, or of bytes, lies, in such batches."""
 
     file: SharedFile
     num_rows: int
@@ -99,13 +101,17 @@ class StoredStrings:
 
     def text(self, row: int) -> str:
         """Read one text."""
+        # What is no UTF-8, in a damaged file, is no file's name either: the Reader tells.
+        return self.raw(row).decode(errors="replace")
+
+    def raw(self, row: int) -> bytes:
+        """Read the bytes of one text."""
         batch, place = _locate(self, row)
         start, stop = _OFFSETS.unpack(self.file.read(self.offsets[batch] + 8 * place, 16))
         blob, nbytes = self.blobs[batch]
         if not 0 <= start <= stop <= nbytes:
             raise self.file.damaged(f"text {row} from byte {start} to {stop} of {nbytes}")
-        # What is no UTF-8, in a damaged file, is no file's name either: the Reader tells.
-        return self.file.read(blob + start, stop - start).decode(errors="replace")
+        return self.file.read(blob + start, stop - start)
 
 
 def _locate(column: StoredNumbers | StoredStrings, row: int) -> tuple[int, int]:
@@ -127,9 +133,11 @@ class Columns:
         The owner's columns; those that are not stored yet are written into a temporary file. Rows
         need ``path``; ``hdu`` (int64, -1 for none) is understood, and so are ``path_{part}`` (text,
         empty where the part is missing) with ``hdu_{part}``.
+    notes : sequence of str
+        Names of those among them that rows carry with them for their Reader.
     """
 
-    def __init__(self, columns: Mapping[str, Column | Stored]) -> None:
+    def __init__(self, columns: Mapping[str, Column | Stored], notes: Sequence[str] = ()) -> None:
         new = {name: found for name, found in columns.items() if not isinstance(found, Stored)}
         stored = {name: found for name, found in columns.items() if isinstance(found, Stored)}
         self._stored = stored | (_store(new) if new else {})
@@ -138,6 +146,7 @@ class Columns:
             for name, column in columns.items()
             if isinstance(column, Strings | StoredStrings) and name.startswith(PART)
         )
+        self._notes = tuple(notes)
         self._arrays: dict[str, NDArray[Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -189,19 +198,27 @@ class Columns:
 
     def row(self, number: int) -> Row:
         """Give what a Reader needs to know of a row; errors are those of `value`."""
-        row = self._row(number, "", {part: self._part(number, part) for part in self._parts})
+        parts = {part: self._part(number, part) for part in self._parts}
+        notes = {name: self._strings(name).raw(number) for name in self._notes}
+        row = self._row(number, "", parts, notes)
         self._stored["path"].file.check()
         return row
 
     def _part(self, number: int, part: str) -> Row | None:
-        row = self._row(number, f"_{part}", {})
+        row = self._row(number, f"_{part}", {}, {})
         return row if row.path else None
 
-    def _row(self, number: int, suffix: str, parts: Mapping[str, Row | None]) -> Row:
+    def _row(
+        self,
+        number: int,
+        suffix: str,
+        parts: Mapping[str, Row | None],
+        notes: Mapping[str, bytes],
+    ) -> Row:
         path, hdu = self._strings(f"path{suffix}").text(number), -1
         if f"hdu{suffix}" in self._stored:
             hdu = int(self._numbers(f"hdu{suffix}").value(number))
-        return Row(number, path, None if hdu < 0 else hdu, parts)
+        return Row(number, path, None if hdu < 0 else hdu, parts, notes)
 
     def _numbers(self, name: str) -> StoredNumbers:
         column = self._stored[name]

@@ -349,7 +349,13 @@ class Index:
         """What a saved state is checked against: SHA-256 of the paths and HDUs, in order."""
         return path_table.digest(self.table) if self._file is None else self._file.digest
 
-    def columns(self, names: Iterable[str] = (), *, parts: Iterable[str] = ()) -> Columns:
+    def columns(
+        self,
+        names: Iterable[str] = (),
+        *,
+        parts: Iterable[str] = (),
+        notes: Iterable[str] = (),
+    ) -> Columns:
         """Give columns to reader processes: path, hdu if there is one, and the named ones.
 
         Parameters
@@ -358,6 +364,8 @@ class Index:
             Numeric columns.
         parts : iterable of str
             Parts whose files will be read, for samples of several files.
+        notes : iterable of str
+            Columns of bytes for the Reader, those among them that the Index has.
 
         Raises
         ------
@@ -365,7 +373,7 @@ class Index:
             If there is no such column or part.
         TypeError
             If a named column is not numeric (bool, integer, float or time), or has empty rows that
-            cannot be told as NaN.
+            cannot be told as NaN. If a column of `notes` holds no bytes.
 
         Notes
         -----
@@ -373,9 +381,10 @@ class Index:
         ``.arrow`` file that `save` wrote: they are read where they lie, but for bool, dates, and
         times of another unit than ns.
         """
-        wanted = tuple(names), tuple(parts)
+        known = set(self.table.column_names)
+        wanted = tuple(names), tuple(parts), tuple(name for name in notes if name in known)
         if (columns := self._given.get(wanted)) is None:
-            columns = self._given[wanted] = Columns(self._stored(*wanted))
+            columns = self._given[wanted] = Columns(self._stored(*wanted), wanted[2])
         return columns
 
     @cached_property
@@ -383,7 +392,9 @@ class Index:
         """Columns that somebody holds, such as the pipelines of several devices."""
         return WeakValueDictionary()
 
-    def _stored(self, names: tuple[str, ...], parts: tuple[str, ...]) -> dict[str, Column | Stored]:
+    def _stored(
+        self, names: tuple[str, ...], parts: tuple[str, ...], notes: tuple[str, ...]
+    ) -> dict[str, Column | Stored]:
         columns = self._files(parts)
         for name in names:
             if name not in self.table.column_names:
@@ -394,6 +405,15 @@ class Index:
                 continue
             stored = None if self._file is None else self._file.numbers(name)
             columns[name] = stored or path_table.numbers(name, self.table[name])
+        for name in notes:
+            kind = self.table.schema.field(name).type
+            if not path_table.is_binary(kind):
+                raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
+            columns[name] = (
+                path_table.strings(self.table[name])
+                if self._file is None
+                else self._file.strings(name)
+            )
         return columns
 
     def _files(self, parts: tuple[str, ...]) -> dict[str, Column | Stored]:

@@ -3,14 +3,18 @@
 The head of each file is parsed by Pillow, which tells its size and orientation, so that a window
 can be placed before anything is decoded. What Pillow would refuse is refused here: DALI's decoder
 fails a whole batch for one bad stream, and fills a window from a cut file without a word.
+
+Of a file whose rows of MCUs the Index notes, only those travel that a window needs, see
+`readers.mcu`.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import warnings
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +23,7 @@ from PIL import Image, UnidentifiedImageError
 from readers.columns import Row
 from readers.errors import ReadError
 from readers.files import open_regular
+from readers.mcu import Head, McuRows, NoRowsError, cut_rows
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
@@ -40,9 +45,16 @@ class JpegReader:
     )
     """The file's bytes, then (y, x) and (height, width) of the window in the displayed image."""
     channels = 3
+    notes = ("mcu_rows",)
+    """Column of the Index that is made use of, where it is there."""
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the bytes of the file and place the window."""
+        """Read the bytes of the file, or the rows that the window needs, and place the window."""
+        if window is not None and row.notes.get("mcu_rows"):
+            try:
+                return _read_rows(row, row.notes["mcu_rows"], window)
+            except Exception:  # Pillow's are many; the whole file tells what is wrong, if anything
+                pass
         encoded, height, width = _load(row)
         y, x = 0, 0
         if window is not None:
@@ -66,6 +78,53 @@ class JpegReader:
     def blank(self, height: int, width: int) -> Sample:
         """Give a grey JPEG."""
         return _sample(_grey(height, width), 0, 0, height, width)
+
+
+def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
+    """Read the rows of MCUs that hold the window, or raise what `JpegReader.read` passes over."""
+    rows = McuRows.unpack(packed)
+    with open_regular(row.path) as file:
+        head_bytes = os.pread(file.fileno(), rows.head_size, 0)
+        if not rows.is_of(head_bytes, os.fstat(file.fileno()).st_size):
+            raise NoRowsError("the file is another one")
+        head = Head.parse(head_bytes)
+        with Image.open(io.BytesIO(head_bytes)) as image:
+            turn = _TURNS.get(image.getexif().get(_EXIF_ORIENTATION, 1), _Turn())
+        shape = (head.height, head.width)[:: -1 if turn.transposed else 1]
+        anchor = np.array(window.place(*shape), np.int32)
+        axis = 1 if turn.transposed else 0
+        extent = (window.height, window.width)[axis]
+        start = int(anchor[axis])
+        if turn.reversed:
+            start = head.height - start - extent
+        # A row more on either side: where colour is stored coarsely, pixels take part of it from
+        # their neighbours.
+        first = max(0, start // head.mcu_height - 1)
+        last = min(head.num_rows - 1, (start + extent - 1) // head.mcu_height + 1)
+        begin, end = rows.byte_range(first, last)
+        coded = os.pread(file.fileno(), end - begin, begin)
+    cut = cut_rows(head_bytes, head, rows, coded, first, last)
+    start += cut.above - first * head.mcu_height
+    anchor[axis] = cut.height - start - extent if turn.reversed else start
+    y, x = anchor.tolist()
+    sample = _sample(cut.encoded, y, x, window.height, window.width)
+    return Sample(sample.arrays, len(head_bytes) + len(coded))
+
+
+class _Turn(NamedTuple):
+    """Which rows a displayed image has, by EXIF's orientation."""
+
+    transposed: bool = False
+    """Displayed columns are stored rows."""
+    reversed: bool = False
+    """They count from the last stored row."""
+
+
+_TURNS = {
+    **dict.fromkeys((3, 4), _Turn(reversed=True)),
+    **dict.fromkeys((5, 8), _Turn(transposed=True)),
+    **dict.fromkeys((6, 7), _Turn(transposed=True, reversed=True)),
+}
 
 
 def _sample(encoded: bytes, y: int, x: int, height: int, width: int) -> Sample:

@@ -102,7 +102,7 @@ def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
 
 
 def strings(column: pa.ChunkedArray) -> Strings:
-    """Give a column of text, with what is empty as the empty text."""
+    """Give a column of text, or of bytes, with what is empty as the empty one."""
     texts = [*_texts(column)]
     if len(texts) == 1:
         return texts[0]
@@ -111,11 +111,12 @@ def strings(column: pa.ChunkedArray) -> Strings:
 
 
 def _texts(column: pa.ChunkedArray) -> Iterator[Strings]:
-    """Give each chunk of a column of text by itself."""
+    """Give each chunk of a column of text, or of bytes, by itself."""
     import pyarrow as pa
 
+    kind, empty = (pa.large_string(), "") if _is_text(column) else (pa.large_binary(), b"")
     for chunk in column.chunks:
-        text = chunk.cast(pa.large_string()).fill_null("")
+        text = chunk.cast(kind).fill_null(empty)
         _, offsets, blob = text.buffers()
         stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
         data = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)
@@ -167,6 +168,13 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
             "fill them, or make it floating (empty becomes NaN)"
         )
     return np.asarray(column.to_numpy())
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Tell whether a column holds bytes."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _is_text(column: pa.ChunkedArray) -> bool:

@@ -11,6 +11,7 @@ _REASON_BYTES = 400
 _RECORD = np.dtype(
     [
         ("read_s", "f8"),
+        ("read_cpu_s", "f8"),
         ("input_bytes", "i8"),
         ("rejected_row", "i8"),
         ("reason", f"S{_REASON_BYTES}"),
@@ -24,6 +25,8 @@ class ReadReport:
 
     read_s: float = 0.0
     """Seconds that the reader process spent on this slot."""
+    read_cpu_s: float = 0.0
+    """Of these, seconds that it computed; for the rest it waited, for files or for a core."""
     input_bytes: int = 0
     """Bytes of the file that were read."""
     rejected_row: int | None = None
@@ -43,7 +46,8 @@ class ReadReport:
         # Trailing zero bytes are lost in an S field, which suits UTF-8; a cut character is dropped
         # by unpack.
         reason = self.reason.encode(errors="replace")[:_REASON_BYTES]
-        record = np.array([(self.read_s, self.input_bytes, rejected, reason)], _RECORD)
+        times = self.read_s, self.read_cpu_s
+        record = np.array([(*times, self.input_bytes, rejected, reason)], _RECORD)
         return record.view(np.uint8)
 
     @classmethod
@@ -61,6 +65,7 @@ class ReadReport:
         return [
             cls(
                 float(record["read_s"]),
+                float(record["read_cpu_s"]),
                 int(record["input_bytes"]),
                 None if record["rejected_row"] < 0 else int(record["rejected_row"]),
                 bytes(record["reason"]).decode(errors="ignore"),

@@ -81,7 +81,9 @@ class Reader(Protocol):
     is True; all others are never given such windows.
 
     A Reader of several files a row also has ``parts``, a tuple of str: the parts of the row that it
-    will ask for by `Row.part`. `readers.channels.ChannelsReader` is one.
+    will ask for by `Row.part`. `readers.channels.ChannelsReader` is one. One that makes use of
+    columns of bytes, where the Index has them, names them by ``notes``, and finds them in
+    `Row.notes`. `readers.jpeg.JpegReader` is one.
     """
 
     @property

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from _bench_data import Files, Settings, find_files
+from _bench_ledger import Ledger, new_ledger
+from _bench_peers import MEAN, STD, Case
 from _bench_race import Batch, Run, Table, Way, race
-from _bench_ways import MEAN, STD, Case, devices, expected_pixels, files_way, loader_way
+from _bench_spdl import spdl_way
+from _bench_ways import devices, expected_pixels, files_way, loader_way
 
 _WINDOW = (224, 224)
 CASE = Case(kind="jpeg", batch_size=16, crop=_WINDOW, window="center", flip=False)
@@ -21,34 +24,47 @@ _AHEAD = 3
 def jpeg_suite(settings: Settings) -> Iterator[Table]:
     """Time all of them."""
     files = find_files(settings, "jpeg", (2 if settings.quick else 9) * CASE.batch_size)
+    with new_ledger() as ledger:
+        results = race(
+            jpeg_ways(files, settings, ledger),
+            expected_pixels(files.paths, CASE),
+            settings.rounds,
+        )
+    yield Table(
+        title="Centre windows of 224x224 out of photographs",
+        baseline="DataLoader, Pillow",
+        results=results,
+        data=files.described,
+        note=f"{settings.num_read_processes} processes, {settings.num_threads} threads of DALI or "
+        f"SPDL; batches of {CASE.batch_size}. SPDL's colours are FFmpeg's, which are "
+        "not libjpeg's, and it does not turn photographs as their EXIF says.",
+    )
+
+
+def jpeg_ways(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
+    """Give all of them, ours first."""
     passes = 2 if settings.quick else 3
-    workers = settings.num_read_processes
-    ways = [
+    workers, threads = settings.num_read_processes, settings.num_threads
+    return [
         loader_way(
             "Loader",
             files.index,
             CASE,
             passes,
             num_read_processes=workers,
-            num_threads=settings.num_threads,
+            num_threads=threads,
+            ledger=ledger,
         ),
-        _dali_way(files, passes, settings.num_threads),
+        _dali_way(files, passes, threads, ledger),
         *(
-            files_way(files.paths, CASE, read, passes, num_workers=workers)
-            for read in ("Pillow", "torchvision")
+            files_way(files.paths, CASE, peer, passes, num_workers=workers, ledger=ledger)
+            for peer in ("Pillow", "torchvision")
         ),
+        spdl_way(files.paths, CASE, passes, threads, ledger),
     ]
-    yield Table(
-        title="Centre windows of 224x224 out of photographs",
-        baseline="DataLoader, Pillow",
-        results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
-        data=files.described,
-        note=f"{workers} processes, {settings.num_threads} DALI threads; batches of "
-        f"{CASE.batch_size}.",
-    )
 
 
-def _dali_way(files: Files, passes: int, num_threads: int) -> Way:
+def _dali_way(files: Files, passes: int, num_threads: int, ledger: Ledger) -> Way:
     """Make the way of DALI's own reader of files, which needs no reader processes."""
 
     @contextmanager
@@ -88,4 +104,10 @@ def _dali_way(files: Files, passes: int, num_threads: int) -> Way:
 
         yield lambda _: run()
 
-    return Way(name="DALI's reader of files", start=start, ahead=_AHEAD, **CASE.agreement())
+    return Way(
+        name="DALI's reader of files",
+        start=start,
+        ahead=_AHEAD,
+        ledger=ledger,
+        **CASE.agreement(),
+    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from _bench_data import Settings, find_files
+from _bench_ledger import Ledger, new_ledger
+from _bench_peers import Case
 from _bench_race import Table, race
-from _bench_ways import Case, expected_pixels, files_way, loader_way
+from _bench_ways import expected_pixels, files_way, loader_way
 
 CASES = {
     "Whole frames": (Case(kind="fits", batch_size=4), 16),
@@ -22,14 +24,15 @@ CASES = {
 
 def loader_suite(settings: Settings) -> Iterator[Table]:
     """Time all cases that there are files for."""
-    for title, (case, most) in CASES.items():
-        yield _table(title, case, most, settings)
+    with new_ledger() as ledger:
+        for title, (case, most) in CASES.items():
+            yield _table(title, case, most, settings, ledger)
 
 
-def _table(title: str, case: Case, most: int, settings: Settings) -> Table:
+def _table(title: str, case: Case, most: int, settings: Settings, ledger: Ledger) -> Table:
     files = find_files(settings, case.kind, 2 * case.batch_size if settings.quick else most)
     passes = 2 if settings.quick else 3
-    peers = ("astropy", "fitsio") if case.kind == "fits" else ("Pillow",)
+    peers = ("astropy", "fitsio", "torchfits") if case.kind == "fits" else ("Pillow",)
     workers = settings.num_read_processes
     ways = [
         loader_way(
@@ -39,8 +42,12 @@ def _table(title: str, case: Case, most: int, settings: Settings) -> Table:
             passes,
             num_read_processes=workers,
             num_threads=settings.num_threads,
+            ledger=ledger,
         ),
-        *(files_way(files.paths, case, peer, passes, num_workers=workers) for peer in peers),
+        *(
+            files_way(files.paths, case, peer, passes, num_workers=workers, ledger=ledger)
+            for peer in peers
+        ),
     ]
     return Table(
         title=title,

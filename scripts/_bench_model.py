@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from _bench_data import Files, Kind, Settings, find_files
+from _bench_peers import Case
 from _bench_race import race
 from _bench_tables import Sheet, number
-from _bench_ways import Case, expected_pixels, loader_way
+from _bench_ways import expected_pixels, loader_way
 
 if TYPE_CHECKING:
     from readers.sample import Reader

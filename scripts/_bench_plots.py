@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from _bench_race import Result, Table
 from _bench_tables import Sheet, number
@@ -18,7 +18,21 @@ _WIDTH = 10.0
 _BAR = 0.36
 _CURVES = 3.2
 _OURS, _OTHERS = "#2a6f97", "#b0b7bd"
-_HERE, _ELSEWHERE = "#c8553d", "#f0b67f"
+_HERE, _ELSEWHERE = "#7f5539", "#ddb892"
+_PARTS = {
+    "read": "#e9c46a",
+    "decode": "#c8553d",
+    "graph": "#6a994e",
+    "transport": "#7b6d8d",
+    "wait": "#e4e7ea",
+}
+"""Colours of the fields of `Parts`."""
+_LEGEND: dict[str, Any] = {
+    "frameon": False,
+    "fontsize": 8,
+    "loc": "lower right",
+    "bbox_to_anchor": (1, 1),
+}
 
 
 def save_plots(folder: Path, suite: str, shown: Sequence[Table | Sheet]) -> None:
@@ -36,7 +50,8 @@ def save_plots(folder: Path, suite: str, shown: Sequence[Table | Sheet]) -> None
         else:
             panels = part.subplots(1, 2, sharey=True, width_ratios=(3, 2))
             _draw_bars(panels[0], table)
-            _draw_cpu(panels[1], table)
+            counted = any(result.parts for result in table.results)
+            (_draw_parts if counted else _draw_cpu)(panels[1], table)
         panels[0].set_title(table.title, loc="left", fontsize=11, fontweight="bold")
         for panel in panels:
             panel.spines[["top", "right"]].set_visible(False)
@@ -83,7 +98,20 @@ def _draw_cpu(panel: Axes, table: Table) -> None:
     panel.barh(names, here, color=_HERE, label="this process")
     panel.barh(names, elsewhere, left=here, color=_ELSEWHERE, label="others")
     panel.set_xlabel("CPU ms an image")
-    panel.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    panel.legend(**_LEGEND, ncols=2)
+
+
+def _draw_parts(panel: Axes, table: Table) -> None:
+    """Draw what the cores do in the time of an image."""
+    results = [result for result in _timed(table)[::-1] if result.parts]
+    names = [result.name for result in results]
+    left = [0.0] * len(results)
+    for part, colour in _PARTS.items():
+        widths = [1e3 * getattr(result.parts, part) for result in results]
+        panel.barh(names, widths, left=left, color=colour, label=part)
+        left = [one + width for one, width in zip(left, widths, strict=True)]
+    panel.set_xlabel("core-ms an image")
+    panel.legend(**_LEGEND, ncols=len(_PARTS), handlelength=1, handletextpad=0.4, columnspacing=0.8)
 
 
 def _draw_curves(panel: Axes, table: Table) -> None:
@@ -106,8 +134,8 @@ def _draw_curves(panel: Axes, table: Table) -> None:
         )
         for place, median in zip(places, medians, strict=True):
             panel.annotate(number(median), (place, median), (6, 4), textcoords="offset points")
-    panel.set_ylim(bottom=0)
-    panel.margins(x=0.1, y=0.18)
+    panel.margins(x=0.1)
+    panel.set_ylim(0, 1.15 * max(panel.get_ylim()))
     panel.set_ylabel("images/s")
     panel.set_xlabel(table.axis)
-    panel.legend(frameon=False, fontsize=9)
+    panel.legend(**_LEGEND, ncols=len(curves))

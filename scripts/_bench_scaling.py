@@ -6,11 +6,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
+from _bench_ancestors import speedup_sheets
+from _bench_bottlenecks import bottleneck_sheet
 from _bench_data import Files, Settings, find_files
 from _bench_index import index_sheet
+from _bench_model import model_sheets
+from _bench_peers import Case
 from _bench_race import Result, Table, Way, race
 from _bench_tables import Sheet
-from _bench_ways import Case, expected_pixels, files_way, loader_way
+from _bench_ways import expected_pixels, files_way, loader_way
 
 _WHOLE = Case(kind="fits", batch_size=2, flip=False)
 _MOST_PROCESSES = 16
@@ -26,7 +30,10 @@ _WINDOWS = {
 
 
 def scaling_suite(settings: Settings) -> Iterator[Table | Sheet]:
-    """Vary one setting at a time; the number of rows last."""
+    """Vary one setting at a time, then two.
+
+    Then the cost model, the advice on bottlenecks, and many rows.
+    """
     files = find_files(settings, "fits", 4 if settings.quick else 16)
     workers = settings.num_read_processes
     most = 2 if settings.quick else min(_MOST_PROCESSES, 2 * len(os.sched_getaffinity(0)))
@@ -56,6 +63,9 @@ def scaling_suite(settings: Settings) -> Iterator[Table | Sheet]:
         ),
     ):
         yield _table(title, axis, places, files, settings)
+    yield from speedup_sheets(files, settings)
+    yield from model_sheets(settings)
+    yield bottleneck_sheet(settings)
     yield index_sheet(settings)
 
 

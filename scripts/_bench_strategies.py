@@ -26,19 +26,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from _bench_ancestors import epoch_sheet
 from _bench_data import Files, Settings, find_files
+from _bench_ledger import Ledger, new_ledger
+from _bench_peers import MEAN, STD, Case, decoded
 from _bench_race import Batch, Run, Table, Way, race
 from _bench_shards import Start, in_processes
-from _bench_ways import (
-    MEAN,
-    STD,
-    Case,
-    devices,
-    expected_pixels,
-    files_way,
-    loader_way,
-    with_astropy,
-)
+from _bench_starting import starting_tables
+from _bench_tables import Sheet
+from _bench_ways import devices, expected_pixels, files_way, loader_way
 from _pool import follow_parent
 
 if TYPE_CHECKING:
@@ -61,6 +57,8 @@ class Feed:
     rows: tuple[int, ...]
     device_id: int | None
     num_threads: int
+    ledger: Ledger
+    """Counts what is read and decoded."""
 
     def batches(self) -> list[tuple[int, ...]]:
         """Give the rows of each batch."""
@@ -68,21 +66,25 @@ class Feed:
         return [self.rows[first : first + size] for first in range(0, len(self.rows), size)]
 
 
-def strategies_suite(settings: Settings) -> Iterator[Table]:
-    """Time all of them."""
+def strategies_suite(settings: Settings) -> Iterator[Table | Sheet]:
+    """Time all of them; then the Loader by start method and by prefetch."""
     files = find_files(settings, "fits", 2 * CASE.batch_size if settings.quick else _FRAMES)
-    ways = strategies(files, settings)
-    yield Table(
-        title="Ways to feed DALI with whole frames",
-        baseline="serial source",
-        results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
-        data=files.described,
-        note=f"{settings.num_read_processes} processes that decode, batches of "
-        f"{CASE.batch_size}, float32 out.",
-    )
+    with new_ledger() as ledger:
+        ways = strategies(files, settings, ledger)
+        table = Table(
+            title="Ways to feed DALI with whole frames",
+            baseline="serial source",
+            results=race(ways, expected_pixels(files.paths, CASE), settings.rounds),
+            data=files.described,
+            note=f"{settings.num_read_processes} processes that decode, batches of "
+            f"{CASE.batch_size}, float32 out.",
+        )
+        yield table
+        yield epoch_sheet(table, len(files.paths))
+        yield from starting_tables(files, settings, ledger)
 
 
-def strategies(files: Files, settings: Settings) -> list[Way]:
+def strategies(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
     """Give all of them."""
     passes = 1 if settings.quick else 3
     workers, threads = settings.num_read_processes, settings.num_threads
@@ -95,9 +97,17 @@ def strategies(files: Files, settings: Settings) -> list[Way]:
                 rows=rows[shard::num_shards],
                 device_id=device,
                 num_threads=max(1, threads // num_shards),
+                ledger=ledger,
             )
             for shard, device in enumerate(devices(num_shards))
         ]
+
+    def way(name: str, start: Any, ahead: int = 0) -> Way:
+        return Way(name=name, start=start, ahead=ahead, ledger=ledger, **CASE.agreement())
+
+    def elsewhere(name: str, starts: list[Start], ahead: int = 0) -> Way:
+        """Make a way of what is done in a process of its own for each shard."""
+        return way(name, partial(in_processes, starts), ahead)
 
     (alone,) = feeds(1)
     few = _processes(max(1, workers // 2))
@@ -109,37 +119,29 @@ def strategies(files: Files, settings: Settings) -> list[Way]:
             passes,
             num_read_processes=workers,
             num_threads=threads,
+            ledger=ledger,
         ),
-        _way("serial source", partial(_here, alone, None)),
-        _elsewhere("process per shard", [partial(_here, feed, None) for feed in feeds(workers)]),
-        _way("pool of readers", partial(_here, alone, _processes(workers))),
-        _elsewhere("both", [partial(_here, feed, few) for feed in feeds(2)]),
-        _way("pool of threads", partial(_here, alone, _threads(workers))),
-        _way("parallel source", partial(_parallel, alone, workers), ahead=_AHEAD),
+        way("serial source", partial(_here, alone, None)),
+        elsewhere("process per shard", [partial(_here, feed, None) for feed in feeds(workers)]),
+        way("pool of readers", partial(_here, alone, _processes(workers))),
+        elsewhere("both", [partial(_here, feed, few) for feed in feeds(2)]),
+        way("pool of threads", partial(_here, alone, _threads(workers))),
+        way("parallel source", partial(_parallel, alone, workers), ahead=_AHEAD),
         *(
-            [_elsewhere("DALI's reader of FITS", [partial(_own_reader, alone)], ahead=_AHEAD)]
+            [elsewhere("DALI's reader of FITS", [partial(_own_reader, alone)], ahead=_AHEAD)]
             if _as_int16(files)
             else []
         ),
         *(
-            files_way(files.paths, CASE, read, passes, num_workers=workers)
-            for read in ("astropy", "fitsio")
+            files_way(files.paths, CASE, peer, passes, num_workers=workers, ledger=ledger)
+            for peer in ("astropy", "fitsio", "torchfits")
         ),
     ]
 
 
-def _way(name: str, start: Any, ahead: int = 0) -> Way:
-    return Way(name=name, start=start, ahead=ahead, **CASE.agreement())
-
-
-def _elsewhere(name: str, starts: list[Start], ahead: int = 0) -> Way:
-    """Make a way of what is done in a process of its own for each shard."""
-    return _way(name, partial(in_processes, starts), ahead)
-
-
-def decode(path: str) -> NDArray[Any]:
+def decode(ledger: Ledger, path: str) -> NDArray[Any]:
     """Decode a frame as all ways but ours do, shape (height, width, 1), float32."""
-    return with_astropy(path, CASE, None)
+    return decoded(path, CASE, "astropy", None, ledger)
 
 
 def _processes(count: int) -> Callable[[], Executor]:
@@ -157,7 +159,7 @@ def _here(feed: Feed, executor: Callable[[], Executor] | None) -> Iterator[Run]:
     with ExitStack() as stack:
         pool = None if executor is None else stack.enter_context(executor())
         mapped = map if pool is None else pool.map
-        pipeline = _pipeline(feed, lambda paths: list(mapped(decode, paths)))
+        pipeline = _pipeline(feed, lambda paths: list(mapped(partial(decode, feed.ledger), paths)))
         yield lambda _: _outputs(pipeline, feed)
 
 
@@ -225,11 +227,12 @@ def _parallel(feed: Feed, num_readers: int) -> Iterator[Run]:
     )
     with pipeline:
         frames = fn.external_source(
-            source=Decoding(feed.paths),
+            source=Decoding(feed),
             batch=False,
             parallel=True,
             layout="HWC",
-            bytes_per_sample_hint=decode(feed.paths[0]).nbytes + 4096,  # DALI's own records
+            bytes_per_sample_hint=decode(feed.ledger, feed.paths[0]).nbytes
+            + 4096,  # DALI's own records
         )
         pipeline.set_outputs(_normalised(frames, feed))
     pipeline.build()
@@ -288,8 +291,9 @@ def _as_int16(files: Files) -> bool:
 class Decoding:
     """The callable that DALI's reader processes call for each sample."""
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        self.paths = paths
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
 
     def __call__(self, info: Any) -> NDArray[Any]:
-        return decode(self.paths[info.idx_in_epoch % len(self.paths)])
+        paths = self.feed.paths
+        return decode(self.feed.ledger, paths[info.idx_in_epoch % len(paths)])

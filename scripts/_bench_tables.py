@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from _bench_parts import Parts
 from _bench_race import Result, Round, Table
 
 HEADER = (
@@ -61,6 +62,38 @@ def cells(table: Table, result: Result) -> tuple[str, ...]:
     )
 
 
+def parts_sheet(table: Table | Sheet) -> Sheet | None:
+    """Show where the time of each way goes, if that was counted."""
+    parts = {} if isinstance(table, Sheet) else {one.name: one.parts for one in table.results}
+    lines = [
+        (name, *(number(1e3 * value) for value in (*astuple(one), sum(astuple(one)))))
+        for name, one in parts.items()
+        if one is not None
+    ]
+    if not lines:
+        return None
+    return Sheet(
+        title=f"Where the time goes: {table.title}",
+        header=("way", *(field.name for field in fields(Parts)), "all"),
+        lines=tuple(lines),
+        data=f"core-milliseconds an image, of one round more; {table.data}",
+        note="All is the number of cores by the time of an image. Graph: DALI's threads, which "
+        "decode, flip and normalise at once; without DALI, flips and normalisation alone. Of "
+        "fitsio, torchfits and torchvision, decode includes to read. Transport: all else that "
+        "computes (Python, pickling, copies, collating). Wait: cores that are idle, a GPU at work "
+        "or not, or taken by what else runs on the machine.",
+    )
+
+
+def with_parts(tables: Iterable[Table | Sheet]) -> Iterator[Table | Sheet]:
+    """Give the tables, each with where its time goes behind it."""
+    for table in tables:
+        yield table
+        parts = parts_sheet(table)
+        if parts is not None:
+            yield parts
+
+
 def number(value: float) -> str:
     """Give three digits, or all that stand before the point."""
     return f"{value:.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
@@ -110,7 +143,7 @@ def write_tables(
         rows = csv.writer(file)
         rows.writerow(("table", "way", "round", *(field.name for field in fields(Round))))
         rows.writerows(_rounds(tables))
-    parts = [f"# {suite}\n", _as_list(facts), *map(as_markdown, tables)]
+    parts = [f"# {suite}\n", _as_list(facts), *map(as_markdown, with_parts(tables))]
     (folder / f"{suite}.md").write_text("\n".join(parts), encoding="utf-8")
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from _finding import Finding, bad, count, note, ok
+from _quota import cpu_quota, usable_cores
 
 if TYPE_CHECKING:
     from _finding import Job
-
-_CGROUPS = Path("/sys/fs/cgroup")
-_OWN_GROUPS = Path("/proc/self/cgroup")
 
 _BUSY = 2.0
 """Threads and readers for each core up to which nothing is said: readers mostly wait for files."""
@@ -91,10 +88,9 @@ def cores(job: Job) -> Finding:
     from dali_pipelines.devices import share_out
 
     shards, threads = job.config.num_gpus, job.num_threads
-    readers = sum(share_out(job.config.num_read_processes, shards))
+    readers = sum(share_out(job.config.least_readers(shards), shards))
     wanted = readers + shards * threads
-    allowed, quota = len(os.sched_getaffinity(0)), _cpu_quota()
-    given = float(allowed) if quota is None else min(float(allowed), quota)
+    allowed, quota, given = len(os.sched_getaffinity(0)), cpu_quota(), usable_cores()
     granted = "" if quota is None else f" (the control group grants {quota:g})"
     words = (
         f"cores: {allowed}{granted} for {count(readers, 'reader')} and {shards} x "
@@ -104,31 +100,3 @@ def cores(job: Job) -> Finding:
         return ok(words)
     remedy = f"fewer --num_read_processes, --num_threads or --num_gpus, {_BUSY * given:.0f} in all"
     return note(f"{words}; try {remedy}") if wanted <= _TOO_MANY * given else bad(words, remedy)
-
-
-def _cpu_quota() -> float | None:
-    """Give the cores that the control groups of this process allow, None for no limit."""
-    quotas = []
-    for line in _OWN_GROUPS.read_text(encoding="utf-8").splitlines():
-        _, controllers, own = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        root = _CGROUPS / "cpu" if controllers else _CGROUPS
-        group = root / own.lstrip("/")
-        # A limit of a group holds for all groups in it. In a container its own group is the root.
-        above = (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
-        quotas += [_quota_of(folder) for folder in above]
-    return min((quota for quota in quotas if quota is not None), default=None)
-
-
-def _quota_of(folder: Path) -> float | None:
-    """Give the cores that one group allows, as version 2 writes it, or version 1."""
-    try:
-        quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
-    except OSError:
-        try:
-            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="utf-8")
-            period = (folder / "cpu.cfs_period_us").read_text(encoding="utf-8")
-        except OSError:  # no such group as seen from here
-            return None
-    return None if quota.strip() in ("max", "-1") else int(quota) / int(period)

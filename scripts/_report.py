@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import nvtx
 import psutil
+from _advice import advise
 from _ranks import Ranks
+from _stages import Moment, Stages
 from tqdm import tqdm
 
 if TYPE_CHECKING:
+    from _auto_readers import Choice
+
     from dali_pipelines import Calibration, Loader
 
 DOMAIN = "dali-pipelines"
@@ -30,14 +34,8 @@ AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
 
 REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step")
 
-_KEEPS_UP = 0.1
-"""Share of the time that a consumer may wait before loading is called the bottleneck."""
-
 _STEADY_STEPS = 10
 """Steps from which on the first batch does not count in the rates."""
-
-_ALL_BUSY = 0.85
-"""Share of CPU time above which more processes or threads can only get in each other's way."""
 
 
 class Settings(Protocol):
@@ -62,15 +60,18 @@ class Settings(Protocol):
 class Run:
     """One run over a Loader, from the first batch to the summary, which rank 0 prints."""
 
-    def __init__(self, loader: Loader, config: Settings, ranks: Ranks) -> None:
+    def __init__(
+        self, loader: Loader, config: Settings, ranks: Ranks, choice: Choice | None = None
+    ) -> None:
         self.loader = loader
         self.config = config
         self.ranks = ranks
+        self.choice = choice
         self.steps_done = 0
         self.first_batch_s = 0.0
         self._state = loader.state_dict()
-        self._cpu_times = psutil.cpu_times()
-        self._began = self._first = self._last = time.perf_counter()
+        self._ready_at_first = 0
+        self._began = self._last = time.perf_counter()
         self._held = ExitStack()
 
     def __enter__(self) -> Run:
@@ -124,8 +125,9 @@ class Run:
         self._last = time.perf_counter()
         if self.steps_done == 0:
             self.first_batch_s = self._last - self._began
-            self._first = self._last
-            self._samples_at_first = self.loader.stats.samples
+            self._at_first = Moment.of(self.loader)
+            # By the readers, and by the graph.
+            self._ready_at_first = 2 * max(each.ahead for each in self.loader.pipelines)
         self.steps_done += 1
         for shard, batch in enumerate(batches, self.loader.first_shard):
             rows, valid = batch["row"].tolist(), batch["valid"].tolist()
@@ -142,9 +144,12 @@ class Run:
 
     def finish(self, status: int = 0) -> int:
         """Print the summary, write the report, and give the exit code."""
+        # While the readers live: their CPU times end with them.
+        enough = self.steps_done > self._ready_at_first
+        measured = self._at_first.stages(self.loader) if enough else None
         self.loader.close()
         self._bar.close()
-        report = self._report()
+        report = self._report(measured)
         if self.ranks.rank == 0:
             print(summary(report))
         if self.config.report is not None:
@@ -152,18 +157,19 @@ class Run:
             Path(self.config.report).write_text(text, encoding="utf-8")
         return status
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self, measured: Stages | None) -> dict[str, Any]:
         stats = self.loader.stats
         total = self._last - self._began
         # Rates are from the first batch to the last, as the start is told apart. In a short run
         # that would flatter: the batches made ready while the first was awaited are most of it.
         steady = self.steps_done >= _STEADY_STEPS
-        seconds = self._last - self._first if steady else total
-        samples = stats.samples - (self._samples_at_first if steady else 0)
+        seconds = self._last - self._at_first.at if steady else total
+        samples = stats.samples - (self._at_first.stats.samples if steady else 0)
         share = samples / max(1, stats.samples)
         stages = {
             "start": stats.start_s,
             "read": stats.read_s,
+            "read_cpu": stats.read_cpu_s,
             "wait_readers": stats.wait_readers_s,
             "wait_graph": stats.wait_graph_s,
             "wait": stats.wait_s,
@@ -171,7 +177,7 @@ class Run:
         }
         wait_fraction = stats.wait_s / max(1e-9, total - stats.start_s)
         gpus = self.loader.devices[0] is not None
-        busy = _busy(self._cpu_times, psutil.cpu_times())
+        advice = None if measured is None else advise(measured, self.ranks.world_size)
         return {
             "config": dataclasses.asdict(self.config),  # type: ignore[call-overload]
             "tables": tables(self.config.calibration),
@@ -191,50 +197,25 @@ class Run:
             "output_mpix_per_s": stats.output_pixels * share / max(1e-9, seconds) / 1e6,
             "stages": stages,
             "wait_fraction": wait_fraction,
-            "cpu_busy": busy,
-            "bottleneck": bottleneck(stages, wait_fraction, busy, gpus=gpus),
+            "chosen": None if self.choice is None else dataclasses.asdict(self.choice),
+            "measured": None if measured is None else dataclasses.asdict(measured),
+            "limit": None if advice is None else advice.limit,
+            "bottleneck": self._too_short if advice is None else advice.sentence,
+            "advised": None if advice is None else dict(advice.change),
             "rejected": [
                 {"row": bad.row, "path": bad.path, "reason": bad.reason}
                 for bad in stats.rejected.values()
             ],
         }
 
-
-def bottleneck(stages: dict[str, float], wait_fraction: float, busy: float, *, gpus: bool) -> str:
-    """Say in a sentence what held the run up, and what to do about it.
-
-    Parameters
-    ----------
-    stages : dict
-        Seconds by stage, ``wait_readers`` and ``wait_graph`` among them.
-    wait_fraction : float
-        Share of the time after the start that the consumer waited.
-    busy : float
-        Share of the machine's CPU time that was used.
-    gpus : bool
-        Whether the graph ran on GPUs.
-    """
-    if wait_fraction < _KEEPS_UP:
-        return "Loading keeps up: the consumer hardly ever waits."
-    if busy > _ALL_BUSY:
-        remedy = "" if gpus else "a GPU, "
+    @property
+    def _too_short(self) -> str:
+        if self.steps_done == 0:
+            return "There was nothing left to deliver."
         return (
-            f"The CPU is the limit, {100 * busy:.0f} % of it was busy: {remedy}more cores or a "
-            "smaller --crop will help, more processes or threads will not."
+            "This run is too short to tell what limits it: that takes more than "
+            f"{_count(self._ready_at_first, 'step')}, so give it more --epochs."
         )
-    if stages["wait_graph"] > stages["wait_readers"]:
-        return (
-            "The graph (transfer, decode, transforms) is the slowest part: give it more "
-            "--num_threads, or a GPU, or a smaller --crop."
-        )
-    return "The readers are the slowest part: more --num_read_processes, or faster storage."
-
-
-def _busy(before: Any, after: Any) -> float:
-    """Share of CPU time between two `psutil.cpu_times` that was not idle."""
-    total = sum(after) - sum(before)
-    idle = (after.idle + after.iowait) - (before.idle + before.iowait)
-    return 1 - idle / total if total > 0 else 0.0
 
 
 def summary(report: dict[str, Any]) -> str:

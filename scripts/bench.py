@@ -5,14 +5,19 @@
 
 decode      one FITS frame on one core, from path to pixels, by number of bits a pixel
 loader      the Loader and PyTorch's DataLoader: frames, windows, photographs
-strategies  ways to feed DALI with FITS, from one process for everything to the graph that decodes
-scaling     by reader processes, batch size and augmentation
+strategies  ways to feed DALI with FITS, from one process for everything to the graph that decodes;
+            start methods and prefetch depths of the Loader
+scaling     by reader processes, batch size and augmentation, and against a serial loader
 aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader and SPDL
 
 Ways that need a package that is not there are listed without figures. All others go through the
 same files in turn, and speedups are taken round by round, so that a drift of the machine cancels.
-Start-up is told apart.
+Start-up is told apart, and one more round, which is not timed, tells where the time goes.
+
+--out writes SUITE.json with all figures, SUITE.csv with those of each round, SUITE.md with the
+tables, and plots. Results that are kept are copied to tests/benchmarks/results, named
+THEME_HARDWARE_DATE.
 """
 
 # Worker processes import this file again: what is heavy is imported in the functions.
@@ -75,13 +80,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -> None:
     """Run one suite, print its tables, and write them."""
-    from _bench_tables import as_text, write_tables
+    from _bench_tables import as_text, with_parts, write_tables
     from _report import hardware, versions
 
     load = os.getloadavg()[0]
     tables = []
     for table in getattr(importlib.import_module(f"_bench_{suite}"), f"{suite}_suite")(config):
-        print(f"{as_text(table)}\n", flush=True)
+        for shown in with_parts([table]):
+            print(f"{as_text(shown)}\n", flush=True)
         tables.append(table)
     if out is None:
         return
@@ -101,9 +107,9 @@ def peer_versions() -> dict[str, str]:
     """Give the versions of the others that are here."""
     from importlib.metadata import PackageNotFoundError, version
 
-    names = ("aiapy", "sunpy", "scipy", "opencv-python-headless", "fitsio", "pillow", "torchvision")
+    names = ("aiapy", "sunpy", "scipy", "opencv-python-headless", "fitsio", "torchfits", "pillow")
     found = {}
-    for name in (*names, "spdl"):
+    for name in (*names, "torchvision", "spdl"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -6,8 +6,10 @@
     NOTE  what was found, and is worth knowing
     BAD   what was found: the remedy
 
-Nothing is started, and CUDA is not initialised. Without --data it looks at the sample set, made on
-first use as by run.py. The exit status is 0 if nothing is BAD, else 1; 2 for wrong usage.
+Nothing is started, and CUDA is not initialised; --num_read_processes=auto is taken as one for each
+shard, as run.py then chooses no more than there is room for. Without --data it looks at the sample
+set, made on first use as by run.py. The exit status is 0 if nothing is BAD, else 1; 2 for wrong
+usage.
 """
 
 from __future__ import annotations

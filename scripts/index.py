@@ -14,6 +14,7 @@ Imports are light: the child processes import this file again.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import time
@@ -119,6 +120,8 @@ def _finish(
         flags = " and ".join(f"--{name}" for name in ("rules", "where") if getattr(options, name))
         raise Refusal(f"nothing was written: {flags} dropped all rows", 1)
     samples = _grouping.grouped(options.grouping, kept)
+    if options.mcu_rows:
+        samples = _with_mcu_rows(samples, options.num_processes)
     _index_out.save(samples, options.out)
     refused = "" if rejected is None else f"{rejected} rejected, "
     print(
@@ -128,6 +131,21 @@ def _finish(
     if options.grouping is not None:
         channels = len(options.grouping.channels)
         print(f"{samples.num_rows} samples of {channels} channels made of them.")
+
+
+def _with_mcu_rows(table: pa.Table, num_threads: int) -> pa.Table:
+    from tqdm import tqdm
+
+    from dali_pipelines import with_mcu_rows
+    from readers.index import Index
+
+    progress = functools.partial(
+        tqdm, total=table.num_rows, unit=" files", disable=not sys.stderr.isatty()
+    )
+    noted = with_mcu_rows(Index(table), num_threads, progress).table
+    without = noted["mcu_rows"].null_count
+    print(f"Rows of MCUs noted of {noted.num_rows - without} files, {without} are not coded so.")
+    return noted
 
 
 # ---- The command line --------------------------------------------------------------------------
@@ -163,6 +181,11 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     add("--num_processes", type=at_least(1), metavar="N", default=cores, help="default: all cores")
     add("--class_folders", action="store_true", help="one subfolder a class: add label, class_name")
+    add(
+        "--mcu_rows",
+        action="store_true",
+        help="note where in JPEG files their rows begin: of windows no more is read and decoded",
+    )
     add("--rejected", metavar="FILE.csv", help="where to list all files that could not be read")
     add("--overwrite", action="store_true", help="replace OUT even if it is not from this script")
     _grouping.add_flags(parser)

@@ -22,17 +22,28 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from _cli import option, parse
 from _ranks import Ranks
 
 if TYPE_CHECKING:
+    from _auto_readers import Choice
+
     from dali_pipelines import Calibration, Index, Loader
 
 
 CALIBRATION = ("size", "order", "pointing_table", "correction_table", "exposure", "psf")
 """Flags that are fields of `dali_pipelines.Calibration`."""
+
+
+def _number_or_auto(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +52,13 @@ class RunConfig:
 
     data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
     pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
-    num_read_processes: int = option(4, "reader processes in all, shared out over the shards")
+    num_read_processes: int | Literal["auto"] = option(
+        4,
+        "reader processes in all, shared out over the shards; auto: as many as a short measurement "
+        "finds useful",
+        type=_number_or_auto,
+        metavar="NUMBER",
+    )
     batch_size: int = option(16, "samples per shard and step")
     num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
     device: str = option(
@@ -134,7 +151,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name in ("num_read_processes", "batch_size", "num_gpus", "epochs", "max_batches"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if isinstance(value, int) and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
         if self.pipeline != "aia":
             for name in ("preset", *CALIBRATION):
@@ -152,6 +169,10 @@ class RunConfig:
         settings["size"] = _pair("size", self.size)
         given = {name: value for name, value in settings.items() if value is not None}
         return Calibration.of(self.preset, **given)
+
+    def least_readers(self, shards: int) -> int:
+        """Give the number of reader processes, one for each shard where it is yet to be chosen."""
+        return shards if self.num_read_processes == "auto" else self.num_read_processes
 
     def pipeline_settings(self) -> dict[str, Any]:
         """Give the keywords for the pipeline factory."""
@@ -180,9 +201,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, stop)
     try:
         config = share_of(config, ranks)
-        loader = make_loader(config, ranks)
-        ranks.join(loader.index.digest)
-        return iterate(loader, config, ranks, stop)
+        index, devices = open_index(config), choose_devices(config, ranks)
+        ranks.join(index.digest)
+        choice = None
+        if config.num_read_processes == "auto":
+            choice = agree_on_readers(config, index, devices, ranks)
+            config = replace(config, num_read_processes=choice.num_read_processes)
+        loader = make_loader(config, index, devices, ranks)
+        return iterate(loader, config, ranks, stop, choice)
     except (ValueError, TypeError, FileNotFoundError, MemoryError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2
@@ -228,7 +254,11 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
     return replace(
         config,
         num_gpus=1,
-        num_read_processes=share_out(config.num_read_processes, ranks.world_size)[ranks.rank],
+        num_read_processes=(
+            "auto"
+            if config.num_read_processes == "auto"
+            else share_out(config.num_read_processes, ranks.world_size)[ranks.rank]
+        ),
         num_threads=config.num_threads or max(1, _cores() // ranks.local_world_size),
         rejected=ranks.own_file(config.rejected),
         report=ranks.own_file(config.report),
@@ -237,9 +267,26 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
     )
 
 
-def make_loader(config: RunConfig, ranks: Ranks) -> Loader:
-    """Find the data and the devices, and check that they fit together and into memory."""
-    loader = new_loader(config, open_index(config), choose_devices(config, ranks))
+def agree_on_readers(
+    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
+) -> Choice:
+    """Let rank 0 find out how many readers each rank has use for, and tell."""
+    from _auto_readers import Choice, choose_readers
+
+    if ranks.rank:
+        return Choice(ranks.agree(0), "rank 0 has measured")
+    choice = choose_readers(config, index, devices, ranks)
+    count = ranks.agree(choice.num_read_processes)
+    each = " for each rank" if ranks.world_size > 1 else ""
+    print(f"--num_read_processes={count}{each}: {choice.because}.", file=sys.stderr)
+    return choice
+
+
+def make_loader(
+    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
+) -> Loader:
+    """Make the Loader, where it was stopped, and check that it fits into memory."""
+    loader = new_loader(config, index, devices)
     from dali_pipelines.memory import estimate_memory
 
     if config.resume is not None:
@@ -261,7 +308,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
         factories[config.pipeline],
         index,
         batch_size=config.batch_size,
-        num_read_processes=config.num_read_processes,
+        num_read_processes=config.least_readers(len(devices)),
         devices=devices,
         seed=config.seed,
         shuffle=config.shuffle,
@@ -310,11 +357,13 @@ def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
     return [None] * config.num_gpus
 
 
-def iterate(loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
+def iterate(
+    loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop, choice: Choice | None
+) -> int:
     """Go through the epochs, and say how it went."""
     from _report import Run
 
-    with Run(loader, config, ranks) as run, loader:
+    with Run(loader, config, ranks, choice) as run, loader:
         stop.later = True
         for epoch in range(loader.epoch, config.epochs):
             for step, batches in enumerate(run.steps(epoch), loader.step):
@@ -325,7 +374,7 @@ def iterate(loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
                 enough = run.steps_done == config.max_batches
                 if status or enough:
                     return run.finish(status)
-    return run.finish()
+        return run.finish()
 
 
 def _pair(name: str, value: Sequence[int] | None) -> tuple[int, int] | None:

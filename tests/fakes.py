@@ -122,6 +122,19 @@ class SlowReader(FakeReader):
 
 
 @dataclass
+class BusyReader(FakeReader):
+    """Computes for so many seconds, as if it decoded."""
+
+    busy_s: float = 0.0
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        until = time.process_time() + self.busy_s
+        while time.process_time() < until:
+            pass
+        return super().read(row, window)
+
+
+@dataclass
 class MarkingReader(FakeReader):
     """Takes its time, and leaves a file named by its process in `folder` for as long as it reads.
 

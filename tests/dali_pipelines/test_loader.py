@@ -308,6 +308,20 @@ def test_images_of_two_sizes_are_told_with_the_remedy(npy_folder: Path, tmp_path
         next(iter(loader))
 
 
+def test_times_are_told_while_it_runs(npy_index: Index) -> None:
+    with make_loader(npy_index, shards=2, num_read_processes=3) as loader:
+        assert loader.pipelines == ()
+        for _ in loader:
+            stats = loader.stats
+            waits = stats.wait_readers_s + stats.wait_graph_s
+            # What is fed first is waited for in start().
+            assert 0 < waits <= stats.wait_s + stats.start_s
+            assert 0 < stats.read_cpu_s <= stats.read_s
+        assert [each.num_read_processes for each in loader.pipelines] == [2, 1]
+    assert loader.pipelines == ()
+    assert loader.stats.wait_readers_s + loader.stats.wait_graph_s == pytest.approx(waits, abs=0.1)
+
+
 def deliver_into(rows: list[int], loader: Loader, steps: int) -> None:
     for _ in range(steps):
         rows += rows_of(delivered(islice(loader, 1)))

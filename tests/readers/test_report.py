@@ -8,6 +8,7 @@ from readers import ReadReport
 reports = st.builds(
     ReadReport,
     read_s=st.floats(0, 1e6),
+    read_cpu_s=st.floats(0, 1e6),
     input_bytes=st.integers(0, 2**62),
     rejected_row=st.none() | st.integers(0, 2**62),
     reason=st.text(max_size=100).map(lambda text: text.rstrip("\0")),
@@ -51,7 +52,7 @@ def test_a_long_reason_is_cut_between_characters():
 
 
 def test_nothing_rejected():
-    (again,) = ReadReport.unpack(ReadReport(0.5, 7).pack()[None])
+    (again,) = ReadReport.unpack(ReadReport(0.5, input_bytes=7).pack()[None])
     assert (again.rejected_row, again.reason) == (None, "")
 
 

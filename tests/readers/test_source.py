@@ -11,7 +11,7 @@ from typing import ClassVar, get_args
 import numpy as np
 import pyarrow as pa
 import pytest
-from fakes import FakeReader, FaultyReader, Info, SlowReader
+from fakes import BusyReader, FakeReader, FaultyReader, Info, MarkingReader, SlowReader
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -380,6 +380,18 @@ def test_the_report_counts_bytes_and_seconds():
     slot = Slot(source(), 0)
     assert slot.report.input_bytes == 10
     assert 0 < slot.report.read_s < 10
+    assert 0 <= slot.report.read_cpu_s <= slot.report.read_s
+
+
+@pytest.mark.parametrize("limit", [None, 30.0])
+def test_the_report_tells_computing_from_waiting(limit, tmp_path):
+    """Also where a time limit has the read done in another thread."""
+    waits, computes = (
+        Slot(source(reader=reader, read_timeout=limit), 0).report
+        for reader in (MarkingReader(folder=str(tmp_path), pause_s=0.2), BusyReader(busy_s=0.2))
+    )
+    assert waits.read_cpu_s < 0.1 < 0.2 <= waits.read_s
+    assert 0.2 <= computes.read_cpu_s <= computes.read_s
 
 
 @given(st.integers(0, 2**50), st.sampled_from(TAILS), st.integers(0, 3))

@@ -6,7 +6,7 @@ from dataclasses import astuple, replace
 
 import pytest
 from _bench_model import Amounts, Costs, Measured
-from _bench_ways import Case
+from _bench_peers import Case
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -130,16 +130,21 @@ def test_cpu_time_is_of_all_processes():
 
 def test_a_way_that_cannot_go_says_why(tmp_path, monkeypatch):
     (tmp_path / "made_for_another_torch.py").write_text("raise RuntimeError('no such operator')")
+    (tmp_path / "loads_on_demand.py").write_text(
+        "def __getattr__(_): raise RuntimeError('no libavutil ' * 20)"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     ways = [
         way("ours"),
         way("absent", needs=("not_on_this_machine",)),
-        way("broken", needs=("made_for_another_torch",)),
+        way("broken", needs=("made_for_another_torch",), remedy="get another"),
+        way("lazy", needs=("loads_on_demand:Buffer",)),
     ]
     table = Table(title="T", baseline="ours", results=race(ways, expected, 1), data="files")
-    _, absent, broken = table.results
+    _, absent, broken, lazy = table.results
     assert cells(table, absent)[1] == "not_on_this_machine is not installed"
-    assert "made_for_another_torch cannot be imported: no such operator" in broken.note
+    assert broken.note == "made_for_another_torch cannot be imported: no such operator; get another"
+    assert lazy.note == f"loads_on_demand cannot be imported: {('no libavutil ' * 20)[:100]}..."
     assert "not installed" in as_text(table)
 
 

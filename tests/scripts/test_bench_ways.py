@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import _bench_aia
 import _bench_aiapy
+import _bench_ancestors
 import _bench_jpeg
 import _bench_level15
+import _bench_starting
 import _bench_strategies
 import numpy as np
 import pytest
 from _bench_data import find_files
-from _bench_race import race
+from _bench_ledger import Ledger, new_ledger
+from _bench_peers import Case
+from _bench_race import Result, Round, Table, race
 from _bench_shards import in_processes
-from _bench_ways import Case, expected_pixels, files_way, loader_way
+from _bench_ways import expected_pixels, files_way, loader_way
 from aiapy.calibrate import register
+from astropy.io import fits
 from PIL import Image
 from solar_files import frame, save
 
@@ -70,16 +76,31 @@ def chosen(ways, *names):
     return [by_name[name] for name in names]
 
 
-def test_the_loader_and_the_data_loader_read_the_same_windows(level1):
+@pytest.mark.parametrize("normalise", [True, False])
+def test_the_loader_and_the_data_loader_read_the_same_windows(level1, normalise):
     files = find_files(level1, "fits", 4)
-    case = Case(kind="fits", batch_size=2, crop=(50, 40))
+    case = Case(kind="fits", batch_size=2, crop=(50, 40), normalise=normalise)
     ways = [
         loader_way("Loader", files.index, case, 2, num_read_processes=1, num_threads=1),
-        files_way(files.paths, case, "astropy", 2, num_workers=0),
-        files_way(files.paths, case, "fitsio", 2, num_workers=0),
+        _bench_ancestors.serial_way(files.paths, case, 1),
+        *(
+            files_way(files.paths, case, peer, 2, num_workers=0)
+            for peer in ("astropy", "fitsio", "torchfits")
+        ),
     ]
-    for result in race(ways, expected_pixels(files.paths, case), 1):
+    *timed, torchfits = race(ways, expected_pixels(files.paths, case), 1)
+    for result in timed:
         assert result.difference < 1e-4
+        assert not result.note
+    assert torchfits.note or torchfits.difference < 1e-4
+
+
+def test_not_normalised_pixels_are_those_of_the_file(level1):
+    files = find_files(level1, "fits", 1)
+    case = Case(kind="fits", batch_size=1, flip=False, normalise=False)
+    np.testing.assert_array_equal(
+        expected_pixels(files.paths, case)(0, ())[0], fits.getdata(files.paths[0])
+    )
 
 
 def test_files_are_described(level1, photos):
@@ -92,14 +113,18 @@ def test_files_are_described(level1, photos):
 )
 def test_strategies(level1, name):
     files = find_files(level1, "fits", 4)
-    ways = chosen(_bench_strategies.strategies(files, level1), name)
-    (result,) = race(ways, expected_pixels(files.paths, _bench_strategies.CASE), 1)
+    with new_ledger() as ledger:
+        ways = chosen(_bench_strategies.strategies(files, level1, ledger), name)
+        (result,) = race(ways, expected_pixels(files.paths, _bench_strategies.CASE), 1)
     assert 0 < result.difference < 1e-4
+    assert result.parts.graph > 0
+    if name != "DALI's reader of FITS":  # whose threads do it all
+        assert result.parts.decode > result.parts.read > 0
 
 
 def test_both_is_two_processes_with_readers(level1):
     files = find_files(level1, "fits", 4)
-    (way,) = chosen(_bench_strategies.strategies(files, level1), "both")
+    (way,) = chosen(_bench_strategies.strategies(files, level1, Ledger()), "both")
     (first, pool), (second, _) = (start.args for start in way.start.args[0])
     assert sorted(first.rows + second.rows) == [0, 1, 2, 3]
     assert pool.args[0] == 1
@@ -116,9 +141,94 @@ def test_a_process_that_dies_is_told():
 
 def test_dalis_reader_of_files_cuts_the_middle(photos):
     files = find_files(photos, "jpeg", 6)
-    way = _bench_jpeg._dali_way(files, passes=1, num_threads=1)
-    (result,) = race([way], expected_pixels(files.paths, _bench_jpeg.CASE), 1)
-    assert result.difference < 0.2
+    with new_ledger() as ledger:
+        ways = _bench_jpeg.jpeg_ways(files, photos, ledger)
+        ways = chosen(ways, "DALI's reader of files", "SPDL")
+        dali, spdl = race(ways, expected_pixels(files.paths, _bench_jpeg.CASE), 1)
+    assert dali.difference < 0.2
+    assert dali.parts.graph > 0
+    assert spdl.note or spdl.difference < 1
+
+
+def test_the_loaders_readers_count(level1):
+    files = find_files(level1, "fits", 4)
+    case = Case(kind="fits", batch_size=2)
+    with new_ledger() as ledger:
+        way = loader_way(
+            "Loader", files.index, case, 4, num_read_processes=1, num_threads=1, ledger=ledger
+        )
+        (result,) = race([way], expected_pixels(files.paths, case), 1)
+    assert result.parts.read > 0
+    assert result.parts.graph > 0
+    assert result.parts.decode == 0
+
+
+def test_fork_comes_before_threads_in_a_process_of_its_own(level1):
+    files = find_files(level1, "fits", 4)
+    with new_ledger() as ledger:
+        ways = _bench_starting.by_start_method(files, level1, ledger)
+        assert [way.name for way in ways] == ["forkserver", "spawn", "fork"]
+        (result,) = race(ways[2:], expected_pixels(files.paths, _bench_starting.CASE), 1)
+    assert 0 < result.difference < 1e-4
+    assert result.parts.read > 0
+    assert result.parts.graph > 0
+
+
+def test_prefetch_counts_what_may_be_ready(level1):
+    files = find_files(level1, "fits", 4)
+    with new_ledger() as ledger:
+        ways = _bench_starting.by_prefetch(files, level1, ledger)
+        (result,) = race(ways[1:2], expected_pixels(files.paths, _bench_starting.CASE), 1)
+    assert 0 < result.difference < 1e-4
+    assert [(way.name, way.ahead) for way in ways] == [
+        ("prefetch 1", 3),
+        ("prefetch 2", 5),
+        ("prefetch 3", 7),
+    ]
+
+
+def test_speedups_over_a_serial_loader(level1, monkeypatch):
+    small = Case(kind="fits", batch_size=1, crop=(40, 50), normalise=False)
+    monkeypatch.setattr(_bench_ancestors, "AUGMENTATIONS", {"crop and flips": small})
+    files = find_files(level1, "fits", 4)
+    sheet = _bench_ancestors._sheet("crop and flips", [1], [1, 2], files, level1)
+    assert "crop and flips" in sheet.title
+    assert sheet.header == (
+        *("workers", "serial NumPy, images/s"),
+        *("Loader, batch 1", "Loader, batch 2", "DataLoader, batch 1", "DataLoader, batch 2"),
+    )
+    (line,) = sheet.lines
+    assert line[0] == "1"
+    assert all(float(cell) > 0 for cell in line)
+
+
+@pytest.mark.parametrize(("quick", "augmentations"), [(True, 2), (False, 4)])
+def test_each_augmentation_has_a_sheet(level1, monkeypatch, quick, augmentations):
+    made = []
+    monkeypatch.setattr(_bench_ancestors, "_sheet", lambda *how: made.append(how) or how[0])
+    settings = replace(level1, quick=quick)
+    titles = list(_bench_ancestors.speedup_sheets(find_files(level1, "fits", 4), settings))
+    assert titles == list(_bench_ancestors.AUGMENTATIONS)[:: 1 if augmentations == 4 else 3]
+    for _, workers, batch_sizes, *_ in made:
+        assert list(workers)[:2] == [1, 2]
+        assert 4 in batch_sizes
+
+
+def test_the_epochs_of_dali_examples_stand_beside_its_own():
+    names = ("Loader", "serial source", "process per shard", "pool of readers", "both")
+    results = tuple(
+        Result(
+            name=name,
+            rounds=(Round(images_per_s=rate, cpu_s_here=0.0, cpu_s_elsewhere=0.0),),
+        )
+        for name, rate in zip(names, itertools.count(10.0, -2.0))
+    )
+    table = Table(title="T", baseline="serial source", results=results, data="16 files")
+    sheet = _bench_ancestors.epoch_sheet(table, 16)
+    assert sheet.lines[0] == ("serial source", "2.00", "1.00", "81", "1.0")
+    assert sheet.lines[3] == ("both", "8.00", "0.25", "16", "5.0")
+    assert sheet.lines[4] == ("Loader", "1.60", "1.25", "", "")
+    assert "not measured here" in sheet.note
 
 
 @pytest.fixture(scope="module")

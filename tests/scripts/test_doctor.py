@@ -17,6 +17,7 @@ from typing import Any
 import _check_files as files
 import _check_limits as limits
 import _check_software as software
+import _quota
 import doctor
 import numpy as np
 import psutil
@@ -272,46 +273,17 @@ def test_kernel_cache(job: Any, monkeypatch: Any, tmp_path: Path) -> None:
 )
 def test_cores(job: Any, monkeypatch: Any, allowed: int, quota: Any, expected: str) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(allowed)))
-    monkeypatch.setattr(limits, "_cpu_quota", lambda: quota)
+    for module in (limits, _quota):
+        monkeypatch.setattr(module, "cpu_quota", lambda: quota)
     found = job(num_read_processes=4, num_gpus=2, num_threads=6)
     assert line(limits.cores, found).startswith(expected)
 
 
 def test_each_shard_has_a_reader(job: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(limits, "_cpu_quota", lambda: None)
-    found = line(limits.cores, job(num_read_processes=1, num_gpus=3))
-    assert "for 3 readers and 3 x 1 thread, " in found
-
-
-@pytest.mark.parametrize(
-    ("own", "written", "expected"),
-    [
-        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "150000 100000\n"}, 1.5),
-        ("0::/\n", {"cpu.max": "50000 100000"}, 0.5),
-        ("0::/\n", {}, None),
-        ("0::/a\n", {"a/cpu.max": "max 100000"}, None),
-        (
-            "5:memory:/x\n3:cpu,cpuacct:/a\n0::/\n",
-            {"cpu/a/cpu.cfs_quota_us": "400000\n", "cpu/a/cpu.cfs_period_us": "100000\n"},
-            4.0,
-        ),
-        (
-            "3:cpu:/\n",
-            {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-            None,
-        ),
-    ],
-)
-def test_the_quota_of_control_groups(
-    tmp_path: Path, monkeypatch: Any, own: str, written: dict[str, str], expected: Any
-) -> None:
-    for name, text in written.items():
-        (tmp_path / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "cgroup" / name).write_text(text)
-    (tmp_path / "own").write_text(own)
-    monkeypatch.setattr(limits, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(limits, "_OWN_GROUPS", tmp_path / "own")
-    assert limits._cpu_quota() == expected
+    monkeypatch.setattr(limits, "cpu_quota", lambda: None)
+    for count in (1, "auto"):
+        found = line(limits.cores, job(num_read_processes=count, num_gpus=3))
+        assert "for 3 readers and 3 x 1 thread, " in found
 
 
 # ---- Memory and open files ---------------------------------------------------------------------

@@ -502,6 +502,13 @@ class TestClassFolders:
         assert run(photographs, "--class_folders", "--where", "class_name = 'dog'")[0] == 0
         assert names() == ["3.JPEG"]
 
+    def test_rows_of_mcus(self, photographs, run):
+        status, out, _ = run(photographs, "--mcu_rows")
+        assert status == 0
+        assert "Rows of MCUs noted of 2 files, 1 are not coded so." in out
+        noted = saved()["mcu_rows"].to_pylist()
+        assert [rows is not None for rows in noted] == [True, False, True]
+
     def test_without(self, photographs, run):
         assert run(photographs)[0] == 0
         assert saved().column_names == FIXED + KEYS

@@ -94,7 +94,7 @@ def test_each_row_once_over_the_ranks_and_resumed_without_them(
 
 
 def test_sigterm_stops_all_ranks_at_the_same_step(archive: Path, tmp_path: Path) -> None:
-    flags = ["--batch_size=1", "--epochs=1000000", "--num_read_processes=2"]
+    flags = ["--batch_size=1", "--epochs=1000000", "--num_read_processes=auto"]
     with start(archive, tmp_path, *flags, *EVERYTHING) as job:
         wait_for_steps(tmp_path, job)
         psutil.Process(job.pid).children()[1].send_signal(signal.SIGTERM)  # one of them is enough
@@ -109,6 +109,10 @@ def test_sigterm_stops_all_ranks_at_the_same_step(archive: Path, tmp_path: Path)
     done = int(last[0]) * ROWS + min(2 * (int(last[1]) + 1), ROWS)
     assert state["epoch"] * ROWS + state["position"] == done
     assert len(first) + len(second) == done
+    reports = [json.loads((tmp_path / f"report.rank{rank}.json").read_text()) for rank in (0, 1)]
+    count = reports[0]["chosen"]["num_read_processes"]
+    assert [report["config"]["num_read_processes"] for report in reports] == [count, count]
+    assert f"--num_read_processes={count} for each rank: a sample takes a reader " in err
 
 
 def test_a_rank_that_is_killed_ends_the_others(archive: Path, tmp_path: Path) -> None:
@@ -145,6 +149,7 @@ def test_the_share_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (share.num_gpus, share.num_read_processes) == (1, 1)
     assert (share.audit, share.state, share.report) == ("a/b.x.rank5.csv", None, None)
     assert share_of(config, Ranks()) == config
+    assert share_of(RunConfig(num_read_processes="auto"), ranks).num_read_processes == "auto"
     with pytest.raises(ValueError, match=r"--num_gpus=4 but torchrun has started 8 ranks"):
         share_of(RunConfig(num_gpus=4), ranks)
     for gpus, expected in ((4, [1]), (0, [None])):

@@ -4,27 +4,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import pytest
 import solar_files
-from _report import bottleneck, summary, tables
+from _report import summary, tables
 
 from dali_pipelines import Calibration
-
-
-@pytest.mark.parametrize(
-    ("readers", "graph", "wait_fraction", "busy", "expected"),
-    [
-        (5, 5, 0.05, 0.99, "Loading keeps up"),
-        (5, 1, 0.9, 0.95, "The CPU is the limit, 95 % of it was busy: a GPU, more cores or"),
-        (5, 1, 0.9, 0.3, "The readers are the slowest part: more --num_read_processes"),
-        (1, 5, 0.9, 0.3, "The graph (transfer, decode, transforms) is the slowest part"),
-    ],
-)
-def test_bottleneck_names_part_and_remedy(
-    readers: float, graph: float, wait_fraction: float, busy: float, expected: str
-) -> None:
-    stages = {"wait_readers": readers, "wait_graph": graph}
-    assert bottleneck(stages, wait_fraction, busy, gpus=False).startswith(expected)
 
 
 def test_summary_in_words() -> None:

@@ -94,16 +94,24 @@ def test_report_says_what_was_measured(
     assert report["images_per_s"] == pytest.approx(23 / report["seconds"])
     assert report["output_mpix_per_s"] == pytest.approx(report["images_per_s"] * 64 / 1e6)
     assert 0 <= report["wait_fraction"] <= 1
+    assert (report["limit"], report["measured"], report["advised"]) == (None, None, None)
+    assert report["bottleneck"].startswith("This run is too short to tell what limits it: ")
     out = capsys.readouterr().out
     assert "23 images in 3 steps on 2 CPU shards: " in out
 
 
 def test_a_long_run_is_timed_from_its_first_batch(archive: Path, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    flags = ["--device=cpu", "--batch_size=2", f"--report={path}"]
+    flags = ["--device=cpu", "--batch_size=2", "--num_read_processes=2", f"--report={path}"]
     assert main([f"--data={archive}", *flags]) == 0
     report = json.loads(path.read_text())
     assert report["images_per_s"] == pytest.approx(21 / report["seconds"])
+    assert report["limit"] in ("consumer", "storage", "readers", "graph", "cpu", "transport")
+    measured = report["measured"]
+    assert (measured["num_read_processes"], measured["num_shards"]) == (2, 1)
+    assert measured["samples"] == 21
+    assert 0 < measured["read_cpu_s"] <= measured["read_s"]
+    assert measured["graph_cpu_s"] > 0  # DALI's threads are known by their names
 
 
 def test_max_batches_ends_early(archive: Path, tmp_path: Path) -> None:
@@ -215,6 +223,8 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
         (["--batch_size=4", "--crop=21"], "crop 21x21 is larger than the image 20x24"),
         (["--batch_size=4", "--crop", "1", "2", "3"], "--crop takes one number or two"),
         (["--batch_size=0"], "--batch_size must be at least 1, got 0"),
+        (["--num_read_processes=0"], "--num_read_processes must be at least 1, got 0"),
+        (["--num_read_processes=all"], "expected a number or auto, got 'all'"),
         (["--batch_size=4", "--pipeline=jpeg"], "no file in this folder ends in .jpg"),
         (["--batch_size=4", "--data=/nowhere"], "/nowhere: no such folder or file"),
         (["--batch_size=4", "--data=/nowhere/*.fits"], "no file matches this pattern"),

@@ -1,0 +1,67 @@
+"""The Loader delivers the same photographs whether the Index notes their rows or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dali_pipelines import Index, Loader, jpeg_pipeline, with_mcu_rows
+
+ORIENTATION = 0x0112
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """Of photographs of all orientations, and some that no rows can be cut out of."""
+    folder = tmp_path_factory.mktemp("photos")
+    random = np.random.default_rng(0)
+    for number in range(12):
+        coarse = random.integers(0, 256, (20, 16, 3), np.uint8)
+        image = Image.fromarray(coarse).resize((320, 400), Image.Resampling.BICUBIC)
+        tags = Image.Exif()
+        tags[ORIENTATION] = number % 8 + 1
+        options = {"progressive": True} if number > 9 else {}
+        image.save(folder / f"{number:02}.jpg", exif=tags, subsampling=2, **options)
+    return Index.scan(folder)
+
+
+@pytest.mark.parametrize("settings", [{"crop": (40, 56)}, {"crop": 200}, {"resize": 64}, {}])
+def test_the_pixels_are_the_same(index, settings):
+    delivered = []
+    for one in (index, with_mcu_rows(index)):
+        with Loader(
+            jpeg_pipeline,
+            one,
+            batch_size=1,
+            num_read_processes=1,
+            devices=[None],
+            seed=5,
+            dtype="uint8" if "resize" not in settings else "float32",
+            **({"window": "random", "flip": "hv"} | settings),
+        ) as loader:
+            images = {int(batch["row"]): batch["image"][0].numpy() for (batch,) in loader}
+            delivered.append((images, loader.stats.input_bytes))
+    (plain, plain_bytes), (cut, cut_bytes) = delivered
+    assert sorted(cut) == list(range(len(index)))
+    for row, image in plain.items():
+        assert np.array_equal(image, cut[row]), row
+    assert (cut_bytes < 0.8 * plain_bytes) == ("crop" in settings)
+
+
+def test_bad_files_are_named_as_ever(index, tmp_path):
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(b"no photo")
+    index = with_mcu_rows(Index.from_paths([*index.table["path"].to_pylist(), broken]))
+    with Loader(
+        jpeg_pipeline,
+        index,
+        batch_size=4,
+        num_read_processes=1,
+        devices=[None],
+        crop=32,
+        bad_sample="skip",
+    ) as loader:
+        for _ in loader:
+            pass
+    assert list(loader.stats.rejected) == [len(index) - 1]
