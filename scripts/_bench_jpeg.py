@@ -1,5 +1,6 @@
 """Photographs: a window out of the centre, normalised, against what others read them with.
 
+Rows are noted once, by index.py --mcu_rows.
 The window is the centre's, as DALI's own reader of files knows no rows to draw windows by.
 """
 
@@ -13,7 +14,7 @@ from _bench_ledger import Ledger, new_ledger
 from _bench_peers import MEAN, STD, Case
 from _bench_race import Batch, Run, Table, Way, race
 from _bench_spdl import spdl_way
-from _bench_ways import devices, expected_pixels, files_way, loader_way
+from _bench_ways import devices, expected_pixels, files_way, loader_ways
 
 _WINDOW = (224, 224)
 CASE = Case(kind="jpeg", batch_size=16, crop=_WINDOW, window="center", flip=False)
@@ -37,7 +38,8 @@ def jpeg_suite(settings: Settings) -> Iterator[Table]:
         data=files.described,
         note=f"{settings.num_read_processes} processes, {settings.num_threads} threads of DALI or "
         f"SPDL; batches of {CASE.batch_size}. SPDL's colours are FFmpeg's, which are "
-        "not libjpeg's, and it does not turn photographs as their EXIF says.",
+        "not libjpeg's, and it does not turn photographs as their EXIF says. Rows are noted "
+        "beforehand, by index.py --mcu_rows.",
     )
 
 
@@ -46,8 +48,7 @@ def jpeg_ways(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
     passes = 2 if settings.quick else 3
     workers, threads = settings.num_read_processes, settings.num_threads
     return [
-        loader_way(
-            "Loader",
+        *loader_ways(
             files.index,
             CASE,
             passes,

@@ -8,7 +8,7 @@ from _bench_data import Settings, find_files
 from _bench_ledger import Ledger, new_ledger
 from _bench_peers import Case
 from _bench_race import Table, race
-from _bench_ways import expected_pixels, files_way, loader_way
+from _bench_ways import expected_pixels, files_way, loader_ways
 
 CASES = {
     "Whole frames": (Case(kind="fits", batch_size=4), 16),
@@ -35,8 +35,7 @@ def _table(title: str, case: Case, most: int, settings: Settings, ledger: Ledger
     peers = ("astropy", "fitsio", "torchfits") if case.kind == "fits" else ("Pillow",)
     workers = settings.num_read_processes
     ways = [
-        loader_way(
-            "Loader",
+        *loader_ways(
             files.index,
             case,
             passes,

@@ -24,6 +24,17 @@ def expected_pixels(paths: Sequence[str], case: Case) -> Expected:
     return lambda row, _: pixels(row)
 
 
+def loader_ways(index: Index, case: Case, passes: int, **settings: Any) -> list[Way]:
+    """Make the ways of this toolkit: of windows of photographs with their rows noted, too."""
+    ways = [loader_way("Loader", index, case, passes, **settings)]
+    if case.kind == "jpeg" and case.crop is not None:
+        from dali_pipelines import with_mcu_rows
+
+        noted = with_mcu_rows(index)
+        ways.insert(0, loader_way("Loader, rows noted", noted, case, passes, **settings))
+    return ways
+
+
 def loader_way(
     name: str, index: Index, case: Case, passes: int, *, point: Any = None, **settings: Any
 ) -> Way:
