@@ -97,6 +97,7 @@ def _draw_cpu(panel: Axes, table: Table) -> None:
     elsewhere = [1e3 * statistics.median(one.cpu_s_elsewhere for one in some) for some in rounds]
     panel.barh(names, here, color=_HERE, label="this process")
     panel.barh(names, elsewhere, left=here, color=_ELSEWHERE, label="others")
+    panel.set_xlim(0, 1.05 * max(panel.get_xlim()))  # bars of no width would end it at the others
     panel.set_xlabel("CPU ms an image")
     panel.legend(**_LEGEND, ncols=2)
 
