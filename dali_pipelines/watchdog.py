@@ -62,10 +62,15 @@ class Watchdog:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Turn DALI's vague error into one that says which process died, and why."""
         self._waiting.clear()
-        if isinstance(error, RuntimeError) and not isinstance(error, ReaderProcessError):
-            cause = self._diagnose()
-            if cause is not None:
-                raise ReaderProcessError(cause) from error
+        if error is None or isinstance(error, ReaderProcessError):
+            return
+        if isinstance(error, RuntimeError) and (cause := self._diagnose()) is not None:
+            raise ReaderProcessError(cause) from error
+        # The signal may come where multiprocessing holds a lock but half, and its clearing up fails
+        # with an error of its own.
+        while (error := error.__context__) is not None:
+            if isinstance(error, ReaderProcessError):
+                raise error
 
     def close(self) -> None:
         """Stop watching, before the processes are ended on purpose."""
