@@ -80,18 +80,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -> None:
     """Run one suite, print its tables, and write them."""
-    from _bench_tables import as_text, with_parts, write_tables
+    from _bench.tables import as_text, with_parts, write_tables
     from _report import hardware, versions
 
     load = os.getloadavg()[0]
     tables = []
-    for table in getattr(importlib.import_module(f"_bench_{suite}"), f"{suite}_suite")(config):
+    for table in getattr(importlib.import_module(f"_bench.{suite}"), f"{suite}_suite")(config):
         for shown in with_parts([table]):
             print(f"{as_text(shown)}\n", flush=True)
         tables.append(table)
     if out is None:
         return
-    from _bench_plots import save_plots
+    from _bench.plots import save_plots
 
     facts: dict[str, Any] = {
         "command": command,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from _bench_ledger import Ledger
-from _bench_peers import MEAN, STD, Case
-from _bench_race import Batch, Run, Way
+from _bench.ledger import Ledger
+from _bench.peers import MEAN, STD, Case
+from _bench.race import Batch, Run, Way
 
 _SINK = 2
 _AHEAD = 10

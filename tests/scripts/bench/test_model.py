@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import astuple, replace
 
 import pytest
-from _bench_model import Amounts, Costs, Measured
-from _bench_peers import Case
+from _bench.model import Amounts, Costs, Measured
+from _bench.peers import Case
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from _bench_data import Files, Settings
-from _bench_ledger import Ledger
-from _bench_peers import Case
-from _bench_race import Table, Way, race
-from _bench_shards import in_processes
-from _bench_ways import expected_pixels, loader_way
+from _bench.data import Files, Settings
+from _bench.ledger import Ledger
+from _bench.peers import Case
+from _bench.race import Table, Way, race
+from _bench.shards import in_processes
+from _bench.ways import expected_pixels, loader_way
 
 CASE = Case(kind="fits", batch_size=2, flip=False)
 _METHODS = ("forkserver", "spawn", "fork")

@@ -9,15 +9,15 @@ import time
 
 import numpy as np
 import pytest
-from _bench_race import Result, Round, Table, Way, race
-from _bench_tables import as_text, cells, number
+from _bench.race import Result, Round, Table, Way, race
+from _bench.tables import as_text, cells, number
 
 IMAGES = np.arange(4 * 2 * 3, dtype=np.float32).reshape(4, 2, 3)
 
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch):
-    monkeypatch.setattr("_bench_race._REST_S", 0.001)
+    monkeypatch.setattr("_bench.race._REST_S", 0.001)
 
 
 def expected(row, _):

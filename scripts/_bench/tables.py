@@ -10,8 +10,8 @@ from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from _bench_parts import Parts
-from _bench_race import Result, Round, Table
+from _bench.parts import Parts
+from _bench.race import Result, Round, Table
 
 HEADER = (
     *("way", "images/s", "lowest to highest", "speedup", "CPU ms an image"),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _bench_race import Result, Table
-from _bench_tables import Sheet, number
+from _bench.race import Result, Table
+from _bench.tables import Sheet, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

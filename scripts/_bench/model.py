@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from _bench_data import Files, Kind, Settings, find_files
-from _bench_peers import Case
-from _bench_race import race
-from _bench_tables import Sheet, number
-from _bench_ways import expected_pixels, loader_way
+
+from _bench.data import Files, Kind, Settings, find_files
+from _bench.peers import Case
+from _bench.race import race
+from _bench.tables import Sheet, number
+from _bench.ways import expected_pixels, loader_way
 
 if TYPE_CHECKING:
     from readers.sample import Reader

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from _bench_ledger import Ledger, counted
-from _bench_peers import MEAN, PEERS, SEED, STD, Case, Files
-from _bench_race import Batch, Expected, Run, Way
+from _bench.ledger import Ledger, counted
+from _bench.peers import MEAN, PEERS, SEED, STD, Case, Files
+from _bench.race import Batch, Expected, Run, Way
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from _bench_ledger import COUNTED, Ledger
+
+from _bench.ledger import COUNTED, Ledger
 
 _DALI = ("[DALI]", "PrefetchWorker")
 """How the names of its threads begin."""

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _bench_ledger import CountedReader, Ledger, new_ledger
-from _bench_parts import Parts, _Threads, parts_of
-from _bench_plots import save_plots
-from _bench_race import Result, Round, Table
-from _bench_tables import as_markdown, parts_sheet
+from _bench.ledger import CountedReader, Ledger, new_ledger
+from _bench.parts import Parts, _Threads, parts_of
+from _bench.plots import save_plots
+from _bench.race import Result, Round, Table
+from _bench.tables import as_markdown, parts_sheet
 from astropy.io import fits
 from PIL import Image
 
@@ -31,7 +31,7 @@ def ledger():
 @pytest.fixture
 def second(monkeypatch):
     """Let each look at the clock of a thread be a second after the one before."""
-    monkeypatch.setattr("_bench_ledger.time.thread_time", itertools.count().__next__)
+    monkeypatch.setattr("_bench.ledger.time.thread_time", itertools.count().__next__)
 
 
 def test_a_part_within_another_is_taken_out_of_it(ledger, second):

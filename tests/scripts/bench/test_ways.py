@@ -7,21 +7,15 @@ import itertools
 import os
 from dataclasses import dataclass, replace
 
-import _bench_aia
-import _bench_aiapy
-import _bench_ancestors
-import _bench_jpeg
-import _bench_level15
-import _bench_starting
-import _bench_strategies
 import numpy as np
 import pytest
-from _bench_data import find_files
-from _bench_ledger import Ledger, new_ledger
-from _bench_peers import Case
-from _bench_race import Result, Round, Table, race
-from _bench_shards import in_processes
-from _bench_ways import expected_pixels, files_way, loader_way
+from _bench import aia, aiapy, ancestors, jpeg, level15, starting, strategies
+from _bench.data import find_files
+from _bench.ledger import Ledger, new_ledger
+from _bench.peers import Case
+from _bench.race import Result, Round, Table, race
+from _bench.shards import in_processes
+from _bench.ways import expected_pixels, files_way, loader_way
 from aiapy.calibrate import register
 from astropy.io import fits
 from PIL import Image
@@ -42,7 +36,7 @@ class Settings:
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch):
-    monkeypatch.setattr("_bench_race._REST_S", 0.001)
+    monkeypatch.setattr("_bench.race._REST_S", 0.001)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +76,7 @@ def test_the_loader_and_the_data_loader_read_the_same_windows(level1, normalise)
     case = Case(kind="fits", batch_size=2, crop=(50, 40), normalise=normalise)
     ways = [
         loader_way("Loader", files.index, case, 2, num_read_processes=1, num_threads=1),
-        _bench_ancestors.serial_way(files.paths, case, 1),
+        ancestors.serial_way(files.paths, case, 1),
         *(
             files_way(files.paths, case, peer, 2, num_workers=0)
             for peer in ("astropy", "fitsio", "torchfits")
@@ -114,8 +108,8 @@ def test_files_are_described(level1, photos):
 def test_strategies(level1, name):
     files = find_files(level1, "fits", 4)
     with new_ledger() as ledger:
-        ways = chosen(_bench_strategies.strategies(files, level1, ledger), name)
-        (result,) = race(ways, expected_pixels(files.paths, _bench_strategies.CASE), 1)
+        ways = chosen(strategies.strategies(files, level1, ledger), name)
+        (result,) = race(ways, expected_pixels(files.paths, strategies.CASE), 1)
     assert 0 < result.difference < 1e-4
     assert result.parts.graph > 0
     if name != "DALI's reader of FITS":  # whose threads do it all
@@ -124,7 +118,7 @@ def test_strategies(level1, name):
 
 def test_both_is_two_processes_with_readers(level1):
     files = find_files(level1, "fits", 4)
-    (way,) = chosen(_bench_strategies.strategies(files, level1, Ledger()), "both")
+    (way,) = chosen(strategies.strategies(files, level1, Ledger()), "both")
     (first, pool), (second, _) = (start.args for start in way.start.args[0])
     assert sorted(first.rows + second.rows) == [0, 1, 2, 3]
     assert pool.args[0] == 1
@@ -142,9 +136,9 @@ def test_a_process_that_dies_is_told():
 def test_dalis_reader_of_files_cuts_the_middle(photos):
     files = find_files(photos, "jpeg", 6)
     with new_ledger() as ledger:
-        ways = _bench_jpeg.jpeg_ways(files, photos, ledger)
+        ways = jpeg.jpeg_ways(files, photos, ledger)
         ways = chosen(ways, "DALI's reader of files", "SPDL")
-        dali, spdl = race(ways, expected_pixels(files.paths, _bench_jpeg.CASE), 1)
+        dali, spdl = race(ways, expected_pixels(files.paths, jpeg.CASE), 1)
     assert dali.difference < 0.2
     assert dali.parts.graph > 0
     assert spdl.note or spdl.difference < 1
@@ -166,9 +160,9 @@ def test_the_loaders_readers_count(level1):
 def test_fork_comes_before_threads_in_a_process_of_its_own(level1):
     files = find_files(level1, "fits", 4)
     with new_ledger() as ledger:
-        ways = _bench_starting.by_start_method(files, level1, ledger)
+        ways = starting.by_start_method(files, level1, ledger)
         assert [way.name for way in ways] == ["forkserver", "spawn", "fork"]
-        (result,) = race(ways[2:], expected_pixels(files.paths, _bench_starting.CASE), 1)
+        (result,) = race(ways[2:], expected_pixels(files.paths, starting.CASE), 1)
     assert 0 < result.difference < 1e-4
     assert result.parts.read > 0
     assert result.parts.graph > 0
@@ -177,8 +171,8 @@ def test_fork_comes_before_threads_in_a_process_of_its_own(level1):
 def test_prefetch_counts_what_may_be_ready(level1):
     files = find_files(level1, "fits", 4)
     with new_ledger() as ledger:
-        ways = _bench_starting.by_prefetch(files, level1, ledger)
-        (result,) = race(ways[1:2], expected_pixels(files.paths, _bench_starting.CASE), 1)
+        ways = starting.by_prefetch(files, level1, ledger)
+        (result,) = race(ways[1:2], expected_pixels(files.paths, starting.CASE), 1)
     assert 0 < result.difference < 1e-4
     assert [(way.name, way.ahead) for way in ways] == [
         ("prefetch 1", 3),
@@ -189,9 +183,9 @@ def test_prefetch_counts_what_may_be_ready(level1):
 
 def test_speedups_over_a_serial_loader(level1, monkeypatch):
     small = Case(kind="fits", batch_size=1, crop=(40, 50), normalise=False)
-    monkeypatch.setattr(_bench_ancestors, "AUGMENTATIONS", {"crop and flips": small})
+    monkeypatch.setattr(ancestors, "AUGMENTATIONS", {"crop and flips": small})
     files = find_files(level1, "fits", 4)
-    sheet = _bench_ancestors._sheet("crop and flips", [1], [1, 2], files, level1)
+    sheet = ancestors._sheet("crop and flips", [1], [1, 2], files, level1)
     assert "crop and flips" in sheet.title
     assert sheet.header == (
         *("workers", "serial NumPy, images/s"),
@@ -205,10 +199,10 @@ def test_speedups_over_a_serial_loader(level1, monkeypatch):
 @pytest.mark.parametrize(("quick", "augmentations"), [(True, 2), (False, 4)])
 def test_each_augmentation_has_a_sheet(level1, monkeypatch, quick, augmentations):
     made = []
-    monkeypatch.setattr(_bench_ancestors, "_sheet", lambda *how: made.append(how) or how[0])
+    monkeypatch.setattr(ancestors, "_sheet", lambda *how: made.append(how) or how[0])
     settings = replace(level1, quick=quick)
-    titles = list(_bench_ancestors.speedup_sheets(find_files(level1, "fits", 4), settings))
-    assert titles == list(_bench_ancestors.AUGMENTATIONS)[:: 1 if augmentations == 4 else 3]
+    titles = list(ancestors.speedup_sheets(find_files(level1, "fits", 4), settings))
+    assert titles == list(ancestors.AUGMENTATIONS)[:: 1 if augmentations == 4 else 3]
     for _, workers, batch_sizes, *_ in made:
         assert list(workers)[:2] == [1, 2]
         assert 4 in batch_sizes
@@ -224,7 +218,7 @@ def test_the_epochs_of_dali_examples_stand_beside_its_own():
         for name, rate in zip(names, itertools.count(10.0, -2.0))
     )
     table = Table(title="T", baseline="serial source", results=results, data="16 files")
-    sheet = _bench_ancestors.epoch_sheet(table, 16)
+    sheet = ancestors.epoch_sheet(table, 16)
     assert sheet.lines[0] == ("serial source", "2.00", "1.00", "81", "1.0")
     assert sheet.lines[3] == ("both", "8.00", "0.25", "16", "5.0")
     assert sheet.lines[4] == ("Loader", "1.60", "1.25", "", "")
@@ -234,14 +228,14 @@ def test_the_epochs_of_dali_examples_stand_beside_its_own():
 @pytest.fixture(scope="module")
 def spline(level1):
     files = find_files(level1, "fits", 4)
-    table, _ = _bench_aia.correction_table(level1)
-    make = functools.partial(_bench_aiapy.aiapy_image, table=table, double=True, order=3)
-    return _bench_aiapy.Spline(files.paths, make)
+    table, _ = aia.correction_table(level1)
+    make = functools.partial(aiapy.aiapy_image, table=table, double=True, order=3)
+    return aiapy.Spline(files.paths, make)
 
 
 def test_aia_ways_agree_with_the_spline(level1, spline):
     files = find_files(level1, "fits", 4)
-    ways = _bench_aia.aia_ways(files, level1)
+    ways = aia.aia_ways(files, level1)
     names = ("aia_pipeline, 32x32", "aiapy, order 3", "aiapy, order 1", "aiapy, order 3 opencv")
     reduced, order3, order1, opencv = race(chosen(ways, *names), spline, 1)
     assert 0.3 < order3.difference < 0.6  # of a second's exposure: aiapy rounds to whole DN
@@ -252,8 +246,8 @@ def test_aia_ways_agree_with_the_spline(level1, spline):
 
 def test_calibrate_agrees_with_the_spline(level1, spline):
     files = find_files(level1, "fits", 4)
-    calibration = _bench_aia.calibrations(files, level1)["128x128"]
-    for image, row in _bench_aia.OurFrames(files.paths, calibration):
+    calibration = aia.calibrations(files, level1)["128x128"]
+    for image, row in aia.OurFrames(files.paths, calibration):
         wanted = spline(row, image.shape)
         seen = np.isfinite(wanted)
         assert seen.mean() > 0.7
@@ -266,7 +260,7 @@ def test_the_spline_is_aiapys_register_over_exposure_and_degradation(level1, spl
     from sunpy.map import Map
 
     files = find_files(level1, "fits", 4)
-    path, _ = _bench_aia.correction_table(level1)
+    path, _ = aia.correction_table(level1)
     smap = Map(files.paths[2])
     assert smap.exposure_time.value == 3
     left = degradation(
@@ -275,22 +269,22 @@ def test_the_spline_is_aiapys_register_over_exposure_and_degradation(level1, spl
     level15 = register(Map(smap.data.astype(float), smap.meta), order=3)
     middle = level15.data[60:68, 60:68] / 3 / left
     np.testing.assert_allclose(
-        _bench_aiapy.fitted(spline(2, (1, SIZE, SIZE))[0], (8, 8)), middle, rtol=1e-12
+        aiapy.fitted(spline(2, (1, SIZE, SIZE))[0], (8, 8)), middle, rtol=1e-12
     )
 
 
 def test_level15_files_agree_with_the_spline(level1, tmp_path):
     files = find_files(level1, "fits", 4)
-    spline = _bench_aiapy.Spline(
-        files.paths, lambda path: _bench_aiapy.registered(path, double=True, order=3).data
+    spline = aiapy.Spline(
+        files.paths, lambda path: aiapy.registered(path, double=True, order=3).data
     )
     writers = {
-        "int16": (functools.partial(_bench_level15.with_ours, "int16"), 0.502),
-        "float32": (functools.partial(_bench_level15.with_ours, "float32"), 2e-3),
-        "aiapy": (_bench_level15.with_aiapy, 0.502),
+        "int16": (functools.partial(level15.with_ours, "int16"), 0.502),
+        "float32": (functools.partial(level15.with_ours, "float32"), 2e-3),
+        "aiapy": (level15.with_aiapy, 0.502),
     }
     for name, (write, limit) in writers.items():
-        dataset = _bench_level15.Written(files.paths, str(tmp_path), write)
+        dataset = level15.Written(files.paths, str(tmp_path), write)
         for _, row in dataset:
             pixels = dataset.pixels(row)
             wanted = spline(row, pixels.shape)
@@ -302,15 +296,15 @@ def test_level15_files_agree_with_the_spline(level1, tmp_path):
 @pytest.mark.parametrize(("size", "expected"), [(6, 6), (8, 8), (4, 4)])
 def test_images_are_fitted_about_their_centres(size, expected):
     image = np.arange(36.0).reshape(6, 6)
-    found = _bench_aiapy.fitted(image, (size, size))
+    found = aiapy.fitted(image, (size, size))
     assert found.shape == (expected, expected)
-    np.testing.assert_array_equal(_bench_aiapy.fitted(found, (4, 4)), image[1:5, 1:5])
+    np.testing.assert_array_equal(aiapy.fitted(found, (4, 4)), image[1:5, 1:5])
     assert np.isnan(found).sum() == max(0, size**2 - 36)
 
 
 def test_area_means_are_of_a_frame_filled_to_whole_squares():
     image = np.arange(36.0).reshape(6, 6)
-    found = _bench_aiapy.area_mean(image, 2)
+    found = aiapy.area_mean(image, 2)
     assert found.shape == (4, 4)
     assert found[1, 1] == image[1:3, 1:3].mean()
     assert np.isnan(found[0]).all()

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from _advice import Advice, Limit, advise
-from _bench_data import Settings
-from _bench_tables import Sheet, number
 from _stages import Moment
 
+from _bench.data import Settings
+from _bench.tables import Sheet, number
 from readers.fits import FitsReader
 
 if TYPE_CHECKING:

@@ -26,16 +26,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from _bench_ancestors import epoch_sheet
-from _bench_data import Files, Settings, find_files
-from _bench_ledger import Ledger, new_ledger
-from _bench_peers import MEAN, STD, Case, decoded
-from _bench_race import Batch, Run, Table, Way, race
-from _bench_shards import Start, in_processes
-from _bench_starting import starting_tables
-from _bench_tables import Sheet
-from _bench_ways import devices, expected_pixels, files_way, loader_way
 from _pool import follow_parent
+
+from _bench.ancestors import epoch_sheet
+from _bench.data import Files, Settings, find_files
+from _bench.ledger import Ledger, new_ledger
+from _bench.peers import MEAN, STD, Case, decoded
+from _bench.race import Batch, Run, Table, Way, race
+from _bench.shards import Start, in_processes
+from _bench.starting import starting_tables
+from _bench.tables import Sheet
+from _bench.ways import devices, expected_pixels, files_way, loader_way
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

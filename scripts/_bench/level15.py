@@ -15,10 +15,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from _bench_aiapy import EXACT, PROCESSES, Spline, registered
-from _bench_data import Files, Settings
-from _bench_race import Batch, Run, Table, Way, race
-from _bench_ways import data_loader_way
+from _bench.aiapy import EXACT, PROCESSES, Spline, registered
+from _bench.data import Files, Settings
+from _bench.race import Batch, Run, Table, Way, race
+from _bench.ways import data_loader_way
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

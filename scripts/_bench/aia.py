@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _bench_aiapy import EXACT, PROCESSES, REDUCED, Spline, aiapy_image, grid_of
-from _bench_data import Files, Settings, find_files
-from _bench_level15 import level15_table
-from _bench_race import Table, Way, race
-from _bench_ways import data_loader_way, loader_of
+from _bench.aiapy import EXACT, PROCESSES, REDUCED, Spline, aiapy_image, grid_of
+from _bench.data import Files, Settings, find_files
+from _bench.level15 import level15_table
+from _bench.race import Table, Way, race
+from _bench.ways import data_loader_way, loader_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

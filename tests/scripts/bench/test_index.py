@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import _bench_index
 import numpy as np
 import pytest
-from _bench_index import deliver, index_sheet, path_of, rows_of
+from _bench import index as rows_sheet
+from _bench.index import deliver, index_sheet, path_of, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import seeds
@@ -69,18 +69,18 @@ def test_a_row_that_is_lost_or_repeated_is_found(monkeypatch):
         return found
 
     monkeypatch.setattr(Order, "rows", wrong)
-    monkeypatch.setattr(_bench_index, "_ASKED", 10**6)
+    monkeypatch.setattr(rows_sheet, "_ASKED", 10**6)
     with pytest.raises(ValueError, match="1000 of 1000 rows were dealt out, 3 were not"):
         deliver(order, [(whole, None)])
-    monkeypatch.setattr(_bench_index, "_ASKED", 1)
+    monkeypatch.setattr(rows_sheet, "_ASKED", 1)
     with pytest.raises(ValueError, match="gives two rows"):
         deliver(order, [(whole, None)])
 
 
 def test_the_sheet(monkeypatch):
-    monkeypatch.setattr(_bench_index, "_fresh", lambda step, *given: step(*given))
-    monkeypatch.setattr(_bench_index, "_LOOKUPS", 100)
-    monkeypatch.setattr(_bench_index, "_CHUNK", 2 * _bench_index._FILES)
+    monkeypatch.setattr(rows_sheet, "_fresh", lambda step, *given: step(*given))
+    monkeypatch.setattr(rows_sheet, "_LOOKUPS", 100)
+    monkeypatch.setattr(rows_sheet, "_CHUNK", 2 * rows_sheet._FILES)
     sheet = index_sheet(Settings(), 5003)
     assert sheet.title == "An Index of 5,003 rows"
     assert [line[0].split(" ")[0] for line in sheet.lines] == [
@@ -90,7 +90,7 @@ def test_the_sheet(monkeypatch):
 
 
 def test_made_up_paths_name_the_files_again_and_again(tmp_path):
-    index = _bench_index.made_up(str(tmp_path), 2500)
+    index = rows_sheet.made_up(str(tmp_path), 2500)
     rows = np.arange(2500)
     assert [index.path(row) for row in rows] == [path_of(str(tmp_path), row) for row in rows]
     assert index.table["number"].to_pylist() == rows.tolist()

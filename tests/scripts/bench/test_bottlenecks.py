@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import _bench_bottlenecks as bench
+import _bench.bottlenecks as bench
 import pytest
 from _advice import Advice
 

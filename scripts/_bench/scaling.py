@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from _bench_ancestors import speedup_sheets
-from _bench_bottlenecks import bottleneck_sheet
-from _bench_data import Files, Settings, find_files
-from _bench_index import index_sheet
-from _bench_model import model_sheets
-from _bench_peers import Case
-from _bench_race import Result, Table, Way, race
-from _bench_tables import Sheet
-from _bench_ways import expected_pixels, files_way, loader_way
+from _bench.ancestors import speedup_sheets
+from _bench.bottlenecks import bottleneck_sheet
+from _bench.data import Files, Settings, find_files
+from _bench.index import index_sheet
+from _bench.model import model_sheets
+from _bench.peers import Case
+from _bench.race import Result, Table, Way, race
+from _bench.tables import Sheet
+from _bench.ways import expected_pixels, files_way, loader_way
 
 _WHOLE = Case(kind="fits", batch_size=2, flip=False)
 _MOST_PROCESSES = 16

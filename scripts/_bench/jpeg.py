@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from _bench_data import Files, Settings, find_files
-from _bench_ledger import Ledger, new_ledger
-from _bench_peers import MEAN, STD, Case
-from _bench_race import Batch, Run, Table, Way, race
-from _bench_spdl import spdl_way
-from _bench_ways import devices, expected_pixels, files_way, loader_ways
+from _bench.data import Files, Settings, find_files
+from _bench.ledger import Ledger, new_ledger
+from _bench.peers import MEAN, STD, Case
+from _bench.race import Batch, Run, Table, Way, race
+from _bench.spdl import spdl_way
+from _bench.ways import devices, expected_pixels, files_way, loader_ways
 
 _WINDOW = (224, 224)
 CASE = Case(kind="jpeg", batch_size=16, crop=_WINDOW, window="center", flip=False)

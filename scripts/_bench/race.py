@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 import psutil
-from _bench_ledger import Ledger
-from _bench_parts import Parts, parts_of
 from numpy.typing import NDArray
+
+from _bench.ledger import Ledger
+from _bench.parts import Parts, parts_of
 
 Batch = tuple[Sequence[int], Any]
 """Rows, and their images, in an array or tensor of shape (batch, ...); None if not wanted."""

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from _bench_data import Settings
-from _bench_tables import Sheet, number
 from _pool import follow_parent
 from numpy.typing import NDArray
 
+from _bench.data import Settings
+from _bench.tables import Sheet, number
 from readers.columns import Columns
 from readers.order import Order
 from readers.schedule import Schedule

@@ -10,8 +10,9 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import cast
 
-from _bench_race import Batch, Run
 from _pool import follow_parent
+
+from _bench.race import Batch, Run
 
 Start = Callable[[], AbstractContextManager[Run]]
 """Of a `Way`; picklable here."""

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _bench_data import Settings
-from _bench_race import Batch, Run, Table, Way, race
 from astropy.io import fits
+
+from _bench.data import Settings
+from _bench.race import Batch, Run, Table, Way, race
 
 SIZE = 4096
 SIGMAS = (0.5, 5.0, 20.0, 700.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _bench_data import Settings, find_files
-from _bench_ledger import Ledger, new_ledger
-from _bench_peers import Case
-from _bench_race import Table, race
-from _bench_ways import expected_pixels, files_way, loader_ways
+from _bench.data import Settings, find_files
+from _bench.ledger import Ledger, new_ledger
+from _bench.peers import Case
+from _bench.race import Table, race
+from _bench.ways import expected_pixels, files_way, loader_ways
 
 CASES = {
     "Whole frames": (Case(kind="fits", batch_size=4), 16),

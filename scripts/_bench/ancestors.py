@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from _bench_data import Files, Settings
-from _bench_peers import MEAN, SEED, STD, Case, decoded
-from _bench_race import Batch, Table, Way, race
-from _bench_tables import Sheet, number
-from _bench_ways import expected_pixels, files_way, loader_way
+from _bench.data import Files, Settings
+from _bench.peers import MEAN, SEED, STD, Case, decoded
+from _bench.race import Batch, Table, Way, race
+from _bench.tables import Sheet, number
+from _bench.ways import expected_pixels, files_way, loader_way
 
 _PUBLISHED = {
     "serial source": ("81", "1.0"),

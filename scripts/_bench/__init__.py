@@ -1,0 +1,1 @@
+"""The suites of bench.py, and what they are made of."""
