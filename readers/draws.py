@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class Draws:
     """Fraction in [0, 1) that places the zoom of a window in its range."""
 
     @classmethod
+    @lru_cache(maxsize=4)  # a window and its flips ask for the same
     def of(cls, seed: int, epoch: int, row: int) -> Draws:
         """Draw for a row.
 

@@ -141,11 +141,12 @@ class FitsReader:
         """
         number = self.hdu if row.hdu is None else row.hdu
         with _read_errors(row.path, 1, row.number), open_regular(row.path) as file:
-            found = compressed_header(file, number, keys=keys)
+            found = compressed_header(file, number)
             if found is not None:
+                header = found.header(keys)
                 for word in ("NAXIS", "NAXIS1", "NAXIS2"):
-                    found.header[word] = found.header[f"Z{word}"]
-                return found.header
+                    header[word] = header[f"Z{word}"]
+                return header
         with self._open(row) as (hdu, _):
             return hdu.header
 
@@ -186,7 +187,8 @@ class FitsReader:
         with _read_errors(row.path, 1, row.number), open_regular(row.path) as file:
             found = compressed_header(file, number)
             if found is not None:
-                yield _image_words(found.header), RiceImage.of(*found), file
+                image = RiceImage.of(found.words, found.start, found.file_size)
+                yield _image_words(found.words), image, file
                 return
         with self._open(row, disable_image_compression=True) as (hdu, file):
             yield _image_words(hdu.header), _image(hdu), file
@@ -331,7 +333,7 @@ def _image(hdu: Any) -> RiceImage | StoredImage | None:
     return StoredImage.of(hdu.header["BITPIX"], height, width, info["datLoc"])
 
 
-def _image_words(header: fits.Header) -> Mapping[str, Any]:
+def _image_words(header: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give the words of an image's header that `_scaling` needs; those of a table are others."""
     words = {name: header[name] for name in ("BSCALE", "BZERO", "BLANK") if name in header}
     if "ZIMAGE" not in header:

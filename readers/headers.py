@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import BinaryIO, NamedTuple
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, BinaryIO, NoReturn
 
 from astropy.io import fits
 
@@ -23,20 +25,36 @@ _INITIALS = b"BNPTZ"
 _END = b"END" + b" " * 77
 
 
-class TableHeader(NamedTuple):
+class Words(dict[str, Any]):
+    """Words of a header, and their values as astropy gives them."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"Keyword {name!r} not found.")  # as astropy says it
+
+
+@dataclass(frozen=True, slots=True)
+class TableHeader:
     """The header of a BINTABLE, and where its data lie."""
 
-    header: fits.Header
-    """Without the words of the observation that were not asked for."""
+    text: bytes
+    """All cards."""
+    words: Words
+    """Those that tell how the image is stored."""
     start: int
     """Of the data, in bytes from the start of the file."""
     file_size: int
     """In bytes."""
 
+    def header(self, keys: Collection[str]) -> fits.Header:
+        """Give `words`, and these of the observation, in capitals. Each takes its time."""
+        wanted = {f"{key:<8}".encode() for key in keys}
+        cards = (self.text[place : place + 80] for place in range(0, len(self.text), 80))
+        return fits.Header.fromstring(
+            b"".join(card for card in cards if card[:1] in _INITIALS or card[:8] in wanted)
+        )
 
-def compressed_header(
-    file: BinaryIO, number: int | None, *, keys: Collection[str] = ()
-) -> TableHeader | None:
+
+def compressed_header(file: BinaryIO, number: int | None) -> TableHeader | None:
     """Read the header of a compressed image.
 
     Parameters
@@ -45,8 +63,6 @@ def compressed_header(
         Open for reading.
     number : int or None
         HDU that is asked for; None for the first that holds an image.
-    keys : collection of str
-        Words of the observation to give as well, in capitals. Each takes its time.
 
     Returns
     -------
@@ -74,16 +90,22 @@ def compressed_header(
     )
     if not plain:
         return None
-    wanted = {f"{key:<8}".encode() for key in keys}
-    cards = (table[place : place + 80] for place in range(0, len(table), 80))
-    header = fits.Header.fromstring(
-        b"".join(card for card in cards if card[:1] in _INITIALS or card[:8] in wanted)
-    )
+    found = Words()
+    for place in range(0, len(table), 80):
+        if table[place] in _INITIALS:
+            found.setdefault(*_parsed(table[place : place + 80]))  # of two the first, as astropy
     file_size = os.fstat(file.fileno()).st_size
     end = start + row_bytes * rows + heap_bytes
-    if header.get("ZIMAGE") is not True or -(-end // _BLOCK) * _BLOCK > file_size:
+    if found.get("ZIMAGE") is not True or -(-end // _BLOCK) * _BLOCK > file_size:
         return None
-    return TableHeader(header, start, file_size)
+    return TableHeader(table, found, start, file_size)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(card: bytes) -> tuple[str, Any]:
+    """Parse a card; most of those that tell how an image is stored are alike in all files."""
+    parsed = fits.Card.fromstring(card)
+    return parsed.keyword, parsed.value
 
 
 def _integer(header: bytes, place: int, word: str) -> int:

@@ -12,11 +12,11 @@ import math
 import os
 import re
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers import plan
@@ -101,12 +101,12 @@ class RiceImage:
     data_end: int
 
     @classmethod
-    def of(cls, header: fits.Header, start: int, file_size: int) -> RiceImage | None:
+    def of(cls, header: Mapping[str, Any], start: int, file_size: int) -> RiceImage | None:
         """Describe an image by the header of its table, or give None if astropy shall decode it.
 
         Parameters
         ----------
-        header : Header
+        header : Header or mapping
             Of the BINTABLE.
         start : int
             Of its data, in bytes from the start of the file.
@@ -343,7 +343,7 @@ class RiceImage:
         return found.reshape(-1)
 
 
-def _check(header: fits.Header) -> None:
+def _check(header: Mapping[str, Any]) -> None:
     """Refuse what makes the C code behind astropy read or write where it must not."""
     settings = _settings(header)
     if header.get("ZCMPTYPE") in ("RICE_1", "RICE_ONE"):
@@ -359,7 +359,7 @@ def _check(header: fits.Header) -> None:
             raise ValueError(f"ZDITHER0 must be 1 to 10000 where ZQUANTIZ dithers, got {seed}")
 
 
-def _settings(header: fits.Header) -> dict[str, Any]:
+def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
     """Give the parameters of the codec, ZNAMEi and ZVALi; of two the first, as astropy does."""
     settings: dict[str, Any] = {}
     number = 1
@@ -369,7 +369,7 @@ def _settings(header: fits.Header) -> dict[str, Any]:
     return settings
 
 
-def _columns(header: fits.Header) -> dict[str, _Column] | None:
+def _columns(header: Mapping[str, Any]) -> dict[str, _Column] | None:
     """Give the columns of the table by name; None if astropy shall look at them.
 
     ``hdu.columns`` would tell the same, and take as long as all else that is done with the header.

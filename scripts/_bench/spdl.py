@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -49,6 +50,7 @@ def _pipeline(paths: Sequence[str], case: Case, num_threads: int, ledger: Ledger
     import spdl.io
     from spdl.pipeline import PipelineBuilder
 
+    logging.getLogger("spdl").setLevel(logging.WARNING)  # each pipeline reports at its end
     assert case.crop is not None
     cut = spdl.io.get_video_filter_desc(crop_height=case.crop[0], crop_width=case.crop[1])
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 CASE = Case(kind="fits", batch_size=4, flip=False)
 _FRAMES = 16
-_AHEAD = 3
-"""Batches: two of DALI's queues, and one in the works."""
+_AHEAD = 5
+"""Batches: those of the readers' and the graph's queues, and one in the works."""
 
 Read = Callable[[Sequence[str]], list[Any]]
 """Decodes the files of a batch."""
@@ -222,7 +222,7 @@ def _parallel(feed: Feed, num_readers: int) -> Iterator[Run]:
         num_threads=feed.num_threads,
         device_id=feed.device_id,
         exec_dynamic=True,
-        prefetch_queue_depth=1,
+        prefetch_queue_depth=2,
         py_num_workers=num_readers,
         py_start_method="spawn",
     )

@@ -68,13 +68,14 @@ def loader_of(
     agreement: dict[str, Any],
     point: Any = None,
     ledger: Ledger | None = None,
-    prefetch: int = 1,
+    prefetch: int | None = None,
     **settings: Any,
 ) -> Way:
     """Make a way of a Loader over any factory, on a GPU where there is one."""
     if ledger is not None:
         factory = functools.partial(counted, factory, ledger)
-    ahead = 2 * prefetch + 1  # the queues of the readers and of the graph, and one in the works
+    # The queues of the readers and of the graph, by default of 2 at most, and one in the works.
+    ahead = 2 * (prefetch or 2) + 1
     start = functools.partial(
         _start_loader, factory, index, passes, ahead, prefetch=prefetch, **settings
     )
