@@ -102,7 +102,7 @@ def _sheet(
 
 def matrix_ways(files: Files, cases: Sequence[Case], workers: int, settings: Settings) -> list[Way]:
     """Give the serial way, then both loaders for each case, which differ in batch size."""
-    passes = 1 if settings.quick else 2
+    passes = 1
     return [
         serial_way(files.paths, cases[0], passes),
         *(
