@@ -39,6 +39,8 @@ AUGMENTATIONS = {
     ),
 }
 _SERIAL = "serial NumPy"
+_PASSES = 1
+"""Over the files, in each round."""
 
 
 def epoch_sheet(table: Table, images: int) -> Sheet:
@@ -102,15 +104,14 @@ def _sheet(
 
 def matrix_ways(files: Files, cases: Sequence[Case], workers: int, settings: Settings) -> list[Way]:
     """Give the serial way, then both loaders for each case, which differ in batch size."""
-    passes = 1
     return [
-        serial_way(files.paths, cases[0], passes),
+        serial_way(files.paths, cases[0], _PASSES),
         *(
             loader_way(
                 f"Loader, batch {case.batch_size}",
                 files.index,
                 case,
-                passes,
+                _PASSES,
                 num_read_processes=workers,
                 num_threads=settings.num_threads,
             )
@@ -121,7 +122,7 @@ def matrix_ways(files: Files, cases: Sequence[Case], workers: int, settings: Set
                 files.paths,
                 case,
                 "astropy",
-                passes,
+                _PASSES,
                 num_workers=workers,
                 name=f"DataLoader, batch {case.batch_size}",
             )
