@@ -88,8 +88,10 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         if not rows.is_of(head_bytes, os.fstat(file.fileno()).st_size):
             raise NoRowsError("the file is another one")
         head = Head.parse(head_bytes)
-        with Image.open(io.BytesIO(head_bytes)) as image:
-            turn = _TURNS.get(image.getexif().get(_EXIF_ORIENTATION, 1), _Turn())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as below
+            with Image.open(io.BytesIO(head_bytes)) as image:
+                turn = _TURNS.get(image.getexif().get(_EXIF_ORIENTATION, 1), _Turn())
         shape = (head.height, head.width)[:: -1 if turn.transposed else 1]
         anchor = np.array(window.place(*shape), np.int32)
         axis = 1 if turn.transposed else 0
@@ -103,6 +105,8 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         last = min(head.num_rows - 1, (start + extent - 1) // head.mcu_height + 1)
         begin, end = rows.byte_range(first, last)
         coded = os.pread(file.fileno(), end - begin, begin)
+    if len(coded) < end - begin:
+        raise NoRowsError("the file has been cut meanwhile")
     cut = cut_rows(head_bytes, head, rows, coded, first, last)
     start += cut.above - first * head.mcu_height
     anchor[axis] = cut.height - start - extent if turn.reversed else start
