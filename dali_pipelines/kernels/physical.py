@@ -261,9 +261,9 @@ def _write(image, pixels, begin, plan, tile, scaling, flip, finish):  # type: ig
 
 @compiled
 def _copy(line, pixels, kind, backwards):  # type: ignore[no-untyped-def]
-    last = pixels.size - 1
+    last = np.uint64(pixels.size - 1)  # unsigned, as in `_convert`
     if backwards:
-        for i in range(pixels.size):
+        for i in range(np.uint64(pixels.size)):
             line[last - i] = integer(pixels[i], kind)
     else:
         for i in range(pixels.size):
@@ -285,9 +285,9 @@ def _convert(line, pixels, kind, bitpix, scaling, backwards, finish):  # type: i
     """Write one line of pixels that are not quantised: two plain loops, which become vectors."""
     scale, zero, blank = scaling[BSCALE], scaling[BZERO], scaling[BLANK]
     mean, factor = finish[0], finish[1]
-    last = pixels.size - 1
+    last = np.uint64(pixels.size - 1)  # unsigned places are never counted from the end
     if backwards:
-        for i in range(pixels.size):
+        for i in range(np.uint64(pixels.size)):
             value = physical(pixels[i], kind, bitpix, scale, zero, blank)
             line[last - i] = (value - mean) * factor
     else:
