@@ -368,9 +368,10 @@ def _deliver(out, tile, rows, columns, top, left, gain, stretch, flip):  # type:
         stretch_line(line, stretch)
         y = out.shape[0] - 1 - top - row if flip[1] else top + row
         if flip[0]:
-            last = out.shape[1] - 1 - left
-            for column in range(columns):
-                out[y, last - column] = line[column]
+            last = np.uint64(out.shape[1] - 1 - left)  # unsigned places make vectors
+            target = out[y]
+            for column in range(np.uint64(columns)):
+                target[last - column] = line[column]
         else:
             target = out[y][left:]
             for column in range(columns):
