@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 TOLERANCE = 0.25
 """How far a prediction may be from what is measured."""
 
-_FILES = {"fits": 4, "jpeg": 32}
-_BATCH_SIZE = {"fits": 4, "jpeg": 16}
+_FILES = {"fits": 8, "jpeg": 144}
+_BATCH_SIZE = {"fits": 8, "jpeg": 16}
 _Parts = tuple[float, float]
 """Height and width of a window, as parts of an image's."""
 _FITTED: dict[Kind, tuple[_Parts, ...]] = {
