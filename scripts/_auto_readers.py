@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from _advice import readers_needed
+from _job import RunConfig, new_loader
 from _quota import usable_cores
 from _stages import Moment
 
 if TYPE_CHECKING:
     from _ranks import Ranks
-    from run import RunConfig
 
     from dali_pipelines import Index, Loader
 
@@ -98,8 +98,6 @@ def choose_readers(
     ValueError
         If that would initialise CUDA before readers are forked.
     """
-    from run import new_loader
-
     if config.start_method == "fork" and devices[0] is not None:
         raise ValueError(
             "--num_read_processes=auto tries the GPU out, and after that no readers can be forked: "
@@ -157,8 +155,6 @@ def _most(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
 ) -> dict[str, int]:
     """Give the readers of a shard at most for what it keeps ready, and for the memory."""
-    from run import new_loader
-
     from dali_pipelines.memory import estimate_memory, free_memory
 
     one, two = (

@@ -49,8 +49,8 @@ def driver(job: Job) -> Finding:
 def gpus(job: Job) -> Finding:
     """GPUs that PyTorch can see, as run.py counts them, against the shards."""
     config = job.config
+    from _job import choose_devices
     from _ranks import Ranks
-    from run import choose_devices
 
     from dali_pipelines.devices import visible_gpus
 

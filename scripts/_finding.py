@@ -11,7 +11,7 @@ from _nvidia import Driver, installed_driver
 from _refusal import one_line
 
 if TYPE_CHECKING:
-    from run import RunConfig
+    from _job import RunConfig
 
     from dali_pipelines import Index
     from dali_pipelines.memory import MemoryEstimate
@@ -91,7 +91,7 @@ class Job:
     @cached_property
     def index(self) -> Index:
         """Rows of the data that were asked for."""
-        from run import open_index
+        from _job import open_index
 
         return open_index(self.config)
 
@@ -104,7 +104,7 @@ class Job:
         Unknown
             If there is no Index to make them for.
         """
-        from run import new_loader
+        from _job import new_loader
 
         try:
             index = self.index

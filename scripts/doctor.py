@@ -23,7 +23,7 @@ import _check_limits
 import _check_software
 from _cli import parse
 from _finding import Finding, Job, Unknown, note
-from run import RunConfig
+from _job import RunConfig
 
 Check = Callable[[Job], Finding]
 

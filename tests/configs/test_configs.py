@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from _cli import parse
-from run import RunConfig
+from _job import RunConfig
 
 from dali_pipelines import PipelineConfig, load_preset
 

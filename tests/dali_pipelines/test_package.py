@@ -83,6 +83,7 @@ LIGHT = (
     "_finding",
     "_grouping",
     "_index_out",
+    "_job",
     "_nvidia",
     "_pool",
     "_quota",

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from _auto_readers import Choice, Service, choose, choose_readers, measure
+from _job import RunConfig
 from _ranks import Ranks
 from astropy.io import fits
 from fakes import BusyReader, FakeReader, MarkingReader
 from hypothesis import given
 from hypothesis import strategies as st
-from run import RunConfig, main
+from run import main
 
 from dali_pipelines import Index, Loader, PipelineConfig, reader_pipeline
 from dali_pipelines.decode import decode_array

@@ -23,9 +23,9 @@ import numpy as np
 import psutil
 import pytest
 from _finding import Job
+from _job import RunConfig
 from _nvidia import Driver
 from astropy.io import fits
-from run import RunConfig
 
 from dali_pipelines.kernels import vectors
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from _job import RunConfig, choose_devices
 from _ranks import Ranks
 from astropy.io import fits
-from run import RunConfig, choose_devices, share_of
+from run import share_of
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]

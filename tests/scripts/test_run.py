@@ -18,8 +18,9 @@ import numpy as np
 import psutil
 import pytest
 import solar_files
+from _job import RunConfig
 from astropy.io import fits
-from run import RunConfig, main
+from run import main
 
 from readers.aia.degradation import OFFICIAL_SHA256
 
@@ -257,8 +258,8 @@ def test_an_empty_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from _job import choose_devices
     from _ranks import Ranks
-    from run import choose_devices
 
     for gpus, device, wanted, expected in (
         (4, "auto", 4, [0, 1, 2, 3]),
