@@ -18,7 +18,7 @@ import numpy as np
 
 from dali_pipelines.kernels.bits import leading_zeros, load_big_endian
 from dali_pipelines.kernels.compiled import compiled
-from dali_pipelines.kernels.vectors import HAS_VECTORS, LANES, block_reader
+from dali_pipelines.kernels.vectors import ENDED, HAS_VECTORS, LANES, block_reader, read_codes
 
 _LENGTH_BITS = (3, 4, 5)
 """Bits of a block's code, for 1, 2 and 4 bytes a pixel (index bytepix >> 1)."""
@@ -35,8 +35,8 @@ two, so that they do not push each other out of the cache."""
 
 _1, _2, _3 = np.uint64(PITCH), np.uint64(2 * PITCH), np.uint64(3 * PITCH)
 
-_read_eight_by_four = block_reader(4 * PITCH, 4)
-_read_eight_by_two = block_reader(4 * PITCH, 2)
+_read_by_four = block_reader(4 * PITCH, 4)
+_read_by_two = block_reader(4 * PITCH, 2)
 _FOUR_FIT, _TWO_FIT = 9, 20
 """Highest codes with which so many differences nearly always fit into the 57 bits of a word."""
 
@@ -46,10 +46,10 @@ _NEAR = np.uint64(30)
 
 @compiled
 def decode_chunk(pixels, state, end, counts, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the next pixels of up to eight tiles.
+    """Decode the next pixels of up to sixteen tiles.
 
     One tile alone waits for its own last step most of the time: load, count zeros, advance. Several
-    in lockstep keep the processor busy: eight in vectors, where there are such, else four.
+    in lockstep keep the processor busy: sixteen in vectors, where there are such, else four.
 
     Parameters
     ----------
@@ -73,9 +73,11 @@ def decode_chunk(pixels, state, end, counts, bytepix, blocksize):  # type: ignor
     bool
         False if a stream ends before its pixels do; what was written then means nothing.
     """
-    all_have = counts.min() // blocksize * blocksize if HAS_VECTORS else 0
-    if not _by_vectors(pixels, state, end, all_have, bytepix, blocksize):
-        return False
+    all_have = 0
+    if HAS_VECTORS:  # or else LLVM would find instructions that the CPU has not
+        all_have = counts.min() // blocksize * blocksize
+        if all_have > 0 and not _by_vectors(pixels, state, end, all_have, bytepix, blocksize):
+            return False
     at, last = state[0], state[1]
     for first in range(0, LANES, 4):
         four = slice(first, first + 4)
@@ -101,30 +103,32 @@ def decode_chunk(pixels, state, end, counts, bytepix, blocksize):  # type: ignor
 
 @compiled
 def _by_vectors(pixels, state, end, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the blocks up to pixel `stop`, which all eight tiles have."""
+    """Decode the blocks up to pixel `stop`, which all tiles have."""
     at, last, code = state[0], state[1], state[2]
-    raw_code = _RAW_CODES[bytepix >> 1]
+    state_at, end_at = np.int64(state.ctypes.data), np.int64(end.ctypes.data)
+    length_bits, raw_code = _LENGTH_BITS[bytepix >> 1], _RAW_CODES[bytepix >> 1]
     for begin in range(0, stop, blocksize):
-        for lane in range(LANES):
-            at[lane], code[lane] = read_code(at[lane], end[lane], bytepix)
-        if at.min() < 0:
+        highest = read_codes(state_at, end_at, length_bits)
+        if highest == ENDED or highest > raw_code:
             return False
-        highest = code.max()
         place = np.int64(pixels.ctypes.data) + 4 * begin
         good = False
-        if highest < raw_code and highest <= _FOUR_FIT:
-            good = _read_eight_by_four(place, np.int64(state.ctypes.data), blocksize)
-        elif highest < raw_code and highest <= _TWO_FIT:
-            good = _read_eight_by_two(place, np.int64(state.ctypes.data), blocksize)
+        if highest < raw_code:
+            if highest <= _FOUR_FIT:
+                good = _read_by_four(place, state_at, blocksize)
+            if not good and highest <= _TWO_FIT:
+                good = _read_by_two(place, state_at, blocksize)
         if not good:
             for lane in range(LANES):
                 run = pixels[lane * PITCH + begin : lane * PITCH + begin + blocksize]
                 at[lane], last[lane] = read_block(
                     run, at[lane], end[lane], last[lane], code[lane], bytepix
                 )
-        for lane in range(LANES):
-            if at[lane] < 0 or at[lane] > end[lane]:
-                return False
+                if at[lane] < 0:
+                    return False
+    for lane in range(LANES):
+        if at[lane] > end[lane]:
+            return False
     return True
 
 
