@@ -43,6 +43,7 @@ from readers.plan import (
     BZERO,
     DITHER,
     HEAD,
+    HEIGHT,
     LENGTH,
     OFFSET,
     PADDING,
@@ -52,6 +53,7 @@ from readers.plan import (
     SEED,
     STORED,
     UNQUANTIZED,
+    WIDTH,
     ZBLANK,
     ZSCALE,
     ZZERO,
@@ -100,6 +102,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     ):
         return DAMAGED
     bytepix, blocksize = number(plan_at, BYTEPIX), number(plan_at, BLOCKSIZE)
+    pixels_of_image = number(plan_at, HEIGHT) * number(plan_at, WIDTH)
     pixels = np.empty(LANES * PITCH, np.int32)
     state = np.zeros((3, LANES), np.int64)
     at, last = state[0], state[1]
@@ -110,12 +113,14 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     for first in range(0, count, LANES):
         lanes = min(LANES, count - first)
         needed[:] = 0
+        unwanted = pixels_of_image
         for lane in range(lanes):
             tile = first + lane
             place, length = tile_number(plan_at, tile, OFFSET), tile_number(plan_at, tile, LENGTH)
             stored = tile_number(plan_at, tile, STORED)
-            _, _, height, width, bottom, right = tile_bounds(plan_at, tile, rows, columns)
+            y, x, height, width, bottom, right = tile_bounds(plan_at, tile, rows, columns)
             sizes[lane], needed[lane] = height * width, (bottom - 1) * width + right
+            unwanted = min(unwanted, max(-y, 0) * width + max(-x, 0))
             if not is_inside(place, length, stored, sizes[lane], payload.size):
                 return DAMAGED
             at[lane] = np.int64(payload.ctypes.data) + place
@@ -134,7 +139,8 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
                     counts[lane] = size
                 else:
                     at[lane] += _load(pixels[lane * PITCH : lane * PITCH + size], at[lane], stored)
-            if not decode_chunk(pixels, state, end, counts, bytepix, blocksize):
+            ahead = unwanted - begin
+            if not decode_chunk(pixels, state, end, counts, ahead, bytepix, blocksize):
                 return DAMAGED
             for lane in range(lanes):
                 size = max(min(CHUNK, needed[lane] - begin), 0)

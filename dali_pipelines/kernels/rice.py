@@ -35,8 +35,9 @@ two, so that they do not push each other out of the cache."""
 
 _1, _2, _3 = np.uint64(PITCH), np.uint64(2 * PITCH), np.uint64(3 * PITCH)
 
-_read_by_four = block_reader(4 * PITCH, 4)
-_read_by_two = block_reader(4 * PITCH, 2)
+_read_by_four = block_reader(4, 4 * PITCH)
+_read_by_two = block_reader(2, 4 * PITCH)
+_pass_by_four = block_reader(4)
 _FOUR_FIT, _TWO_FIT = 9, 20
 """Highest codes with which so many differences nearly always fit into the 57 bits of a word."""
 
@@ -45,7 +46,7 @@ _NEAR = np.uint64(30)
 
 
 @compiled
-def decode_chunk(pixels, state, end, counts, bytepix, blocksize):  # type: ignore[no-untyped-def]
+def decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the next pixels of up to sixteen tiles.
 
     One tile alone waits for its own last step most of the time: load, count zeros, advance. Several
@@ -62,7 +63,10 @@ def decode_chunk(pixels, state, end, counts, bytepix, blocksize):  # type: ignor
     end : ndarray, shape (LANES,), int64
         Where each stream ends; `readers.plan.PADDING` bytes behind it can be read.
     counts : ndarray, shape (LANES,), int64
-        Pixels wanted of each tile, at most `CHUNK`. All that came before, a multiple of blocksize.
+        Pixels to decode of each tile, at most `CHUNK`. All that came before, a multiple of
+        blocksize.
+    unwanted : int
+        So many of the first pixels of each tile need not be written.
     bytepix : int
         1, 2 or 4 bytes a pixel.
     blocksize : int
@@ -76,7 +80,9 @@ def decode_chunk(pixels, state, end, counts, bytepix, blocksize):  # type: ignor
     all_have = 0
     if HAS_VECTORS:  # or else LLVM would find instructions that the CPU has not
         all_have = counts.min() // blocksize * blocksize
-        if all_have > 0 and not _by_vectors(pixels, state, end, all_have, bytepix, blocksize):
+        if all_have > 0 and not _by_vectors(
+            pixels, state, end, unwanted, all_have, bytepix, blocksize
+        ):
             return False
     at, last = state[0], state[1]
     for first in range(0, LANES, 4):
@@ -102,7 +108,7 @@ def decode_chunk(pixels, state, end, counts, bytepix, blocksize):  # type: ignor
 
 
 @compiled
-def _by_vectors(pixels, state, end, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
+def _by_vectors(pixels, state, end, unwanted, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
     """Decode the blocks up to pixel `stop`, which all tiles have."""
     at, last, code = state[0], state[1], state[2]
     state_at, end_at = np.int64(state.ctypes.data), np.int64(end.ctypes.data)
@@ -114,7 +120,9 @@ def _by_vectors(pixels, state, end, stop, bytepix, blocksize):  # type: ignore[n
         place = np.int64(pixels.ctypes.data) + 4 * begin
         good = False
         if highest < raw_code:
-            if highest <= _FOUR_FIT:
+            if highest <= _FOUR_FIT and begin + blocksize <= unwanted:
+                good = _pass_by_four(place, state_at, blocksize)
+            elif highest <= _FOUR_FIT:
                 good = _read_by_four(place, state_at, blocksize)
             if not good and highest <= _TWO_FIT:
                 good = _read_by_two(place, state_at, blocksize)
@@ -126,10 +134,7 @@ def _by_vectors(pixels, state, end, stop, bytepix, blocksize):  # type: ignore[n
                 )
                 if at[lane] < 0:
                     return False
-    for lane in range(LANES):
-        if at[lane] > end[lane]:
-            return False
-    return True
+    return not (at > end).any()
 
 
 @compiled

@@ -103,6 +103,16 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
+def _store_transposed(
+    builder: Any, pixels: list[Any], start: Any, lanes: range, pitch: int
+) -> None:
+    """Store the low halves of 8 vectors of pixels, those of each lane at its own place."""
+    rows = _transposed(builder, [builder.trunc(words, _HALVES) for words in pixels])
+    for lane, row in zip(lanes, rows, strict=False):
+        place = builder.add(start, ir.Constant(_WORD, lane * pitch))
+        builder.store(row, builder.inttoptr(place, _HALVES.as_pointer()), align=4)
+
+
 @intrinsic
 def read_codes(typing_context: Any, state: Any, end: Any, length_bits: Any) -> Any:
     """Read the codes of the next blocks, one of each tile.
@@ -176,7 +186,7 @@ class _Lanes:
         self._phis = [self._b.phi(kind) for kind in (_WORDS, _WORDS, _BITS)]
         self._first = (self.at, self.last, _all(0, _BITS))
         self.at, self.last, self.too_long = self._phis
-        self.rows: list[Any] = []
+        self.pixels: list[Any] = []
 
     def load(self) -> None:
         """Load the words that the next differences are taken from."""
@@ -200,7 +210,7 @@ class _Lanes:
         self.last = b.select(is_odd, b.sub(even, folded), even)
         self.at = b.add(self.at, b.select(self._active, taken, _all(0)))
         self._words = _left(b, self._words, taken)
-        self.rows.append(b.trunc(self.last, _HALVES))
+        self.pixels.append(self.last)
 
     def check(self) -> None:
         """Note where more was taken out of a word than it had."""
@@ -216,15 +226,16 @@ class _Lanes:
             phi.add_incoming(then, end_of_loop)
 
 
-def block_reader(pitch: int, per_word: int) -> Any:
+def block_reader(per_word: int, pitch: int | None = None) -> Any:
     """Make the function that reads a block of each tile.
 
     Parameters
     ----------
-    pitch : int
-        Bytes from the pixels of one tile to those of the next.
     per_word : int
         Pixels that are taken out of each word that is loaded: 1, 2, 4 or 8.
+    pitch : int, optional
+        Bytes from the pixels of one tile to those of the next. By default no pixel is written: who
+        wants the blocks behind this one needs its last pixels alone.
 
     Returns
     -------
@@ -257,11 +268,10 @@ def block_reader(pitch: int, per_word: int) -> Any:
                 some.take()
                 if step % per_word == per_word - 1:
                     some.check()
-        rows = [row for some in lanes for row in _transposed(builder, some.rows)]
-        for lane, row in enumerate(rows):
-            place = builder.add(address, ir.Constant(_WORD, lane * pitch))
-            place = builder.add(place, builder.shl(done, ir.Constant(_WORD, 2)))
-            builder.store(row, builder.inttoptr(place, _HALVES.as_pointer()), align=4)
+        if pitch is not None:
+            start = builder.add(address, builder.shl(done, ir.Constant(_WORD, 2)))
+            for first, some in zip(range(0, LANES, _WIDTH), lanes, strict=True):
+                _store_transposed(builder, some.pixels, start, range(first, LANES), pitch)
         more = builder.add(done, ir.Constant(_WORD, STEPS))
         end_of_loop = builder.block
         done.add_incoming(ir.Constant(_WORD, 0), before)

@@ -45,9 +45,15 @@ GUARDED = [Guarded() for _ in range(LANES)]
 
 
 def decoded_together(
-    streams: list[bytes], needed: list[int], bytepix: int, blocksize: int = 32, *, whole: bool
+    streams: list[bytes],
+    needed: list[int],
+    bytepix: int,
+    blocksize: int = 32,
+    *,
+    whole: bool,
+    unwanted: int = 0,
 ) -> tuple[bool, list[np.ndarray]]:
-    """Decode up to eight tiles as the kernel of an image does."""
+    """Decode up to sixteen tiles as the kernel of an image does."""
     missing = [0] * (LANES - len(streams))
     pixels = np.full(LANES * PITCH, CANARY, np.int32)
     places = [memory.put(stream) for memory, stream in zip(GUARDED, streams, strict=False)]
@@ -59,7 +65,7 @@ def decoded_together(
     last = [*(first_pixel(place, bytepix) for place in places), *missing]
     end = 8 * (starts + lengths)
     state = np.array([8 * (starts + bytepix), last, [0] * LANES], np.int64)
-    good = decode_chunk(pixels, state, end, counts, bytepix, blocksize)
+    good = decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize)
     lanes = pixels.reshape(LANES, PITCH)
     for lane, size in zip(lanes, counts, strict=True):
         assert (lane[size:] == CANARY).all()
@@ -163,6 +169,25 @@ def test_tiles_together_are_as_each_alone(
     if good:
         for together, (_, expected) in zip(found, alone, strict=True):
             np.testing.assert_array_equal(together.astype(dtype), expected)
+
+
+@given(
+    st.lists(tiles(), min_size=LANES, max_size=LANES),
+    st.sampled_from([16, 32, 64]),
+    st.integers(0, 400),
+)
+def test_unwanted_pixels_are_passed_over(
+    some: list[np.ndarray], blocksize: int, unwanted: int
+) -> None:
+    size = min(tile.size for tile in some)
+    alike = [tile[:size].astype(np.int16) for tile in some]
+    streams = [encoded(tile, blocksize) for tile in alike]
+    good, found = decoded_together(
+        streams, [size] * LANES, 2, blocksize, whole=True, unwanted=unwanted
+    )
+    assert good
+    for pixels, expected in zip(found, alike, strict=True):
+        np.testing.assert_array_equal(pixels[unwanted:].astype(np.int16), expected[unwanted:])
 
 
 @given(
