@@ -23,7 +23,7 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode, Decoded
 from dali_pipelines.reserved import room_for_tasks
 from dali_pipelines.transform import normalises, transform
-from readers import orphans
+from readers import arrival
 from readers.index import Index
 from readers.order import Order
 from readers.sample import Peek, Reader, SampleSpec
@@ -82,7 +82,7 @@ class ReaderPipeline(Pipeline):
 
     def start_py_workers(self) -> None:
         """Start the reader processes; with ``fork`` this must come before CUDA is initialised."""
-        with _unused_arrays_allowed(), orphans.forks_die_with_this_process(), room_for_tasks():
+        with _unused_arrays_allowed(), arrival.forks_arrive(), room_for_tasks():
             super().start_py_workers()
         # At exit, multiprocessing waits for the readers before DALI thinks of ending them: a script
         # that fails with a pipeline at hand would hang. This hook is registered later, so it runs
@@ -151,7 +151,7 @@ def reader_pipeline(
         exec_dynamic=True,
         py_num_workers=config.num_read_processes,
         py_start_method=config.start_method,
-        py_callback_pickler=None if config.start_method == "fork" else orphans,
+        py_callback_pickler=None if config.start_method == "fork" else arrival,
     )
     with pipeline:
         specs = source.specs
