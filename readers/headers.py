@@ -7,20 +7,23 @@ image that would be most of what a reader process does. What is the least bit un
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, BinaryIO, NoReturn
 
+import numpy as np
 from astropy.io import fits
 
 _BLOCK = 2880
-_HEAD = 32 * _BLOCK
+_HEADS = (8 * _BLOCK, 32 * _BLOCK)
+"""Bytes that are read of a file: most need no more than the first."""
 _SIMPLE = b"SIMPLE  =" + b"T".rjust(21)
 _BINTABLE = b"XTENSION= 'BINTABLE'"
 _WORDS = ("BITPIX", "NAXIS", "NAXIS1", "NAXIS2", "PCOUNT", "GCOUNT", "TFIELDS")
-_PRINTABLE = bytes(range(32, 127))
-_INITIALS = b"BNPTZ"
+_PRINTABLE = 32, 126
+_INITIALS = re.compile(b"[BNPTZ]")
 """Of the words that tell how the image is stored. The others tell of the observation."""
 _END = b"END" + b" " * 77
 
@@ -50,7 +53,7 @@ class TableHeader:
         wanted = {f"{key:<8}".encode() for key in keys}
         cards = (self.text[place : place + 80] for place in range(0, len(self.text), 80))
         return fits.Header.fromstring(
-            b"".join(card for card in cards if card[:1] in _INITIALS or card[:8] in wanted)
+            b"".join(card for card in cards if _INITIALS.match(card) or card[:8] in wanted)
         )
 
 
@@ -72,9 +75,12 @@ def compressed_header(file: BinaryIO, number: int | None) -> TableHeader | None:
     """
     if number not in (None, 1):
         return None
-    head = os.pread(file.fileno(), _HEAD, 0)
-    first = _header_end(head, 0)
-    start = _header_end(head, first)
+    for size in _HEADS:
+        head = os.pread(file.fileno(), size, 0)
+        first = _header_end(head, 0)
+        start = _header_end(head, first)
+        if start or len(head) < size:
+            break
     if first == 0 or start == 0 or head[:30] != _SIMPLE or _integer(head, 2, "NAXIS") != 0:
         return None
     table = head[first:start]
@@ -86,14 +92,14 @@ def compressed_header(file: BinaryIO, number: int | None) -> TableHeader | None:
         and (bitpix, naxis, groups) == (8, 2, 1)
         and min(row_bytes, rows, heap_bytes) >= 0
         and 0 < columns < 1000
-        and not head[:start].translate(None, _PRINTABLE)
+        and _is_printable(head[:start])
     )
     if not plain:
         return None
     found = Words()
-    for place in range(0, len(table), 80):
-        if table[place] in _INITIALS:
-            found.setdefault(*_parsed(table[place : place + 80]))  # of two the first, as astropy
+    for card in _INITIALS.finditer(table[::80]):
+        place = 80 * card.start()
+        found.setdefault(*_parsed(table[place : place + 80]))  # of two the first, as astropy
     file_size = os.fstat(file.fileno()).st_size
     end = start + row_bytes * rows + heap_bytes
     if found.get("ZIMAGE") is not True or -(-end // _BLOCK) * _BLOCK > file_size:
@@ -106,6 +112,11 @@ def _parsed(card: bytes) -> tuple[str, Any]:
     """Parse a card; most of those that tell how an image is stored are alike in all files."""
     parsed = fits.Card.fromstring(card)
     return parsed.keyword, parsed.value
+
+
+def _is_printable(text: bytes) -> bool:
+    codes = np.frombuffer(text, np.uint8)
+    return bool(codes.min() >= _PRINTABLE[0] and codes.max() <= _PRINTABLE[1])
 
 
 def _integer(header: bytes, place: int, word: str) -> int:

@@ -42,16 +42,22 @@ def read_ranges(
     """
     if len(offsets) == 0:
         return np.zeros(room + PADDING, np.uint8), offsets, 0
+    ends = offsets + lengths
+    gaps = offsets[1:] - ends[:-1]
+    if len(gaps) == 0 or (gaps.min() >= 0 and gaps.max() <= gap):  # in most files
+        first, size = int(offsets[0]), int(ends[-1] - offsets[0])
+        payload = _room(size, room)
+        read_into(payload[:size].data, file, first)
+        return payload, offsets - first, size
     order = np.argsort(offsets, kind="stable")
-    starts, stops = offsets[order], (offsets + lengths)[order]
+    starts, stops = offsets[order], ends[order]
     reach = np.maximum.accumulate(stops)
     cuts = np.flatnonzero(starts[1:] > reach[:-1] + gap) + 1
     run_starts = starts[np.concatenate(([0], cuts))]
     run_stops = reach[np.concatenate((cuts, [len(starts)])) - 1]
     run_places = np.concatenate(([0], np.cumsum(run_stops - run_starts)))
     size = int(run_places[-1])
-    payload = np.empty(size + room + PADDING, np.uint8)
-    payload[size:] = 0
+    payload = _room(size, room)
     buffer = payload.data
     for start, stop, place in zip(
         run_starts.tolist(), run_stops.tolist(), run_places[:-1].tolist(), strict=True
@@ -59,6 +65,12 @@ def read_ranges(
         read_into(buffer[place : place + stop - start], file, start)
     run = np.searchsorted(run_starts, offsets, side="right") - 1
     return payload, run_places[run] + offsets - run_starts[run], size
+
+
+def _room(size: int, more: int) -> NDArray[np.uint8]:
+    payload = np.empty(size + more + PADDING, np.uint8)
+    payload[size:] = 0
+    return payload
 
 
 def read_into(buffer: memoryview, file: int, start: int) -> None:

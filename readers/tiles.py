@@ -218,19 +218,24 @@ class RiceImage:
         across = -(-self.width // self.tile_width)
         rows = range(y // self.tile_height, (y + height - 1) // self.tile_height + 1)
         columns = range(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
-        table = self._rows(file, rows.start * across, rows.stop * across)
-        table = table.reshape(len(rows), across, -1)[:, columns.start : columns.stop]
-        table = table.reshape(len(rows) * len(columns), -1)
-        sizes = self._sizes(rows, columns)
+        end = min(self.data_end, os.fstat(file).st_size)
+        table = self._rows(file, rows.start * across, rows.stop * across, end)
+        if len(columns) < across:
+            table = table.reshape(len(rows), across, -1)[:, columns.start : columns.stop]
+            table = table.reshape(len(rows) * len(columns), -1)
 
         lengths, offsets = self._descriptors(table, "COMPRESSED_DATA")
-        compressed = lengths > 0
-        self._check_inside(file, offsets, lengths)
-        self._check_lengths(lengths[compressed], sizes[compressed])
-        stored = [
-            (tile, *self._stored_tile(file, table[tile : tile + 1], int(sizes[tile])))
-            for tile in np.flatnonzero(~compressed)
-        ]
+        self._check_inside(offsets, lengths, end)
+        compressed: Any = slice(None)
+        stored: list[tuple[Any, ...]] = []
+        if lengths.min() < self._least_bytes(self.tile_height * self.tile_width):
+            compressed, sizes = lengths > 0, self._sizes(rows, columns)
+            if (lengths < self._least_bytes(sizes))[compressed].any():
+                raise ValueError("a tile has fewer bytes than its pixels need")
+            stored = [
+                (tile, *self._stored_tile(file, table[tile : tile + 1], int(sizes[tile]), end))
+                for tile in np.flatnonzero(~compressed)
+            ]
         payload, places, input_bytes = read_ranges(
             file,
             offsets[compressed],
@@ -241,11 +246,11 @@ class RiceImage:
         tiles = np.zeros((len(table), plan.PER_TILE), np.int64)
         tiles[compressed, plan.OFFSET] = places
         tiles[:, plan.LENGTH] = lengths
-        end = input_bytes
+        behind = input_bytes
         for tile, values, bitpix, nbytes in stored:
-            tiles[tile] = end, len(values), bitpix
-            payload[end : end + len(values)] = np.frombuffer(values, np.uint8)
-            end += len(values)
+            tiles[tile] = behind, len(values), bitpix
+            payload[behind : behind + len(values)] = np.frombuffer(values, np.uint8)
+            behind += len(values)
             input_bytes += nbytes
         made = make_plan(
             tiles,
@@ -264,10 +269,14 @@ class RiceImage:
         table_bytes = len(rows) * across * self.row_bytes
         return payload, made, self._tile_scaling(table), input_bytes + table_bytes
 
-    def _rows(self, file: int, first: int, last: int) -> NDArray[np.uint8]:
+    def _rows(self, file: int, first: int, last: int, end: int) -> NDArray[np.uint8]:
         """Give rows of the table of tiles, shape (rows, bytes)."""
         start, size = self.start + first * self.row_bytes, (last - first) * self.row_bytes
-        self._check_inside(file, np.array([start]), np.array([size]), start=self.start)
+        if start + size > end:
+            raise ValueError(
+                f"the table of tiles lies outside the file: {size} bytes from {start}, "
+                f"the file ends at {end}"
+            )
         rows = np.empty((last - first, self.row_bytes), np.uint8)
         read_into(rows.reshape(-1).data, file, start)
         return rows
@@ -287,15 +296,11 @@ class RiceImage:
         return np.outer(heights, widths).reshape(-1)
 
     def _check_inside(
-        self,
-        file: int,
-        offsets: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        *,
-        start: int | None = None,
+        self, offsets: NDArray[np.int64], lengths: NDArray[np.int64], end: int
     ) -> None:
-        start = self.heap_start if start is None else start
-        end = min(self.data_end, os.fstat(file).st_size)
+        start = self.heap_start
+        if lengths.min() > 0 and offsets.min() >= start and (offsets <= end - lengths).all():
+            return
         wrong = (lengths < 0) | ((lengths > 0) & ((offsets < start) | (offsets > end - lengths)))
         if wrong.any():
             tile = int(np.flatnonzero(wrong)[0])
@@ -304,13 +309,14 @@ class RiceImage:
                 f"expected between {start} and {end}"
             )
 
-    def _check_lengths(self, lengths: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-        """Refuse tiles that cannot hold their pixels, before memory is taken for these."""
-        blocks = -(-sizes // self.blocksize)
-        if (8 * lengths < 8 * self.bytepix + blocks * _LENGTH_BITS[self.bytepix]).any():
-            raise ValueError("a tile has fewer bytes than its pixels need")
+    def _least_bytes(self, pixels: Any) -> Any:
+        """Give the bytes that a tile must have, before memory is taken for its pixels."""
+        blocks = -(-pixels // self.blocksize)
+        return -(-(8 * self.bytepix + blocks * _LENGTH_BITS[self.bytepix]) // 8)
 
-    def _stored_tile(self, file: int, row: NDArray[np.uint8], size: int) -> tuple[bytes, int, int]:
+    def _stored_tile(
+        self, file: int, row: NDArray[np.uint8], size: int, end: int
+    ) -> tuple[bytes, int, int]:
         """Give the values of a tile that RICE_1 could not shrink, their BITPIX, and bytes read."""
         for name in ("GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA"):
             if name not in self.columns:
@@ -318,7 +324,7 @@ class RiceImage:
             lengths, offsets = self._descriptors(row, name)
             if lengths[0] == 0:
                 continue
-            self._check_inside(file, offsets, lengths)
+            self._check_inside(offsets, lengths, end)
             found = bytearray(int(lengths[0]))
             read_into(memoryview(found), file, int(offsets[0]))
             if name == "UNCOMPRESSED_DATA":
