@@ -21,6 +21,7 @@ from nvidia.dali.types import to_dali_type
 from dali_pipelines.closing import close_pool
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode, Decoded
+from dali_pipelines.host_pool import outputs_kept
 from dali_pipelines.reserved import room_for_tasks
 from dali_pipelines.transform import normalises, transform
 from readers import arrival
@@ -64,7 +65,7 @@ class ReaderPipeline(Pipeline):
 
     def build(self) -> None:
         """Build the graph and start the readers."""
-        with _unused_arrays_allowed():
+        with _unused_arrays_allowed(), outputs_kept():
             super().build()
 
     def schedule_run(self) -> None:
