@@ -1,7 +1,7 @@
 """RICE_1 tiles to stored integers.
 
 `read_code` and `read_block` take one step of one tile, on any device: a GPU's thread walks through
-a tile by them. A core of a CPU takes four tiles at a time, in `decode_chunk`. Nothing in the stream
+a tile by them. A core of a CPU takes many tiles at a time, in `decode_chunk`. Nothing in the stream
 is trusted: no bit is used from beyond the end of its tile, and what does not add up is told and
 never guessed.
 

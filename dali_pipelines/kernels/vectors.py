@@ -125,7 +125,7 @@ def read_codes(typing_context: Any, state: Any, end: Any, length_bits: Any) -> A
     end : int
         Address of the position where each tile ends, int64.
     length_bits : int
-        Of a code, see `readers.plan` and the FITS Standard.
+        Of a code.
 
     Returns
     -------

@@ -29,6 +29,7 @@ TOLERANCE = 0.25
 """How far a prediction may be from what is measured."""
 
 _FILES = {"fits": 8, "jpeg": 144}
+_QUICK_FILES = {"fits": 8, "jpeg": 32}
 _BATCH_SIZE = {"fits": 8, "jpeg": 16}
 _Parts = tuple[float, float]
 """Height and width of a window, as parts of an image's."""
@@ -104,7 +105,7 @@ def model_sheets(settings: Settings) -> list[Sheet]:
     data = []
     kinds: tuple[Kind, ...] = ("fits",) if settings.data else ("fits", "jpeg")
     for kind in kinds:
-        files = find_files(settings, kind, _FILES[kind])
+        files = find_files(settings, kind, (_QUICK_FILES if settings.quick else _FILES)[kind])
         data.append(files.described)
         fitted, checked = (
             [_measure(files, case, settings) for case in _cases(files, kind, parts[kind])]

@@ -49,7 +49,7 @@ def by_start_method(files: Files, settings: Settings, ledger: Ledger) -> list[Wa
 
 def by_prefetch(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
     """Give a way for each depth."""
-    depths = _DEPTHS[:3] if settings.quick else _DEPTHS
+    depths = _DEPTHS[:2] if settings.quick else _DEPTHS
     return [_way(f"prefetch {depth}", files, settings, ledger, prefetch=depth) for depth in depths]
 
 
