@@ -127,7 +127,7 @@ def vectors(job: Job) -> Finding:
 
     if kernels.HAS_VECTORS:
         return ok("vectors: the CPU has AVX-512, and the decoder of RICE_1 uses it")
-    return note("vectors: no AVX-512 (F, BW and CD), so that RICE_1 takes nearly twice as long")
+    return note("vectors: no AVX-512 (F, BW and CD), so that RICE_1 takes three times as long")
 
 
 def kernel_cache(_: Job) -> Finding:
