@@ -177,7 +177,6 @@ def test_prefetch_counts_what_may_be_ready(level1):
     assert [(way.name, way.ahead) for way in ways] == [
         ("prefetch 1", 3),
         ("prefetch 2", 5),
-        ("prefetch 3", 7),
     ]
 
 
