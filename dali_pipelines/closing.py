@@ -2,14 +2,16 @@
 
 DALI's observer thread tells idle workers to go through a condition variable, and waits for one to
 wake. A worker that was killed in its sleep never does, and one that was killed at work may have
-held the lock. The observer looks for such a death first, but may look a moment too early.
+held the lock, as may a consumer that an error met in the midst of DALI's code. The observer looks
+for such a death first, but may look a moment too early.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from multiprocessing.connection import wait
+from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
 
@@ -25,21 +27,29 @@ def close_pool(pool: Any) -> None:
         Started.
     """
     observer = pool.pool._observer
-    sentinels = [process.sentinel for process in pool.pool._processes]
+    processes = list(pool.pool._processes)
     closed = threading.Event()
-    helper = threading.Thread(target=_free, args=(observer, sentinels, closed), daemon=True)
+    helper = threading.Thread(target=_free, args=(observer, processes, closed), daemon=True)
     helper.start()
     try:
         pool.close()
     finally:
         closed.set()
         helper.join()
+        # The observer does not come to that where it finds the condition variable in disorder.
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+                process.join()
 
 
-def _free(observer: Any, sentinels: list[int], closed: threading.Event) -> None:
+def _free(observer: Any, processes: Sequence[BaseProcess], closed: threading.Event) -> None:
     """Do in the place of dead workers what the observer waits for, as long as it does."""
     while observer is not None and not closed.wait(_GRACE_S):
-        if observer.thread is None or not wait(sentinels, timeout=0):
+        # They have no more to do, and the living would take what is freed.
+        for process in processes:
+            process.kill()
+        if observer.thread is None:
             continue
         frame: FrameType | None = sys._current_frames().get(observer.thread.ident)
         while frame is not None:

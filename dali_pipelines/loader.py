@@ -13,6 +13,7 @@ import torch
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from dali_pipelines.devices import Device, place, share_out
+from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.pipeline import ReaderPipeline
 from dali_pipelines.watchdog import ReaderProcessError, Watchdog
 from readers.errors import ReadError
@@ -194,8 +195,11 @@ class Loader:
 
         With start_method ``fork`` this must come before anything that initialises CUDA.
         """
-        if self._pipelines:
-            return
+        if not self._pipelines:
+            with interrupt_held():
+                self._start()
+
+    def _start(self) -> None:
         started = time.perf_counter()
         self._schedule = self._make_schedule(self._epoch, self._position)
         self._pipelines = self.make_pipelines()
@@ -216,14 +220,15 @@ class Loader:
 
     def close(self) -> None:
         """End the reader processes; the next loop starts new ones where this one stopped."""
-        if self._watchdog is not None:
-            self._watchdog.close()
-        self._watchdog = None
-        self._iterators = []
-        self._note_waits()
-        for pipeline in self._pipelines:
-            pipeline.close()
-        self._pipelines = []
+        with interrupt_held():
+            if self._watchdog is not None:
+                self._watchdog.close()
+            self._watchdog = None
+            self._iterators = []
+            self._note_waits()
+            for pipeline in self._pipelines:
+                pipeline.close()
+            self._pipelines = []
 
     def __enter__(self) -> Loader:
         return self
@@ -349,7 +354,7 @@ class Loader:
         assert self._watchdog is not None  # made by start
         started = time.perf_counter()
         try:
-            with self._watchdog:
+            with interrupt_held(self._watchdog.interrupt), self._watchdog:
                 batches = [_next(iterator) for iterator in self._iterators]
             self.stats.wait_s += time.perf_counter() - started
             self._note_waits()

@@ -22,6 +22,7 @@ from dali_pipelines.closing import close_pool
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode, Decoded
 from dali_pipelines.host_pool import outputs_kept
+from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.reserved import room_for_tasks
 from dali_pipelines.transform import normalises, transform
 from readers import arrival
@@ -97,9 +98,10 @@ class ReaderPipeline(Pipeline):
 
     def close(self) -> None:
         """End the reader processes and free the graph; the pipeline cannot be used any more."""
-        if self._py_pool is not None:
-            close_pool(self._py_pool)
-        self._shutdown()
+        with interrupt_held():
+            if self._py_pool is not None:
+                close_pool(self._py_pool)
+            self._shutdown()
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 DALI raises when a reader dies at work. When one dies idle, its shared condition variable is left
 waiting for the dead, and the consumer hangs in it for ever. The Watchdog waits for the death itself
-and, where the consumer does not come back by itself, interrupts it by a signal.
+and, where the consumer does not come back by itself, interrupts it by a signal. A reader that is
+stuck in a read, on a file server that is gone say, is killed when the user has asked for an end.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Watchdog:
     def __init__(self, processes: Sequence[BaseProcess]) -> None:
         self._processes = list(processes)
         self._waiting = threading.Event()
-        self._closing_read, self._closing_write = os.pipe()
+        # Something to read: the user wants an end. Closed: there is nothing to watch any more.
+        self._news, self._tell = os.pipe()
         self._old_handler: Any = None
         # Only the main thread runs Python's signal handlers. A consumer in another thread still
         # gets DALI's own errors.
@@ -72,23 +74,29 @@ class Watchdog:
             if isinstance(error, ReaderProcessError):
                 raise error
 
+    def interrupt(self) -> None:
+        """End the consumer's wait soon, by the death of the readers if need be."""
+        os.write(self._tell, b"!")
+
     def close(self) -> None:
         """Stop watching, before the processes are ended on purpose."""
-        if self._closing_write >= 0:
-            os.close(self._closing_write)
-            self._closing_write = -1
+        if self._tell >= 0:
+            os.close(self._tell)
+            self._tell = -1
             self._thread.join()
-            os.close(self._closing_read)
+            os.close(self._news)
             if self._old_handler is not None:
                 signal.signal(_SIGNAL, self._old_handler)
 
     def _watch(self) -> None:
         sentinels = [process.sentinel for process in self._processes]
-        ready = wait([*sentinels, self._closing_read])
-        if self._closing_read in ready:
-            return
+        if self._news in wait([*sentinels, self._news]):
+            if not os.read(self._news, 1) or wait([self._news], timeout=_GRACE_S):
+                return
+            for process in self._processes:
+                process.kill()
         # DALI mostly tells by itself, within milliseconds; the signal is for when it hangs.
-        while not wait([self._closing_read], timeout=_GRACE_S):
+        while not wait([self._news], timeout=_GRACE_S):
             if self._waiting.is_set() and self._old_handler is not None:
                 signal.pthread_kill(_main_thread_id(), _SIGNAL)
 

@@ -293,11 +293,14 @@ def test_signals_end_everything(archive: Path, number: int) -> None:
     with subprocess.Popen(
         [sys.executable, str(SCRIPT), f"--data={archive}", *flags], stderr=subprocess.DEVNULL
     ) as run:
-        children = wait_for_readers(run.pid)
-        run.send_signal(number)
-        assert run.wait(15) == 128 + number
-        _, alive = psutil.wait_procs(children, timeout=5)
-        assert not alive
+        try:
+            children = wait_for_readers(run.pid)
+            run.send_signal(number)
+            assert run.wait(15) == 128 + number
+            _, alive = psutil.wait_procs(children, timeout=5)
+            assert not alive
+        finally:
+            run.kill()
 
 
 def wait_for_readers(pid: int) -> list[psutil.Process]:

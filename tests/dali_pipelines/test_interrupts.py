@@ -1,0 +1,183 @@
+"""Ctrl-C, at any moment: the loop ends soon, nothing hangs, and the Loader can go on.
+
+A short form by default; the long form is ``INTERRUPTS=200 pytest
+tests/dali_pipelines/test_interrupts.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from fakes import MarkingReader
+
+from dali_pipelines import Index, Loader, npy_pipeline
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.decode import decode_array
+from dali_pipelines.interrupts import interrupt_held
+from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+
+INTERRUPTS = int(os.environ.get("INTERRUPTS", "6"))
+LIMIT_S = 10.0
+"""From Ctrl-C to the end of the loop, on a machine that has other things to do."""
+
+
+@pytest.fixture(autouse=True)
+def default_handler() -> Iterator[None]:
+    """As in a script; test runners have their own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_after(seconds: float) -> threading.Timer:
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
+
+
+def ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def hold(*actions: Callable[[], object]) -> None:
+    with interrupt_held():
+        for action in actions:
+            action()
+
+
+def fail() -> None:
+    raise RuntimeError("the readers were killed")
+
+
+def test_an_interrupt_is_raised_at_the_end() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c, partial(done.append, 1))
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_an_interrupt_nothing_is_raised() -> None:
+    hold()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_it_takes_the_place_of_an_error_that_it_led_to() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c, fail)
+
+
+def test_whoever_insists_is_obeyed_at_once() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c, ctrl_c, partial(done.append, 1))
+    assert not done
+
+
+def test_the_outermost_holds() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(partial(hold, ctrl_c), partial(done.append, 1))
+    assert done
+
+
+def test_a_handler_of_the_user_is_left_in_place() -> None:
+    seen = []
+    signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    hold(ctrl_c, lambda: seen.append(0))
+    assert seen == [signal.SIGINT, 0]
+
+
+def test_in_a_thread_nothing_is_held() -> None:
+    seen = []
+    look = partial(signal.getsignal, signal.SIGINT)
+    thread = threading.Thread(target=hold, args=(lambda: seen.append(look()),))
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
+
+
+def stuck_pipeline(marks: Path, index: Index, **config: object) -> ReaderPipeline:
+    reader = MarkingReader(folder=str(marks), pause_s=600)
+    return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))
+
+
+def test_a_reader_that_is_stuck_does_not_hold_up_the_end(npy_index: Index, tmp_path: Path) -> None:
+    factory = partial(stuck_pipeline, tmp_path)
+    with Loader(factory, npy_index, batch_size=4, num_read_processes=2, devices=[None]) as loader:
+        loader.start()
+        readers = [psutil.Process(process.pid) for process in loader.pipelines[0].processes()]
+        began = time.monotonic()
+        timer = interrupt_after(0.5)
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+        assert time.monotonic() - began < LIMIT_S
+        assert not any(reader.is_running() for reader in readers)
+        assert loader.step == 0
+        timer.join()
+
+
+def test_what_c_code_drops_is_not_lost(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dali_pipelines import loader as module
+
+    take = module._next
+
+    def drop_and_take(iterator: Iterator[list[module.Batch]]) -> module.Batch:
+        with suppress(KeyboardInterrupt):
+            ctrl_c()
+        return take(iterator)
+
+    monkeypatch.setattr(module, "_next", drop_and_take)
+    with Loader(npy_pipeline, npy_index, batch_size=4, devices=[None]) as loader:
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+        monkeypatch.undo()
+        assert [len(batch["row"]) for [batch] in loader] == [4, 4, 4, 4, 4, 3]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("queue", ["_result_queue", "_general_task_queue"])
+def test_a_lock_that_was_left_does_not_hold_up_the_end(npy_index: Index, queue: str) -> None:
+    """As where an error comes between the taking of a lock and the ``with`` that gives it back."""
+    pipeline = npy_pipeline(npy_index, batch_size=4, device_id=None, num_read_processes=2)
+    pipeline.build()
+    readers = [psutil.Process(process.pid) for process in pipeline.processes()]
+    getattr(pipeline._py_pool.pool, queue).lock.acquire()
+    pipeline.close()
+    assert not any(reader.is_running() for reader in readers)
+
+
+def loop(loader: Loader, until: float) -> None:
+    while time.monotonic() < until:
+        for _ in loader:
+            pass
+
+
+@pytest.mark.timeout(20 * INTERRUPTS + 60)
+def test_any_moment_will_do(npy_index: Index) -> None:
+    """Small images: most of the time is spent in DALI's queues."""
+    chance = random.Random(INTERRUPTS)
+    with Loader(
+        npy_pipeline, npy_index, batch_size=2, num_read_processes=4, devices=[None, None]
+    ) as loader:
+        for _ in range(INTERRUPTS):
+            loader.start()
+            after = chance.uniform(0, 0.5)
+            timer = interrupt_after(after)
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                loop(loader, began + after + LIMIT_S)
+            timer.join()
+        loader.load_state_dict({**loader.state_dict(), "epoch": 0, "position": 0})
+        rows = [row for batches in loader for batch in batches for row in batch["row"].tolist()]
+        assert sorted(rows) == list(range(len(npy_index)))
