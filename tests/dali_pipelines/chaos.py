@@ -23,20 +23,23 @@ if TYPE_CHECKING:
     from dali_pipelines import Loader
 
 SHM = Path("/dev/shm")
+KILLS, FILLS = 6, 3
+"""At most, for each epoch: on a machine too busy to get anywhere in between, it must end, too."""
 
 
 class Killer(threading.Thread):
-    """Kill a reader of a Loader now and then."""
+    """Kill a reader of a Loader now and then, so many times at most."""
 
-    def __init__(self, loader: Loader, seed: int) -> None:
+    def __init__(self, loader: Loader, seed: int, most: int) -> None:
         super().__init__(daemon=True)
         self.loader = loader
+        self.most = most
         self.random = random.Random(seed)
         self.kills = 0
         self.over = threading.Event()
 
     def run(self) -> None:
-        while not self.over.wait(self.random.uniform(0.1, 1.5)):
+        while self.kills < self.most and not self.over.wait(self.random.uniform(0.1, 1.5)):
             readers = [p for pipe in list(self.loader._pipelines) for p in pipe.processes()]
             if readers:
                 try:
@@ -47,16 +50,17 @@ class Killer(threading.Thread):
 
 
 class Filler(threading.Thread):
-    """Leave no room in shared memory, for a moment now and then."""
+    """Leave no room in shared memory, for a moment now and then, so many times at most."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, most: int) -> None:
         super().__init__(daemon=True)
+        self.most = most
         self.random = random.Random(seed)
         self.fills = 0
         self.over = threading.Event()
 
     def run(self) -> None:
-        while not self.over.wait(self.random.uniform(2, 6)):
+        while self.fills < self.most and not self.over.wait(self.random.uniform(2, 6)):
             full = SHM / "full"
             with full.open("wb") as file:
                 try:
@@ -78,7 +82,7 @@ def main(folder: str, num_epochs: int) -> None:
     seen: Counter[tuple[int, int]] = Counter()
     found: Counter[str] = Counter()
     state, epoch = None, 0
-    filler = Filler(chance.randrange(1000))
+    filler = Filler(chance.randrange(1000), FILLS * num_epochs)
     filler.start()
     while epoch < num_epochs:
         shards = chance.randint(1, 3)
@@ -96,7 +100,8 @@ def main(folder: str, num_epochs: int) -> None:
         if state is not None:
             loader.load_state_dict(state)
             found["resumes"] += 1
-        steps, killer = chance.randint(5, 60), Killer(loader, chance.randrange(1000))
+        kills = KILLS * num_epochs - found["kills"]
+        steps, killer = chance.randint(5, 60), Killer(loader, chance.randrange(1000), kills)
         killer.start()
         try:
             with loader:
