@@ -79,7 +79,8 @@ def compressed_header(file: BinaryIO, number: int | None) -> TableHeader | None:
         head = os.pread(file.fileno(), size, 0)
         first = _header_end(head, 0)
         start = _header_end(head, first)
-        if start or len(head) < size:
+        other = first and not _BINTABLE.startswith(head[first : first + len(_BINTABLE)])
+        if start or other or len(head) < size:
             break
     if first == 0 or start == 0 or head[:30] != _SIMPLE or _integer(head, 2, "NAXIS") != 0:
         return None
