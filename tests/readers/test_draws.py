@@ -1,5 +1,6 @@
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +94,17 @@ GOLDEN = [
 @pytest.mark.parametrize(("arguments", "draws"), GOLDEN)
 def test_the_draws_stay_the_same_between_versions(arguments, draws):
     assert Draws.of(*arguments) == draws
+
+
+@given(seeds, numbers, numbers)
+def test_the_words_are_those_of_a_new_generator(seed, epoch, row):
+    key = np.array([seed, epoch], np.uint64)
+    expected = np.random.Philox(key=key, counter=[row, 0, 0, 0]).random_raw(4).tolist()
+    draws = Draws.of(seed, epoch, row)
+    assert [int(draws.y * 2**53), int(draws.x * 2**53)] == [word >> 11 for word in expected[:2]]
+    assert [draws.horizontal, draws.vertical] == [bool(expected[2] & bit) for bit in (1, 2)]
+    halves = int(draws.turn * 2**32), int(draws.zoom * 2**32)
+    assert halves == divmod(expected[3], 2**32)
 
 
 def test_nothing_else_counts(fresh_python):
