@@ -91,14 +91,20 @@ class Watchdog:
     def _watch(self) -> None:
         sentinels = [process.sentinel for process in self._processes]
         if self._news in wait([*sentinels, self._news]):
-            if not os.read(self._news, 1) or wait([self._news], timeout=_GRACE_S):
+            if self._closed_within(_GRACE_S):
                 return
             for process in self._processes:
                 process.kill()
         # DALI mostly tells by itself, within milliseconds; the signal is for when it hangs.
-        while not wait([self._news], timeout=_GRACE_S):
+        while not self._closed_within(_GRACE_S):
             if self._waiting.is_set() and self._old_handler is not None:
                 signal.pthread_kill(_main_thread_id(), _SIGNAL)
+
+    def _closed_within(self, seconds: float) -> bool:
+        while wait([self._news], timeout=seconds):
+            if not os.read(self._news, 1):
+                return True
+        return False
 
     def _diagnose(self) -> str | None:
         for process in self._processes:

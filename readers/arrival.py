@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.util import register_after_fork
@@ -44,5 +45,11 @@ class _Consumer:
 
 
 def _arrive(consumer: int) -> None:
+    _leave_interrupts()
     die_with(consumer)
     keep_freed_memory()
+
+
+def _leave_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes of a script, to the consumer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -6,6 +6,7 @@ tests/dali_pipelines/test_interrupts.py``.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
@@ -25,6 +26,7 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import decode_array
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.watchdog import Watchdog
 
 INTERRUPTS = int(os.environ.get("INTERRUPTS", "6"))
 LIMIT_S = 10.0
@@ -107,6 +109,26 @@ def test_in_a_thread_nothing_is_held() -> None:
     assert seen == [signal.default_int_handler]
 
 
+def test_it_does_not_hide_a_death() -> None:
+    """The consumer hangs in a queue of the dead, and an interrupt is held meanwhile."""
+    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    process.start()
+    watchdog = Watchdog([process])
+    process.kill()
+    process.join()
+
+    def wait() -> None:
+        with interrupt_held(watchdog.interrupt), watchdog:
+            ctrl_c()
+            threading.Event().wait(60)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    assert time.monotonic() - began < LIMIT_S
+    watchdog.close()
+
+
 def stuck_pipeline(marks: Path, index: Index, **config: object) -> ReaderPipeline:
     reader = MarkingReader(folder=str(marks), pause_s=600)
     return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))
@@ -125,6 +147,20 @@ def test_a_reader_that_is_stuck_does_not_hold_up_the_end(npy_index: Index, tmp_p
         assert not any(reader.is_running() for reader in readers)
         assert loader.step == 0
         timer.join()
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver", "spawn"])
+def test_readers_leave_it_to_the_consumer(npy_index: Index, start_method: str) -> None:
+    """A terminal sends it to all processes of a script."""
+    with Loader(
+        npy_pipeline, npy_index, batch_size=4, devices=[None], start_method=start_method
+    ) as loader:
+        batches = [next(iter(loader))]
+        for process in loader.pipelines[0].processes():
+            os.kill(process.pid, signal.SIGINT)
+        batches += loader
+        assert [len(batch["row"]) for [batch] in batches] == [4, 4, 4, 4, 4, 3]
+        assert loader.stats.restarts == 0
 
 
 def test_what_c_code_drops_is_not_lost(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
