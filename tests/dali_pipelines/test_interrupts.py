@@ -41,10 +41,13 @@ def default_handler() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def interrupt_after(seconds: float) -> threading.Timer:
+def interrupted(seconds: float, action: Callable[[], object]) -> None:
     timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    return timer
+    try:
+        action()
+    finally:
+        timer.join()
 
 
 def ctrl_c() -> None:
@@ -140,13 +143,11 @@ def test_a_reader_that_is_stuck_does_not_hold_up_the_end(npy_index: Index, tmp_p
         loader.start()
         readers = [psutil.Process(process.pid) for process in loader.pipelines[0].processes()]
         began = time.monotonic()
-        timer = interrupt_after(0.5)
         with pytest.raises(KeyboardInterrupt):
-            next(iter(loader))
+            interrupted(0.5, partial(next, iter(loader)))
         assert time.monotonic() - began < LIMIT_S
         assert not any(reader.is_running() for reader in readers)
         assert loader.step == 0
-        timer.join()
 
 
 @pytest.mark.parametrize("start_method", ["fork", "forkserver", "spawn"])
@@ -193,8 +194,9 @@ def test_a_lock_that_was_left_does_not_hold_up_the_end(npy_index: Index, queue: 
     assert not any(reader.is_running() for reader in readers)
 
 
-def loop(loader: Loader, until: float) -> None:
-    while time.monotonic() < until:
+def loop(loader: Loader, seconds: float) -> None:
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
         for _ in loader:
             pass
 
@@ -209,11 +211,8 @@ def test_any_moment_will_do(npy_index: Index) -> None:
         for _ in range(INTERRUPTS):
             loader.start()
             after = chance.uniform(0, 0.5)
-            timer = interrupt_after(after)
-            began = time.monotonic()
             with pytest.raises(KeyboardInterrupt):
-                loop(loader, began + after + LIMIT_S)
-            timer.join()
+                interrupted(after, partial(loop, loader, after + LIMIT_S))
         loader.load_state_dict({**loader.state_dict(), "epoch": 0, "position": 0})
         rows = [row for batches in loader for batch in batches for row in batch["row"].tolist()]
         assert sorted(rows) == list(range(len(npy_index)))
