@@ -49,15 +49,27 @@ def _free(observer: Any, processes: Sequence[BaseProcess], closed: threading.Eve
         # They have no more to do, and the living would take what is freed.
         for process in processes:
             process.kill()
-        if observer.thread is None:
+        queue, notifies = _place(observer.thread)
+        if queue is None:
             continue
-        frame: FrameType | None = sys._current_frames().get(observer.thread.ident)
-        while frame is not None:
-            owner: Any = frame.f_locals.get("self")
-            if frame.f_code.co_name == "notify":
-                owner._woken_count.release()  # CPython's Condition: "I woke up"
-                break
-            if frame.f_code.co_name == "close" and hasattr(owner, "cv_not_empty"):
-                owner.lock.release()  # DALI's queue; the living hold it for microseconds
-                break
-            frame = frame.f_back
+        if notifies:
+            queue.cv_not_empty._woken_count.release()  # CPython's Condition: "I woke up"
+        # Taking and giving back wakes the observer where a process took its wake-up to the grave.
+        # The living hold the lock for microseconds: what is not to be had was left taken.
+        elif queue.lock.acquire(timeout=_GRACE_S) or _place(observer.thread) == (queue, False):
+            queue.lock.release()
+
+
+def _place(thread: threading.Thread | None) -> tuple[Any, bool]:
+    """Give the DALI queue that the observer is closing, and whether it now wakes a worker."""
+    frame: FrameType | None = None
+    if thread is not None and thread.ident is not None:
+        frame = sys._current_frames().get(thread.ident)
+    notifies = False
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        notifies |= frame.f_code.co_name == "notify"
+        if frame.f_code.co_name == "close" and hasattr(owner, "cv_not_empty"):
+            return owner, notifies
+        frame = frame.f_back
+    return None, False

@@ -127,11 +127,17 @@ class _Lane:
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
     """Hold Ctrl-C back; child processes started meanwhile leave it to this one for good."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # Not above: child processes import this module too, and have no need of the package.
+    from dali_pipelines.interrupts import interrupt_held
+
+    # A mask is inherited, but holds nothing back here: the system then gives the signal to another
+    # thread, a library's say, and Python raises its error in the main thread all the same.
+    with interrupt_held():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def follow_parent() -> None:

@@ -183,15 +183,34 @@ def test_what_c_code_drops_is_not_lost(npy_index: Index, monkeypatch: pytest.Mon
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("queue", ["_result_queue", "_general_task_queue"])
-def test_a_lock_that_was_left_does_not_hold_up_the_end(npy_index: Index, queue: str) -> None:
-    """As where an error comes between the taking of a lock and the ``with`` that gives it back."""
-    pipeline = npy_pipeline(npy_index, batch_size=4, device_id=None, num_read_processes=2)
+@pytest.mark.parametrize(
+    ("queue", "woken"),
+    [("_result_queue", False), ("_general_task_queue", False), ("_general_task_queue", True)],
+)
+def test_a_lock_that_was_left_does_not_hold_up_the_end(
+    npy_index: Index, queue: str, woken: bool
+) -> None:
+    """As where an error comes between the taking of a lock and the ``with`` that gives it back.
+
+    Readers that were woken wait for the lock before the one who closes does, and die there.
+    """
+    pipeline = npy_pipeline(npy_index, batch_size=4, device_id=None, num_read_processes=8)
     pipeline.build()
     readers = [psutil.Process(process.pid) for process in pipeline.processes()]
-    getattr(pipeline._py_pool.pool, queue).lock.acquire()
+    left = getattr(pipeline._py_pool.pool, queue)
+    until_asleep(pipeline)
+    left.lock.acquire()
+    if woken:
+        left.cv_not_empty.notify_all()
     pipeline.close()
     assert not any(reader.is_running() for reader in readers)
+
+
+def until_asleep(pipeline: ReaderPipeline) -> None:
+    """Wait until each reader waits for a task."""
+    asleep = pipeline._py_pool.pool._general_task_queue.cv_not_empty._sleeping_count
+    while asleep.get_value() < len(pipeline.processes()):
+        time.sleep(0.01)
 
 
 def loop(loader: Loader, seconds: float) -> None:

@@ -1,4 +1,12 @@
-from _pool import Crash, isolated_map
+import os
+import signal
+import threading
+import time
+from multiprocessing import util
+
+import psutil
+import pytest
+from _pool import Crash, isolated_map, process_map
 from fakes import die_of
 
 
@@ -9,3 +17,38 @@ def test_a_task_that_kills_its_process_is_told_from_those_beside_it():
         assert [None if isinstance(result, Crash) else result for result in found] == [
             None if name.startswith("deadly") else name for name in names
         ]
+
+
+@pytest.fixture
+def other_thread():
+    """Take the signals that the main thread holds back, as a library's threads do."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("other_thread")
+@pytest.mark.parametrize("pool_map", [process_map, isolated_map])
+def test_an_interrupt_at_the_start_leaves_no_process(pool_map, monkeypatch, capfd):
+    start = util.spawnv_passfds
+    started = []
+
+    def start_and_interrupt(path, arguments, descriptors):
+        pid = start(path, arguments, descriptors)
+        if "spawn_main" in str(arguments):
+            started.append(psutil.Process(pid))
+        if len(started) == 1:  # a second one would be obeyed at once
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)  # the other thread has to run
+        return pid
+
+    monkeypatch.setattr(util, "spawnv_passfds", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(pool_map(die_of, [("a",)], 2))
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert started
+    assert not alive
+    assert capfd.readouterr().err == ""
