@@ -29,7 +29,7 @@ from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.watchdog import Watchdog
 
 INTERRUPTS = int(os.environ.get("INTERRUPTS", "6"))
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 """From Ctrl-C to the end of the loop, on a machine that has other things to do."""
 
 

@@ -747,7 +747,7 @@ class TestEnds:
     def test_interrupt(self, stuck, tmp_path, moment, request):
         pids = children(stuck) if moment == "starting" else request.getfixturevalue("reading")
         os.killpg(stuck.pid, signal.SIGINT)  # as a terminal does
-        _, err = stuck.communicate(timeout=20)
+        _, err = stuck.communicate(timeout=60)
         assert stuck.returncode == 130
         assert err == "index.py: interrupted, nothing was written\n"
         assert_ended(pids)
@@ -755,7 +755,7 @@ class TestEnds:
 
     def test_a_process_is_killed(self, stuck, reading, tmp_path):
         os.kill(reading[0], signal.SIGKILL)
-        _, err = stuck.communicate(timeout=20)
+        _, err = stuck.communicate(timeout=60)
         assert stuck.returncode == 1
         assert err == "index.py: one of 2 processes was killed; if for memory, try fewer\n"
         assert_ended(reading)
@@ -763,7 +763,7 @@ class TestEnds:
 
     def test_the_parent_is_killed(self, stuck, reading):
         stuck.kill()
-        stuck.communicate(timeout=20)
+        stuck.communicate(timeout=60)
         assert_ended(reading)
 
 
