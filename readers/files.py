@@ -21,11 +21,12 @@ def open_regular(path: str) -> BinaryIO:
     Raises
     ------
     OSError
-        If there is no file, it may not be read, or it is something else.
+        If there is no file, it may not be read, or it is something else. Its text ends in the path,
+        as that of ``open`` does.
     """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     kind = stat.S_IFMT(os.fstat(file).st_mode)
     if kind != stat.S_IFREG:
         os.close(file)
-        raise OSError(f"it is {_KINDS.get(kind, 'no file')}, expected a file")
+        raise OSError(f"it is {_KINDS.get(kind, 'no file')}, expected a file: {path!r}")
     return os.fdopen(file, "rb")

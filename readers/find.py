@@ -5,12 +5,18 @@ from __future__ import annotations
 import glob
 import logging
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 logger = logging.getLogger(__name__)
 
+_Formats = Mapping[str, tuple[str, ...]]
 
-def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+
+def find_files(
+    text: str, suffixes: tuple[str, ...], formats: _Formats = MappingProxyType({})
+) -> Iterator[str]:
     """Give the absolute paths of what a text names, sorted.
 
     Parameters
@@ -19,6 +25,9 @@ def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
         A folder, which is searched with its subfolders; a file; or a glob.
     suffixes : tuple of str
         What to look for in a folder, lower case, with the dot.
+    formats : mapping of str to tuple of str
+        Suffixes of each format that can be read: if a folder has none of the files that are looked
+        for, the error tells which of these it has.
 
     Raises
     ------
@@ -26,11 +35,12 @@ def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
         If there is no such file.
     """
     if os.path.isdir(text):
-        number = -1
-        for number, path in enumerate(_below(os.path.abspath(text), suffixes)):  # noqa: B007
+        search = _Search(suffixes, formats)
+        path = None
+        for path in search.below(os.path.abspath(text)):
             yield path
-        if number < 0:
-            raise FileNotFoundError(f"{text}: no file in this folder ends in {', '.join(suffixes)}")
+        if path is None:
+            raise FileNotFoundError(f"{text}: {search.nothing_found()}")
     elif os.path.isfile(text):
         yield os.path.abspath(text)
     elif not glob.has_magic(text):
@@ -45,40 +55,69 @@ def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
         yield from sorted(found)
 
 
-def _below(root: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    """Give the files below a folder, links followed, each folder only once.
+class _Search:
+    """Looks for files below a folder."""
 
-    Only the names of one folder on each level are held, so memory does not grow with the archive.
-    As names of folders are sorted with their slash, all paths come sorted.
-    """
-    seen: set[tuple[int, int]] = set()
-    prefix = os.path.join(root, "")
-    levels = [(prefix, iter(_names(prefix, suffixes, seen)))]
-    while levels:
-        prefix, names = levels[-1]
-        for name in names:
-            if name.endswith("/"):
-                levels.append((prefix + name, iter(_names(prefix + name, suffixes, seen))))
-                break
-            yield prefix + name
-        else:
-            levels.pop()
+    def __init__(self, suffixes: tuple[str, ...], formats: _Formats) -> None:
+        self.suffixes = suffixes
+        self._formats = {suffix: name for name, known in formats.items() for suffix in known}
+        self._seen: set[tuple[int, int]] = set()
+        self._others: Counter[str] = Counter()
+        """Files of folders that have none to give, by suffix; all that is of no format under ''."""
 
+    def below(self, root: str) -> Iterator[str]:
+        """Give the files below a folder, links followed, each folder only once.
 
-def _names(folder: str, suffixes: tuple[str, ...], seen: set[tuple[int, int]]) -> list[str]:
-    """Give the sorted names of the files in a folder, and of its folders, with a slash."""
-    try:
-        status = os.stat(folder)
-        identity = status.st_dev, status.st_ino
-        if identity in seen:  # a link to a folder above, or a second one to the same
+        Only the names of one folder on each level are held, so memory does not grow with the
+        archive. As names of folders are sorted with their slash, all paths come sorted.
+        """
+        prefix = os.path.join(root, "")
+        levels = [(prefix, iter(self._names(prefix)))]
+        while levels:
+            prefix, names = levels[-1]
+            for name in names:
+                if name.endswith("/"):
+                    levels.append((prefix + name, iter(self._names(prefix + name))))
+                    break
+                yield prefix + name
+            else:
+                levels.pop()
+
+    def nothing_found(self) -> str:
+        """Say what there is instead."""
+        wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
+        if not self._others:
+            return f"{wanted}; the folder is empty"
+        for suffix, count in self._others.most_common():
+            if suffix:
+                ending = "1 file ends" if count == 1 else f"{count} files end"
+                pipeline = f"the {self._formats[suffix].upper()} pipeline"
+                return f"{wanted}; {ending} in {suffix}, which is for {pipeline}"
+        return wanted
+
+    def _names(self, folder: str) -> list[str]:
+        """Give the sorted names of the files in a folder, and of its folders, with a slash."""
+        try:
+            status = os.stat(folder)
+            identity = status.st_dev, status.st_ino
+            if identity in self._seen:  # a link to a folder above, or a second one to the same
+                return []
+            self._seen.add(identity)
+            with os.scandir(folder) as entries:
+                named = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
+        except OSError as error:
+            logger.warning("left out: %s", error)
+            self._others[""] += 1
             return []
-        seen.add(identity)
-        with os.scandir(folder) as entries:
-            named = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
-    except OSError as error:
-        logger.warning("left out: %s", error)
-        return []
-    return sorted(name for name in named if name.endswith("/") or name.lower().endswith(suffixes))
+        names = [
+            name for name in named if name.endswith("/") or name.lower().endswith(self.suffixes)
+        ]
+        if all(name.endswith("/") for name in names):
+            self._others.update(map(self._known_suffix, named))
+        return sorted(names)
+
+    def _known_suffix(self, name: str) -> str:
+        return next(filter(name.lower().endswith, self._formats), "")
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

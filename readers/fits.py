@@ -236,9 +236,8 @@ def open_image(
         # astropy leaves a file open that it cannot read, if it opened it.
         with (
             _not_endless(open_regular(path)) as file,
-            fits.open(
+            _opened(
                 file,
-                memmap=False,
                 do_not_scale_image_data=do_not_scale_image_data,
                 disable_image_compression=disable_image_compression,
             ) as hdus,
@@ -268,6 +267,17 @@ def _read_errors(path: str, hdu: int | None, row: int | None) -> Iterator[_Where
         reason = f"{error}" if named else f"{type(error).__name__}: {error}"
         reason = reason.replace(f": {path!r}", "")
         raise ReadError(path, reason, hdu=where.hdu, row=row) from error
+
+
+def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
+    try:
+        return fits.open(file, memmap=False, **options)
+    except OSError as error:
+        # astropy advises an option of its own then.
+        if "No SIMPLE card" not in str(error):
+            raise
+        head = os.pread(file.fileno(), 8, 0)
+        raise OSError(f"not a FITS file: it begins with {head!r}") from None
 
 
 _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")

@@ -103,7 +103,7 @@ class Grouping:
         present = files >= 0
         kept = present.all(axis=0) if self.missing == "drop" else present.any(axis=0)
         if not kept.any():
-            raise ValueError(self._nothing_left(present))
+            raise ValueError(self._nothing_left(channels, times, present))
         times, files, present = times[kept], files[:, kept], present[:, kept]
         first = files[present.argmax(axis=0), np.arange(len(times))]
         columns = {**_located(table, first, ""), "time": pa.array(times, pa.timestamp("ns"))}
@@ -142,12 +142,19 @@ class Grouping:
         around = np.concatenate([*before, *(number + 1 for number in before)])
         return _each_once(np.sort(around, kind="stable")) * cadence
 
-    def _nothing_left(self, present: NDArray[np.bool_]) -> str:
-        counts = zip(self.channels, present.sum(axis=1), strict=True)
+    def _nothing_left(
+        self, channels: list[_Channel], times: NDArray[np.int64], present: NDArray[np.bool_]
+    ) -> str:
+        counts = []
+        for name, channel, count in zip(self.channels, channels, present.sum(axis=1), strict=True):
+            counts.append(f"{count} have {name!r}")
+            if not count:
+                seconds = channel.least_distance(times) / 1e9
+                counts[-1] += f" (the nearest is {seconds:.12g} s off)"
         return (
             f"no sample has all channels within {self._tolerance_ns / 1e9:g} s: of "
-            f"{present.shape[1]} times, {', '.join(f'{n} have {c!r}' for c, n in counts)}; use a "
-            "larger tolerance, fewer channels or missing='keep'"
+            f"{present.shape[1]} times, {', '.join(counts)}; use a larger tolerance, fewer "
+            "channels or missing='keep'"
         )
 
 
@@ -160,6 +167,19 @@ class _Channel:
 
     def nearest(self, wanted: NDArray[np.int64], tolerance: int) -> NDArray[np.int64]:
         """Give the row for each of some ascending times, -1 where there is none; no row twice."""
+        place, distance = self._nearest(wanted)
+        chosen = np.flatnonzero(distance <= np.uint64(tolerance))
+        chosen = chosen[_last_of_nearest(place[chosen], distance[chosen])]
+        rows = np.full(len(wanted), -1)
+        rows[chosen] = self.rows[place[chosen]]
+        return rows
+
+    def least_distance(self, wanted: NDArray[np.int64]) -> int:
+        """Give the nanoseconds between a file and one of some times where that is least."""
+        return int(self._nearest(wanted)[1].min())
+
+    def _nearest(self, wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+        """Give the place of the file nearest to each time, and its distance."""
         right = np.searchsorted(self.times, wanted)
         left = right - 1
         # As unsigned integers, since the difference of two times can be as large.
@@ -169,12 +189,7 @@ class _Channel:
         after = (self.times[np.minimum(right, len(self.times) - 1)] - wanted).view(np.uint64)
         after[right == len(self.times)] = limit
         place = np.where(before <= after, left, right)
-        distance = np.minimum(before, after)
-        chosen = np.flatnonzero(distance <= np.uint64(tolerance))
-        chosen = chosen[_last_of_nearest(place[chosen], distance[chosen])]
-        rows = np.full(len(wanted), -1)
-        rows[chosen] = self.rows[place[chosen]]
-        return rows
+        return place, np.minimum(before, after)
 
 
 def _each_once(ascending: NDArray[np.int64]) -> NDArray[np.int64]:

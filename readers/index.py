@@ -99,7 +99,7 @@ class Index:
             return cls.load(text)
         if text.endswith(".csv") and os.path.isfile(text):
             return cls.from_csv(text)
-        return cls._of_paths(find_files(text, tuple(suffixes)))
+        return cls._of_paths(find_files(text, tuple(suffixes), SUFFIXES))
 
     @classmethod
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Index:
@@ -143,7 +143,7 @@ class Index:
         import pyarrow as pa
 
         root = os.path.abspath(folder)
-        paths = list(find_files(root, tuple(suffixes)))
+        paths = list(find_files(root, tuple(suffixes), SUFFIXES))
         names = [os.path.relpath(path, root).split(os.sep)[0] for path in paths]
         loose = [path for path in paths if os.path.dirname(path) == root]
         if loose:
@@ -204,14 +204,26 @@ class Index:
         return cls(path_table.absolute(table, _folder(name)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the Index, all or nothing: as Arrow IPC if `path` ends in ``.arrow``, or Parquet.
+        """Write the Index, all or nothing: as Parquet, or as Arrow IPC.
 
         Parquet is compact. Arrow takes as much room as the table, 68 bytes a row for paths of 60
         characters, but opens at once also with a hundred million rows, and the reader processes
         share it as it lies on disk, see `load`. It holds absolute paths: relative ones are taken as
         relative to its folder, so that only a Parquet file can move along with its archive.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.parquet`` or ``.arrow``, by which `scan` will know what it is.
+
+        Raises
+        ------
+        ValueError
+            If it ends otherwise.
         """
         name = os.fspath(path)
+        if not name.endswith(INDEX_SUFFIXES):
+            raise ValueError(f"an Index file must end in {' or '.join(INDEX_SUFFIXES)}, got {name}")
         part = f"{name}.part{os.getpid()}"
         try:
             if name.endswith(arrow_file.SUFFIX):

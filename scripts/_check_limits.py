@@ -12,6 +12,8 @@ from _quota import cpu_quota, usable_cores
 if TYPE_CHECKING:
     from _finding import Job
 
+    from dali_pipelines.pipeline import ReaderPipeline
+
 _BUSY = 2.0
 """Threads and readers for each core up to which nothing is said: readers mostly wait for files."""
 _TOO_MANY = 8.0
@@ -32,7 +34,7 @@ def settings(job: Job) -> Finding:
     config = job.config
     if first.peek is None:
         return bad(
-            f"settings: none of the first files can be read as {config.pipeline}",
+            f"settings: none of the first files can be read as {config.pipeline}{_reason(first)}",
             "give another --pipeline, or look at the files with scripts/verify.py",
         )
     size = f"{first.peek.height}x{first.peek.width}"
@@ -40,6 +42,16 @@ def settings(job: Job) -> Finding:
         f"settings: fit the data, the first image is {size} and takes {first.peek.nbytes / 1e6:.1f}"
         f" MB on its way; batches of {config.batch_size}, {first.ahead} ahead"
     )
+
+
+def _reason(pipeline: ReaderPipeline) -> str:
+    """Say what is wrong with the first file, which the pipeline has passed over."""
+    source = pipeline.source
+    try:
+        source.reader.peek(source.columns.row(0), None)
+    except OSError as error:
+        return f" (the first: {error})"
+    return ""  # it is the window that was asked for
 
 
 def shared_memory(job: Job) -> Finding:

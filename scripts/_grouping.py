@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,14 @@ def check(grouping: Grouping | None, names: Sequence[str]) -> None:
         raise Refusal(f"--group: {error.args[0]}") from error
 
 
+def told(grouping: Grouping, samples: pa.Table) -> str:
+    """Say how many samples there are, and in how many of them a channel is missing."""
+    lacking = {channel: samples[f"path_{channel}"].null_count for channel in grouping.channels}
+    missing = (f", {channel} is missing in {count}" for channel, count in lacking.items() if count)
+    made = f"{samples.num_rows} samples of {len(lacking)} channels made of them"
+    return "".join((made, *missing))
+
+
 def grouped(grouping: Grouping | None, table: pa.Table) -> pa.Table:
     """Give the table of the samples; the table itself without a grouping."""
     if grouping is None:
@@ -82,4 +91,10 @@ def grouped(grouping: Grouping | None, table: pa.Table) -> pa.Table:
     except TypeError as error:
         raise Refusal(f"--group: {error}") from error
     except ValueError as error:
-        raise Refusal(f"--group: {error}", 1) from error
+        raise Refusal(f"--group: {_as_flags(str(error))}", 1) from error
+
+
+def _as_flags(message: str) -> str:
+    """Spell settings as flags: ``missing='keep'`` is ``--missing keep`` here."""
+    flags = re.sub(r"(?<!')\b(tolerance|missing)\b", r"--\1", message)
+    return re.sub(r"='(\w+)'", r" \1", flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,9 @@ def matching(where: str, keys: Sequence[str], table: pa.Table) -> np.ndarray[Any
             raise Refusal(f"--where must be true or false, {where!r} is {', '.join(kinds)}")
         rows = archive.filter(condition).project(f'"{ROW}"').fetchnumpy()[ROW]
     except duckdb.Error as error:
-        raise Refusal(f"--where {where!r}: {str(error).splitlines()[0]}") from error
+        # With the names that it proposes, but without the query and long lists of functions.
+        reason = re.split(r"\n[\n\t]", str(error))[0]
+        raise Refusal(f"--where {where!r}: {reason}") from error
     finally:
         connection.close()
     return np.sort(rows)

@@ -99,6 +99,7 @@ def _index_files(options: argparse.Namespace) -> None:
             f"the first: {text!r}",
             file=sys.stderr,
         )
+    _report_absent(options.asked, table, facts)
     _finish(options, options.keys, table, f"{len(paths)} files found", len(rejected))
     seconds = time.perf_counter() - start
     print(f"{seconds:.1f} s, {len(paths) / seconds:.0f} files/s. ", end="")
@@ -129,8 +130,7 @@ def _finish(
         f"{dropped}{fit.num_rows - kept.num_rows} dropped by --where."
     )
     if options.grouping is not None:
-        channels = len(options.grouping.channels)
-        print(f"{samples.num_rows} samples of {channels} channels made of them.")
+        print(f"{_grouping.told(options.grouping, samples)}.")
 
 
 def _with_mcu_rows(table: pa.Table, num_threads: int) -> pa.Table:
@@ -194,6 +194,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         for name in ("keys", "hdu", "class_folders", "rejected"):
             if getattr(options, name) is not parser.get_default(name):
                 parser.error(f"--{name} is for a scan of files, and {options.data} is a table")
+    options.asked = tuple(options.keys or ())
     options.keys = _keys(KEYS) if options.keys is None else options.keys
     if options.rules is not None:
         from readers.aia.rules import KEYS as NEEDED
@@ -288,6 +289,19 @@ def _report_rejected(rejected: Rejected, options: argparse.Namespace, *, everyth
         print(f"rejected {path}: {reason}", file=sys.stderr)
     if len(rejected) > LISTED:
         print(f"and {len(rejected) - LISTED} more (--rejected lists all)", file=sys.stderr)
+
+
+def _report_absent(keys: Sequence[str], table: pa.Table, facts: FactTable) -> None:
+    """Say which keys were asked for in vain: misspelt, as a rule."""
+    from readers.facts import column_name
+
+    headers = len(table["hdu"].drop_null())  # encoded images have none
+    for key in keys if headers else ():
+        name = column_name(key)
+        if table[name].null_count == table.num_rows and name not in facts.not_times:
+            print(
+                f"key {key} is in none of {headers} headers, or has no value there", file=sys.stderr
+            )
 
 
 # ---- The scan ----------------------------------------------------------------------------------

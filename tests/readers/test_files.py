@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from readers import FitsReader, JpegReader, NpyReader, ReadError, Row
+from readers.aia.tables import TableFile
 
 READERS = [FitsReader, JpegReader, NpyReader]
 
@@ -30,10 +31,15 @@ def test_what_is_no_file_is_refused(
 ) -> None:
     path = tmp_path / "a"
     make(path)
-    reason = "No such device" if kind == "a socket" else f"it is {kind}, expected a file"
+    reason = "No such device" if kind == "a socket" else f": it is {kind}, expected a file$"
     for way in (lambda row: reader().read(row, None), lambda row: reader().peek(row, None)):
         with pytest.raises(ReadError, match=reason):
             way(Row(0, str(path)))
+
+
+def test_a_table_that_is_no_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=f"^it is a directory, expected a file: '{tmp_path}'$"):
+        TableFile.read(tmp_path)
 
 
 @pytest.mark.parametrize("reader", READERS)

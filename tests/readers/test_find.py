@@ -54,6 +54,42 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch, caplog):
         found = list(find_files(str(tmp_path), (".fits",)))
     assert found == [f"{tmp_path}/a/1.fits", f"{tmp_path}/c/1.fits"]
     assert caplog.messages == [f"left out: [Errno 13] Permission denied: '{tmp_path}/b/'"]
+    with pytest.raises(FileNotFoundError, match=r"ends in \.fits$"):  # not: it is empty
+        list(find_files(f"{tmp_path}/b", (".fits",)))
+
+
+FORMATS = {"fits": (".fits", ".fits.gz", ".gz"), "jpeg": (".jpg", ".png")}
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], "no file in this folder ends in .fits, .fit; the folder is empty"),
+        (["a.txt"], "no file in this folder ends in .fits, .fit"),
+        (["a.txt", "b.txt", "sub/b.jpg"], "; 1 file ends in .jpg, which is for the JPEG pipeline"),
+        (["a.png", "b.JPG", "sub/b.jpg"], "; 2 files end in .jpg, which is for the JPEG pipeline"),
+        (["a.fits.gz"], "; 1 file ends in .fits.gz, which is for the FITS pipeline"),
+    ],
+)
+def test_what_is_there_instead(tmp_path, names, told):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError) as caught:
+        list(find_files(str(tmp_path), (".fits", ".fit"), FORMATS))
+    assert str(caught.value).startswith(f"{tmp_path}: no file in this folder ends in .fits, .fit")
+    assert str(caught.value).endswith(told)
+
+
+def test_a_folder_is_listed_once(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "1.jpg").touch()
+    listed = []
+    scandir = os.scandir
+    monkeypatch.setattr("os.scandir", lambda folder: listed.append(folder) or scandir(folder))
+    with pytest.raises(FileNotFoundError, match=r"1 file ends in \.jpg"):
+        list(find_files(str(tmp_path), (".fits",), FORMATS))
+    assert listed == [f"{tmp_path}/", f"{tmp_path}/sub/"]
 
 
 def test_links(tmp_path):

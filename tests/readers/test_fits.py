@@ -270,6 +270,13 @@ def test_no_image_at_all(tmp_path):
     refused(FitsReader(), Row(NUMBER, str(path)), None, "no HDU holds an image")
 
 
+@pytest.mark.parametrize("content", [b"no FITS file", b"\xff\xd8\xff\xe0\x00\x10JFIF" * 999])
+def test_another_kind_of_file(tmp_path, content):
+    row = written(tmp_path, content)
+    reason = f": not a FITS file: it begins with {content[:8]!r}"
+    refused(FitsReader(), row, None, f"{re.escape(reason)}$")
+
+
 # Which shapes.
 
 

@@ -111,7 +111,8 @@ class TestScan:
 
     def test_no_matching_suffix(self, folder):
         with pytest.raises(
-            FileNotFoundError, match=r"no file in this folder ends in \.tif, \.png$"
+            FileNotFoundError,
+            match=r"ends in \.tif, \.png; 2 files end in \.fits, which is for the FITS pipeline$",
         ):
             Index.scan(folder, suffixes=(".tif", ".png"))
 
@@ -188,6 +189,14 @@ class TestFile:
         index = Index.load(tmp_path / "index.parquet")
         assert paths(index) == named(tmp_path, names)
         assert index.table.column_names == ["label", "path"]
+
+    @pytest.mark.parametrize("name", ["a.csv", "parquet", "a.PARQUET"])
+    def test_other_suffixes_are_refused(self, tmp_path, name):
+        file = tmp_path / name
+        message = f"an Index file must end in .parquet or .arrow, got {file}$"
+        with pytest.raises(ValueError, match=message):
+            Index(table()).save(file)
+        assert os.listdir(tmp_path) == []
 
     def test_a_failed_save_leaves_the_old_file(self, tmp_path, monkeypatch):
         Index(table()).save(tmp_path / "index.parquet")

@@ -359,7 +359,8 @@ def test_settings(job: Any, tmp_path: Path) -> None:
         (tmp_path / f"{name}.fits").write_text("no FITS")
     wrong = job(data=str(tmp_path))
     assert line(limits.settings, wrong).startswith(
-        "BAD  settings: none of the first files can be read as fits: give another --pipeline"
+        f"BAD  settings: none of the first files can be read as fits (the first: {tmp_path}/a.fits "
+        "(row 0): not a FITS file: it begins with b'no FITS'): give another --pipeline"
     )
     assert line(limits.shared_memory, wrong) == (
         "NOTE shared memory: not checked, what the files need is not known"

@@ -100,7 +100,7 @@ class TestScan:
         assert err.splitlines()[0].startswith(
             f"rejected {archive / TRUNCATED}: File may have been truncated"
         )
-        assert err.splitlines()[1].startswith(f"rejected {archive / TEXT}: No SIMPLE card found")
+        assert err.splitlines()[1].startswith(f"rejected {archive / TEXT}: not a FITS file: ")
         assert err.splitlines()[2] == (
             "date_obs: 1 of 4 values are no ISO 8601 times and are left empty, "
             "the first: '2016-02-30'"
@@ -140,11 +140,23 @@ class TestScan:
         assert rows[-1]["hdu"] is None
 
     def test_keys(self, archive, run):
-        assert run(archive, "--keys", "wavelnth, NO-SUCH")[0] == 0
+        status, _, err = run(archive, "--keys", "wavelnth, NO-SUCH")
+        assert status == 0
+        last = err.splitlines()[-1]
+        assert last == "key NO-SUCH is in none of 4 headers, or has no value there"
+        assert "WAVELNTH" not in err
         assert saved().column_names == [*FIXED, "wavelnth", "no_such"]
         assert saved()["no_such"].type == pa.float64()
         assert run(archive, "--keys", "")[0] == 0
         assert saved().column_names == FIXED
+
+    def test_keys_that_are_there_in_vain(self, archive, run):
+        """Told already, not asked for, or of images that have no headers."""
+        _, _, err = run(archive / "sub", "--keys=DATE-OBS")
+        assert [line.split()[0] for line in err.splitlines()] == ["date_obs:"]
+        assert run(archive / "a.fits")[2] == ""  # it has no T_OBS
+        Image.new("RGB", (6, 4)).save(archive / "a.jpg")
+        assert run(archive / "a.jpg", "--keys=FOO")[2] == ""
 
     def test_hdu(self, tmp_path, archive, run):
         image = fits.ImageHDU(np.zeros((2, 3), np.float32))
@@ -183,7 +195,7 @@ class TestRejected:
         status, out, err = run(archive / TEXT, "--rejected", "rejected.csv")
         assert (status, out) == (1, "")
         assert err.startswith(
-            f"index.py: none of 1 files can be read, the first: {archive / TEXT}: No SIMPLE card"
+            f"index.py: none of 1 files can be read, the first: {archive / TEXT}: not a FITS"
         )
         assert err.count("\n") == 1
         assert os.listdir() == ["rejected.csv"]
@@ -264,6 +276,10 @@ class TestWhere:
         assert err.count("\n") == 1
         assert "LINE" not in err
         assert os.listdir() == []
+
+    def test_columns_are_proposed(self, archive, run):
+        err = run(archive, "--where", "quality == 0 AND wavelength = 171")[2]
+        assert '"wavelength" not found in FROM clause! Candidate bindings: "wavelnth"' in err
 
     @pytest.mark.parametrize(
         ("where", "reason"),
@@ -573,7 +589,7 @@ class TestGroup:
         assert (status, err) == (0, "")
         assert out == (
             "5 rows found: 4 rows kept, 1 dropped by --where.\n"
-            "3 samples of 2 channels made of them.\n"
+            "3 samples of 2 channels made of them, 193 is missing in 2.\n"
             f"Written to {Path.cwd()}/samples.parquet\n"
         )
         found = saved("samples.parquet")["path_193"].to_pylist()
@@ -641,6 +657,13 @@ class TestGroup:
         assert (status, out) == (1, "")
         assert err.startswith(f"index.py: {message}")
         assert os.listdir() == ["sun"]
+
+    def test_nothing_left_is_told_with_flags(self, sun, run):
+        _, _, err = run(sun, "--group=171,193", "--tolerance=1")
+        assert err.endswith(
+            ": of 3 times, 3 have '171', 0 have '193' (the nearest is 5.5 s off); use a larger "
+            "--tolerance, fewer channels or --missing keep\n"
+        )
 
     @pytest.mark.parametrize("option", ["--keys=WAVELNTH", "--hdu=0", "--class_folders"])
     def test_options_of_a_scan(self, sun, run, option):

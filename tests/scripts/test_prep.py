@@ -109,7 +109,7 @@ class TestRun:
         (archive / "short.fits").write_bytes(whole[:-5760])
         status, said = prep(archive)
         assert status == 1
-        assert said[0].startswith(f"bad {archive / 'aa.fits'}: No SIMPLE card found")
+        assert said[0].startswith(f"bad {archive / 'aa.fits'}: not a FITS file")
         assert said[1].startswith(f"bad {archive / 'short.fits'}: ")
         assert said[2:] == ["5 files: 3 written, 0 finished before, 2 bad"]
         assert written(tmp_path / "out") == ["a.fits", "b.fits", "prep.json", "sub/c.fits"]
