@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from numbers import Integral, Real
+from typing import Any, Literal, TypeGuard, get_args
+
+import numpy as np
 
 from readers.schedule import Tail
 from readers.source import Flip, WindowMode
@@ -85,6 +88,8 @@ class PipelineConfig:
             object.__setattr__(self, name, _pair(name, getattr(self, name)))
         for name in ("mean", "std"):
             object.__setattr__(self, name, _channels(name, getattr(self, name)))
+        if not _all(self.zoom, Real) or len(self.zoom) != 2:
+            raise ValueError(f"zoom must be (least, most), two numbers, got {self.zoom!r}")
         if self.std is not None and not all(value > 0 for value in self.std):
             raise ValueError(f"std must be positive, got {self.std}")
         calculated = [n for n in ("resize", "mean", "std") if getattr(self, n) is not None]
@@ -97,8 +102,8 @@ class PipelineConfig:
             raise ValueError(f"read_timeout must be positive, in seconds, got {self.read_timeout}")
         for name in ("batch_size", "num_threads", "num_read_processes", "prefetch"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            if value is not None and (not isinstance(value, Integral) or value < 1):
+                raise ValueError(f"{name} must be an integer, at least 1, got {value!r}")
         for name, words in (
             ("tail", Tail),
             ("window", WindowMode),
@@ -114,16 +119,25 @@ class PipelineConfig:
 def _pair(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:
     if value is None:
         return None
-    pair = (value, value) if isinstance(value, int) else tuple(value)
-    if len(pair) != 2 or not all(isinstance(size, int) and size >= 1 for size in pair):
-        raise ValueError(f"{name} must be (height, width) in pixels, at least 1x1, got {value!r}")
-    return pair
+    pair = (value, value) if isinstance(value, Integral) else value
+    if not _all(pair, Integral) or len(pair) != 2 or min(pair) < 1:
+        raise ValueError(
+            f"{name} must be (height, width) in pixels, at least 1x1, or one integer for both, "
+            f"got {value!r}"
+        )
+    return int(pair[0]), int(pair[1])
 
 
 def _channels(name: str, value: float | tuple[float, ...] | None) -> tuple[float, ...] | None:
     if value is None:
         return None
-    values = (value,) if isinstance(value, int | float) else tuple(value)
-    if not values or not all(isinstance(number, int | float) for number in values):
+    values = (value,) if isinstance(value, Real) else value
+    if not _all(values, Real):
         raise ValueError(f"{name} must be a number, or one for each channel, got {value!r}")
     return tuple(float(number) for number in values)
+
+
+def _all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
+    """Tell whether there is a number of this kind, or several; NumPy's count, too."""
+    is_several = isinstance(values, Sequence | np.ndarray) and len(values) > 0
+    return is_several and all(isinstance(value, kind) for value in values)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from numbers import Integral
 
 Device = int | None
 """CUDA device, or None for the CPU."""
@@ -29,6 +31,30 @@ def visible_gpus() -> int:
     import torch
 
     return int(torch.cuda.device_count())
+
+
+def check_device(device: Device) -> None:
+    """Refuse what names no device, and GPUs where the packages for them are missing.
+
+    Whether there is such a GPU is left to DALI: to ask would initialise CUDA.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a number nor None.
+    ModuleNotFoundError
+        If CuPy or Numba is not installed.
+    """
+    if device is None:
+        return
+    if not isinstance(device, Integral) or device < 0:
+        raise ValueError(f"a device is the number of a GPU, or None for the CPU, got {device!r}")
+    for name in ("cupy", "numba"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(
+                f"device {device} needs the package {name}: install what GPUs "
+                "need, pip install '.[gpu]', or give None for the CPU"
+            )
 
 
 def place(

@@ -14,7 +14,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from dali_pipelines.devices import Device, place, share_out
 from dali_pipelines.interrupts import interrupt_held
-from dali_pipelines.pipeline import ReaderPipeline
+from dali_pipelines.pipeline import ReaderPipeline, check_index
 from dali_pipelines.watchdog import ReaderProcessError, Watchdog
 from readers.errors import ReadError
 from readers.index import Index
@@ -142,6 +142,7 @@ class Loader:
         restart_readers: int = 0,
         **config: Any,
     ) -> None:
+        check_index(index)
         if bad_sample not in get_args(BadSample):
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
         if num_read_processes < 1:

@@ -21,6 +21,7 @@ from nvidia.dali.types import to_dali_type
 from dali_pipelines.closing import close_pool
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode, Decoded
+from dali_pipelines.devices import check_device
 from dali_pipelines.host_pool import outputs_kept
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.reserved import room_for_tasks
@@ -203,7 +204,28 @@ def reader_pipeline(
     return pipeline
 
 
+def check_index(index: Index) -> None:
+    """Refuse a path, say, where an Index is expected.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    """
+    if not isinstance(index, Index):
+        raise TypeError(f"expected an Index, such as Index.scan({str(index)!r}), got {index!r}")
+
+
 def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
+    check_index(index)
+    check_device(config.device_id)
+    parts = getattr(reader, "parts", ())
+    if index.parts and not parts:
+        raise ValueError(
+            f"each row of the Index is a sample of {len(index.parts)} files "
+            f"({', '.join(index.parts)}), and {type(reader).__name__} reads one: use aia_pipeline, "
+            "a ChannelsReader, or an Index of single files"
+        )
     names = ("image", "row", "valid", "report", "flip", *(spec.name for spec in reader.specs))
     if taken := set(config.columns) & set(names):
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
@@ -218,7 +240,7 @@ def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     return Source(
         columns=index.columns(
             config.columns,
-            parts=getattr(reader, "parts", ()),
+            parts=parts,
             notes=getattr(reader, "notes", ()),
         ),
         reader=reader,

@@ -41,7 +41,8 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
     Raises
     ------
     ValueError
-        If the dtype is an integer type that the images do not have.
+        If the dtype is an integer type that the images do not have, or mean and std do not fit
+        the channels.
     """
     image = decoded.image
     if config.resize is not None:
@@ -58,6 +59,12 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
         raise ValueError(f"the images are {decoded.dtype}, they cannot be had as {config.dtype}")
     mean = [0.0] if config.mean is None else list(config.mean)
     std = [1.0] if config.std is None else list(config.std)
+    for name, values in (("mean", mean), ("std", std)):
+        if len(values) not in (1, channels):
+            raise ValueError(
+                f"{name} must be one number, or {channels}, one for each channel of the images, "
+                f"got {tuple(values)}"
+            )
     return fn.crop_mirror_normalize(
         image, dtype=_NORMALISED[config.dtype], output_layout="CHW", mean=mean, std=std
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, get_args
 
 from readers.shard import Shard
@@ -54,8 +55,8 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.tail not in get_args(Tail):
             raise ValueError(f"tail must be one of {', '.join(get_args(Tail))}, got {self.tail!r}")
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+        if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
+            raise ValueError(f"batch_size must be an integer, at least 1, got {self.batch_size!r}")
         if self.batch_size > self.num_rows:
             msg = (
                 f"batch_size {self.batch_size} is larger than the {self.num_rows} rows of the "

@@ -7,6 +7,7 @@ import dataclasses
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -49,6 +50,8 @@ def parse(
     for field in fields:
         _add(parser, field)
     argv = sys.argv[1:] if argv is None else list(argv)
+    if reason := _not_installed():
+        parser.error(reason)
     path = vars(parser.parse_args(argv)).get("config")
     try:
         known = {field.name for field in fields}
@@ -58,6 +61,15 @@ def parse(
         return config_class(**flags)
     except (OSError, ValueError) as error:
         parser.error(str(error))
+
+
+def _not_installed() -> str | None:
+    if find_spec("dali_pipelines") and find_spec("readers"):
+        return None
+    return (
+        f"dali_pipelines is not installed for {sys.executable}: run 'make .venv/ready' and "
+        "'. .venv/bin/activate', or pip install -e ."
+    )
 
 
 def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
@@ -94,6 +106,11 @@ def _load(path: str, known: set[str]) -> list[str]:
 
 class RefusingParser(argparse.ArgumentParser):
     """For scripts with positional arguments: wrong usage becomes a Refusal."""
+
+    def __init__(self, **options: Any) -> None:
+        if reason := _not_installed():
+            raise Refusal(reason)
+        super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
         """Refuse in one line."""

@@ -61,6 +61,8 @@ def _scan(file: str, suffixes: Sequence[str]) -> Index:
 
 def check_output(path: str) -> None:
     """Refuse before the work what could not be written after it."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+    # A device, such as /dev/stdout, is written where it is; a file may be replaced.
+    is_device = os.path.exists(path) and not os.path.isfile(path)
+    place = path if is_device else os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(place, os.W_OK):
         raise Refusal(f"{path} cannot be written: expected a file in a writable folder")

@@ -143,9 +143,9 @@ class Run:
         self._state = self.loader.state_dict()
 
     def finish(self, status: int = 0) -> int:
-        """Print the summary, write the report, and give the exit code."""
+        """Print the summary, write the report, and give the exit code: 1 if nothing was read."""
         # While the readers live: their CPU times end with them.
-        enough = self.steps_done > self._ready_at_first
+        enough = self.steps_done > self._ready_at_first and self.loader.stats.samples > 0
         measured = self._at_first.stages(self.loader) if enough else None
         self.loader.close()
         self._bar.close()
@@ -155,6 +155,9 @@ class Run:
         if self.config.report is not None:
             text = json.dumps(report, indent=2) + "\n"
             Path(self.config.report).write_text(text, encoding="utf-8")
+        # A rank alone may have had no part in a short run.
+        if self.steps_done and not self.ranks.agree(self.loader.stats.samples > 0):
+            return status or 1
         return status
 
     def _report(self, measured: Stages | None) -> dict[str, Any]:
@@ -200,7 +203,7 @@ class Run:
             "chosen": None if self.choice is None else dataclasses.asdict(self.choice),
             "measured": None if measured is None else dataclasses.asdict(measured),
             "limit": None if advice is None else advice.limit,
-            "bottleneck": self._too_short if advice is None else advice.sentence,
+            "bottleneck": self._no_advice if advice is None else advice.sentence,
             "advised": None if advice is None else dict(advice.change),
             "rejected": [
                 {"row": bad.row, "path": bad.path, "reason": bad.reason}
@@ -209,9 +212,12 @@ class Run:
         }
 
     @property
-    def _too_short(self) -> str:
+    def _no_advice(self) -> str:
         if self.steps_done == 0:
-            return "There was nothing left to deliver."
+            done = f"{self.loader.epoch} of --epochs={self.config.epochs}"
+            return f"There was nothing left to deliver: {done} are done, so give more."
+        if self.loader.stats.samples == 0:
+            return "No file could be read."
         return (
             "This run is too short to tell what limits it: that takes more than "
             f"{_count(self._ready_at_first, 'step')}, so give it more --epochs."

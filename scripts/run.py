@@ -22,8 +22,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from _cli import parse
+from _files import check_output
 from _job import RunConfig, choose_devices, cores, new_loader, open_index
 from _ranks import Ranks
+from _refusal import Refusal
 
 if TYPE_CHECKING:
     from _auto_readers import Choice
@@ -39,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, stop)
     try:
         config = share_of(config, ranks)
+        for path in (config.rejected, config.report, config.audit, config.state):
+            if path is not None:
+                check_output(path)
         index, devices = open_index(config), choose_devices(config, ranks)
         ranks.join(index.digest)
         choice = None
@@ -47,14 +52,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             config = replace(config, num_read_processes=choice.num_read_processes)
         loader = make_loader(config, index, devices, ranks)
         return iterate(loader, config, ranks, stop, choice)
-    except (ValueError, TypeError, FileNotFoundError, MemoryError) as error:
+    except Refusal as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return error.status
+    except (ValueError, TypeError, ImportError, FileNotFoundError, MemoryError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2
     except (OSError, RuntimeError) as error:
-        print(f"run.py: {error}", file=sys.stderr)
+        print(f"run.py: {error}{_remedy(error, config)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _remedy(error: Exception, config: RunConfig) -> str:
+    from readers.errors import ReadError
+
+    helps = isinstance(error, ReadError) and config.bad_sample == "raise"
+    return "; --bad_sample=skip leaves out such files" if helps else ""
 
 
 class Stop:
@@ -128,10 +143,34 @@ def make_loader(
     from dali_pipelines.memory import estimate_memory
 
     if config.resume is not None:
-        with open(config.resume, encoding="utf-8") as file:
-            loader.load_state_dict(json.load(file))
+        resume(loader, config)
     estimate_memory(loader.make_pipelines(), ranks.local_world_size).check()
     return loader
+
+
+def resume(loader: Loader, config: RunConfig) -> None:
+    """Let the Loader go on where the state says, in the order that the run began with.
+
+    Raises
+    ------
+    ValueError
+        If the file is none that --state wrote, or of other data.
+    """
+    where = f"--resume={config.resume}"
+    try:
+        with open(str(config.resume), encoding="utf-8") as file:
+            state = json.load(file)
+    except ValueError as error:
+        raise ValueError(f"{where}: expected a file that --state wrote: {error}") from error
+    try:
+        loader.load_state_dict(state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error
+    for name in ("seed", "shuffle"):
+        given, default = getattr(config, name), getattr(RunConfig, name)
+        if given not in (state[name], default):
+            kept = f"the run goes on with {name} {state[name]}, not {given}"
+            print(f"{where}: {kept}.", file=sys.stderr)
 
 
 def iterate(

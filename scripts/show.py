@@ -84,6 +84,8 @@ def _show(options: argparse.Namespace) -> int:
         rows = _rows(pictures, options.columns or len(index.parts) or COLUMNS)
         heading = _heading(options, calibration, index, len(found))
         save_sheet(options.output, rows, heading=heading, size=options.size)
+    except ValueError as error:  # of the settings, before the first picture
+        raise Refusal(error) from error
     except (OSError, RuntimeError, MemoryError) as error:
         raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
     shown = sum(picture.pixels is not None for picture in pictures)
@@ -126,6 +128,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--size", type=at_least(64), default=256, metavar="PIXELS", help="of an image (256)")
     options = parser.parse_args(argv)
+    if not options.output.lower().endswith(".png"):
+        parser.error(f"-o must end in .png, got {options.output}")
     if options.pipeline != "aia":
         for name in (*CALIBRATION, "before_after"):
             if getattr(options, name):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dali_pipelines import PipelineConfig
@@ -13,16 +14,28 @@ def test_short_forms() -> None:
     assert (config.mean, config.std) == ((1.0,), (2.0, 3.0, 4.0))
 
 
+def test_numbers_of_numpy() -> None:
+    config = PipelineConfig(batch_size=2, crop=np.int64(5), mean=np.float32(1), std=np.ones(3))  # type: ignore[arg-type]
+    assert (config.crop, config.mean, config.std) == ((5, 5), (1.0,), (1.0, 1.0, 1.0))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"crop": (1, 2, 3)}, r"crop must be \(height, width\) in pixels, at least 1x1, got"),
-        ({"resize": 0}, r"resize must be \(height, width\) in pixels, at least 1x1, got 0"),
+        (
+            {"crop": (1, 2, 3)},
+            r"crop must be \(height, width\) in pixels, at least 1x1, or one integer for",
+        ),
+        ({"crop": 64.0}, r"crop must be \(height, width\) in pixels, at least 1x1, or .* got 64.0"),
+        ({"resize": 0}, r"resize must be \(height, width\) in pixels, at least 1x1, or .* got 0"),
         ({"mean": "x"}, "mean must be a number, or one for each channel, got 'x'"),
         ({"std": 0}, r"std must be positive, got \(0.0,\)"),
-        ({"num_threads": 0}, "num_threads must be at least 1, got 0"),
+        ({"num_threads": 0}, "num_threads must be an integer, at least 1, got 0"),
         ({"read_timeout": 0}, "read_timeout must be positive, in seconds, got 0"),
-        ({"prefetch": 0}, "prefetch must be at least 1, got 0"),
+        ({"prefetch": 0}, "prefetch must be an integer, at least 1, got 0"),
+        ({"prefetch": 2.0}, "prefetch must be an integer, at least 1, got 2.0"),
+        ({"zoom": 2}, r"zoom must be \(least, most\), two numbers, got 2"),
+        ({"zoom": (1, "x")}, r"zoom must be \(least, most\), two numbers, got \(1, 'x'\)"),
         ({"flip": "x"}, "flip must be one of '', 'h', 'v', 'hv', got 'x'"),
         ({"dtype": "float64"}, "dtype must be one of 'float32', 'float16', 'uint8', "),
         ({"dtype": "int16", "mean": 1, "std": 2}, "as they are stored: leave out mean and std, or"),

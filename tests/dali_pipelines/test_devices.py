@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dali_pipelines.devices import Placement, place, share_out
+from dali_pipelines.devices import Placement, check_device, place, share_out
 
 
 def test_torchrun_sets_the_shard() -> None:
@@ -37,3 +37,21 @@ def test_shard_outside() -> None:
 )
 def test_share_out(total: int, parts: int, expected: list[int]) -> None:
     assert share_out(total, parts) == expected
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0", -1, 0.0])
+def test_what_is_no_device(device: object) -> None:
+    message = f"the number of a GPU, or None for the CPU, got {device!r}"
+    with pytest.raises(ValueError, match=message):
+        check_device(device)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("missing", ["cupy", "numba"])
+def test_packages_for_gpus(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setattr(
+        "dali_pipelines.devices.find_spec", lambda name: None if name == missing else name
+    )
+    check_device(None)
+    message = rf"device 0 needs the package {missing}: .* pip install '.\[gpu\]', or give None"
+    with pytest.raises(ModuleNotFoundError, match=message):
+        check_device(0)

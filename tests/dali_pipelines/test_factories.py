@@ -259,6 +259,8 @@ def test_mean_and_std_of_each_channel(shared_data: Path) -> None:
     found = images(jpeg_pipeline, index, mean=mean, std=std)[0]
     expected = (pillow(index.path(0)).astype(np.float32) - mean) / std
     np.testing.assert_allclose(found.numpy(), expected.transpose(2, 0, 1), atol=0.6 / 2)
+    with pytest.raises(ValueError, match=r"mean must be one number, or 3, one for .* got \(1.0, 2"):
+        jpeg_pipeline(index, batch_size=1, mean=(1, 2))
 
 
 def test_npy_channels_and_crop(tmp_path: Path) -> None:
@@ -361,6 +363,11 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
             whole = np.load(path) if path.exists() else np.full((6, 8), -1, np.float32)
             np.testing.assert_array_equal(image[place], cut_and_flipped(whole, row, (2, 3), ""))
     assert not (tmp_path / "193_2.npy").exists()
+    message = (
+        r"a sample of 2 files \(171, 193\), and NpyReader reads one: use aia_pipeline, a Channe"
+    )
+    with pytest.raises(ValueError, match=message):
+        npy_pipeline(index, batch_size=1)
 
     (tmp_path / "193_4.npy").write_bytes(b"")
     with Loader(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -265,12 +266,13 @@ def test_num_epochs_is_an_end(npy_index: Index) -> None:
     ("options", "message"),
     [
         ({"batch_size": 24}, "batch_size 24 is larger than the 23 rows of the index"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be an integer, at least 1, got 0"),
         ({"tail": "drop", "shards": 6}, "tail 'drop' leaves nothing"),
         ({"tail": "pad"}, "tail must be one of partial, fill, drop"),
         ({"max_bad": -1}, "max_bad must be a number of rows, or a share below 1, got -1"),
         ({"restart_readers": -1}, "restart_readers must be at least 0, got -1"),
         ({"bad_sample": "ignore"}, "bad_sample must be 'raise' or 'skip', got 'ignore'"),
+        ({"batch_size": 4.0}, "batch_size must be an integer, at least 1, got 4.0"),
         ({"num_read_processes": 0}, "num_read_processes must be at least 1, got 0"),
         ({"devices": []}, "devices must name at least one device"),
         ({"shard_id": 1}, "give both shard_id and num_shards, or neither"),
@@ -281,6 +283,13 @@ def test_wrong_settings_are_told_at_once(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         make_loader(npy_index, **options)
+
+
+def test_a_path_is_no_index() -> None:
+    for make in (partial(Loader, npy_pipeline), npy_pipeline):
+        message = r"expected an Index, such as Index.scan\('archive'\), got 'archive'"
+        with pytest.raises(TypeError, match=message):
+            make("archive", batch_size=2)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_resuming_at_the_end_begins_the_next_epoch(tail):
 
 
 ERRORS = [
-    ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+    ({"batch_size": 0}, "batch_size must be an integer, at least 1, got 0"),
     ({"batch_size": 11}, "batch_size 11 is larger than the 10 rows of the index: use at most 10"),
     ({"tail": "pad"}, "tail must be one of partial, fill, drop, got 'pad'"),
     ({"epoch": -1}, r"epoch must be at least 0 and position in \[0, 10\], got -1 and 0"),

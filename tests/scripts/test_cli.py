@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,3 +72,26 @@ def test_wrong_flags_end_with_code_2(flag: str) -> None:
     with pytest.raises(SystemExit) as caught:
         parse(Config, [flag], None)
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "script", ["run", "index", "doctor", "show", "verify", "prep", "train", "bench"]
+)
+def test_a_script_without_the_package_says_what_to_do(script: str, tmp_path: Path) -> None:
+    path = Path(__file__).resolve().parents[2] / "scripts" / f"{script}.py"
+    found = subprocess.run(
+        [sys.executable, "-S", str(path), "archive", "-o", "x"],  # -S: nothing is installed
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 2
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith(f"{script}.py: ")
+    assert last.endswith(
+        f"dali_pipelines is not installed for {sys.executable}: run 'make .venv/ready' and "
+        "'. .venv/bin/activate', or pip install -e ."
+    )

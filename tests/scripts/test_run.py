@@ -172,7 +172,9 @@ def test_more_bad_files_than_allowed(
     assert len(path.read_text().splitlines()) == 3
 
 
-def test_resume_on_other_shards(archive: Path, tmp_path: Path) -> None:
+def test_resume_on_other_shards(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     state = tmp_path / "state.json"
     before = audited(
         archive, tmp_path, "--batch_size=3", "--num_gpus=2", "--max_batches=2", f"--state={state}"
@@ -180,9 +182,53 @@ def test_resume_on_other_shards(archive: Path, tmp_path: Path) -> None:
     after = audited(
         archive, tmp_path, "--batch_size=4", "--seed=9", "--epochs=2", f"--resume={state}"
     )
+    note = f"--resume={state}: the run goes on with seed 0, not 9.\n"
+    assert capsys.readouterr().err.count(note) == 1
     whole = audited(archive, tmp_path, "--batch_size=1", "--epochs=2")
     assert [line["row"] for line in before + after] == [line["row"] for line in whole]
     assert [line["epoch"] for line in before + after] == [line["epoch"] for line in whole]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "expected a file that --state wrote: Expecting value: line 1 column 1"),
+        ("{}", "the state lacks "),
+        ("1", "'int' object is not iterable"),
+    ],
+)
+def test_what_is_no_state_is_told(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, reason: str
+) -> None:
+    state = tmp_path / "state.json"
+    state.write_text(text)
+    assert main([f"--data={archive}", "--batch_size=4", f"--resume={state}"]) == 2
+    assert f"run.py: --resume={state}: {reason}" in capsys.readouterr().err
+
+
+def test_nothing_is_left(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = tmp_path / "state.json"
+    flags = [f"--data={archive}", "--device=cpu", "--batch_size=4"]
+    assert main([*flags, f"--state={state}"]) == 0
+    assert main([*flags, f"--resume={state}"]) == 0
+    assert "nothing left to deliver: 1 of --epochs=1 are done, so give more." in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize("bad_sample", ["skip", "raise"])
+def test_files_of_which_none_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bad_sample: str
+) -> None:
+    for number in range(20):
+        (tmp_path / f"{number:02}.fits").write_text("not FITS")
+    flags = [f"--data={tmp_path}", "--device=cpu", "--batch_size=2", "--num_read_processes=1"]
+    assert main([*flags, f"--bad_sample={bad_sample}"]) == 1
+    out, err = capsys.readouterr()
+    if bad_sample == "skip":
+        assert "\nNo file could be read.\n20 files could not be read:\n" in out
+    else:
+        assert err.endswith("; --bad_sample=skip leaves out such files\n")
 
 
 def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path) -> None:
@@ -234,6 +280,8 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
         (["--preset=iti"], "--preset is for --pipeline=aia, got fits"),
         (["--no-exposure"], "--exposure is for --pipeline=aia, got fits"),
         (["--rotate=5", "--batch_size=4"], "rotate and zoom need a Reader that can turn windows"),
+        (["--state=/nowhere/state.json"], "/nowhere/state.json cannot be written: expected a file"),
+        (["--report=/"], "/ cannot be written: expected a file in a writable folder"),
         (["--batch=4"], "unrecognized arguments: --batch=4"),
         (["--tail=pad"], "argument --tail: invalid choice: 'pad'"),
     ],

@@ -191,6 +191,8 @@ def test_wrong_usage(show, arguments, message):
 def test_an_output_that_cannot_be_written(tmp_path, capsys):
     assert script.main([str(aia(tmp_path)), "-o", str(tmp_path / "no" / "sheet.png")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+    assert script.main([str(tmp_path), "-o", "sheet.jpg"]) == 2
+    assert "show.py: -o must end in .png, got sheet.jpg" in capsys.readouterr().err
 
 
 def test_long_texts_stay_in_their_cells():
@@ -391,3 +393,12 @@ def test_files_of_samples_are_taken_one_by_one(tmp_path):
         Index(pa.table({"path": ["a"], **columns})).save(tmp_path / f"{name}.parquet")
     index = index_of([str(tmp_path / "x.parquet"), str(tmp_path / "y.parquet")], (".fits",))
     assert [Path(index.path(row)).name for row in range(len(index))] == ["a", "b"]
+
+
+def test_samples_are_for_aia(tmp_path, show):
+    paths = {f"path_{wave}": [f"{wave}.fits"] for wave in (171, 193)}
+    Index(pa.table({"path": ["171.fits"], **paths})).save(tmp_path / "samples.parquet")
+    _, err = show(tmp_path / "samples.parquet", status=2)
+    assert err.startswith(
+        "show.py: each row of the Index is a sample of 2 files (171, 193), and Fits"
+    )
