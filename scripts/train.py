@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _cli import option, parse
+from _files import check_output
 from _ranks import check_same_index
+from _refusal import Refusal
 
 if TYPE_CHECKING:
     import torch
@@ -83,25 +85,38 @@ class StopRequest:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train; give the exit code: 0 done, 2 wrong usage, 143 stopped by SIGTERM."""
+    """Train; give the exit code: 0 done, 1 no file can be read, 2 wrong usage, 143 SIGTERM."""
     config = parse(TrainConfig, argv, __doc__)
-    try:
-        device = choose_device(config)
-        loader = make_loader(config, device)
-    except (ValueError, OSError) as error:
-        print(f"train.py: {error}", file=sys.stderr)
-        return 2
     import torch.distributed as dist
 
-    join_ranks(device)
+    try:
+        status = run(config)
+    except Refusal as refusal:
+        print(f"train.py: {refusal}", file=sys.stderr)
+        status = refusal.status
+    # All ranks have come to the same end. After another error some may not answer any more.
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    return status
+
+
+def run(config: TrainConfig) -> int:
+    """Train, or refuse what cannot go well before the first step; give the exit code."""
+    try:
+        if config.checkpoint is not None:
+            check_output(config.checkpoint)
+        device = choose_device(config)
+        loader = make_loader(config, device)
+        join_ranks(device)
+        check_same_index(loader.index.digest)
+        loader.make_pipelines()  # only to see now whether the crop fits the images
+    except (ValueError, OSError, ImportError) as error:
+        raise Refusal(error) from error
     with loader:
         training = Training(config, loader, device)
         if config.resume:
             training.resume(config)
-        status = train(training, config)
-    # Only at a good end: after an error the other ranks may not answer any more.
-    dist.destroy_process_group()
-    return status
+        return train(training, config)
 
 
 def choose_device(config: TrainConfig) -> torch.device:
@@ -232,7 +247,6 @@ class Training:
 
         self.loader = loader
         self.rank, self.num_ranks = dist.get_rank(), dist.get_world_size()
-        check_same_index(loader.index.digest)
         torch.manual_seed(config.seed)
         model = make_model().to(device)
         self.model = DistributedDataParallel(model, [device] if device.type == "cuda" else None)
@@ -290,10 +304,21 @@ class Training:
         return windows, bool(totals[2])
 
     def end_epoch(self) -> float:
-        """Give the mean loss of the epoch, over all ranks, and begin the next one."""
+        """Give the mean loss of the epoch, over all ranks, and begin the next one.
+
+        Raises
+        ------
+        Refusal
+            On all ranks, if none of them has met a file that can be read.
+        """
         loss, windows = self.sums.tolist()
         self.sums.zero_()
-        return loss / max(windows, 1)
+        if windows == 0:
+            rejected = list(self.loader.stats.rejected.values())  # of this rank: there may be none
+            why = f": {rejected[0].path}: {rejected[0].reason}" if rejected else ""
+            count = len(self.loader.index)
+            raise Refusal(f"none of the {count} files of the Index could be read{why}", 1)
+        return loss / windows
 
     def save(self, config: TrainConfig) -> None:
         """Write the checkpoint, if one is wanted, so that it is always whole."""
@@ -318,19 +343,46 @@ class Training:
         os.replace(part, path)
 
     def resume(self, config: TrainConfig) -> None:
-        """Take up the checkpoint, of any number of ranks, if there is one."""
-        import torch
+        """Take up the checkpoint, of any number of ranks, if there is one.
 
+        Raises
+        ------
+        Refusal
+            If it is none, or of another network or Index. All ranks read it, so all refuse it.
+        """
         if not Path(str(config.checkpoint)).exists():
             # So that a job that is requeued can have the same command line from the start.
             if self.rank == 0:
                 print(f"{config.checkpoint} is not there yet: starting anew", file=sys.stderr)
             return
-        state = torch.load(str(config.checkpoint), map_location=self.sums.device)
-        self.model.module.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.loader.load_state_dict(state["loader"])
+        state = load_checkpoint(str(config.checkpoint), self.sums.device)
+        try:
+            self.model.module.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.loader.load_state_dict(state["loader"])
+        except (RuntimeError, ValueError) as error:
+            raise Refusal(f"{config.checkpoint}: {error}") from error
         self.steps, self.sums, self._cursor = state["steps"], state["sums"], state["loader"]
+
+
+def load_checkpoint(path: str, device: torch.device) -> dict[str, Any]:
+    """Read what `Training.save` wrote.
+
+    Raises
+    ------
+    Refusal
+        If it is something else.
+    """
+    import torch
+
+    try:
+        state = torch.load(path, map_location=device)
+        return {name: state[name] for name in ("model", "optimizer", "loader", "steps", "sums")}
+    except Exception as error:  # of many types, with advice to trust the file: not passed on
+        raise Refusal(
+            f"{path}: expected a checkpoint that train.py wrote, got what cannot be read as one "
+            f"({type(error).__name__}): give another --checkpoint"
+        ) from error
 
 
 def train(training: Training, config: TrainConfig) -> int:
@@ -338,6 +390,9 @@ def train(training: Training, config: TrainConfig) -> int:
     from tqdm import tqdm
 
     loader, stop = training.loader, StopRequest()
+    if loader.epoch >= config.epochs and training.rank == 0:
+        done = f"{loader.epoch} of {config.epochs} epochs are done"
+        print(f"nothing left to do: {done}, give more --epochs", file=sys.stderr)
     end = None if config.max_steps is None else training.steps + config.max_steps
     while loader.epoch < config.epochs and training.steps != end:
         with tqdm(

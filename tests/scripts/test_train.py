@@ -224,6 +224,11 @@ def test_sigterm_leaves_a_checkpoint_of_the_last_step(
         (["--checkpoint={archive}/00.fits"], "00.fits exists: add --resume to go on, or remove"),
         (["--batch_size=19"], "batch_size 19 is larger than the 18 rows"),
         (["--data=/nowhere"], "/nowhere: no such folder or file"),
+        (["--checkpoint=/nowhere/a.pt"], "/nowhere/a.pt cannot be written: expected a file in a"),
+        (
+            ["--crop=65"],
+            "crop 65x65 is larger than the image 64x64 (height x width): use a smaller",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(
@@ -235,3 +240,115 @@ def test_wrong_usage_is_one_line_and_code_2(
         code = stop.code
     assert code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [
+        (lambda path: path.write_text('{"a": 1}'), "UnpicklingError"),
+        (lambda path: path.write_text(""), "EOFError"),
+        (lambda path: torch.save({"model": {}}, path), "KeyError"),
+        (lambda path: torch.save([1], path), "TypeError"),
+    ],
+)
+def test_what_is_no_checkpoint_is_told(
+    archive: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    write: Callable[[Path], object],
+    error: str,
+) -> None:
+    path = tmp_path / "train.pt"
+    write(path)
+    assert main(flags(archive, f"--checkpoint={path}", "--resume")) == 2
+    assert capsys.readouterr().err == (
+        f"train.py: {path}: expected a checkpoint that train.py wrote, got what cannot be read as "
+        f"one ({error}): give another --checkpoint\n"
+    )
+
+
+def test_a_checkpoint_of_other_data_or_another_network_is_told(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.pt"
+    resume = flags(archive, f"--checkpoint={path}", "--resume")
+    assert main([*resume, "--max_steps=1"]) == 0
+    state = torch.load(path)
+    for change, message in (
+        ({"loader": {**state["loader"], "digest": "another"}}, "the state was saved with another"),
+        ({"model": {}}, "Error(s) in loading state_dict for Sequential: Missing key(s)"),
+    ):
+        torch.save({**state, **change}, path)
+        capsys.readouterr()
+        assert main(resume) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"train.py: {path}: {message}")
+
+
+def test_ranks_that_found_different_files_are_told(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gather(digests: list[str], digest: str) -> None:
+        digests[:] = [digest, "another"]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    assert main(flags(archive)) == 2
+    assert capsys.readouterr().err.startswith("train.py: the ranks have found different files")
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, ValueError])
+def test_an_error_while_training_keeps_its_traceback(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    def fail(*_: object) -> None:
+        raise kind("a reader died, say")
+
+    monkeypatch.setattr(Training, "step", fail)
+    try:
+        with pytest.raises(kind, match="a reader died, say"):
+            main(flags(archive))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_nothing_is_left_to_do(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = flags(archive, "--epochs=1", f"--checkpoint={tmp_path / 'train.pt'}", "--resume")
+    assert main(arguments) == 0
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert capsys.readouterr() == (
+        "",
+        "nothing left to do: 1 of 1 epochs are done, give more --epochs\n",
+    )
+
+
+def test_files_of_which_none_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for row in range(BATCH):
+        (tmp_path / f"{row}.fits").write_text("not FITS")
+    assert main(flags(tmp_path, "--epochs=2")) == 1
+    found = capsys.readouterr()
+    assert found.out == ""
+    last = found.err.splitlines()[-1]
+    assert last.startswith(f"train.py: none of the {BATCH} files of the Index could be read: ")
+    assert last.endswith(".fits: not a FITS file: it begins with b'not FITS'")
+
+
+@pytest.mark.parametrize("bad", [1, 2])
+def test_a_rank_alone_may_have_no_file_that_can_be_read(
+    archive: Path, tmp_path: Path, bad: int
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for row in range(2):
+        content = b"not FITS" if row < bad else (archive / "00.fits").read_bytes()
+        (data / f"{row}.fits").write_bytes(content)
+    arguments = flags(data, "--batch_size=1", "--epochs=1")
+    with start(tmp_path, TWO_RANKS, arguments) as two:
+        _, err = two.communicate(timeout=120)
+    refused = "train.py: none of the 2 files of the Index could be read" in err
+    assert not re.search(r"\[rank\d\]: Traceback", err), err
+    assert (two.returncode != 0, refused) == (bad == 2, bad == 2), err
