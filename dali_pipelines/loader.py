@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, get_args
@@ -227,9 +228,11 @@ class Loader:
             self._watchdog = None
             self._iterators = []
             self._note_waits()
-            for pipeline in self._pipelines:
-                pipeline.close()
-            self._pipelines = []
+            # Before they are ended: whoever insists on Ctrl-C in the midst of it may start anew.
+            pipelines, self._pipelines = self._pipelines, []
+            with ExitStack() as ending:
+                for pipeline in reversed(pipelines):
+                    ending.callback(pipeline.close)
 
     def __enter__(self) -> Loader:
         return self
@@ -351,6 +354,14 @@ class Loader:
         return self._make_schedule(self._epoch, self._position).steps(self._epoch)
 
     def _step(self) -> list[Batch]:
+        while (batches := self._tried_step()) is None:
+            pass  # not in an except: its error would hold the old pipelines and their shared memory
+        self._advance()
+        self.stats.batches += 1
+        return batches
+
+    def _tried_step(self) -> list[Batch] | None:
+        """Give the next step, or None where it is to be tried again, by pipelines started anew."""
         self.start()
         assert self._watchdog is not None  # made by start
         started = time.perf_counter()
@@ -362,8 +373,8 @@ class Loader:
             if self._config["tail"] == "fill" and self._leave_out_damaged(batches):
                 # Full batches need real pixels: the step again, with other rows in their places.
                 self.close()
-                return self._step()
-            batches = [self._accept(batch) for batch in batches]
+                return None
+            return [self._accept(batch) for batch in batches]
         except ReaderProcessError as error:
             self.close()
             if self._restarts_left == 0:
@@ -371,20 +382,17 @@ class Loader:
             self._restarts_left -= 1
             self.stats.restarts += 1
             logger.warning("%s; starting again, %d times more", error, self._restarts_left)
-            return self._step()
+            return None
         except RuntimeError as error:
             # DALI fails the whole batch for one stream that it cannot decode.
             self.close()
             self._find_undecodable(error)
-            return self._step()
+            return None
         except BaseException:
             # The pipelines are past this step, or broken; the cursor is not. A later loop starts
             # them anew at this step, so that nothing is lost.
             self.close()
             raise
-        self._advance()
-        self.stats.batches += 1
-        return batches
 
     def _note_waits(self) -> None:
         for pipeline in self._pipelines:

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import Any
 
 _GRACE_S = 1.0
 _SIGNAL = signal.SIGRTMIN + 5
 """A real-time signal, since schedulers such as Slurm use SIGUSR1 for their own purposes."""
+_END_READERS, _STOP_WATCHING = b"!", b"."
 
 _CAUSES = {
     -signal.SIGBUS: "shared memory is full: give /dev/shm more room (docker run --shm-size, or "
@@ -45,25 +45,27 @@ class Watchdog:
 
     def __init__(self, processes: Sequence[BaseProcess]) -> None:
         self._processes = list(processes)
-        self._waiting = threading.Event()
-        # Something to read: the user wants an end. Closed: there is nothing to watch any more.
         self._news, self._tell = os.pipe()
-        self._old_handler: Any = None
-        # Only the main thread runs Python's signal handlers. A consumer in another thread still
-        # gets DALI's own errors.
+        # Only the main thread runs Python's signal handlers, and sets them. A consumer in another
+        # thread still gets DALI's own errors. The handler stays: without a wait it does nothing,
+        # and who closes may be in another thread.
         if threading.current_thread() is threading.main_thread():
-            self._old_handler = signal.signal(_SIGNAL, self._interrupt)
+            signal.signal(_SIGNAL, _interrupt)
         self._thread = threading.Thread(target=self._watch, name="reader-watchdog", daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Watchdog:
         """Say that the consumer now waits for the readers."""
-        self._waiting.set()
+        global _waiting
+        if threading.current_thread() is threading.main_thread():
+            _waiting = self
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Turn DALI's vague error into one that says which process died, and why."""
-        self._waiting.clear()
+        global _waiting
+        if _waiting is self:
+            _waiting = None
         if error is None or isinstance(error, ReaderProcessError):
             return
         if isinstance(error, RuntimeError) and (cause := self._diagnose()) is not None:
@@ -76,17 +78,18 @@ class Watchdog:
 
     def interrupt(self) -> None:
         """End the consumer's wait soon, by the death of the readers if need be."""
-        os.write(self._tell, b"!")
+        os.write(self._tell, _END_READERS)
 
     def close(self) -> None:
         """Stop watching, before the processes are ended on purpose."""
         if self._tell >= 0:
-            os.close(self._tell)
-            self._tell = -1
+            # To close the pipe would not do: processes that were forked meanwhile, by a DataLoader
+            # say, hold it open.
+            os.write(self._tell, _STOP_WATCHING)
             self._thread.join()
+            os.close(self._tell)
             os.close(self._news)
-            if self._old_handler is not None:
-                signal.signal(_SIGNAL, self._old_handler)
+            self._tell = -1
 
     def _watch(self) -> None:
         sentinels = [process.sentinel for process in self._processes]
@@ -97,12 +100,12 @@ class Watchdog:
                 process.kill()
         # DALI mostly tells by itself, within milliseconds; the signal is for when it hangs.
         while not self._closed_within(_GRACE_S):
-            if self._waiting.is_set() and self._old_handler is not None:
+            if _waiting is self:
                 signal.pthread_kill(_main_thread_id(), _SIGNAL)
 
     def _closed_within(self, seconds: float) -> bool:
         while wait([self._news], timeout=seconds):
-            if not os.read(self._news, 1):
+            if os.read(self._news, 1) == _STOP_WATCHING:
                 return True
         return False
 
@@ -117,10 +120,19 @@ class Watchdog:
             return "a reader process has ended early: it was told to stop by SIGTERM"
         return None
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if self._waiting.is_set():
-            raise ReaderProcessError(self._diagnose() or "a reader process has died")
+    def interrupt_wait(self) -> None:
+        """End the wait of the main thread, which this is, by an error."""
+        raise ReaderProcessError(self._diagnose() or "a reader process has died")
+
+
+_waiting: Watchdog | None = None
+"""Whose readers the main thread waits for."""
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    if _waiting is not None:
+        _waiting.interrupt_wait()
 
 
 def _main_thread_id() -> int:
