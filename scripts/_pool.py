@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 AHEAD = 4
@@ -34,6 +35,12 @@ def process_map(
         yield from (function(*task) for task in tasks)
         return
     others = set(multiprocessing.active_children())
+
+    def kill() -> None:
+        # Not waited for, since a file system may hang.
+        for child in set(multiprocessing.active_children()) - others:
+            child.kill()
+
     spawn = multiprocessing.get_context("spawn")
     resource_tracker.ensure_running()  # started later, it would let interrupts through
     with ProcessPoolExecutor(num_processes, spawn, initializer=follow_parent) as pool:
@@ -43,13 +50,11 @@ def process_map(
                 with _no_interrupts():
                     pending.append(pool.submit(function, *task))
                 if len(pending) >= AHEAD * num_processes:
-                    yield pending.popleft().result()
+                    yield _result(pending.popleft(), kill)
             while pending:
-                yield pending.popleft().result()
+                yield _result(pending.popleft(), kill)
         except BaseException:
-            # Not waited for, since a file system may hang.
-            for child in set(multiprocessing.active_children()) - others:
-                child.kill()
+            kill()
             raise
 
 
@@ -101,7 +106,7 @@ class _Lane:
     def result(self) -> Any:
         _, future = self._pending.popleft()
         try:
-            return future.result()
+            return _result(future, self._kill)
         except BrokenExecutor:
             self.close()
             self._pool = self._new_pool()
@@ -113,15 +118,31 @@ class _Lane:
 
     def close(self) -> None:
         """End the process without waiting for it, since a file system may hang."""
-        children = list((self._pool._processes or {}).values())
+        processes = self._processes()  # shutting down forgets them
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for child in children:
-            child.kill()
+        for process in processes:
+            process.kill()
+
+    def _kill(self) -> None:
+        for process in self._processes():
+            process.kill()
+
+    def _processes(self) -> list[BaseProcess]:
+        return list((self._pool._processes or {}).values())
 
     @staticmethod
     def _new_pool() -> ProcessPoolExecutor:
         spawn = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(1, spawn, initializer=follow_parent)
+
+
+def _result(future: Future[Any], kill: Callable[[], None]) -> Any:
+    """Wait for a result; Ctrl-C kills the processes, which ends the wait."""
+    from dali_pipelines.interrupts import interrupt_held
+
+    # In the midst of the wait it could leave the future's lock taken, for ever.
+    with interrupt_held(kill):
+        return future.result()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 import os
 import signal
+import sys
 import threading
 import time
 from multiprocessing import util
@@ -52,3 +53,26 @@ def test_an_interrupt_at_the_start_leaves_no_process(pool_map, monkeypatch, capf
     assert started
     assert not alive
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("pool_map", [process_map, isolated_map])
+def test_an_interrupt_leaves_no_lock_of_a_result_taken(pool_map, monkeypatch):
+    """It comes between the taking of the lock and the ``with`` that gives it back."""
+    enter = threading.Condition.__enter__
+    armed = []
+
+    def enter_and_interrupt(condition):
+        found = enter(condition)
+        if armed and sys._getframe(1).f_code.co_name == "result":
+            armed.clear()
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(threading.Condition, "__enter__", enter_and_interrupt)
+    results = pool_map(die_of, ((str(number),) for number in range(1000)), 2)
+    assert next(results) == "0"
+    armed.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        list(results)
+    results.close()
