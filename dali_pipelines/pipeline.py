@@ -33,6 +33,7 @@ from readers.sample import Peek, Reader, SampleSpec
 from readers.schedule import Schedule
 from readers.shard import Shard
 from readers.source import Source
+from readers.timelimit import TimeLimit, within
 from readers.window import Window
 
 _LARGE_BATCH = 256 << 20
@@ -272,8 +273,8 @@ def _peek(source: Source) -> Peek | None:
     for number in range(min(_PEEKS, len(source.columns))):
         row = source.columns.row(number)
         try:
-            peek = source.reader.peek(row, largest)
-        except OSError:  # found again, and told, by the reader process that meets it
+            peek = within(source.read_timeout, source.reader.peek, row, largest)
+        except (OSError, TimeLimit):  # found again, and told, by the reader process that meets it
             continue
         if window is not None:
             try:

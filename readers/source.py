@@ -34,6 +34,9 @@ WindowMode = Literal["center", "random"]
 
 _NEIGHBOURS = 64
 """Rows that are tried for the size (or, with tail `fill`, the pixels) of a slot without its own."""
+_TIMED_OUT = 3
+"""Of these, rows that take longer than `read_timeout` after which no other is tried: the server is
+gone."""
 
 
 class SampleInfo(Protocol):
@@ -143,29 +146,37 @@ class Source:
         if ended or (batch_start >= self.schedule.num_rows and self.schedule.tail != "fill"):
             # No slot of this batch has a row: the smallest image will do.
             return 0, self.reader.blank(*(self.crop or (1, 1))), False, report
-        valid = slot.position < self.schedule.num_rows
+        valid, refused = slot.position < self.schedule.num_rows, None
         if valid or self.schedule.tail == "fill":
             row = self._row(slot.epoch, slot.position)
             try:
                 return row, self._read(slot.epoch, row, report), valid, report
             except ReadError as error:
+                refused = row
                 if valid:
                     report.reject(row, error.reason)
-        return *self._substitute(slot, report), False, report
+        return *self._substitute(slot, report, refused), False, report
 
-    def _substitute(self, slot: Slot, report: ReadReport) -> tuple[int, Sample]:
+    def _substitute(
+        self, slot: Slot, report: ReadReport, refused: int | None
+    ) -> tuple[int, Sample]:
         """Give a sample of the size that the rest of the batch has: of a row that can be read."""
+        timed_out = 0
         for ahead in range(min(_NEIGHBOURS, self.schedule.num_rows)):
             row = self._row(slot.epoch, slot.position - slot.index + ahead)
             try:
+                if self.schedule.tail != "fill" and self.crop is not None:
+                    return row, self.reader.blank(*self.crop)
+                if row == refused:
+                    continue
                 if self.schedule.tail == "fill":
                     return row, self._read(slot.epoch, row, report)
-                if self.crop is not None:
-                    return row, self.reader.blank(*self.crop)
-                peek = self.reader.peek(self.columns.row(row), None)
+                peek = within(self.read_timeout, self.reader.peek, self.columns.row(row), None)
                 return row, self.reader.blank(peek.height, peek.width)
-            except Exception:  # its own slot tells why; a bug in peek() must not cross either
-                continue
+            except Exception as error:  # its own slot tells why; a bug in peek() must not cross
+                timed_out += isinstance(error.__cause__ or error, TimeLimit)
+                if timed_out == _TIMED_OUT:
+                    break
         return 0, self.reader.blank(*(self.crop or (1, 1)))
 
     def _row(self, epoch: int, position: int) -> int:

@@ -211,6 +211,35 @@ def test_a_read_that_blocks_is_given_up():
     assert slots[3].report.reason == "reading took longer than 0.3 s (read_timeout)"
 
 
+class HangingReader(FakeReader):
+    """Never gives an answer about row 0 and, if `gone`, about no row."""
+
+    gone: ClassVar[bool] = False
+
+    def read(self, row, window):
+        self.peek(row, window)
+        return super().read(row, window)
+
+    def peek(self, row, window):
+        if row.number == 0 or self.gone:
+            time.sleep(600)
+        return super().peek(row, window)
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_size_is_not_awaited_from_who_does_not_answer(tail, gone):
+    reader = HangingReader()
+    reader.gone = gone
+    made = source(reader=reader, shuffle=False, read_timeout=0.2, tail=tail)
+    started = time.monotonic()
+    slots = [Slot(made, count) for count in range(2)]
+    assert time.monotonic() - started < 30
+    assert [slot.valid for slot in slots] == [False, not gone]
+    assert slots[0].report.rejected_row == 0
+    assert slots[0]["image"].shape[0] == (1 if gone else reader.height)
+
+
 class TestFaultyReader:
     @pytest.mark.parametrize("fault", FAULTS)
     @pytest.mark.parametrize("tail", TAILS)
