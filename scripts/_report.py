@@ -146,7 +146,8 @@ class Run:
         """Print the summary, write the report, and give the exit code: 1 if nothing was read."""
         # While the readers live: their CPU times end with them.
         enough = self.steps_done > self._ready_at_first and self.loader.stats.samples > 0
-        measured = self._at_first.stages(self.loader) if enough else None
+        lives = bool(self.loader.pipelines)
+        measured = self._at_first.stages(self.loader) if enough and lives else None
         self.loader.close()
         self._bar.close()
         report = self._report(measured)
@@ -155,9 +156,9 @@ class Run:
         if self.config.report is not None:
             text = json.dumps(report, indent=2) + "\n"
             Path(self.config.report).write_text(text, encoding="utf-8")
-        # A rank alone may have had no part in a short run.
-        if self.steps_done and not self.ranks.agree(self.loader.stats.samples > 0):
-            return status or 1
+        # A rank alone may have had no part in a short run. After a stop the others may be gone.
+        if not status and self.steps_done and not self.ranks.agree(self.loader.stats.samples > 0):
+            return 1
         return status
 
     def _report(self, measured: Stages | None) -> dict[str, Any]:
@@ -213,6 +214,8 @@ class Run:
 
     @property
     def _no_advice(self) -> str:
+        if self.steps_done == 0 and self.loader.epoch < self.config.epochs:
+            return "The run was stopped before its first step."
         if self.steps_done == 0:
             done = f"{self.loader.epoch} of --epochs={self.config.epochs}"
             return f"There was nothing left to deliver: {done} are done, so give more."

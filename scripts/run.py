@@ -29,6 +29,7 @@ from _refusal import Refusal
 
 if TYPE_CHECKING:
     from _auto_readers import Choice
+    from _report import Run
 
     from dali_pipelines import Index, Loader
 
@@ -181,16 +182,27 @@ def iterate(
 
     with Run(loader, config, ranks, choice) as run, loader:
         stop.later = True
-        for epoch in range(loader.epoch, config.epochs):
-            for step, batches in enumerate(run.steps(epoch), loader.step):
-                # A step counts when all ranks have it at hand: if one fails before, none does.
-                status = ranks.agree(stop.status)
-                run.deliver(epoch, step, batches)
-                del batches  # what is held here cannot be reused for the next batch
-                enough = run.steps_done == config.max_batches
-                if status or enough:
-                    return run.finish(status)
-        return run.finish()
+        try:
+            return go_on(run, loader, config, ranks, stop)
+        except RuntimeError:
+            # Slurm and torchrun send SIGTERM to the readers, too, or it has ended another rank.
+            if not stop.status:
+                raise
+            return run.finish(stop.status)
+
+
+def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
+    """Take the steps that are left; give the exit code."""
+    for epoch in range(loader.epoch, config.epochs):
+        for step, batches in enumerate(run.steps(epoch), loader.step):
+            # A step counts when all ranks have it at hand: if one fails before, none does.
+            status = ranks.agree(stop.status)
+            run.deliver(epoch, step, batches)
+            del batches  # what is held here cannot be reused for the next batch
+            enough = run.steps_done == config.max_batches
+            if status or enough:
+                return run.finish(status)
+    return run.finish()
 
 
 if __name__ == "__main__":

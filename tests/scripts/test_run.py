@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -334,15 +335,26 @@ def test_memory_that_is_not_there_is_refused(
     assert "1 MiB are free" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_everything(archive: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "to_all"),
+    [
+        (signal.SIGINT, False),
+        (signal.SIGTERM, False),
+        (signal.SIGINT, True),
+        (signal.SIGTERM, True),
+    ],
+)
+def test_signals_end_everything(archive: Path, number: int, to_all: bool) -> None:
+    """To all processes, as a terminal sends Ctrl-C, and Slurm and torchrun SIGTERM."""
     flags = ["--batch_size=4", "--epochs=1000000", "--device=cpu", "--num_gpus=2"]
     with subprocess.Popen(
-        [sys.executable, str(SCRIPT), f"--data={archive}", *flags], stderr=subprocess.DEVNULL
+        [sys.executable, str(SCRIPT), f"--data={archive}", *flags],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     ) as run:
         try:
             children = wait_for_readers(run.pid)
-            run.send_signal(number)
+            (os.killpg if to_all else os.kill)(run.pid, number)
             assert run.wait(60) == 128 + number
             _, alive = psutil.wait_procs(children, timeout=30)
             assert not alive
