@@ -138,6 +138,6 @@ def _channels(name: str, value: float | tuple[float, ...] | None) -> tuple[float
 
 
 def _all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
-    """Tell whether there is a number of this kind, or several; NumPy's count, too."""
+    """Tell whether these are numbers of this kind, one or more; NumPy's count, too."""
     is_several = isinstance(values, Sequence | np.ndarray) and len(values) > 0
     return is_several and all(isinstance(value, kind) for value in values)

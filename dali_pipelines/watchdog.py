@@ -46,9 +46,9 @@ class Watchdog:
     def __init__(self, processes: Sequence[BaseProcess]) -> None:
         self._processes = list(processes)
         self._news, self._tell = os.pipe()
-        # Only the main thread runs Python's signal handlers, and sets them. A consumer in another
-        # thread still gets DALI's own errors. The handler stays: without a wait it does nothing,
-        # and who closes may be in another thread.
+        # Only the main thread runs Python's signal handlers, and sets them: a consumer in another
+        # thread has DALI's own errors alone, and none where an idle reader dies. The handler stays:
+        # without a wait it does nothing, and who closes may be in another thread.
         if threading.current_thread() is threading.main_thread():
             signal.signal(_SIGNAL, _interrupt)
         self._thread = threading.Thread(target=self._watch, name="reader-watchdog", daemon=True)

@@ -221,6 +221,8 @@ class Run:
             return f"There was nothing left to deliver: {done} are done, so give more."
         if self.loader.stats.samples == 0:
             return "No file could be read."
+        if self.steps_done > self._ready_at_first:
+            return "The readers were ended before their times could be read."
         return (
             "This run is too short to tell what limits it: that takes more than "
             f"{_count(self._ready_at_first, 'step')}, so give it more --epochs."
