@@ -16,9 +16,11 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 from dali_pipelines.devices import Device, place, share_out
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.pipeline import ReaderPipeline, check_index
+from dali_pipelines.state import check_state
 from dali_pipelines.watchdog import ReaderProcessError, Watchdog
 from readers.errors import ReadError
 from readers.index import Index
+from readers.order import VERSION
 from readers.report import ReadReport
 from readers.schedule import Schedule
 from readers.shard import Shard
@@ -253,13 +255,15 @@ class Loader:
         Returns
         -------
         dict
-            seed, shuffle, epoch, position (of the epoch's order, the first that is not delivered)
-            and digest of the Index. It does not depend on batch size or number of shards. All
-            processes of a job have the same state, as long as they have taken as many steps.
+            version (of the order), seed, shuffle, epoch, position (of the epoch's order, the first
+            that is not delivered) and digest of the Index, all of them plain Python values. It does
+            not depend on batch size or number of shards. All processes of a job have the same
+            state, as long as they have taken as many steps.
         """
         return {
-            "seed": self._config["seed"],
-            "shuffle": self._config["shuffle"],
+            "version": VERSION,
+            "seed": int(self._config["seed"]),
+            "shuffle": bool(self._config["shuffle"]),
             "epoch": self._epoch,
             "position": self._position,
             "digest": self.index.digest,
@@ -276,20 +280,13 @@ class Loader:
         Raises
         ------
         ValueError
-            If the state was saved with another Index.
+            If the state was saved with another Index or by a release with another order of rows, or
+            if a value in it makes no sense. Then nothing is changed.
         """
-        missing = {"seed", "shuffle", "epoch", "position", "digest"} - set(state)
-        if missing:
-            raise ValueError(f"the state lacks {sorted(missing)}: give what state_dict() returned")
-        if state["digest"] != self.index.digest:
-            raise ValueError(
-                "the state was saved with another Index (digest "
-                f"{state['digest'][:12]}, this one has {self.index.digest[:12]}): load the Index "
-                "file of that run; a new scan may find other files, or another order"
-            )
+        check_state(state, self.index)
         self.close()
-        self._config.update(seed=state["seed"], shuffle=state["shuffle"])
-        self._epoch, self._position = state["epoch"], state["position"]
+        self._config.update(seed=int(state["seed"]), shuffle=state["shuffle"])
+        self._epoch, self._position = int(state["epoch"]), int(state["position"])
         self._schedule = self._make_schedule(self._epoch, self._position)
 
     # How it works.

@@ -195,7 +195,7 @@ def test_resume_on_other_shards(
     [
         ("", "expected a file that --state wrote: Expecting value: line 1 column 1"),
         ("{}", "the state lacks "),
-        ("1", "'int' object is not iterable"),
+        ("1", "a state is the dict that state_dict() returned, got int"),
     ],
 )
 def test_what_is_no_state_is_told(

@@ -1,0 +1,70 @@
+"""The saved state of a Loader, and the checks before one is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+from readers.index import Index
+from readers.order import VERSION
+
+
+def check_state(state: Any, index: Index) -> None:
+    """Check every key of a state, so that loading it can change all of a Loader, or nothing.
+
+    Parameters
+    ----------
+    state : mapping
+        What ``Loader.state_dict`` returned. Keys other than its own are ignored.
+    index : Index
+        The Index that the Loader reads.
+
+    Raises
+    ------
+    ValueError
+        If a key is missing, of another type or out of range, or if the state was saved with another
+        Index or another version of the order.
+    """
+    if not isinstance(state, Mapping):
+        raise ValueError(
+            f"a state is the dict that state_dict() returned, got {type(state).__name__}"
+        )
+    missing = {"seed", "shuffle", "epoch", "position", "digest"} - set(state)
+    if missing:
+        raise ValueError(f"the state lacks {sorted(missing)}: give what state_dict() returned")
+    _check_integer(state, "seed", 2**64 - 1)
+    _check_integer(state, "epoch", 2**64 - 1)
+    if not isinstance(state["shuffle"], bool):
+        raise ValueError(f"shuffle of the state must be True or False, got {state['shuffle']!r}")
+    if state["digest"] != index.digest:
+        raise ValueError(
+            "the state was saved with another Index (digest "
+            f"{str(state['digest'])[:12]}, this one has {index.digest[:12]}): load the Index "
+            "file of that run; a new scan may find other files, or another order"
+        )
+    _check_integer(state, "position", len(index))
+    _check_version(state)
+
+
+def _check_integer(state: Mapping[str, Any], name: str, most: int) -> None:
+    value = state[name]
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or not 0 <= int(value) <= most:
+        raise ValueError(f"{name} of the state must be an integer in [0, {most}], got {value!r}")
+
+
+def _check_version(state: Mapping[str, Any]) -> None:
+    version = state.get("version", 1)  # the first states had none
+    if version == VERSION:
+        return
+    if not isinstance(version, Integral) or isinstance(version, bool) or version < VERSION:
+        age, remedy = "an older", "go on with the release that saved it"
+    else:
+        age, remedy = "a newer", "install the release that saved it"
+    raise ValueError(
+        f"the state was saved by {age} release, whose order of rows is another (version "
+        f"{version!r}, here {VERSION}), so that its position means other rows: {remedy}, or begin "
+        "its epoch anew, by load_state_dict({**loader.state_dict(), 'epoch': "
+        f"{state['epoch']}}})"
+    )

@@ -1,0 +1,84 @@
+"""What a Loader accepts as its state; what it refuses changes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_pipelines import Index, Loader, npy_pipeline
+from readers.order import VERSION
+
+
+@pytest.fixture
+def loader(npy_index: Index) -> Loader:
+    return Loader(npy_pipeline, npy_index, batch_size=4, devices=[None], seed=7)
+
+
+REFUSED = [
+    *(
+        ({"position": value}, "position of the state must be an integer in [0, 23], got ")
+        for value in (-1, 24, "3", 2.0, True, None)
+    ),
+    *(
+        ({"epoch": value}, f"epoch of the state must be an integer in [0, {2**64 - 1}], got ")
+        for value in (-1, 2**64, 1.0, "0", False, None)
+    ),
+    *(
+        ({"seed": value}, f"seed of the state must be an integer in [0, {2**64 - 1}], got ")
+        for value in (-1, 2**64, 1.5, "x", True, None)
+    ),
+    *(
+        ({"shuffle": value}, "shuffle of the state must be True or False, got ")
+        for value in ("no", 1, None)
+    ),
+    *(({"digest": value}, "saved with another Index (digest ") for value in (None, 5, "", "abc")),
+    *(
+        ({"version": value}, "saved by an older release, whose order of rows is another")
+        for value in (1, 0, "2", None, True)
+    ),
+    ({"version": VERSION + 1}, "a newer release, whose order of rows is another (version 3, "),
+    ({"version": 1, "epoch": 5}, "{**loader.state_dict(), 'epoch': 5}"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), REFUSED)
+def test_refused_and_nothing_changed(loader: Loader, change: dict[str, Any], reason: str) -> None:
+    before = loader.state_dict()
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        loader.load_state_dict({**before, "seed": 1, "epoch": 2, "position": 8} | change)
+    assert loader.state_dict() == before
+    assert (loader.epoch, loader.step) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["seed", "shuffle", "epoch", "position", "digest"])
+def test_a_key_that_is_missing(loader: Loader, name: str) -> None:
+    state = loader.state_dict()
+    del state[name]
+    with pytest.raises(ValueError, match=rf"the state lacks \['{name}'\]"):
+        loader.load_state_dict(state)
+
+
+def test_a_state_of_before_there_was_a_version(loader: Loader) -> None:
+    state = loader.state_dict()
+    del state["version"]
+    with pytest.raises(ValueError, match=r"an older release, .* \(version 1, here 2\)"):
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("state", [None, 1, "state", [("seed", 0)]])
+def test_what_is_no_dict(loader: Loader, state: Any) -> None:
+    with pytest.raises(ValueError, match=r"the dict that state_dict\(\) returned, got "):
+        loader.load_state_dict(state)
+
+
+def test_a_state_goes_through_json(npy_index: Index) -> None:
+    settings: dict[str, Any] = {"batch_size": 4, "devices": [None]}
+    made = Loader(npy_pipeline, npy_index, seed=np.uint64(2**64 - 1), **settings)
+    state = json.loads(json.dumps(made.state_dict()))
+    other = Loader(npy_pipeline, npy_index, **settings)
+    other.load_state_dict(state | {"epoch": 3, "position": 23})
+    assert other.state_dict() == state | {"epoch": 3, "position": 23}
