@@ -286,8 +286,10 @@ class Loader:
         check_state(state, self.index)
         self.close()
         self._config.update(seed=int(state["seed"]), shuffle=state["shuffle"])
-        self._epoch, self._position = int(state["epoch"]), int(state["position"])
-        self._schedule = self._make_schedule(self._epoch, self._position)
+        # With tail "drop" and a larger step than before, there may be none left in the epoch.
+        start = self._make_schedule(int(state["epoch"]), int(state["position"])).start
+        self._epoch, self._position = start
+        self._schedule = self._make_schedule(*start)
 
     # How it works.
 
@@ -428,9 +430,8 @@ class Loader:
         return bool(damaged)
 
     def _advance(self) -> None:
-        self._position = min(self._position + self._schedule.stride, len(self.index))
-        if self._steps_left() == 0:
-            self._epoch, self._position = self._epoch + 1, 0
+        position = min(self._position + self._schedule.stride, len(self.index))
+        self._epoch, self._position = self._make_schedule(self._epoch, position).start
 
     def _accept(self, batch: Batch) -> Batch:
         """Note what the readers reported, apply the bad-sample policy, and trim."""

@@ -139,7 +139,7 @@ def reader_pipeline(
     Raises
     ------
     ValueError
-        If the settings do not fit the data: the batch or the crop is larger, say.
+        If the settings do not fit the data: the crop is larger, say.
     """
     source = _source(index, reader, config)
     peek = _peek(source)

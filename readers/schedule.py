@@ -16,7 +16,7 @@ Tail = Literal["partial", "fill", "drop"]
 ``fill``
     All batches are full; rows from the start of the epoch are repeated, with ``valid`` False.
 ``drop``
-    A step that cannot be filled is left out.
+    A step that cannot be filled is left out. The index must have the rows of one step at least.
 """
 
 
@@ -57,12 +57,6 @@ class Schedule:
             raise ValueError(f"tail must be one of {', '.join(get_args(Tail))}, got {self.tail!r}")
         if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
             raise ValueError(f"batch_size must be an integer, at least 1, got {self.batch_size!r}")
-        if self.batch_size > self.num_rows:
-            msg = (
-                f"batch_size {self.batch_size} is larger than the {self.num_rows} rows of the "
-                f"index: use at most {self.num_rows}"
-            )
-            raise ValueError(msg)
         if self.epoch < 0 or not 0 <= self.position <= self.num_rows:
             msg = (
                 f"epoch must be at least 0 and position in [0, {self.num_rows}], "
@@ -86,6 +80,11 @@ class Schedule:
         """Count the steps of an epoch; in the first one only those from `position` on."""
         rows = self.num_rows - (self.position if epoch == self.epoch else 0)
         return rows // self.stride if self.tail == "drop" else -(-rows // self.stride)
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """Epoch and position of the first step: of the next epoch, if this one has none left."""
+        return (self.epoch, self.position) if self.steps(self.epoch) else (self.epoch + 1, 0)
 
     def locate(self, count: int) -> Slot:
         """Slot of DALI's ``SampleInfo.idx_in_epoch``, counted from 0 since the start."""

@@ -194,6 +194,7 @@ def iterate(
 def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
     """Take the steps that are left; give the exit code."""
     for epoch in range(loader.epoch, config.epochs):
+        steps_before = run.steps_done
         for step, batches in enumerate(run.steps(epoch), loader.step):
             # A step counts when all ranks have it at hand: if one fails before, none does.
             status = ranks.agree(stop.status)
@@ -202,6 +203,8 @@ def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop)
             enough = run.steps_done == config.max_batches
             if status or enough:
                 return run.finish(status)
+        if run.steps_done == steps_before:
+            raise RuntimeError(f"the Loader gave no step of epoch {epoch}")
     return run.finish()
 
 

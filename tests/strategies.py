@@ -21,7 +21,7 @@ def schedules(draw: st.DrawFn) -> list[Schedule]:
     """Give the Schedules of all shards of one run."""
     num_rows = draw(st.integers(1, 60))
     tail = draw(st.sampled_from(get_args(Tail)))
-    batch_size = draw(st.integers(1, num_rows))
+    batch_size = draw(st.integers(1, num_rows if tail == "drop" else num_rows + 5))
     num_shards = draw(st.integers(1, num_rows // batch_size if tail == "drop" else 5))
     epoch, position = draw(st.integers(0, 3)), draw(st.integers(0, num_rows))
     return [

@@ -265,7 +265,7 @@ def test_num_epochs_is_an_end(npy_index: Index) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 24}, "batch_size 24 is larger than the 23 rows of the index"),
+        ({"batch_size": 24, "tail": "drop"}, "tail 'drop' leaves nothing: a step takes 24 rows"),
         ({"batch_size": 0}, "batch_size must be an integer, at least 1, got 0"),
         ({"tail": "drop", "shards": 6}, "tail 'drop' leaves nothing"),
         ({"tail": "pad"}, "tail must be one of partial, fill, drop"),

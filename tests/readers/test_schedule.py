@@ -105,7 +105,6 @@ def test_resume_on_other_shards_and_batches(before, after, data):
         replace(
             schedule,
             num_rows=first.num_rows,
-            batch_size=min(schedule.batch_size, first.num_rows),
             epoch=0,
             position=min(steps * first.stride, first.num_rows),
             tail="partial",
@@ -133,11 +132,32 @@ def test_resuming_at_the_end_begins_the_next_epoch(tail):
     assert schedule.steps(4) == 0
     assert schedule.steps(5) == 2
     assert schedule.locate(0) == Slot(5, 0, 0, 2)
+    assert schedule.start == (5, 0)
+
+
+@given(schedules())
+def test_the_first_step_is_where_it_starts(shards):
+    schedule = shards[0]
+    slot = schedule.locate(0)
+    assert schedule.start == (slot.epoch, slot.position)
+    assert schedule.steps(slot.epoch) > 0
+
+
+@pytest.mark.parametrize(("tail", "valid"), [("partial", [3, 0]), ("fill", [3, 0])])
+def test_a_batch_larger_than_the_index_is_one_step(tail, valid):
+    shards = [
+        Schedule(num_rows=3, shard=Shard(shard, 2), batch_size=5, tail=tail) for shard in range(2)
+    ]
+    assert [schedule.steps(0) for schedule in shards] == [1, 1]
+    slots = [[schedule.locate(count) for count in range(5)] for schedule in shards]
+    assert [sum(slot.position < 3 for slot in batch) for batch in slots] == valid
+    assert {slot.epoch for batch in slots for slot in batch} == {0}
+    assert shards[0].locate(5) == Slot(1, 0, 0, 0)
 
 
 ERRORS = [
     ({"batch_size": 0}, "batch_size must be an integer, at least 1, got 0"),
-    ({"batch_size": 11}, "batch_size 11 is larger than the 10 rows of the index: use at most 10"),
+    ({"batch_size": 11, "tail": "drop"}, r"a step takes 11 rows \(11 for each of 1 shards\)"),
     ({"tail": "pad"}, "tail must be one of partial, fill, drop, got 'pad'"),
     ({"epoch": -1}, r"epoch must be at least 0 and position in \[0, 10\], got -1 and 0"),
     ({"position": 11}, r"epoch must be at least 0 and position in \[0, 10\], got 0 and 11"),

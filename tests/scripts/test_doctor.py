@@ -353,8 +353,8 @@ def test_settings(job: Any, tmp_path: Path) -> None:
     found = line(limits.settings, job(crop=(2000,)))
     assert found.startswith("BAD  settings: ")
     assert "crop 2000x2000 is larger than the image 1024x512" in found
-    found = line(limits.settings, job(batch_size=5))
-    assert "batch_size 5 is larger than the 4 rows" in found
+    found = line(limits.settings, job(batch_size=5, tail="drop"))
+    assert "a step takes 5 rows (5 for each of 1 shards) and the index has 4: use a" in found
     for name in "ab":
         (tmp_path / f"{name}.fits").write_text("no FITS")
     wrong = job(data=str(tmp_path))

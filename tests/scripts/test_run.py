@@ -207,6 +207,30 @@ def test_what_is_no_state_is_told(
     assert f"run.py: --resume={state}: {reason}" in capsys.readouterr().err
 
 
+def test_drop_resumed_with_a_larger_step_goes_on_with_the_next_epoch(
+    archive: Path, tmp_path: Path
+) -> None:
+    """20 of 23 rows are delivered: 3 are left, which drop leaves out of steps of 6."""
+    state, flags = tmp_path / "state.json", ["--tail=drop", "--num_read_processes=1"]
+    before = audited(
+        archive, tmp_path, *flags, "--batch_size=2", "--max_batches=10", f"--state={state}"
+    )
+    more = [*flags, "--batch_size=6", "--epochs=2", f"--resume={state}"]
+    after = audited(archive, tmp_path, *more)
+    assert len({line["row"] for line in before}) == 20
+    assert {line["epoch"] for line in after} == {"1"}
+    assert len({line["row"] for line in after}) == 18
+
+
+def test_an_epoch_without_a_step_is_an_error(
+    archive: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dali_pipelines.loader.Loader.__iter__", lambda loader: iter(()))
+    flags = ["--device=cpu", "--batch_size=4", "--num_read_processes=1"]
+    assert main([f"--data={archive}", *flags]) == 1
+    assert "run.py: the Loader gave no step of epoch 0" in capsys.readouterr().err
+
+
 def test_nothing_is_left(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = tmp_path / "state.json"
     flags = [f"--data={archive}", "--device=cpu", "--batch_size=4"]
@@ -266,7 +290,7 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--batch_size=24"], "batch_size 24 is larger than the 23 rows of the index"),
+        (["--batch_size=24", "--tail=drop"], "tail 'drop' leaves nothing: a step takes 24 rows"),
         (["--batch_size=4", "--crop=21"], "crop 21x21 is larger than the image 20x24"),
         (["--batch_size=4", "--crop", "1", "2", "3"], "--crop takes one number or two"),
         (["--batch_size=0"], "--batch_size must be at least 1, got 0"),
