@@ -1,11 +1,11 @@
-"""Graph fragments that turn what a Reader sends into an image of layout HWC."""
+"""Graph fragments that turn what a Reader sends into an image."""
 
 from __future__ import annotations
 
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from nvidia.dali import fn, types
@@ -19,17 +19,20 @@ class Decoded(NamedTuple):
     """What a decoder adds to the graph."""
 
     image: Any
-    """DataNode of layout HWC, on the device where the rest shall run."""
+    """DataNode of the layout below, on the device where the rest shall run."""
     dtype: str
     """Its element type, which DALI knows only when it runs."""
     status: Any = None
     """DataNode of int32, shape (1,), on the CPU: 0 where the image is good. None if a bad one makes
     the graph fail."""
     finished: bool = False
-    """Whether the image is flipped and normalised, too: where each pixel is computed anyway, that
-    costs next to nothing, and an operator less for whole frames is much."""
-    layout: str = "HWC"
-    """``CHW`` if nothing is left to permute."""
+    """True if the image is flipped by ``arrays["flip"]``, normalised by mean and std, and of the
+    dtype of the settings (float32 for float16) already. A decoder that computes each pixel anyway
+    saves a pass over the frame by that. A resize is still done."""
+    layout: Literal["HWC", "CHW"] = "HWC"
+    """Order of the axes of `image`; HWC is permuted to CHW."""
+    channels: int | None = None
+    """Channels of `image`; None for those of the Reader."""
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
     frames: int = 1

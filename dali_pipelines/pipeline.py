@@ -8,7 +8,8 @@ import multiprocessing
 import time
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections import UserDict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import forkserver
@@ -25,7 +26,7 @@ from dali_pipelines.devices import check_device
 from dali_pipelines.host_pool import outputs_kept
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.reserved import room_for_tasks
-from dali_pipelines.transform import normalises, transform
+from dali_pipelines.transform import check_decoded, normalises, transform
 from readers import arrival
 from readers.index import Index
 from readers.order import Order
@@ -175,8 +176,11 @@ def reader_pipeline(
         )
         nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
         gpu = config.device_id is not None
-        decoded = decode(nodes, config)
-        image = transform(decoded, nodes.get("flip"), reader.channels, config)
+        arrays = _Arrays(nodes)
+        decoded = decode(arrays, config)
+        check_decoded(decoded, config, uses_flip="flip" in arrays.used)
+        channels = reader.channels if decoded.channels is None else decoded.channels
+        image = transform(decoded, nodes.get("flip"), channels, config)
         columns = [nodes[name].gpu() if gpu else nodes[name] for name in config.columns]
         valid, report = nodes["valid"], nodes["report"]
         if decoded.status is not None:
@@ -196,13 +200,25 @@ def reader_pipeline(
     pipeline.num_read_processes = config.num_read_processes
     pipeline.num_stages = 1 + (config.resize is not None)
     if decoded.finished:
-        pipeline.num_stages += (config.dtype == "float16") + (reader.channels > 1)
+        pipeline.num_stages += (config.dtype == "float16") + (channels > 1)
     else:
-        pipeline.num_stages += bool(config.flip) + normalises(reader.channels, config)
+        pipeline.num_stages += bool(config.flip) + normalises(channels, config)
     pipeline.peek = peek
-    pipeline.image_nbytes = _image_nbytes(peek, reader.channels, config)
-    pipeline.frame_nbytes = _frame_nbytes(peek, reader.channels, decoded, config)
+    pipeline.image_nbytes = _image_nbytes(peek, channels, config)
+    pipeline.frame_nbytes = _frame_nbytes(peek, channels, decoded, config)
     return pipeline
+
+
+class _Arrays(UserDict[str, Any]):
+    """What a decoder gets, by name; notes what it has used."""
+
+    def __init__(self, nodes: Mapping[str, Any]) -> None:
+        super().__init__(nodes)
+        self.used: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.used.add(name)
+        return super().__getitem__(name)
 
 
 def check_index(index: Index) -> None:

@@ -19,13 +19,50 @@ def normalises(channels: int, config: PipelineConfig) -> bool:
     return channels > 1 or not plain
 
 
+def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> None:
+    """Check what a decoder says of its image against the settings.
+
+    Parameters
+    ----------
+    decoded : Decoded
+        What the decoder returned.
+    config : PipelineConfig
+        Its flip and dtype.
+    uses_flip : bool
+        Whether the decoder has asked for the array ``flip``.
+
+    Raises
+    ------
+    TypeError
+        If it is not a Decoded.
+    ValueError
+        If the layout is unknown, or a finished image cannot be what the settings ask for.
+    """
+    if not isinstance(decoded, Decoded):
+        raise TypeError(f"a decoder must return a Decoded, got {type(decoded).__name__}")
+    if decoded.layout not in ("HWC", "CHW"):
+        raise ValueError(f"layout of Decoded must be 'HWC' or 'CHW', got {decoded.layout!r}")
+    if not decoded.finished:
+        return
+    if config.flip and not uses_flip:
+        raise ValueError(
+            f"flip={config.flip!r} is asked for, and the decoder returned finished=True but made "
+            "no use of arrays['flip']: flip the image by it, or return finished=False"
+        )
+    if decoded.dtype != ("float32" if config.dtype == "float16" else config.dtype):
+        raise ValueError(
+            f"the decoder returned finished=True, and {decoded.dtype} in place of "
+            f"dtype={config.dtype!r}: convert it in the decoder, or return finished=False"
+        )
+
+
 def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig) -> Any:
     """Extend the graph from a decoded image to the tensor that a network takes.
 
     Parameters
     ----------
     decoded : Decoded
-        Its image is float32 if it has one channel.
+        Checked by `check_decoded`. Its image is float32 if it has one channel.
     flip : DataNode
         int32, shape (2,), on the CPU: whether to flip left-right, and up-down.
     channels : int
@@ -44,16 +81,18 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
         If the dtype is an integer type that the images do not have, or mean and std do not fit
         the channels.
     """
-    image = decoded.image
+    image, layout = decoded.image, decoded.layout
+    flips = bool(config.flip) and not decoded.finished
+    done = decoded.finished or not normalises(channels, config)
+    if layout == "CHW" and (config.resize is not None or flips or not done):
+        image, layout = _permute(image, "HWC", channels), "HWC"
     if config.resize is not None:
         image = _resize(image, decoded.dtype, config.resize, gpu=config.device_id is not None)
-    if config.flip and not decoded.finished:
+    if flips:
         # After the resize, where there is less to copy; the filter is symmetric.
         image = fn.flip(image, horizontal=flip[0], vertical=flip[1])
-    if decoded.finished or not normalises(channels, config):
-        if decoded.layout == "HWC":
-            # With one channel HWC and CHW are the same bytes: no copy of the frame is made.
-            image = fn.reshape(image, src_dims=[2, 0, 1], layout="CHW")
+    if done:
+        image = image if layout == "CHW" else _permute(image, "CHW", channels)
         return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
     if config.dtype not in _NORMALISED or config.dtype == "uint8" != decoded.dtype:
         raise ValueError(f"the images are {decoded.dtype}, they cannot be had as {config.dtype}")
@@ -68,6 +107,15 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
     return fn.crop_mirror_normalize(
         image, dtype=_NORMALISED[config.dtype], output_layout="CHW", mean=mean, std=std
     )
+
+
+def _permute(image: Any, layout: str, channels: int) -> Any:
+    """Permute the axes to HWC from CHW, or the other way round."""
+    axes = [2, 0, 1] if layout == "CHW" else [1, 2, 0]
+    if channels == 1:
+        # The same bytes: no copy of the frame is made.
+        return fn.reshape(image, src_dims=axes, layout=layout)
+    return fn.transpose(image, perm=axes, output_layout=layout)
 
 
 def _resize(image: Any, dtype: str, size: tuple[int, int], *, gpu: bool) -> Any:
