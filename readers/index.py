@@ -17,6 +17,7 @@ import numpy as np
 
 from readers import arrow_file, path_table
 from readers.arrow_file import ArrowFile
+from readers.classes import classes_of, labels_of, with_classes
 from readers.columns import Column, Columns, Stored, StoredNumbers
 from readers.find import find_files
 from readers.groups import Grouping, Missing
@@ -131,14 +132,35 @@ class Index:
 
     @classmethod
     def from_class_folders(
-        cls, folder: str | os.PathLike[str], *, suffixes: Sequence[str] = SUFFIXES["jpeg"]
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        classes: Sequence[str] | Index | None = None,
+        suffixes: Sequence[str] = SUFFIXES["jpeg"],
     ) -> Index:
         """Make an Index of a folder that has one subfolder for each class, as ImageNet has.
+
+        Parameters
+        ----------
+        folder : path
+            The folder.
+        classes : sequence of str, or Index, optional
+            Names of all classes in the order of their labels, or the Index of the training files,
+            so that labels stay the same where a folder lacks a class. By default the names of the
+            subfolders that have files, sorted.
+        suffixes : sequence of str
+            What to look for, lower case, with the dot.
 
         Returns
         -------
         Index
-            With ``label`` (int64, place of the class in sorted order) and ``class_name``.
+            With ``label`` (int64, place of the class in `classes`) and ``class_name``; all names
+            are its `classes`.
+
+        Raises
+        ------
+        ValueError
+            If there is a class folder that is not among `classes`, or a file beside the folders.
         """
         import pyarrow as pa
 
@@ -150,16 +172,22 @@ class Index:
             raise ValueError(
                 f"{root}: expected one subfolder for each class, but {loose[0]} lies beside them"
             )
-        labels = {name: label for label, name in enumerate(sorted(set(names)))}
-        return cls(
-            pa.table(
-                {
-                    "path": pa.array(paths, pa.large_string()),
-                    "label": pa.array([labels[name] for name in names], pa.int64()),
-                    "class_name": names,
-                }
-            )
+        if isinstance(classes, Index):
+            if not classes.classes:
+                raise ValueError(
+                    f"classes={classes!r} names no classes: make it by Index.from_class_folders, "
+                    "or scripts/index.py --class_folders"
+                )
+            classes = classes.classes
+        labels = labels_of(names, classes)
+        table = pa.table(
+            {
+                "path": pa.array(paths, pa.large_string()),
+                "label": pa.array([labels[name] for name in names], pa.int64()),
+                "class_name": names,
+            }
         )
+        return cls(with_classes(table, list(labels)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Index:
@@ -246,6 +274,14 @@ class Index:
 
     def __repr__(self) -> str:
         return f"<Index: {len(self)} rows, columns {', '.join(self.table.column_names)}>"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of their labels; () if the Index has none.
+
+        They lie in the metadata of the table, and so in an Index file.
+        """
+        return classes_of(self.table)
 
     def path(self, row: int) -> str:
         """Path of a row."""

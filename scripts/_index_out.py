@@ -58,13 +58,15 @@ def save(table: pa.Table, path: str) -> None:
     """Write the table as an Index, and note that it is from here."""
     import pyarrow as pa
 
+    from readers.classes import classes_of, with_classes
     from readers.index import Index
 
     for place, name in enumerate(table.column_names):
         if table[name].type == pa.null():  # a key that no file has: readers can use NaN
             table = table.set_column(place, name, table[name].cast(pa.float64()))
+    classes = classes_of(table)
     table = table.replace_schema_metadata({MARK: ",".join(table.column_names)})
     try:
-        Index(table).save(path)
+        Index(with_classes(table, classes)).save(path)
     except OSError as error:
         raise Refusal(f"{path} could not be written: {error}", 1) from error

@@ -181,6 +181,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     add("--num_processes", type=at_least(1), metavar="N", default=cores, help="default: all cores")
     add("--class_folders", action="store_true", help="one subfolder a class: add label, class_name")
+    help_classes = "Index of the training files, whose labels --class_folders keeps"
+    add("--classes", metavar="INDEX", help=help_classes)
     add(
         "--mcu_rows",
         action="store_true",
@@ -194,6 +196,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         for name in ("keys", "hdu", "class_folders", "rejected"):
             if getattr(options, name) is not parser.get_default(name):
                 parser.error(f"--{name} is for a scan of files, and {options.data} is a table")
+    if options.classes is not None and not options.class_folders:
+        parser.error("--classes needs --class_folders")
     options.asked = tuple(options.keys or ())
     options.keys = _keys(KEYS) if options.keys is None else options.keys
     if options.rules is not None:
@@ -223,9 +227,12 @@ def _files(options: argparse.Namespace) -> pa.Table:
 
     if options.class_folders and not os.path.isdir(options.data):
         raise Refusal(f"--class_folders needs a folder, got {options.data}")
-    scan = Index.from_class_folders if options.class_folders else Index.scan
+    suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
     try:
-        return scan(options.data, suffixes=(*SUFFIXES["fits"], *SUFFIXES["jpeg"])).table
+        if not options.class_folders:
+            return Index.scan(options.data, suffixes=suffixes).table
+        classes = None if options.classes is None else Index.load(options.classes)
+        return Index.from_class_folders(options.data, classes=classes, suffixes=suffixes).table
     except (OSError, ValueError) as error:
         raise Refusal(error) from error
 
@@ -242,10 +249,12 @@ def _unknown(keys: Sequence[str]) -> pa.Table:
 def _with_labels(table: pa.Table, files: pa.Table) -> pa.Table:
     import pyarrow.compute as pc
 
+    from readers.classes import classes_of, with_classes
+
     rows = pc.index_in(table["path"], value_set=files["path"])
     for name in files.column_names[1:]:
         table = table.append_column(name, files[name].take(rows))
-    return table
+    return with_classes(table, classes_of(files))
 
 
 def _by_rules(table: pa.Table, options: argparse.Namespace) -> tuple[pa.Table, str]:

@@ -223,6 +223,69 @@ class TestClassFolders:
         }
         assert paths(index) == named(tmp_path, ["a/deep/1.PNG", "b/1.jpeg", "b/2.jpg"])
 
+    @pytest.fixture
+    def split(self, tmp_path):
+        """Folders train with classes a, b, c, and val without b."""
+        for name in (
+            "train/a/1.jpg",
+            "train/b/2.jpg",
+            "train/c/3.jpg",
+            "val/a/4.jpg",
+            "val/c/5.jpg",
+        ):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+        return tmp_path
+
+    @pytest.mark.parametrize("suffix", ["parquet", "arrow", None])
+    def test_a_folder_that_lacks_a_class_keeps_the_labels(self, split, suffix):
+        train = Index.from_class_folders(split / "train")
+        if suffix is not None:
+            train.save(split / f"train.{suffix}")
+            train = Index.scan(split / f"train.{suffix}")
+        for classes in (train, train.select([0]), train.classes, ["a", "b", "c"]):
+            val = Index.from_class_folders(split / "val", classes=classes)
+            assert val.table["label"].to_pylist() == [0, 2]
+            assert val.table["class_name"].to_pylist() == ["a", "c"]
+            assert val.classes == ("a", "b", "c")
+
+    def test_classes_in_an_order_of_ones_own(self, split):
+        index = Index.from_class_folders(split / "train", classes=("c", "b", "a", "none"))
+        assert index.table["label"].to_pylist() == [2, 1, 0]
+        assert index.classes == ("c", "b", "a", "none")
+
+    def test_an_unknown_class_is_named(self, split):
+        val = Index.from_class_folders(split / "val")
+        with pytest.raises(
+            ValueError, match=r"class folders 'b' are not among the 2 classes 'a', "
+        ):
+            Index.from_class_folders(split / "train", classes=val)
+
+    @pytest.mark.parametrize(
+        ("classes", "error", "message"),
+        [
+            ("abc", TypeError, "classes must be a sequence of names, or an Index, got 'abc'"),
+            (["a", "c", "a"], ValueError, "classes must be names, each once, got 'a', 'c', 'a'"),
+            ([], ValueError, "classes must be names, each once, got "),
+            (Index.from_paths(["x"]), ValueError, "names no classes: make it by Index.from_class_"),
+        ],
+    )
+    def test_what_names_no_classes(self, split, classes, error, message):
+        with pytest.raises(error, match=message):
+            Index.from_class_folders(split / "val", classes=classes)
+
+    def test_metadata_of_others_is_kept(self, split):
+        index = Index.from_class_folders(split / "train")
+        theirs = {**index.table.schema.metadata, b"mine": b"1"}
+        index = Index(index.table.replace_schema_metadata(theirs))
+        for name in "a.parquet", "a.arrow":
+            index.save(split / name)
+            loaded = Index.load(split / name)
+            assert loaded.table.schema.metadata[b"mine"] == b"1"
+            assert loaded.classes == ("a", "b", "c")
+            assert loaded.select([2]).classes == ("a", "b", "c")
+        assert Index.from_paths(["x"]).classes == ()
+
     def test_a_loose_file(self, tmp_path):
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "1.jpg").touch()

@@ -514,6 +514,27 @@ class TestClassFolders:
         assert table["height"].to_pylist() == [4, 4, 4]
         assert Index.load("index.parquet").columns(["label"]).row(2).hdu is None
 
+    @pytest.mark.parametrize("name", ["train.parquet", "train.arrow"])
+    def test_names_of_classes_are_kept(self, photographs, run, name):
+        assert run(photographs, "--class_folders", "-o", name)[0] == 0
+        assert Index.load(name).classes == ("bad", "cat", "dog")
+        assert run(name, "--where", "label = 2", "-o", "dogs.arrow")[0] == 0
+        assert Index.load("dogs.arrow").classes == ("bad", "cat", "dog")
+        assert run(name, "-o", name.replace("train", "again"))[0] == 0  # still one of this script's
+        assert run(photographs, "--class_folders", "-o", name)[0] == 0
+
+    def test_labels_of_the_training_files(self, photographs, run):
+        assert run(photographs, "--class_folders", "-o", "train.arrow")[0] == 0
+        (photographs / "cat").rename(photographs.parent / "cat")
+        flags = "--class_folders", "--classes", "train.arrow"
+        assert run(photographs, *flags)[0] == 0
+        assert saved()["label"].to_pylist() == [2]
+        (photographs / "dog").rename(photographs / "wolf")
+        status, _, err = run(photographs, *flags)
+        assert (status, "class folders 'wolf' are not among the 3 classes" in err) == (2, True)
+        status, _, err = run(photographs, "--classes", "train.arrow")
+        assert (status, "--classes needs --class_folders" in err) == (2, True)
+
     def test_where(self, photographs, run):
         assert run(photographs, "--class_folders", "--where", "class_name = 'dog'")[0] == 0
         assert names() == ["3.JPEG"]
