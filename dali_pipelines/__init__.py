@@ -25,6 +25,7 @@ from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.mcu_rows import with_mcu_rows
 from dali_pipelines.preset import Preset, load_preset, preset_names
+from dali_pipelines.settings import AiaSettings, PipelineSettings
 from dali_pipelines.stretch import Stretch
 from dali_pipelines.watchdog import ReaderProcessError
 from readers import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AiaReader",
+    "AiaSettings",
     "Calibration",
     "ChannelsReader",
     "CorrectionTable",
@@ -59,6 +61,7 @@ __all__ = [
     "LoaderStats",
     "NpyReader",
     "PipelineConfig",
+    "PipelineSettings",
     "PointingTable",
     "Preset",
     "ReadError",

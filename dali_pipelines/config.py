@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Any, TypeGuard, get_args
 
 import numpy as np
 
+from dali_pipelines.settings import DType, PipelineSettings, StartMethod, check_names, names_of
 from readers.schedule import Tail
 from readers.source import Flip, WindowMode
 
-StartMethod = Literal["spawn", "forkserver", "fork"]
-DType = Literal["float32", "float16", "uint8", "int16", "int32"]
+NAMES = frozenset(PipelineSettings.__annotations__)
+"""Names of all settings."""
+
+_OF_THE_LOADER = {
+    "device_id": "give devices",
+    "epoch": "give load_state_dict a state",
+    "position": "give load_state_dict a state",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +90,18 @@ class PipelineConfig:
     """Batches that the readers, and again the graph, keep ready. By default 2, or 1 where a batch
     takes more than 256 MiB in shared memory."""
 
+    def __new__(cls, **settings: Any) -> PipelineConfig:
+        """Refuse misspelt settings before the dataclass does so in fewer words."""
+        check_names("PipelineConfig", settings, NAMES)
+        return object.__new__(cls)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> PipelineConfig:
+        """Return the checked form of the keywords of a factory, see `PipelineSettings`."""
+        return cls(**settings)
+
     def __post_init__(self) -> None:
+        self._check_types()
         for name in ("crop", "resize"):
             object.__setattr__(self, name, _pair(name, getattr(self, name)))
         for name in ("mean", "std"):
@@ -100,10 +118,6 @@ class PipelineConfig:
             )
         if self.read_timeout is not None and self.read_timeout <= 0:
             raise ValueError(f"read_timeout must be positive, in seconds, got {self.read_timeout}")
-        for name in ("batch_size", "num_threads", "num_read_processes", "prefetch"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise ValueError(f"{name} must be an integer, at least 1, got {value!r}")
         for name, words in (
             ("tail", Tail),
             ("window", WindowMode),
@@ -114,6 +128,73 @@ class PipelineConfig:
             if getattr(self, name) not in get_args(words):
                 known = ", ".join(repr(word) for word in get_args(words))
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+
+    def _check_types(self) -> None:
+        for least, names in (
+            (1, ("batch_size", "num_shards", "num_threads", "num_read_processes", "prefetch")),
+            (0, ("shard_id", "seed", "epoch", "position", "num_epochs")),
+        ):
+            for name in names:
+                value = getattr(self, name)
+                may_be_none = name in ("num_epochs", "prefetch")
+                if not (value is None and may_be_none) and not is_integer(value, least):
+                    raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
+        if self.seed >= 2**64:
+            raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
+        for name, kind, expected in (
+            ("shuffle", bool | np.bool_, "True or False"),
+            ("rotate", Real, "a number of degrees"),
+            ("read_timeout", Real | None, "a number of seconds, or None"),
+            ("rejected", Mapping, "a mapping of rows to reasons"),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"{name} must be {expected}, got {getattr(self, name)!r}")
+        if not all(isinstance(name, str) for name in self.columns) or isinstance(self.columns, str):
+            raise ValueError(
+                f"columns must be names in a tuple, as ('label',), got {self.columns!r}"
+            )
+
+
+def check_settings(
+    factory: Callable[..., Any], settings: Mapping[str, Any], others: Collection[str]
+) -> None:
+    """Check what a Loader will give its factory, before it starts.
+
+    Parameters
+    ----------
+    factory : callable
+        Keywords that it declares itself are left to it. Where it takes any keywords, misspelt ones
+        are left to it, too.
+    settings : mapping
+        Its keywords.
+    others : collection of str
+        Keywords that the Loader takes itself.
+
+    Raises
+    ------
+    TypeError
+        If nothing takes one of them.
+    ValueError
+        If the value of one makes no sense.
+    """
+    for name, instead in _OF_THE_LOADER.items():
+        if name in settings:
+            raise TypeError(f"a Loader sets {name} of its pipelines itself: {instead}")
+    names = names_of(factory)
+    if names is not None:
+        function = getattr(factory, "func", factory)  # of a functools.partial
+        title = getattr(function, "__name__", type(function).__name__)
+        known = (names | set(others)) - {*_OF_THE_LOADER, "factory", "index", "config"}
+        check_names(f"Loader with {title}", settings, known)
+    declared = names_of(factory, unpacked=False) or ()
+    checked = {name: settings[name] for name in NAMES & set(settings) - set(declared)}
+    PipelineConfig(**{"batch_size": 1, **checked})
+
+
+def is_integer(value: object, least: int) -> bool:
+    """Tell whether a value is an integer from `least` on; NumPy's count, bools do not."""
+    integral = isinstance(value, Integral) and not isinstance(value, bool)
+    return integral and int(value) >= least  # type: ignore[call-overload]
 
 
 def _pair(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Unpack
 
 from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.preset import Preset
+from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
 from readers.channels import ChannelsReader
 from readers.fits import FitsReader
 from readers.index import Index
@@ -19,7 +20,9 @@ from readers.sample import Reader
 from readers.window import Window
 
 
-def fits_pipeline(index: Index, *, hdu: int | None = None, **config: Any) -> ReaderPipeline:
+def fits_pipeline(
+    index: Index, *, hdu: int | None = None, **config: Unpack[PipelineSettings]
+) -> ReaderPipeline:
     """Make a pipeline of FITS images.
 
     Parameters
@@ -39,7 +42,7 @@ def fits_pipeline(index: Index, *, hdu: int | None = None, **config: Any) -> Rea
         dtype it holds the integers as they are stored, and images of another BITPIX are rejected.
         Without crop or resize all images of a batch must be of one size.
     """
-    settings = PipelineConfig(**config)
+    settings = PipelineConfig.of(config)
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
     return reader_pipeline(index, FitsReader(hdu, stored), decode_fits, settings)
 
@@ -49,7 +52,7 @@ def aia_pipeline(
     *,
     calibration: Calibration | None = None,
     preset: str | Preset | None = None,
-    **settings: Any,
+    **settings: Unpack[AiaSettings],
 ) -> ReaderPipeline:
     """Make a pipeline from SDO/AIA level 1 (or HMI) files to calibrated images on one grid.
 
@@ -82,14 +85,16 @@ def aia_pipeline(
     ValueError
         If settings do not fit each other.
     """
+    check_names("aia_pipeline", settings, names_of(aia_pipeline) or ())
     names = {field.name for field in dataclasses.fields(Calibration)}
-    own = {name: settings.pop(name) for name in names & set(settings)}
+    own: dict[str, Any] = {name: value for name, value in settings.items() if name in names}
     if calibration is None:
         calibration = Calibration.of(preset, **own)
     elif own or preset is not None:
         given = sorted(own) + ["preset"] * (preset is not None)
         raise ValueError(f"give a calibration or {', '.join(given)}, not both")
-    config = PipelineConfig(**settings)
+    rest = {name: value for name, value in settings.items() if name not in names}
+    config = PipelineConfig.of(rest)
     for name, remedy in (
         ("resize", "size, or scale and reduce"),
         ("mean", "a Stretch with mean"),
@@ -108,7 +113,7 @@ def aia_pipeline(
     return reader_pipeline(index, reader, aia_decoder(calibration, index.parts), config)
 
 
-def jpeg_pipeline(index: Index, **config: Any) -> ReaderPipeline:
+def jpeg_pipeline(index: Index, **config: Unpack[PipelineSettings]) -> ReaderPipeline:
     """Make a pipeline of JPEG or PNG images.
 
     Parameters
@@ -124,11 +129,15 @@ def jpeg_pipeline(index: Index, **config: Any) -> ReaderPipeline:
         Its ``image`` has shape (batch, 3, height, width), RGB, 0 to 255 unless mean or std change
         that. Without crop or resize all images of a batch must be of one size.
     """
-    return reader_pipeline(index, JpegReader(), decode_jpeg, PipelineConfig(**config))
+    return reader_pipeline(index, JpegReader(), decode_jpeg, PipelineConfig.of(config))
 
 
 def npy_pipeline(
-    index: Index, *, file_dtype: str = "float32", channels: int = 1, **config: Any
+    index: Index,
+    *,
+    file_dtype: str = "float32",
+    channels: int = 1,
+    **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
     """Make a pipeline of .npy files of shape (height, width[, channels]).
 
@@ -144,4 +153,4 @@ def npy_pipeline(
         Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
     """
     reader = NpyReader(file_dtype, channels)
-    return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))
+    return reader_pipeline(index, reader, decode_array, PipelineConfig.of(config))

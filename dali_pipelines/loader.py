@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Literal, get_args
 import torch
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
+from dali_pipelines.config import PipelineConfig, check_settings, is_integer
 from dali_pipelines.devices import Device, place, share_out
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.pipeline import ReaderPipeline, check_index
@@ -123,6 +125,9 @@ class Loader:
 
     Raises
     ------
+    TypeError
+        If there is no such setting. A factory of your own whose ``**config`` is annotated as
+        ``Unpack[PipelineSettings]`` is checked for that, too; others find it when they are called.
     ValueError
         If the settings contradict each other or do not fit the data.
     """
@@ -148,12 +153,17 @@ class Loader:
         check_index(index)
         if bad_sample not in get_args(BadSample):
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
-        if num_read_processes < 1:
-            raise ValueError(f"num_read_processes must be at least 1, got {num_read_processes}")
-        if max_bad is not None and max_bad < 0:
+        if max_bad is not None and not max_bad >= 0:
             raise ValueError(f"max_bad must be a number of rows, or a share below 1, got {max_bad}")
-        if restart_readers < 0:
-            raise ValueError(f"restart_readers must be at least 0, got {restart_readers}")
+        if not is_integer(restart_readers, 0):
+            raise ValueError(f"restart_readers must be at least 0, got {restart_readers!r}")
+        check_settings(factory, config, inspect.signature(Loader).parameters)
+        PipelineConfig(
+            batch_size=batch_size,
+            num_read_processes=num_read_processes,
+            seed=seed,
+            shuffle=shuffle,
+        )
         self._factory = factory
         self.index = index
         self._placement = place(devices, shard_id, num_shards)

@@ -39,7 +39,7 @@ def parse(
 
     Whatever is wrong ends the program with one line and exit code 2, as argparse does it.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         description=description,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
@@ -88,9 +88,11 @@ def _load(path: str, known: set[str]) -> list[str]:
         settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
-    if unknown := set(settings) - known:
+    if unknown := sorted(set(settings) - known):
+        from readers.spelling import did_you_mean
+
         raise ValueError(
-            f"{path}: unknown keys {', '.join(sorted(unknown))}; "
+            f"{path}: unknown keys {', '.join(unknown)}; {did_you_mean(unknown[0], known)}"
             f"known are {', '.join(sorted(known))}"
         )
     flags: list[str] = []
@@ -104,7 +106,22 @@ def _load(path: str, known: set[str]) -> list[str]:
     return flags
 
 
-class RefusingParser(argparse.ArgumentParser):
+class _Parser(argparse.ArgumentParser):
+    """Names the flags that are near to one that is unknown."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse all arguments; what is left over is an error."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            from readers.spelling import did_you_mean
+
+            flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
+            asked = did_you_mean(unknown[0].partition("=")[0], flags).rstrip()
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
+        return found
+
+
+class RefusingParser(_Parser):
     """For scripts with positional arguments: wrong usage becomes a Refusal."""
 
     def __init__(self, **options: Any) -> None:

@@ -287,11 +287,6 @@ def test_a_factory_alone_with_dali_generic_iterator(npy_index: Index) -> None:
     assert rows == list(range(23))
 
 
-def test_unknown_settings_are_refused(npy_index: Index) -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'windows'"):
-        npy_pipeline(npy_index, batch_size=1, windows="random")
-
-
 def test_damaged_tiles_are_rejected_and_nothing_else(tmp_path: Path) -> None:
     """Flip bytes in the heap: either astropy sees the same pixels, or the row is rejected."""
     rng = np.random.default_rng(5)

@@ -49,7 +49,8 @@ def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sise = 3", "unknown keys sise; known are crop, fast, kind, size"),
+        ("sise = 3", "unknown keys sise; did you mean size? known are crop, fast, kind, size"),
+        ("x = 3", "unknown keys x; known are crop, fast, kind, size"),
         ("size = ", "is not TOML: "),
         ('size = "x"', "argument --size: invalid int value: 'x'"),
         ('kind = "c"', "argument --kind: invalid choice: 'c'"),
@@ -72,6 +73,22 @@ def test_wrong_flags_end_with_code_2(flag: str) -> None:
     with pytest.raises(SystemExit) as caught:
         parse(Config, [flag], None)
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--siz=3", "unrecognized arguments: --siz=3 (did you mean --size?)"),
+        ("--fats", "unrecognized arguments: --fats (did you mean --fast"),
+        ("--colour=red", "unrecognized arguments: --colour=red\n"),
+    ],
+)
+def test_flags_that_are_near_are_named(
+    capsys: pytest.CaptureFixture[str], flag: str, message: str
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(Config, [flag], None)
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,119 @@
+"""Misspelt settings and values of a wrong type are found when a Loader is made; no file is read."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, Unpack
+
+import pytest
+
+from dali_pipelines import (
+    AiaSettings,
+    Calibration,
+    Index,
+    Loader,
+    NpyReader,
+    PipelineConfig,
+    PipelineSettings,
+    aia_pipeline,
+    fits_pipeline,
+    jpeg_pipeline,
+    npy_pipeline,
+    reader_pipeline,
+)
+from dali_pipelines.decode import decode_array
+
+NOWHERE = Index.from_paths(["/nowhere/0.jpg", "/nowhere/1.jpg"])
+
+
+def typed(index: Index, *, stars: int = 3, **config: Unpack[PipelineSettings]) -> Any:
+    raise AssertionError("it is not called before the Loader starts")
+
+
+def untyped(index: Index, *, crop: str = "", **config: Any) -> Any:
+    return reader_pipeline(index, NpyReader(), decode_array, PipelineConfig(**config))
+
+
+def test_the_types_have_all_settings() -> None:
+    fields = {field.name for field in dataclasses.fields(PipelineConfig)}
+    assert set(PipelineSettings.__annotations__) == fields
+    more = {field.name for field in dataclasses.fields(Calibration)}
+    assert set(AiaSettings.__annotations__) == fields | more
+
+
+@pytest.mark.parametrize(
+    ("factory", "name", "meant"),
+    [
+        (jpeg_pipeline, "crop_size", "crop"),
+        (jpeg_pipeline, "windows", "window"),
+        (jpeg_pipeline, "num_worker", "num_read_processes"),
+        (jpeg_pipeline, "num_workers", "num_read_processes"),
+        (jpeg_pipeline, "bad_samples", "bad_sample"),
+        (fits_pipeline, "hdus", "hdu"),
+        (npy_pipeline, "file_type", "file_dtype"),
+        (aia_pipeline, "exposur", "exposure"),
+        (partial(aia_pipeline, order=1), "sise", "size"),
+        (typed, "star", "stars"),
+    ],
+)
+def test_a_misspelt_setting_is_found_with_what_is_near(factory: Any, name: str, meant: str) -> None:
+    title = getattr(factory, "func", factory).__name__
+    found = (
+        rf"^Loader with {title} takes no setting '{name}': did you mean .*\b{meant}\b.*\? There "
+    )
+    with pytest.raises(TypeError, match=found):
+        Loader(factory, NOWHERE, batch_size=1, **{name: 3})
+
+
+def test_all_names_are_listed() -> None:
+    with pytest.raises(TypeError, match="'qqq': There are bad_sample, batch_size, columns, crop, "):
+        Loader(jpeg_pipeline, NOWHERE, batch_size=1, qqq=1)
+
+
+@pytest.mark.parametrize("factory", [fits_pipeline, jpeg_pipeline, npy_pipeline, untyped])
+def test_factories_find_them_too(factory: Any) -> None:
+    with pytest.raises(TypeError, match="takes no setting 'windows': did you mean window"):
+        factory(NOWHERE, batch_size=1, windows="random")
+
+
+def test_the_aia_factory_knows_its_own() -> None:
+    with pytest.raises(TypeError, match="aia_pipeline takes no setting 'expo': did you mean expos"):
+        aia_pipeline(NOWHERE, batch_size=1, expo=True)  # type: ignore[call-arg]
+
+
+def test_a_factory_that_says_nothing_is_asked_when_it_is_called() -> None:
+    loader = Loader(untyped, NOWHERE, batch_size=1, devices=[None], crop_size=3, crop="mine")
+    with pytest.raises(TypeError, match="PipelineConfig takes no setting 'crop_size': did you "):
+        loader.start()
+
+
+@pytest.mark.parametrize("name", ["device_id", "epoch", "position"])
+def test_what_the_loader_sets_itself(name: str) -> None:
+    with pytest.raises(TypeError, match=f"a Loader sets {name} of its pipelines itself: give "):
+        Loader(jpeg_pipeline, NOWHERE, batch_size=1, **{name: 0})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"crop": 7.5}, r"crop must be \(height, width\) in pixels, .* got 7.5"),
+        ({"window": "left"}, "window must be one of 'center', 'random', got 'left'"),
+        ({"columns": "label"}, r"columns must be names in a tuple, as \('label',\), got 'label'"),
+        ({"seed": 1.5}, "seed must be an integer, at least 0, got 1.5"),
+        ({"seed": 2**64}, r"seed must be an integer below 2\*\*64, got 18446744073709551616"),
+        ({"shuffle": "no"}, "shuffle must be True or False, got 'no'"),
+        ({"batch_size": True}, "batch_size must be an integer, at least 1, got True"),
+        ({"num_read_processes": 2.0}, "num_read_processes must be an integer, at least 1, got 2"),
+        ({"restart_readers": 1.5}, "restart_readers must be at least 0, got 1.5"),
+        ({"num_epochs": "3"}, "num_epochs must be an integer, at least 0, got '3'"),
+        ({"read_timeout": "1 s"}, "read_timeout must be a number of seconds, or None, got '1 s'"),
+        ({"rotate": None}, "rotate must be a number of degrees, got None"),
+        ({"rejected": [3]}, r"rejected must be a mapping of rows to reasons, got \[3\]"),
+        ({"max_bad": float("nan")}, "max_bad must be a number of rows, or a share below 1"),
+    ],
+)
+def test_values_are_checked(settings: dict[str, Any], message: str) -> None:
+    for factory in (jpeg_pipeline, npy_pipeline):
+        with pytest.raises(ValueError, match=message):
+            Loader(factory, NOWHERE, **{"batch_size": 1, **settings})
