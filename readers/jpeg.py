@@ -2,7 +2,8 @@
 
 The head of each file is parsed by Pillow, which tells its size and orientation, so that a window
 can be placed before anything is decoded. What Pillow would refuse is refused here: DALI's decoder
-fails a whole batch for one bad stream, and fills a window from a cut file without a word.
+fails a whole batch for one bad stream, and fills a window from a cut file without a word. So is
+what the file's structure shows to be damaged, see `readers.image_structure`.
 
 Of a file whose rows of MCUs the Index notes, only those travel that a window needs, see
 `readers.mcu`.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,8 +23,11 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from readers.columns import Row
+from readers.entropy import check_entropy
 from readers.errors import ReadError
+from readers.exif import with_orientation
 from readers.files import open_regular
+from readers.image_structure import DamagedError, structure_of
 from readers.mcu import Head, McuRows, NoRowsError, cut_rows
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
@@ -30,13 +35,19 @@ from readers.window import Window
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """Pillow's names of what DALI's image decoder takes, on the CPU and on the GPU."""
 
-_EXIF_ORIENTATION = 0x0112
-_PNG_START, _PNG_END = b"\x89PNG", b"IEND\xaeB`\x82"
-_JPEG_START, _JPEG_SCAN, _JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
 
-
+@dataclass(frozen=True)
 class JpegReader:
-    """Encoded images. The suffix does not matter: the format is recognised by content."""
+    """Encoded images. The suffix does not matter: the format is recognised by content.
+
+    Parameters
+    ----------
+    check_entropy : bool
+        Whether to go through the entropy-coded data of each JPEG that is read whole, see
+        `readers.entropy.check_entropy`.
+    """
+
+    check_entropy: bool = False
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         SampleSpec(name="encoded", dtype="uint8", ndim=1),
@@ -55,7 +66,7 @@ class JpegReader:
                 return _read_rows(row, row.notes["mcu_rows"], window)
             except Exception:  # Pillow's are many; the whole file tells what is wrong, if anything
                 pass
-        encoded, height, width = _load(row)
+        encoded, height, width = _load(row, check=self.check_entropy)
         y, x = 0, 0
         if window is not None:
             try:
@@ -72,8 +83,8 @@ class JpegReader:
         return Peek(height=height, width=width, nbytes=len(encoded))
 
     def verify(self, row: Row) -> None:
-        """Decode the whole image by Pillow."""
-        _load(row, decode=True)
+        """Decode the whole image by Pillow, and go through the entropy-coded data of a JPEG."""
+        _load(row, decode=True, check=True)
 
     def blank(self, height: int, width: int) -> Sample:
         """Give a grey JPEG."""
@@ -88,10 +99,8 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         if not rows.is_of(head_bytes, os.fstat(file.fileno()).st_size):
             raise NoRowsError("the file is another one")
         head = Head.parse(head_bytes)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # as below
-            with Image.open(io.BytesIO(head_bytes)) as image:
-                turn = _TURNS.get(image.getexif().get(_EXIF_ORIENTATION, 1), _Turn())
+        head_bytes, orientation = with_orientation(head_bytes, structure_of(head_bytes))
+        turn = _TURNS.get(orientation, _Turn())
         shape = (head.height, head.width)[:: -1 if turn.transposed else 1]
         anchor = np.array(window.place(*shape), np.int32)
         axis = 1 if turn.transposed else 0
@@ -147,49 +156,53 @@ def _grey(height: int, width: int) -> bytes:
     return stream.getvalue()
 
 
-def _load(row: Row, *, decode: bool = False) -> tuple[bytes, int, int]:
-    """Give the bytes of a file with its height and width as displayed, or raise ReadError."""
+def _load(row: Row, *, decode: bool = False, check: bool = False) -> tuple[bytes, int, int]:
+    """Return what travels of a file with its height and width as displayed, or raise ReadError.
+
+    Parameters
+    ----------
+    row : Row
+        Of the file.
+    decode : bool
+        Whether Pillow decodes it, in any case.
+    check : bool
+        Whether to go through the entropy-coded data of a JPEG.
+    """
     try:
         with open_regular(row.path) as file:
             encoded = file.read()
         with warnings.catch_warnings():
             # Pillow warns of odd EXIF data and the like; what matters comes as an exception.
             warnings.simplefilter("ignore")
-            height, width = _inspect(encoded, decode)
+            return _inspect(encoded, decode, check)
     except Exception as error:
         # Pillow's parsers raise many types on hostile input (SyntaxError, struct.error, ...).
-        reason = f"not a readable image: {error}" if not isinstance(error, OSError) else str(error)
-        reason = reason.replace(f": {row.path!r}", "")
+        reason = str(error).replace(f": {row.path!r}", "")
+        if isinstance(error, DamagedError):
+            reason = f"the file is damaged: {reason}"
+        elif not isinstance(error, OSError):
+            reason = f"not a readable image: {reason}"
         raise ReadError(row.path, reason, row=row.number) from error
-    return encoded, height, width
 
 
-def _has_end(encoded: bytes) -> bool:
-    """Tell whether a JPEG or PNG ends as it should; if not, it may be cut short: Pillow decides."""
-    tail = encoded[-4096:]
-    if encoded.startswith(_JPEG_START):
-        # An end before the last scan is that of a thumbnail.
-        return tail.rfind(_JPEG_END) > tail.rfind(_JPEG_SCAN)
-    return encoded.startswith(_PNG_START) and _PNG_END in tail
-
-
-def _inspect(encoded: bytes, decode: bool) -> tuple[int, int]:
+def _inspect(encoded: bytes, decode: bool, check: bool) -> tuple[bytes, int, int]:
     if not encoded:
         raise OSError("the file is empty")
+    structure = structure_of(encoded)
+    encoded, orientation = with_orientation(encoded, structure)
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             # MPO: a JPEG that more pictures follow; its first one is decoded.
             if image.format not in (*FORMATS, "MPO"):
                 known = ", ".join(FORMATS)
                 raise OSError(f"format {image.format} is not decoded, expected one of {known}")
-            width, height = image.size
-            # Pillow turns the size of a TIFF by itself, and decodes all of a PNG to find EXIF data.
-            skip = image.format == "TIFF" or (image.format == "PNG" and b"eXIf" not in encoded)
-            turned = not skip and image.getexif().get(_EXIF_ORIENTATION, 1) in (5, 6, 7, 8)
-            if decode or not _has_end(encoded):
+            width, height = image.size  # Pillow turns that of a TIFF by itself
+            if decode or not structure.complete:
                 image.load()
+            if check and image.format in ("JPEG", "MPO"):
+                check_entropy(encoded)
     except UnidentifiedImageError:
         raise OSError(
             f"not an image: it begins with {encoded[:8]!r}, expected one of {', '.join(FORMATS)}"
         ) from None
-    return (width, height) if turned else (height, width)
+    return (encoded, width, height) if orientation in (5, 6, 7, 8) else (encoded, height, width)

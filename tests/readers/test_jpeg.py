@@ -1,6 +1,7 @@
 import io
 import re
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from readers import JpegReader, Peek, ReadError, Row, Window
+from readers.image_structure import structure_of
 from readers.jpeg import FORMATS
 
 ORIENTATION = 0x0112
@@ -185,10 +187,92 @@ def test_refused(tmp_path, kind):
     assert re.search(message, refused(JpegReader(), row, None).reason)
 
 
+def false_marker(jpeg, marker):
+    """Overwrite two bytes in the midst of the entropy-coded data."""
+    middle = (jpeg.index(b"\xff\xda") + len(jpeg)) // 2
+    return jpeg[:middle] + bytes((0xFF, marker)) + jpeg[middle + 2 :]
+
+
+CODINGS = {
+    "baseline": {},
+    "progressive": {"progressive": True},
+    "optimized": {"optimize": True, "quality": 60},
+    "restarts": {"restart_marker_blocks": 2},
+}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_false_marker_is_found(tmp_path, coding):
+    """libjpeg stops there, and DALI delivers the rest of the image in grey."""
+    jpeg = encoded(**CODINGS[coding])
+    for marker in (0x01, 0x3A, 0xC0, 0xC4, 0xD3, 0xD8, 0xDA, 0xDB, 0xE1, 0xF7, 0xFE):
+        refused(JpegReader(), written(tmp_path, false_marker(jpeg, marker)), None, "damaged")
+
+
+@given(
+    coding=st.sampled_from(sorted(CODINGS)),
+    quality=st.integers(1, 100),
+    seed=st.integers(0, 1 << 32),
+)
+def test_no_good_jpeg_is_refused(tmp_path, coding, quality, seed):
+    random = np.random.default_rng(seed)
+    noise = random.integers(0, 256, (*random.integers(1, 80, 2), 3), dtype=np.uint8)
+    image = Image.fromarray(noise).convert(random.choice(["L", "RGB", "CMYK"]))
+    jpeg = encoded(image, **{"quality": quality} | CODINGS[coding])
+    assert structure_of(jpeg).complete
+    JpegReader().verify(written(tmp_path, jpeg))
+    JpegReader(check_entropy=True).read(written(tmp_path, jpeg + bytes(9)), None)
+
+
+def test_restart_markers_that_are_lost_or_swapped_are_found(tmp_path):
+    jpeg = encoded(restart_marker_blocks=1)
+    places = [place for place in range(len(jpeg) - 1) if jpeg[place : place + 2] == b"\xff\xd2"]
+    lost = jpeg[: places[0]] + jpeg[places[0] + 2 :]
+    swapped = jpeg[: places[0] + 1] + b"\xd5" + jpeg[places[0] + 2 :]
+    for damaged in (lost, swapped):
+        refused(JpegReader(), written(tmp_path, damaged), None, "is out of order")
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_each_flipped_bit_of_a_png_is_found(tmp_path, bit):
+    content = bytearray(encoded(form="PNG"))
+    for place in range(60, len(content) - 12, 397):
+        content[place] ^= 1 << bit
+        row = written(tmp_path, bytes(content))
+        refused(
+            JpegReader(), row, None, "the checksum of the PNG chunk b'IDAT' at byte 33 is wrong"
+        )
+        content[place] ^= 1 << bit
+
+
+def test_a_png_without_its_last_byte_is_refused(tmp_path):
+    """Pillow reads it, DALI does not."""
+    content = encoded(form="PNG")[:-1]
+    Image.open(io.BytesIO(content)).load()
+    refused(JpegReader(), written(tmp_path, content), None, "the file ends within the PNG chunk")
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path, coding):
+    """What shows in no marker: an end too early."""
+    jpeg = encoded(**CODINGS[coding])
+    row = written(tmp_path, jpeg[: 2 * len(jpeg) // 3].rstrip(b"\xff") + b"\xff\xd9")
+    JpegReader().read(row, None)
+    for call in (lambda: JpegReader(check_entropy=True).read(row, None), verify(row)):
+        with pytest.raises(ReadError, match="Corrupt JPEG data"):
+            call()
+
+
+def verify(row):
+    return lambda: JpegReader().verify(row)
+
+
 def test_verify_decodes_all_of_the_image(tmp_path):
     """What `read` cannot notice without decoding."""
     content = bytearray(encoded(form="PNG"))
-    content[len(content) // 2] ^= 0xFF
+    (length,) = struct.unpack_from(">I", content, 33)
+    content[33 + 8 + length // 2] ^= 0xFF
+    struct.pack_into(">I", content, 41 + length, zlib.crc32(content[37 : 41 + length]))
     row = written(tmp_path, bytes(content))
     JpegReader().read(row, None)
     with pytest.raises(ReadError, match="broken data stream"):
