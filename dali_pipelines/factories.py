@@ -8,7 +8,8 @@ from typing import Any, Unpack
 from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
-from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.mcu_rows import warn_of_old_rows
+from dali_pipelines.pipeline import ReaderPipeline, check_index, reader_pipeline
 from dali_pipelines.preset import Preset
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
 from readers.channels import ChannelsReader
@@ -136,6 +137,8 @@ def jpeg_pipeline(
         Its ``image`` has shape (batch, 3, height, width), RGB, 0 to 255 unless mean or std change
         that. Without crop or resize all images of a batch must be of one size.
     """
+    check_index(index)
+    warn_of_old_rows(index)
     reader = JpegReader(check_entropy=check_entropy)
     return reader_pipeline(index, reader, decode_jpeg, PipelineConfig.of(config))
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.mcu import Head, HuffmanTable, McuRows, NoRowsError
+from readers.mcu import Head, HuffmanTable, McuRows, NoRowsError, is_current
 
 if TYPE_CHECKING:
     from readers.index import Index
 
 COLUMN = "mcu_rows"
 """Of the Index, as `readers.jpeg.JpegReader` knows it."""
+_LOOKED_AT = 1000
+"""Rows of the Index."""
 
 
 def with_mcu_rows(
@@ -27,7 +31,8 @@ def with_mcu_rows(
     Each file is read and decoded once, as far as it takes to find them. From then on
     `jpeg_pipeline` reads of it, and decodes, only the rows that a window needs: pixel for pixel
     what it delivered before. A file that is coded otherwise (progressive, with restart markers, no
-    JPEG at all), or has another size or head than then, is read whole.
+    JPEG at all), or has another size or head than then, is read whole; so is one where the rows
+    that a window needs have other checksums, and its entropy-coded data are checked then.
 
     Parameters
     ----------
@@ -41,7 +46,7 @@ def with_mcu_rows(
     Returns
     -------
     Index
-        With the column ``mcu_rows`` (bytes, some 14 for 16 rows of pixels; null where there are
+        With the column ``mcu_rows`` (bytes, some 18 for 16 rows of pixels; null where there are
         none). Save it, so that they need not be found again.
     """
     import pyarrow as pa
@@ -54,6 +59,22 @@ def with_mcu_rows(
     if COLUMN in table.column_names:
         table = table.drop_columns([COLUMN])
     return type(index)(table.append_column(COLUMN, rows))
+
+
+def warn_of_old_rows(index: Index) -> None:
+    """Warn if an Index notes rows in a form that is not read any more: then files are read whole.
+
+    The first few rows of the Index stand for all.
+    """
+    if COLUMN not in index.table.column_names:
+        return
+    packed = next(iter(index.table[COLUMN].slice(0, _LOOKED_AT).drop_null()), None)
+    if packed is not None and not is_current(packed.as_py()):
+        warnings.warn(
+            "the Index notes rows of MCUs as an older version of this toolkit did, without "
+            "checksums, so that JPEG files are read whole: make it again by index.py --mcu_rows",
+            stacklevel=3,
+        )
 
 
 def _packed_rows(path: str) -> bytes | None:
@@ -99,7 +120,10 @@ def find_mcu_rows(data: bytes) -> McuRows:
     if status != GOOD:
         raise NoRowsError("the entropy-coded bytes do not add up")
     crc = zlib.crc32(data[: head.size])
-    return McuRows(len(data), head.size, crc, starts, predictions)
+    rows = McuRows(len(data), head.size, crc, starts, predictions, crcs=np.empty(0, np.uint32))
+    ranges = (rows.byte_range(row, row) for row in range(head.num_rows))
+    crcs = [zlib.crc32(memoryview(data)[begin:end]) for begin, end in ranges]
+    return replace(rows, crcs=np.array(crcs, np.uint32))
 
 
 def _lookup(tables: Sequence[HuffmanTable]) -> NDArray[np.uint16]:

@@ -28,7 +28,7 @@ from readers.errors import ReadError
 from readers.exif import with_orientation
 from readers.files import open_regular
 from readers.image_structure import DamagedError, structure_of
-from readers.mcu import Head, McuRows, NoRowsError, cut_rows
+from readers.mcu import ChangedError, Head, McuRows, NoRowsError, cut_rows
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
@@ -61,12 +61,15 @@ class JpegReader:
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the bytes of the file, or the rows that the window needs, and place the window."""
+        check = self.check_entropy
         if window is not None and row.notes.get("mcu_rows"):
             try:
                 return _read_rows(row, row.notes["mcu_rows"], window)
+            except ChangedError:  # to another image, or by damage
+                check = True
             except Exception:  # Pillow's are many; the whole file tells what is wrong, if anything
                 pass
-        encoded, height, width = _load(row, check=self.check_entropy)
+        encoded, height, width = _load(row, check=check)
         y, x = 0, 0
         if window is not None:
             try:
@@ -114,8 +117,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         last = min(head.num_rows - 1, (start + extent - 1) // head.mcu_height + 1)
         begin, end = rows.byte_range(first, last)
         coded = os.pread(file.fileno(), end - begin, begin)
-    if len(coded) < end - begin:
-        raise NoRowsError("the file has been cut meanwhile")
+    rows.check(first, last, coded)
     cut = cut_rows(head_bytes, head, rows, coded, first, last)
     start += cut.above - first * head.mcu_height
     anchor[axis] = cut.height - start - extent if turn.reversed else start

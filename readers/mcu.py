@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PACKED = struct.Struct("<BBIQI")
-_VERSION = 1
+_VERSION = 2
+"""1 had no checksums of the rows."""
 
 _SOI, _SOF, _DHT, _EOI, _SOS, _DRI = 0xD8, (0xC0, 0xC1), 0xC4, 0xD9, 0xDA, 0xDD
 _OTHER_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -32,6 +33,10 @@ _COEFFICIENTS = 63
 
 class NoRowsError(ValueError):
     """Rows cannot be cut out of this file: it is read whole."""
+
+
+class ChangedError(NoRowsError):
+    """The file has the size and head of the one whose rows were noted, but other rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +216,11 @@ class McuRows:
     where the image ends."""
     predictions: NDArray[np.int16]
     """Shape (rows, components): DC coefficients that each row goes on from."""
+    crcs: NDArray[np.uint32]
+    """Shape (rows,): CRC-32 of the bytes of each row, with those that it shares with others."""
 
     def pack(self) -> bytes:
-        """Give it as bytes, 8 + 2 times the components of them a row."""
+        """Give it as bytes, 12 + 2 times the components of them a row."""
         counts = _PACKED.pack(
             _VERSION,
             self.predictions.shape[1],
@@ -221,9 +228,8 @@ class McuRows:
             self.file_size,
             self.head_crc,
         )
-        return b"".join(
-            (counts, self.starts.astype("<i8").tobytes(), self.predictions.astype("<i2").tobytes())
-        )
+        arrays = (self.starts, "<i8"), (self.crcs, "<u4"), (self.predictions, "<i2")
+        return b"".join((counts, *(array.astype(dtype).tobytes() for array, dtype in arrays)))
 
     @classmethod
     def unpack(cls, packed: bytes) -> McuRows:
@@ -234,13 +240,16 @@ class McuRows:
         NoRowsError
             If it is of another version.
         """
-        version, components, head_size, file_size, head_crc = _PACKED.unpack_from(packed)
-        if version != _VERSION:
-            raise NoRowsError(f"version {version}")
-        rows = (len(packed) - _PACKED.size - 8) // (8 + 2 * components)
+        if not is_current(packed):
+            raise NoRowsError(f"version {packed[:1]!r}")
+        _, components, head_size, file_size, head_crc = _PACKED.unpack_from(packed)
+        rows = (len(packed) - _PACKED.size - 8) // (12 + 2 * components)
         starts = np.frombuffer(packed, "<i8", rows + 1, _PACKED.size)
-        predictions = np.frombuffer(packed, "<i2", offset=_PACKED.size + starts.nbytes)
-        return cls(file_size, head_size, head_crc, starts, predictions.reshape(rows, components))
+        at = _PACKED.size + starts.nbytes
+        crcs = np.frombuffer(packed, "<u4", rows, at)
+        predictions = np.frombuffer(packed, "<i2", offset=at + crcs.nbytes)
+        predictions = predictions.reshape(rows, components)
+        return cls(file_size, head_size, head_crc, starts, predictions, crcs)
 
     def is_of(self, head: bytes, file_size: int) -> bool:
         """Tell whether a file is still the one that the rows were found in."""
@@ -249,6 +258,32 @@ class McuRows:
     def byte_range(self, first: int, last: int) -> tuple[int, int]:
         """Give the range of bytes of the file that holds the rows from `first` to `last`."""
         return int(self.starts[first]) // 8, -(-int(self.starts[last + 1]) // 8)
+
+    def check(self, first: int, last: int, coded: bytes) -> None:
+        """Refuse other bytes than those that the rows from `first` to `last` were noted of.
+
+        Parameters
+        ----------
+        first, last : int
+            Rows.
+        coded : bytes
+            What was read of ``byte_range(first, last)``.
+
+        Raises
+        ------
+        ChangedError
+            If a checksum is not that of its row.
+        """
+        view, (start, _) = memoryview(coded), self.byte_range(first, last)
+        for row in range(first, last + 1):
+            begin, end = self.byte_range(row, row)
+            if zlib.crc32(view[begin - start : end - start]) != self.crcs[row]:
+                raise ChangedError(f"row {row} of MCUs has changed since it was noted")
+
+
+def is_current(packed: bytes) -> bool:
+    """Tell whether packed `McuRows` are of the form that is read here."""
+    return packed[:1] == bytes((_VERSION,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from dali_pipelines import Index
-from dali_pipelines.mcu_rows import find_mcu_rows, with_mcu_rows
-from readers import JpegReader, Row, Window
-from readers.mcu import Head, McuRows, NoRowsError, cut_rows
+from dali_pipelines import Index, jpeg_pipeline
+from dali_pipelines.mcu_rows import find_mcu_rows, warn_of_old_rows, with_mcu_rows
+from readers import JpegReader, ReadError, Row, Window
+from readers.mcu import ChangedError, Head, McuRows, NoRowsError, cut_rows
 
 ORIENTATION = 0x0112
 SUBSAMPLING = {"4:4:4": 16, "4:2:2": 8, "4:2:0": 16}
@@ -163,7 +163,101 @@ def test_a_file_that_was_changed_is_read_whole(tmp_path, change):
     assert JpegReader().read(row, window)["encoded"].tobytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("packed", [b"", b"\1", b"\2" + bytes(40), b"\1" + bytes(30)])
+def swapped_rows(jpeg, other, first, last):
+    """Put rows of MCUs of another photo of the same encoder in, where they are as many bytes."""
+    (begin, end), (start, stop) = (
+        find_mcu_rows(one).byte_range(first, last) for one in (jpeg, other)
+    )
+    size = min(end - begin, stop - start)
+    return jpeg[:begin] + other[start : start + size] + jpeg[begin + size :]
+
+
+def flipped(jpeg, place):
+    content = bytearray(jpeg)
+    content[place] ^= 0x10
+    return bytes(content)
+
+
+def stale(jpeg):
+    """Give files of the size and head of the one that was noted."""
+    rows, other = find_mcu_rows(jpeg), encoded(photo(96, 64, seed=3))
+    begin, end = rows.byte_range(2, 3)
+    return {
+        "rows of another": swapped_rows(jpeg, other, 2, 3),
+        "a bit": flipped(jpeg, (begin + end) // 2),
+        "first byte": flipped(jpeg, begin),
+        "last byte": flipped(jpeg, end - 1),
+        "zeros": jpeg[:begin] + bytes(end - begin) + jpeg[end:],
+    }
+
+
+CENTRE = Window(height=4, width=16)
+"""Rows of pixels 46 to 49: of the rows of MCUs 2 and 3, and with their neighbours 1 to 4."""
+
+
+@pytest.mark.parametrize("change", ["rows of another", "a bit", "first byte", "last byte", "zeros"])
+def test_rows_that_were_changed_are_never_cut_out(tmp_path, change):
+    path = tmp_path / "photo.jpg"
+    jpeg = encoded(photo(96, 64))
+    path.write_bytes(jpeg)
+    row = row_of(path)
+    content = stale(jpeg)[change]
+    assert (len(content), content[:600]) == (len(jpeg), jpeg[:600])
+    path.write_bytes(content)
+    sample = read_or_none(row)
+    assert sample is None or sample["encoded"].tobytes() == content
+
+
+def read_or_none(row):
+    try:
+        return JpegReader().read(row, CENTRE)
+    except ReadError:
+        return None
+
+
+def test_a_file_replaced_by_a_sound_one_is_read_whole(tmp_path):
+    """Of one camera, and padded to one size."""
+    jpegs = [encoded(photo(96, 64, seed=seed)) for seed in (0, 3)]
+    size = max(map(len, jpegs))
+    old, new = (jpeg.ljust(size, b"\0") for jpeg in jpegs)
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(old)
+    row = row_of(path)
+    assert len(JpegReader().read(row, CENTRE)["encoded"]) < size
+    path.write_bytes(new)
+    assert JpegReader().read(row, CENTRE)["encoded"].tobytes() == new
+
+
+def test_damage_beside_the_window_does_not_matter(tmp_path):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(photo(960, 64)))
+    row = row_of(path)
+    sound = JpegReader().read(row, CENTRE)
+    begin, end = find_mcu_rows(path.read_bytes()).byte_range(4, 9)
+    content = path.read_bytes()
+    path.write_bytes(content[:begin] + bytes(end - begin) + content[end:])
+    assert np.array_equal(JpegReader().read(row, CENTRE)["encoded"], sound["encoded"])
+
+
+@given(data=st.data())
+@settings(deadline=None)
+def test_each_changed_byte_of_the_rows_is_noticed(data):
+    jpeg = encoded(photo(96, 64))
+    rows = find_mcu_rows(jpeg)
+    first = data.draw(st.integers(0, 5))
+    last = data.draw(st.integers(first, 5))
+    begin, end = rows.byte_range(first, last)
+    rows.check(first, last, jpeg[begin:end])
+    coded = bytearray(jpeg[begin:end])
+    coded[data.draw(st.integers(0, len(coded) - 1))] ^= data.draw(st.integers(1, 255))
+    for changed in (bytes(coded), jpeg[begin : end - 1], b""):
+        with pytest.raises(ChangedError):
+            rows.check(first, last, changed)
+
+
+@pytest.mark.parametrize(
+    "packed", [b"", b"\2", b"\3" + bytes(40), b"\2" + bytes(30), b"\1" + bytes(60)]
+)
 def test_notes_of_another_making_do_no_harm(tmp_path, packed):
     path = tmp_path / "photo.jpg"
     path.write_bytes(encoded(photo(96, 64)))
@@ -214,6 +308,7 @@ def test_rows_survive_packing():
     again = McuRows.unpack(rows.pack())
     assert np.array_equal(again.starts, rows.starts)
     assert np.array_equal(again.predictions, rows.predictions)
+    assert np.array_equal(again.crcs, rows.crcs)
     assert (again.file_size, again.head_size, again.head_crc) == (
         rows.file_size,
         rows.head_size,
@@ -234,6 +329,7 @@ def test_an_index_keeps_them(tmp_path, suffix):
     index = with_mcu_rows(Index.scan(tmp_path))
     assert [rows is None for rows in index.table["mcu_rows"].to_pylist()] == [False, True, True, 0]
     assert with_mcu_rows(index).table.equals(index.table)
+    warn_of_old_rows(index)
     file = tmp_path / f"index{suffix}"
     index.save(file)
     columns = Index.load(file).columns(notes=("mcu_rows", "others"))
@@ -244,6 +340,15 @@ def test_an_index_keeps_them(tmp_path, suffix):
             assert McuRows.unpack(noted["mcu_rows"]).file_size == len(content)
         else:
             assert noted["mcu_rows"] == b""
+
+
+def test_notes_without_checksums_are_told_of(tmp_path):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(photo(96, 64)))
+    notes = pa.array([None, b"\1" + bytes(60)], pa.large_binary())
+    index = Index(pa.table({"path": [str(path)] * 2, "mcu_rows": notes}))
+    with pytest.warns(UserWarning, match=r"an older version.*index.py --mcu_rows"):
+        jpeg_pipeline(index, batch_size=1, device_id=None)
 
 
 def test_a_column_of_that_name_must_hold_bytes(tmp_path):
