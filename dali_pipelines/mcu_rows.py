@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.mcu import Head, HuffmanTable, McuRows, NoRowsError, is_current
+from readers.mcu import (
+    DamagedRowsError,
+    Head,
+    HuffmanTable,
+    McuRows,
+    NoRowsError,
+    is_current,
+)
 
 if TYPE_CHECKING:
     from readers.index import Index
@@ -98,7 +105,9 @@ def find_mcu_rows(data: bytes) -> McuRows:
     Raises
     ------
     NoRowsError
-        If it is coded in another way, or damaged.
+        If it is coded in another way.
+    DamagedRowsError
+        If it is damaged.
     """
     from dali_pipelines.kernels.huffman import GOOD, find_rows
 
@@ -118,7 +127,7 @@ def find_mcu_rows(data: bytes) -> McuRows:
         predictions,
     )
     if status != GOOD:
-        raise NoRowsError("the entropy-coded bytes do not add up")
+        raise DamagedRowsError("the entropy-coded bytes do not add up")
     crc = zlib.crc32(data[: head.size])
     rows = McuRows(len(data), head.size, crc, starts, predictions, crcs=np.empty(0, np.uint32))
     ranges = (rows.byte_range(row, row) for row in range(head.num_rows))

@@ -35,6 +35,10 @@ class NoRowsError(ValueError):
     """Rows cannot be cut out of this file: it is read whole."""
 
 
+class DamagedRowsError(NoRowsError):
+    """The entropy-coded data are not those of as many MCUs as the image has."""
+
+
 class ChangedError(NoRowsError):
     """The file has the size and head of the one whose rows were noted, but other rows."""
 

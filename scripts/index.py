@@ -7,7 +7,8 @@ Columns: path, hdu, height, width, bitpix, codec, file_bytes, then the header ke
 with underscores (DATE-OBS becomes date_obs). Of FITS files only headers are read. Files that cannot
 be read are listed and left out, and so are, with --rules, those whose header makes them unfit. An
 Index can be filtered and grouped, too: then no file is opened. It is written as Parquet, or, for a
-huge archive, as Arrow, which takes more room and opens at once.
+huge archive, as Arrow, which takes more room and opens at once. With --verify each file is decoded
+whole, too, and what is damaged is left out.
 Imports are light: the child processes import this file again.
 """
 
@@ -26,7 +27,7 @@ import _grouping
 import _index_out
 import _where
 from _cli import RefusingParser, at_least
-from _pool import process_map
+from _pool import Crash, isolated_map, process_map
 from _refusal import Refusal, one_line
 
 if TYPE_CHECKING:
@@ -188,12 +189,18 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         action="store_true",
         help="note where in JPEG files their rows begin: of windows no more is read and decoded",
     )
+    add(
+        "--verify",
+        action="store_true",
+        help="decode each file whole, check its checksums and a JPEG's entropy-coded data, and "
+        "leave out what is damaged",
+    )
     add("--rejected", metavar="FILE.csv", help="where to list all files that could not be read")
     add("--overwrite", action="store_true", help="replace OUT even if it is not from this script")
     _grouping.add_flags(parser)
     options = parser.parse_args(argv)
     if _index_out.is_table(options.data):
-        for name in ("keys", "hdu", "class_folders", "rejected"):
+        for name in ("keys", "hdu", "class_folders", "verify", "rejected"):
             if getattr(options, name) is not parser.get_default(name):
                 parser.error(f"--{name} is for a scan of files, and {options.data} is a table")
     if options.classes is not None and not options.class_folders:
@@ -322,16 +329,22 @@ def _scan(paths: list[str], options: argparse.Namespace) -> tuple[FactTable, Rej
 
     from readers.facts import FactTable
 
-    chunks = [paths[at : at + CHUNK_FILES] for at in range(0, len(paths), CHUNK_FILES)]
-    tasks = [(chunk, options.keys, options.hdu) for chunk in chunks]
+    # A decoder can be brought down by a damaged file, which is then known if it is alone.
+    size = 1 if options.verify else CHUNK_FILES
+    chunks = [paths[at : at + size] for at in range(0, len(paths), size)]
+    tasks = [(chunk, options.keys, options.hdu, options.verify) for chunk in chunks]
     num_processes = min(options.num_processes, len(chunks))
+    mapped = isolated_map if options.verify else process_map
     facts, rejected = FactTable(options.keys), []
     try:
         with (
             tqdm(total=len(paths), unit="file", disable=not sys.stderr.isatty()) as bar,
-            closing(process_map(_scan_chunk, tasks, num_processes)) as results,
+            closing(mapped(_scan_chunk, tasks, num_processes)) as results,
         ):
-            for read, refused in results:
+            for chunk, result in zip(chunks, results, strict=True):
+                if isinstance(result, Crash):
+                    result = [], [(chunk[0], "it kills the process that decodes it")]
+                read, refused = result
                 for row in read:
                     facts.add(row)
                 rejected += refused
@@ -344,15 +357,20 @@ def _scan(paths: list[str], options: argparse.Namespace) -> tuple[FactTable, Rej
 
 
 def _scan_chunk(
-    paths: list[str], keys: list[str], hdu: int | None
+    paths: list[str], keys: list[str], hdu: int | None, verify: bool
 ) -> tuple[list[dict[str, Fact]], Rejected]:
+    from _check_whole import check_whole
+
     from readers.errors import ReadError
     from readers.facts import file_facts
 
     read, rejected = [], []
     for path in paths:
         try:
-            read.append(file_facts(path, keys, hdu))
+            facts = file_facts(path, keys, hdu)
+            if verify:
+                check_whole(path, hdu)
+            read.append(facts)
         except ReadError as error:
             rejected.append((path, one_line(error.reason)))
     return read, rejected

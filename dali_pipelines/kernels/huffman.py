@@ -132,4 +132,6 @@ def _is_end(data, place):  # type: ignore[no-untyped-def]
     at = place // 8
     if place % 8:
         at += 2 if data[at] == 0xFF else 1
+    while at + 2 < len(data) and data[at] == 0xFF and data[at + 1] == 0xFF:
+        at += 1  # a marker may have such bytes in front
     return at + 1 < len(data) and data[at] == 0xFF and data[at + 1] == 0xD9

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from _pool import Crash
 from astropy.io import fits
 from PIL import Image
 from solar_files import changed, frame, save
@@ -199,6 +200,92 @@ class TestRejected:
         )
         assert err.count("\n") == 1
         assert os.listdir() == ["rejected.csv"]
+
+
+def overwritten(content, place, replacement):
+    return content[:place] + replacement + content[place + len(replacement) :]
+
+
+def damaged_files(folder):
+    """Write files that are sound up to their pixels; give the reason of each that is not."""
+    noise = np.random.default_rng(0).integers(0, 255, (60, 80, 3), np.uint8)
+    sound = {}
+    for name, options in {
+        "sound.jpg": {},
+        "progressive.jpg": {"progressive": True},
+        "early_end.jpg": {},
+        "extra.jpg": {},
+        "photo.png": {},
+    }.items():
+        Image.fromarray(noise).save(folder / name, **options)
+        sound[name] = (folder / name).read_bytes()
+    for name, options in {
+        "sums.fits": {"checksum": True},
+        "changed.fits": {"checksum": True},
+    }.items():
+        fits.PrimaryHDU(noise[..., 0]).writeto(folder / name, **options)
+    rice = fits.CompImageHDU(noise[..., 0].astype(np.int16), compression_type="GZIP_1")
+    rice.writeto(folder / "tiles.fits")
+    jpeg, changed = sound["early_end.jpg"], (folder / "changed.fits").read_bytes()
+    tiles = (folder / "tiles.fits").read_bytes()
+    contents = {
+        "early_end.jpg": jpeg[: len(jpeg) // 2] + b"\xff\xd9",
+        "extra.jpg": jpeg[:-2] + b"a" + jpeg[-2:],  # libjpeg-turbo does not notice
+        "photo.png": overwritten(sound["photo.png"], 900, b"damaged"),
+        "changed.fits": overwritten(changed, 3000, b"damaged"),
+        "tiles.fits": overwritten(tiles, tiles.index(b"\x1f\x8b") + 20, b"damaged"),
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return {
+        "changed.fits": "DATASUM is not that of the data",
+        "early_end.jpg": "Corrupt JPEG data: premature end of data segment",
+        "extra.jpg": "the file is damaged: the entropy-coded bytes do not add up",
+        "photo.png": "the checksum of the PNG chunk",
+        "tiles.fits": "",
+    }
+
+
+class TestVerify:
+    def test_damage_that_no_header_shows(self, tmp_path, monkeypatch, run):
+        folder = tmp_path / "archive"
+        folder.mkdir()
+        monkeypatch.chdir(tmp_path)
+        reasons = damaged_files(folder)
+        assert "7 rows kept, 1 rejected" in run(folder)[1]  # the PNG has checksums
+        status, out, _ = run(folder, "--verify", "--rejected=bad.csv", num_processes=2)
+        assert status == 0
+        assert "8 files found: 3 rows kept, 5 rejected" in out
+        assert names() == ["progressive.jpg", "sound.jpg", "sums.fits"]
+        with open("bad.csv", newline="") as file:
+            rejected = {
+                os.path.basename(path): reason for path, reason in list(csv.reader(file))[1:]
+            }
+        assert list(rejected) == list(reasons)
+        for name, reason in reasons.items():
+            assert reason in rejected[name]
+
+    def test_a_file_that_kills_its_process(self, archive, run, monkeypatch):
+        def deadly(function, tasks, num_processes):
+            for task in tasks:
+                yield Crash() if task[0][0].endswith("b.fits") else function(*task)
+
+        monkeypatch.setattr(script, "isolated_map", deadly)
+        status, out, err = run(archive, "--verify")
+        assert status == 0
+        assert "6 files found: 3 rows kept, 3 rejected" in out
+        assert f"rejected {archive / 'b.fits'}: it kills the process that decodes it" in err
+        assert names() == ["a.fits", "c.fits", "d.fits"]
+
+    def test_real_files(self, shared_data, tmp_path, monkeypatch, run):
+        monkeypatch.chdir(tmp_path)
+        assert " 0 rejected" in run(shared_data / "fits", "--verify")[1]
+
+    def test_not_of_a_table(self, archive, run):
+        run(archive)
+        status, _, err = run("index.parquet", "--verify", "-o", "other.parquet")
+        assert status == 2
+        assert "--verify is for a scan of files" in err
 
 
 class TestWhere:
