@@ -19,19 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Truth:
-    """One image; what astropy could not tell is None."""
+    """One image; what its decoder could not tell is None."""
 
     hdu: int | None = None
     codec: str | None = None
-    """Tile compression (RICE_1, ...), or plain."""
+    """Tile compression (RICE_1, ...), or plain; or the format of an encoded image (JPEG, ...)."""
     shape: tuple[int, ...] | None = None
     """Of the window, or of the whole image."""
     dtype: str | None = None
-    """Of astropy's values."""
+    """Of the decoder's values."""
     values: NDArray[np.float32] | None = None
     """In its shape."""
     complaint: str = ""
     """Why there are no values; or that the file ends early, which astropy only warns of."""
+    decoder: str = "astropy"
+    """Name of who made the values."""
+    tolerance: float = 0.0
+    """By which others may differ from them."""
 
 
 def by_astropy(path: str, hdu: int | None, place: Place | None) -> Truth:

@@ -1,4 +1,4 @@
-"""A Reader of FITS images, or of one window at the same pixels of each, for scripts/verify.py.
+"""A Reader of images, or of one window at the same pixels of each, for scripts/verify.py.
 
 In a file of its own, since reader processes import it.
 """
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from readers.columns import Row
 from readers.errors import ReadError
 from readers.fits import FitsReader
+from readers.jpeg import JpegReader
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
@@ -41,24 +42,27 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class PlacedReader:
-    """Reads what a FitsReader reads, as if each file held nothing but the window.
+    """Reads what another Reader reads, as if each file held nothing but the window.
 
     Parameters
     ----------
-    reader : FitsReader
+    reader : FitsReader or JpegReader
         Reads the files.
     place : Place, optional
         The whole image if None. A file whose image does not hold it raises ReadError.
     """
 
-    reader: FitsReader
+    reader: FitsReader | JpegReader
     place: Place | None
 
-    channels = 1
+    @property
+    def channels(self) -> int:
+        """Those of the Reader."""
+        return self.reader.channels
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Those of the FitsReader."""
+        """Those of the Reader."""
         return self.reader.specs
 
     def read(self, row: Row, window: Window | None) -> Sample:
@@ -67,13 +71,13 @@ class PlacedReader:
         return self.reader.read(row, self._window(row))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the headers up to the image's."""
+        """Read as much of the file as tells the size of the window."""
         window = self._window(row)
         peek = self.reader.peek(row, window)
         return peek if window is None else replace(peek, height=window.height, width=window.width)
 
     def verify(self, row: Row) -> None:
-        """Decode the whole image by astropy."""
+        """Decode the whole image."""
         self.reader.verify(row)
 
     def blank(self, height: int, width: int) -> Sample:

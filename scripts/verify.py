@@ -1,15 +1,19 @@
-"""Decode FITS files through the DALI pipeline and through astropy; say whether they agree.
+"""Decode files through the DALI pipeline and through astropy or Pillow; say whether they agree.
 
     python scripts/verify.py archive/ --window 100,200,512,512 --json agreement.json
 
-Prints a line a file: path, codec (RICE_1, ..., or plain), shape and dtype as astropy gives them,
-the largest difference between the pipeline's float32 and astropy's values as float32, and
+FITS files are compared with astropy, and all whose suffix is that of an encoded image (.jpg, .png,
+...) with Pillow. Prints a line a file, FITS first: path, codec (RICE_1, ..., or plain; JPEG, ...),
+shape and dtype as astropy or Pillow gives them, the largest difference between the pipeline's
+float32 and their values as float32, and
 
-    OK        all pixels are equal, NaN to NaN
+    OK        all pixels are equal, NaN to NaN; of JPEG, WebP and the like within 2 grey levels
     DIFFERS   some are not; or only one of the two can read the file
     REJECTED  neither can read it, or the window does not lie in its image; the reason follows
 
 astropy only warns of a file that ends early: where the pipeline refuses such a file, they agree.
+Pillow is silent about damage within a JPEG: the entropy-coded data are gone through for it, and
+what they do not hold together is REJECTED. Damage that only changes pixels is not seen.
 The exit status is 0 if no file DIFFERS, else 1; 2 for wrong usage, 130 if interrupted.
 """
 
@@ -34,7 +38,7 @@ from _pool import Crash, isolated_map
 from _refusal import Refusal, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence, Sized
+    from collections.abc import Generator, Mapping, Sequence, Sized
 
     import numpy as np
     from _by_astropy import Truth
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dali_pipelines import Index, Loader
+    from dali_pipelines.config import PipelineConfig
+    from dali_pipelines.decode import Decoded
     from dali_pipelines.pipeline import ReaderPipeline
     from readers.columns import Row
 
@@ -53,13 +59,13 @@ READ_AHEAD = 16
 
 @dataclass(slots=True)
 class Record:
-    """One file: what astropy says of it, and how the pipeline compares."""
+    """One file: what astropy or Pillow says of it, and how the pipeline compares."""
 
     path: str
     hdu: int | None
     """HDU that was read, or asked for; None if there is none."""
     codec: str | None = None
-    """None, as for all that follows, if astropy cannot tell."""
+    """None, as for all that follows, if they cannot tell."""
     shape: tuple[int, ...] | None = None
     """Of the window, or of the whole image."""
     dtype: str | None = None
@@ -104,7 +110,8 @@ def _verify(options: argparse.Namespace) -> int:
     if options.json is not None:
         check_output(options.json)
     options.device = _device(options.device)
-    index = index_of(options.files, SUFFIXES["fits"], options.hdu)
+    suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
+    index = index_of(options.files, suffixes, options.hdu)
     records = []
     try:
         with (
@@ -186,32 +193,54 @@ def _save(path: str, device: str, records: Sequence[Record]) -> None:
 
 
 def _records(index: Index, options: argparse.Namespace) -> Generator[Record, None, None]:
+    """Compare the FITS files, then the encoded images."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from _check_whole import is_image
+
+    are_images = pa.array([is_image(path) for path in index.table["path"].to_pylist()])
+    for kind, table in (
+        ("fits", index.table.filter(pc.invert(are_images))),
+        ("image", index.table.filter(are_images)),
+    ):
+        if table.num_rows:
+            yield from _records_of(kind, type(index)(table), options)
+
+
+def _records_of(
+    kind: str, index: Index, options: argparse.Namespace
+) -> Generator[Record, None, None]:
     """Compare file by file, both decoders running ahead of it."""
     from _by_astropy import Truth, by_astropy
+    from _by_pillow import by_pillow
 
     columns = index.columns()
     rows = [columns.row(number) for number in range(len(index))]
+    decoder, truth_of = ("astropy", by_astropy) if kind == "fits" else ("Pillow", by_pillow)
     tasks = ((row.path, row.hdu, options.window) for row in rows)
     with (
-        closing(isolated_map(by_astropy, tasks, _num_processes(rows))) as truths,
-        closing(_decoded(index, rows, options)) as decoded,
+        closing(isolated_map(truth_of, tasks, _num_processes(rows))) as truths,
+        closing(_decoded(kind, index, rows, options)) as decoded,
     ):
         for row, truth, (pixels, refusal) in zip(rows, truths, decoded, strict=True):
             if isinstance(truth, Crash):
-                truth = Truth(row.hdu, complaint="a process was killed while astropy read it")
+                complaint = f"a process was killed while {decoder} read it"
+                truth = Truth(row.hdu, complaint=complaint, decoder=decoder)
             yield _judge(row.path, truth, pixels, refusal)
 
 
 def _decoded(
-    index: Index, rows: Sequence[Row], options: argparse.Namespace
+    kind: str, index: Index, rows: Sequence[Row], options: argparse.Namespace
 ) -> Generator[tuple[NDArray[np.float32] | None, str], None, None]:
     """Give what the pipeline makes of each file, or None and why it makes nothing of it."""
     from _placed import PlacedReader
 
     from dali_pipelines.watchdog import ReaderProcessError
     from readers.fits import FitsReader
+    from readers.jpeg import JpegReader
 
-    reader = PlacedReader(FitsReader(), options.window)
+    of_kind = FitsReader() if kind == "fits" else JpegReader(check_entropy=True)
+    reader = PlacedReader(of_kind, options.window)
     killers: dict[int, str] = {}
     done = 0
     loader = _loader(index, reader, options, killers)
@@ -222,7 +251,8 @@ def _decoded(
                     rejected = loader.stats.rejected.get(done)
                     done += 1
                     if rejected is None:
-                        yield batch["image"][0, 0].cpu().numpy(), ""
+                        image = batch["image"][0].cpu().numpy()
+                        yield image[0] if kind == "fits" else image, ""
                     else:
                         yield None, one_line(rejected.reason)
                     del batch  # what is held here cannot be reused for the next one
@@ -254,12 +284,19 @@ def _loader(
     """Make a Loader that gives a batch a row, in the order of the Index."""
     from dali_pipelines import Loader
     from dali_pipelines.config import PipelineConfig
-    from dali_pipelines.decode import decode_fits
+    from dali_pipelines.decode import decode_fits, decode_jpeg
     from dali_pipelines.memory import estimate_memory
     from dali_pipelines.pipeline import reader_pipeline
 
+    def decode_image(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
+        # The window is not the pipeline's, but the reader's.
+        crop = None if reader.place is None else (reader.place.height, reader.place.width)
+        return decode_jpeg(arrays, dataclasses.replace(config, crop=crop))
+
+    decode = decode_fits if reader.channels == 1 else decode_image
+
     def factory(index: Index, **config: Any) -> ReaderPipeline:
-        return reader_pipeline(index, reader, decode_fits, PipelineConfig(**config))
+        return reader_pipeline(index, reader, decode, PipelineConfig(**config))
 
     loader = Loader(
         factory,
@@ -287,34 +324,42 @@ def _num_processes(rows: Sized) -> int:
 
 
 def _judge(path: str, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
-    """Compare what the pipeline made of a file, or why it refused it, with astropy's."""
+    """Compare what the pipeline made of a file, or why it refused it, with the other decoder's."""
     record = Record(path, truth.hdu, truth.codec, truth.shape, truth.dtype)
     if pixels is None:
         if truth.complaint:
             record.verdict, record.reason = "REJECTED", refusal
         else:
-            record.verdict, record.reason = "DIFFERS", f"read by astropy, but not here: {refusal}"
+            record.verdict, record.reason = (
+                "DIFFERS",
+                f"read by {truth.decoder}, but not here: {refusal}",
+            )
     elif truth.values is None:
         record.verdict = "DIFFERS"
-        record.reason = f"read here, but not by astropy: {truth.complaint}"
-    elif pixels.shape != truth.values.shape[-2:] or pixels.size != truth.values.size:
+        record.reason = f"read here, but not by {truth.decoder}: {truth.complaint}"
+    elif pixels.shape != truth.values.shape[-pixels.ndim :] or pixels.size != truth.values.size:
         record.verdict, record.reason = "DIFFERS", f"the shape here is {pixels.shape}"
     else:
-        _compare(record, pixels, truth.values.reshape(pixels.shape))
+        _compare(record, pixels, truth.values.reshape(pixels.shape), truth.tolerance)
     return record
 
 
-def _compare(record: Record, found: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
+def _compare(
+    record: Record,
+    found: NDArray[np.float32],
+    expected: NDArray[np.float32],
+    tolerance: float,
+) -> None:
     import numpy as np
 
     differ = (found != expected) & ~(np.isnan(found) & np.isnan(expected))
-    count = np.count_nonzero(differ)
-    if count == 0:
-        record.verdict, record.max_difference = "OK", 0.0
-        return
     with np.errstate(invalid="ignore"):
-        difference = found[differ].astype(np.float64) - expected[differ]
-    record.max_difference = float(np.abs(difference).max())
+        differences = np.abs(found[differ].astype(np.float64) - expected[differ])
+    record.max_difference = float(differences.max(initial=0.0))
+    count = len(differences) - np.count_nonzero(differences <= tolerance)
+    if count == 0:
+        record.verdict = "OK"
+        return
     record.verdict, record.reason = "DIFFERS", f"{count} of {differ.size} pixels"
 
 

@@ -1,0 +1,57 @@
+"""What Pillow makes of an encoded image, for scripts/verify.py: pixels, facts and complaints."""
+
+from __future__ import annotations
+
+import warnings
+
+from _by_astropy import Truth
+from _check_whole import check_whole
+from _placed import Place
+from _refusal import one_line
+
+_EXACT = ("PNG", "BMP", "PPM")
+_GREY_LEVELS = 2
+"""By which decoders of other formats may differ."""
+
+
+def by_pillow(path: str, hdu: int | None, place: Place | None) -> Truth:
+    """Decode an image, or a window of it, to RGB by Pillow alone, and look for damage in the file.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    hdu : None
+        Images have none.
+    place : Place, optional
+        In the image as displayed; the whole of it if None.
+    """
+    truth = Truth(hdu, decoder="Pillow")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of odd EXIF data, say
+        try:
+            _decode(truth, path, place)
+            check_whole(path)
+        except Exception as error:  # Pillow raises many types on hostile input
+            truth.values = None
+            truth.complaint = one_line(f"{type(error).__name__}: {error}")
+    return truth
+
+
+def _decode(truth: Truth, path: str, place: Place | None) -> None:
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    with Image.open(path) as image:
+        truth.codec = image.format
+        truth.tolerance = 0 if image.format in _EXACT else _GREY_LEVELS
+        image.load()  # a PNG may have more to tell behind its pixels
+        for name in ("xmp", "XML:com.adobe.xmp"):  # EXIF alone tells how an image is turned
+            image.info.pop(name, None)
+        values = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    if place is not None:
+        place.check(*values.shape[:2])
+        y, x, height, width = place
+        values = values[y : y + height, x : x + width]
+    truth.shape, truth.dtype = values.shape, values.dtype.name
+    truth.values = values.transpose(2, 0, 1).astype(np.float32)
