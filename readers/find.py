@@ -13,6 +13,9 @@ logger = logging.getLogger(__name__)
 
 _Formats = Mapping[str, tuple[str, ...]]
 
+_MOST_KINDS = 5
+"""Kinds of files left out that the message counts one by one."""
+
 
 def find_files(
     text: str, suffixes: tuple[str, ...], formats: _Formats = MappingProxyType({})
@@ -33,6 +36,10 @@ def find_files(
     ------
     FileNotFoundError
         If there is no such file.
+
+    Notes
+    -----
+    When a folder has been searched, one line of the log counts the files left out, by suffix.
     """
     if os.path.isdir(text):
         search = _Search(suffixes, formats)
@@ -41,6 +48,8 @@ def find_files(
             yield path
         if path is None:
             raise FileNotFoundError(f"{text}: {search.nothing_found()}")
+        if search.others:
+            logger.warning("%s: %s", text, search.left_out())
     elif os.path.isfile(text):
         yield os.path.abspath(text)
     elif not glob.has_magic(text):
@@ -62,8 +71,9 @@ class _Search:
         self.suffixes = suffixes
         self._formats = {suffix: name for name, known in formats.items() for suffix in known}
         self._seen: set[tuple[int, int]] = set()
-        self._others: Counter[str] = Counter()
-        """Files of folders that have none to give, by suffix; all that is of no format under ''."""
+        self.others: Counter[str] = Counter()
+        """Files that are not looked for, by suffix; under '' those without one."""
+        self._all_listed = True
 
     def below(self, root: str) -> Iterator[str]:
         """Give the files below a folder, links followed, each folder only once.
@@ -86,14 +96,23 @@ class _Search:
     def nothing_found(self) -> str:
         """Say what there is instead."""
         wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
-        if not self._others:
+        if not self.others and self._all_listed:
             return f"{wanted}; the folder is empty"
-        for suffix, count in self._others.most_common():
-            if suffix:
+        for suffix, count in self.others.most_common():
+            if suffix in self._formats:
                 ending = "1 file ends" if count == 1 else f"{count} files end"
                 pipeline = f"the {self._formats[suffix].upper()} pipeline"
                 return f"{wanted}; {ending} in {suffix}, which is for {pipeline}"
         return wanted
+
+    def left_out(self) -> str:
+        """Count the files that are not looked for, by suffix."""
+        counted = sorted(self.others.items(), key=lambda kind: (-kind[1], kind[0]))
+        kinds = [f"{count} {suffix or 'of no suffix'}" for suffix, count in counted]
+        if len(kinds) > _MOST_KINDS:
+            kinds[_MOST_KINDS:] = [f"{len(kinds) - _MOST_KINDS} more kinds"]
+        total = self.others.total()
+        return f"{total} file{'s' if total > 1 else ''} left out: {', '.join(kinds)}"
 
     def _names(self, folder: str) -> list[str]:
         """Give the sorted names of the files in a folder, and of its folders, with a slash."""
@@ -107,17 +126,21 @@ class _Search:
                 named = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
         except OSError as error:
             logger.warning("left out: %s", error)
-            self._others[""] += 1
+            self._all_listed = False
             return []
-        names = [
-            name for name in named if name.endswith("/") or name.lower().endswith(self.suffixes)
-        ]
-        if all(name.endswith("/") for name in names):
-            self._others.update(map(self._known_suffix, named))
+        names = []
+        for name in named:
+            if name.endswith("/") or name.lower().endswith(self.suffixes):
+                names.append(name)
+            else:
+                self.others[self._suffix(name)] += 1
         return sorted(names)
 
-    def _known_suffix(self, name: str) -> str:
-        return next(filter(name.lower().endswith, self._formats), "")
+    def _suffix(self, name: str) -> str:
+        """Return the suffix of a name, a format's if it has one; '' if it has none fit to print."""
+        name = name.lower()
+        suffix = next(filter(name.endswith, self._formats), os.path.splitext(name)[1])
+        return suffix if suffix in self._formats or suffix[1:].isalnum() else ""
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 SUFFIXES = {
     "fits": (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz", ".fits.fz", ".fz"),
-    "jpeg": (".jpg", ".jpeg", ".jpe", ".png"),
+    "jpeg": (
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".bmp", ".webp", ".tif", ".tiff"),
+        *(".pbm", ".pgm", ".ppm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".j2c", ".jpc"),
+    ),
     "npy": (".npy",),
 }
 """Files that a folder is searched for, by format, in lower case; capitals match as well."""
@@ -84,7 +87,7 @@ class Index:
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
             subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
             (``.csv``), or an iterable of paths, whose order is kept. What a folder or glob gives
-            is sorted.
+            is sorted. The log counts the files of a folder that are left out.
         suffixes : sequence of str
             What to look for in a folder, lower case, with the dot.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
@@ -61,6 +62,12 @@ def parse(
         return config_class(**flags)
     except (OSError, ValueError) as error:
         parser.error(str(error))
+
+
+def log_errors() -> None:
+    """Print errors of the log, and of its warnings those of a scan: reports have the others."""
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    logging.getLogger("readers.find").setLevel(logging.WARNING)
 
 
 def _not_installed() -> str | None:

@@ -14,14 +14,13 @@ usage.
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections.abc import Callable, Sequence
 
 import _check_files
 import _check_limits
 import _check_software
-from _cli import parse
+from _cli import log_errors, parse
 from _finding import Finding, Job, Unknown, note
 from _job import RunConfig
 
@@ -49,7 +48,7 @@ CHECKS: tuple[Check, ...] = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run all checks; give 0, 1 if something is BAD, 2 for wrong usage, 130 if interrupted."""
     job = Job(parse(RunConfig, argv, __doc__))
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    log_errors()
     fit = True
     try:
         for check in CHECKS:

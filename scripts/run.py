@@ -14,14 +14,13 @@ writes its own files, audit.rank1.csv for --audit=audit.csv, but there is one --
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from _cli import parse
+from _cli import log_errors, parse
 from _files import check_output
 from _job import RunConfig, choose_devices, cores, new_loader, open_index
 from _ranks import Ranks
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; give the exit code: 0 done, 1 failed, 2 wrong usage."""
     config, ranks = parse(RunConfig, argv, __doc__), Ranks.of()
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    log_errors()
     stop = Stop()
     signal.signal(signal.SIGTERM, stop)
     try:

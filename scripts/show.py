@@ -20,13 +20,12 @@ The exit status is 0; 1 if no image could be shown, 2 for wrong usage, 130 if in
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from _cli import RefusingParser, at_least
+from _cli import RefusingParser, at_least, log_errors
 from _files import check_output, samples_of
 from _refusal import Refusal
 
@@ -47,7 +46,7 @@ COLUMNS = 6
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; give 0, 1 if nothing could be shown, 2 for wrong usage, 130 if interrupted."""
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    log_errors()
     try:
         return _show(_options(argv))
     except Refusal as refusal:

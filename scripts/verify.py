@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import logging
 import math
 import os
 import sys
@@ -32,7 +31,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from _cli import RefusingParser, at_least
+from _cli import RefusingParser, at_least, log_errors
 from _files import check_output, index_of
 from _pool import Crash, isolated_map
 from _refusal import Refusal, one_line
@@ -91,7 +90,7 @@ class Record:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; give 0 if no file differs, 1, 2 for wrong usage, 130 if interrupted."""
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    log_errors()
     try:
         return _verify(_options(argv))
     except Refusal as refusal:

@@ -81,6 +81,28 @@ def test_what_is_there_instead(tmp_path, names, told):
     assert str(caught.value).endswith(told)
 
 
+def test_files_left_out_are_counted(tmp_path, caplog):
+    names = ["a.fits", "b.jpg", "c.JPG", "d.fits.bak", "sub/e.fits.gz", "sub/README", "no/f.jpg"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "g.\x1b[31m").touch()  # nothing of it must reach a terminal
+    list(find_files(str(tmp_path), (".fits",), FORMATS))
+    assert caplog.messages == [
+        f"{tmp_path}: 7 files left out: 3 .jpg, 2 of no suffix, 1 .bak, 1 .fits.gz"
+    ]
+    caplog.clear()
+    for number in range(8):
+        (tmp_path / f"h.{number}").touch()
+    list(find_files(str(tmp_path), (".fits",), FORMATS))
+    assert caplog.messages[0].endswith(
+        ": 15 files left out: 3 .jpg, 2 of no suffix, 1 .0, 1 .1, 1 .2, 7 more kinds"
+    )
+    caplog.clear()
+    list(find_files(str(tmp_path / "sub" / "*"), (".fits",), FORMATS))
+    assert not caplog.messages
+
+
 def test_a_folder_is_listed_once(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "1.jpg").touch()

@@ -212,16 +212,17 @@ class TestFile:
 
 
 class TestClassFolders:
-    def test_labels_are_sorted(self, tmp_path):
-        for name in ("b/2.jpg", "a/deep/1.PNG", "b/1.jpeg", "c/notes.txt"):
+    def test_labels_are_sorted(self, tmp_path, caplog):
+        for name in ("b/2.jpg", "a/deep/1.PNG", "b/1.tiff", "c/notes.txt"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).touch()
         index = Index.from_class_folders(tmp_path)
+        assert caplog.messages == [f"{tmp_path}: 1 file left out: 1 .txt"]
         assert index.table.drop_columns("path").to_pydict() == {
             "label": [0, 1, 1],
             "class_name": ["a", "b", "b"],
         }
-        assert paths(index) == named(tmp_path, ["a/deep/1.PNG", "b/1.jpeg", "b/2.jpg"])
+        assert paths(index) == named(tmp_path, ["a/deep/1.PNG", "b/1.tiff", "b/2.jpg"])
 
     @pytest.fixture
     def split(self, tmp_path):

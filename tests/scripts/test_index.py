@@ -814,6 +814,7 @@ def test_command(archive):
         "46 files found: 3 rows kept, 2 rejected, 41 dropped by --where.\n"
     )
     assert [line.split()[0] for line in found.stderr.splitlines()] == [
+        f"{archive}:",  # what is left out
         "rejected",
         "rejected",
         "date_obs:",
