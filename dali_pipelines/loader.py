@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, get_args
 
@@ -15,7 +15,7 @@ import torch
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from dali_pipelines.config import PipelineConfig, check_settings, is_integer
-from dali_pipelines.devices import Device, place, share_out
+from dali_pipelines.devices import Device, LatePlacement, Placement, share_out
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.pipeline import ReaderPipeline, check_index
 from dali_pipelines.state import check_state
@@ -98,11 +98,14 @@ class Loader:
     num_read_processes : int
         Reader processes in all, shared out over the devices, at least 1 for each.
     devices : sequence of int or None, optional
-        CUDA devices, one pipeline on each; None in it is a pipeline on the CPU. By default
-        LOCAL_RANK's GPU under torchrun, else all visible GPUs, else one CPU pipeline.
+        CUDA devices, one pipeline on each; None in it is a pipeline on the CPU. By default the GPU
+        of this process if it is one of several, that of torch.cuda.set_device or LOCAL_RANK; else
+        all visible GPUs, else one CPU pipeline.
     shard_id, num_shards : int, optional
-        Place of this process among all processes that share an epoch; RANK and WORLD_SIZE by
-        default.
+        Place of this process among all processes that share an epoch. By default what
+        torch.distributed says, if it is initialised when the Loader starts (Lightning, accelerate,
+        mp.spawn), else what the variables of torchrun, MPI or Slurm's srun say, else 0 of 1. It may
+        not change after the start.
     seed : int
         Order, windows and flips follow from it.
     shuffle : bool
@@ -166,8 +169,8 @@ class Loader:
         )
         self._factory = factory
         self.index = index
-        self._placement = place(devices, shard_id, num_shards)
-        self._processes = share_out(num_read_processes, len(self._placement.devices))
+        self._late = LatePlacement(devices, shard_id, num_shards)
+        self._num_read_processes = num_read_processes
         self._bad_sample = bad_sample
         self._max_bad = max_bad
         self._restarts_left = restart_readers
@@ -180,7 +183,7 @@ class Loader:
             "rejected": dict(config.get("rejected", {})),
         }
         self._epoch, self._position = 0, 0
-        self._schedule = self._make_schedule(0, 0)
+        self._make_schedule(0, 0, self._late.least)  # to check batch_size and tail
         self._pipelines: list[ReaderPipeline] = []
         self._iterators: list[Iterator[list[Batch]]] = []
         self._watchdog: Watchdog | None = None
@@ -190,8 +193,11 @@ class Loader:
     # Iteration.
 
     def __len__(self) -> int:
-        """Count the batches of a whole epoch, the same on all devices and processes."""
-        return self._make_schedule(0, 0).steps(0)
+        """Count the batches of a whole epoch, the same on all devices and processes.
+
+        What is known of the other processes counts, which before the start may be less.
+        """
+        return self._make_schedule(0, 0, self._placement).steps(0)
 
     def __iter__(self) -> Iterator[list[Batch]]:
         """Deliver what is left of the current epoch."""
@@ -201,6 +207,7 @@ class Loader:
                 f"all num_epochs={num_epochs} epochs were delivered: make the Loader with more, or "
                 "with num_epochs=None"
             )
+        self._settle()
         for _ in range(self._steps_left()):
             yield self._step()
 
@@ -215,7 +222,7 @@ class Loader:
 
     def _start(self) -> None:
         started = time.perf_counter()
-        self._schedule = self._make_schedule(self._epoch, self._position)
+        self._settle()
         self._pipelines = self.make_pipelines()
         try:
             for pipeline in self._pipelines:
@@ -296,22 +303,19 @@ class Loader:
         check_state(state, self.index)
         self.close()
         self._config.update(seed=int(state["seed"]), shuffle=state["shuffle"])
-        # With tail "drop" and a larger step than before, there may be none left in the epoch.
-        start = self._make_schedule(int(state["epoch"]), int(state["position"])).start
-        self._epoch, self._position = start
-        self._schedule = self._make_schedule(*start)
+        self._epoch, self._position = int(state["epoch"]), int(state["position"])
 
     # How it works.
 
     @property
     def epoch(self) -> int:
         """Epoch of the next batch, counted from 0."""
-        return self._epoch
+        return self._schedule.start[0]
 
     @property
     def step(self) -> int:
         """Step of the epoch that the next batch is, counted from 0 at this batch size."""
-        return self._position // self._schedule.stride
+        return self._schedule.start[1] // self._schedule.stride
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -325,18 +329,26 @@ class Loader:
 
     @property
     def num_shards(self) -> int:
-        """Shards over all processes."""
+        """Shards over all processes; before the start, what they would be if it started now."""
         return self._placement.num_shards
+
+    @property
+    def _placement(self) -> Placement:
+        return self._late.now()
+
+    @property
+    def _schedule(self) -> Schedule:
+        return self._make_schedule(self._epoch, self._position, self._placement)
 
     @property
     def pipelines(self) -> tuple[ReaderPipeline, ...]:
         """The pipelines that run, one for each device; none before `start` and after `close`."""
         return tuple(self._pipelines)
 
-    def _make_schedule(self, epoch: int, position: int) -> Schedule:
+    def _make_schedule(self, epoch: int, position: int, placement: Placement) -> Schedule:
         return Schedule(
             num_rows=len(self.index),
-            shard=Shard(self._placement.first_shard, self._placement.num_shards),
+            shard=Shard(placement.first_shard, placement.num_shards),
             batch_size=self._config["batch_size"],
             tail=self._config["tail"],
             epoch=epoch,
@@ -345,22 +357,29 @@ class Loader:
 
     def make_pipelines(self) -> list[ReaderPipeline]:
         """Make the pipelines that `start` would start, to look at them beforehand."""
+        placement = self._placement
+        processes = share_out(self._num_read_processes, len(placement.devices))
         return [
             self._factory(
                 self.index,
                 **self._config,
                 device_id=device,
-                shard_id=self._placement.first_shard + part,
-                num_shards=self._placement.num_shards,
-                num_read_processes=self._processes[part],
+                shard_id=placement.first_shard + part,
+                num_shards=placement.num_shards,
+                num_read_processes=processes[part],
                 epoch=self._epoch,
                 position=self._position,
             )
-            for part, device in enumerate(self._placement.devices)
+            for part, device in enumerate(placement.devices)
         ]
 
+    def _settle(self) -> None:
+        self._late.settle()
+        # With tail "drop" and a larger step than before, a state may leave no step of its epoch.
+        self._epoch, self._position = self._schedule.start
+
     def _steps_left(self) -> int:
-        return self._make_schedule(self._epoch, self._position).steps(self._epoch)
+        return self._schedule.steps(self._epoch)
 
     def _step(self) -> list[Batch]:
         while (batches := self._tried_step()) is None:
@@ -441,7 +460,7 @@ class Loader:
 
     def _advance(self) -> None:
         position = min(self._position + self._schedule.stride, len(self.index))
-        self._epoch, self._position = self._make_schedule(self._epoch, position).start
+        self._epoch, self._position = replace(self._schedule, position=position).start
 
     def _accept(self, batch: Batch) -> Batch:
         """Note what the readers reported, apply the bad-sample policy, and trim."""

@@ -1,4 +1,4 @@
-"""The processes of a run that torchrun started, one for each GPU; without torchrun there is one."""
+"""The processes of a run that torchrun, srun or mpirun launched, one for each GPU; else one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,22 @@ class Ranks:
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> Ranks:
-        """Read what torchrun says."""
-        names = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
-        return cls(*(int(environ.get(name, n % 2)) for n, name in enumerate(names)))
+        """Find what the launcher says.
+
+        Raises
+        ------
+        ValueError
+            As `find_rank` does.
+        """
+        from dali_pipelines.ranks import find_local_rank, find_rank
+
+        rank, world_size = find_rank(environ)
+        local_rank, local_world_size = find_local_rank(environ)
+        if world_size == 1:
+            return cls()
+        if local_rank is None:
+            local_rank, local_world_size = rank, world_size  # as if there were one machine
+        return cls(rank, world_size, local_rank, local_world_size or world_size)
 
     def own_file(self, path: str | None) -> str | None:
         """Give the name of this rank's own file: ``audit.rank1.csv`` for ``audit.csv``."""
@@ -45,10 +58,30 @@ class Ranks:
         """
         if self.world_size == 1:
             return
+        self.init_process_group("gloo")
+        check_same_index(digest)
+
+    def init_process_group(self, backend: str) -> None:
+        """Let torch.distributed join the ranks; one alone, too, so that there is one code path.
+
+        Raises
+        ------
+        ValueError
+            If nothing says where they can meet.
+        """
         import torch.distributed as dist
 
-        dist.init_process_group("gloo")
-        check_same_index(digest)
+        if self.world_size == 1:
+            store = dist.HashStore()  # type: ignore[attr-defined]
+            dist.init_process_group(backend, store=store, rank=0, world_size=1)
+            return
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+        if missing:
+            raise ValueError(
+                f"{self.world_size} ranks need {' and '.join(missing)} to meet: set MASTER_ADDR to "
+                "the machine of rank 0 and MASTER_PORT to a free port, 29500, say"
+            )
+        dist.init_process_group(backend, rank=self.rank, world_size=self.world_size)
 
     def agree(self, status: int) -> int:
         """Give the highest status of any rank, once all have come this far.

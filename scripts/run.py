@@ -5,9 +5,10 @@
 
 Without --data it reads a sample set, made on first use in your cache folder.
 
-Under torchrun there is a process, a rank, for each GPU. Numbers of GPUs and readers still are those
-of all ranks together, which take each step together, so that they stop at the same one. Each rank
-writes its own files, audit.rank1.csv for --audit=audit.csv, but there is one --state.
+Under torchrun, srun or mpirun there is a process, a rank, for each GPU; the last two need
+MASTER_ADDR and MASTER_PORT. Numbers of GPUs and readers still are those of all ranks together,
+which take each step together, so that they stop at the same one. Each rank writes its own files,
+audit.rank1.csv for --audit=audit.csv, but there is one --state.
 """
 
 # Reader processes import this file again: what is heavy is imported in the functions.
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; give the exit code: 0 done, 1 failed, 2 wrong usage."""
-    config, ranks = parse(RunConfig, argv, __doc__), Ranks.of()
+    config = parse(RunConfig, argv, __doc__)
     log_errors()
     stop = Stop()
     signal.signal(signal.SIGTERM, stop)
     try:
+        ranks = Ranks.of()
         config = share_of(config, ranks)
         for path in (config.rejected, config.report, config.audit, config.state):
             if path is not None:
@@ -99,8 +101,8 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
         return config
     if config.num_gpus not in (1, ranks.world_size):
         raise ValueError(
-            f"--num_gpus={config.num_gpus} but torchrun has started {ranks.world_size} ranks, one "
-            "for each GPU: leave it out, or give torchrun another --nproc_per_node"
+            f"--num_gpus={config.num_gpus} but {ranks.world_size} ranks were launched, one for "
+            "each GPU: leave it out, or launch another number, torchrun's --nproc_per_node"
         )
     from dali_pipelines.devices import share_out
 

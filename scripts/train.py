@@ -1,4 +1,4 @@
-"""Train a small network on windows of an archive, alone or under torchrun: an example to copy.
+"""Train a small network on windows of an archive, alone or on several ranks: an example to copy.
 
     python scripts/train.py --checkpoint=train.pt
     torchrun --nproc_per_node=2 scripts/train.py --checkpoint=train.pt --resume
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from _cli import option, parse
 from _files import check_output
-from _ranks import check_same_index
+from _ranks import Ranks, check_same_index
 from _refusal import Refusal
 
 if TYPE_CHECKING:
@@ -105,9 +105,10 @@ def run(config: TrainConfig) -> int:
     try:
         if config.checkpoint is not None:
             check_output(config.checkpoint)
-        device = choose_device(config)
-        loader = make_loader(config, device)
-        join_ranks(device)
+        ranks = Ranks.of()
+        device = choose_device(config, ranks)
+        loader = make_loader(config, device, ranks)
+        join_ranks(device, ranks)
         check_same_index(loader.index.digest)
         loader.make_pipelines()  # only to see now whether the crop fits the images
     except (ValueError, OSError, ImportError) as error:
@@ -119,32 +120,30 @@ def run(config: TrainConfig) -> int:
         return train(training, config)
 
 
-def choose_device(config: TrainConfig) -> torch.device:
+def choose_device(config: TrainConfig, ranks: Ranks) -> torch.device:
     """Give this rank's GPU, or the CPU."""
     import torch
 
     from dali_pipelines.devices import visible_gpus
 
-    gpus = 0 if config.device == "cpu" else visible_gpus()
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if gpus >= ranks:
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    gpus, count = 0 if config.device == "cpu" else visible_gpus(), ranks.local_world_size
+    if gpus >= count:
+        return torch.device("cuda", ranks.local_rank)
     if config.device == "gpu":
-        raise ValueError(f"{ranks} ranks on this node need a GPU each, {gpus} are visible")
+        raise ValueError(f"{count} ranks on this node need a GPU each, {gpus} are visible")
     return torch.device("cpu")
 
 
-def make_loader(config: TrainConfig, device: torch.device) -> Loader:
-    """Make the Loader of this rank: its shard follows from RANK and WORLD_SIZE."""
+def make_loader(config: TrainConfig, device: torch.device, ranks: Ranks) -> Loader:
+    """Make the Loader of this rank; it finds its shard by itself when it starts."""
     from dali_pipelines import Loader, fits_pipeline
     from dali_pipelines.devices import share_out
 
-    rank, world = (int(os.environ.get(name, n)) for n, name in enumerate(("RANK", "WORLD_SIZE")))
     return Loader(
         fits_pipeline,
         open_index(config),
         batch_size=config.batch_size,
-        num_read_processes=share_out(config.num_read_processes, world)[rank],
+        num_read_processes=share_out(config.num_read_processes, ranks.world_size)[ranks.rank],
         devices=[device.index],
         seed=config.seed,
         # Every row counts once in an epoch, and all ranks still take equally many steps. In the
@@ -171,19 +170,13 @@ def open_index(config: TrainConfig) -> Index:
     return Index.scan(data, suffixes=SUFFIXES["fits"])
 
 
-def join_ranks(device: torch.device) -> None:
-    """Meet the other ranks; without torchrun, be the only one, so that there is one code path."""
+def join_ranks(device: torch.device, ranks: Ranks) -> None:
+    """Meet the other ranks."""
     import torch
-    import torch.distributed as dist
 
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    if "RANK" in os.environ:
-        dist.init_process_group(backend)
-    else:
-        store = dist.HashStore()  # type: ignore[attr-defined]
-        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+    ranks.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
 
 def make_model(width: int = 16, depth: int = 3) -> nn.Module:

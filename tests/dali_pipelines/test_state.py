@@ -81,4 +81,4 @@ def test_a_state_goes_through_json(npy_index: Index) -> None:
     state = json.loads(json.dumps(made.state_dict()))
     other = Loader(npy_pipeline, npy_index, **settings)
     other.load_state_dict(state | {"epoch": 3, "position": 23})
-    assert other.state_dict() == state | {"epoch": 4, "position": 0}  # nothing is left of epoch 3
+    assert (other.epoch, other.step) == (4, 0)  # nothing is left of epoch 3

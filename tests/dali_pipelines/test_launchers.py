@@ -1,0 +1,34 @@
+"""Real launchers, two ranks each: which rows the Loader of each rank reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("launched.py")
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+
+
+@pytest.mark.parametrize("launcher", ["lightning", "accelerate", "spawn", "torchrun"])
+def test_every_row_once(launcher: str, npy_folder: Path, tmp_path: Path) -> None:
+    command = [*(TORCHRUN if launcher == "torchrun" else []), str(SCRIPT), launcher]
+    done = subprocess.run(
+        [sys.executable, *command, str(npy_folder), str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads(file.read_text()) for file in tmp_path.glob("*.json")]
+    assert sorted(rank["shard"] for rank in ranks) == [[0, 2], [1, 2]]
+    assert [rank["steps"] for rank in ranks] == [4, 4]
+    for epoch in range(2):
+        assert sorted(row for rank in ranks for row in rank["rows"][epoch]) == list(range(23))
