@@ -13,8 +13,7 @@ def check_entropy(jpeg: bytes) -> None:
 
     The entropy-coded data are decoded whole, and nearly nothing else: that takes about half of the
     time that DALI takes for all. Pillow discards these warnings, and DALI 2.4 prints one of them to
-    stderr, without a name. Not every damage leads to one: a bit within a coefficient only changes
-    pixels. What libjpeg-turbo cannot decode at all is left to the decoder to refuse.
+    stderr, without a name. What libjpeg-turbo cannot decode at all is left to the decoder.
 
     Parameters
     ----------
@@ -25,6 +24,22 @@ def check_entropy(jpeg: bytes) -> None:
     ------
     DamagedError
         If a code does not exist, or there are more or fewer data than the image needs.
+
+    Notes
+    -----
+    Not every damage leads to a warning: Huffman codes fall into step again, and a bit within a
+    coefficient is as good as another. Of damaged JPEGs of 320x240 in four codings were found, by
+    ``tests/readers/test_damaged_images.py``, which makes this table::
+
+                                    by markers alone    here
+        cut off                           100 %          100 %
+        200 bytes overwritten         42 to 55 %     85 to 92 %
+        2 kB of zeros                  0 to 90 %    98 to 100 %
+        2 kB of another image          0 to 18 %    72 to 100 %
+        512 bytes missing              0 to 45 %    98 to 100 %
+        16 bytes inserted              8 to 15 %     82 to 90 %
+        16 bytes overwritten           8 to 18 %     50 to 68 %
+        a bit flipped                        2 %     15 to 28 %
     """
     import simplejpeg
 

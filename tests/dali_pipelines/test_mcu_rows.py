@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -65,3 +67,30 @@ def test_bad_files_are_named_as_ever(index, tmp_path):
         for _ in loader:
             pass
     assert list(loader.stats.rejected) == [len(index) - 1]
+
+
+def test_files_that_are_damaged_inside_are_named(index, tmp_path):
+    """Pillow and DALI decode them, and leave the rest of the image grey."""
+    paths = index.table["path"].to_pylist()[:1]
+    jpeg = Path(paths[0]).read_bytes()
+    third = len(jpeg) // 3
+    for name, content in {
+        "false_marker": jpeg[:third] + b"\xff\xe7" + jpeg[third + 2 :],
+        "early_end": jpeg[:third] + b"\xff\xd9",
+    }.items():
+        paths.append(str(tmp_path / f"{name}.jpg"))
+        Path(paths[-1]).write_bytes(content)
+        assert (np.asarray(Image.open(paths[-1]))[-100:] == 128).all()
+    with Loader(
+        jpeg_pipeline,
+        Index.from_paths(paths),
+        batch_size=1,
+        num_read_processes=1,
+        devices=[None],
+        bad_sample="skip",
+        check_entropy=True,
+    ) as loader:
+        assert [batch["row"].tolist() for (batch,) in loader if len(batch["row"])] == [[0]]
+    reasons = [loader.stats.rejected[row].reason for row in (1, 2)]
+    assert "the file is damaged: the JPEG segment at byte" in reasons[0]
+    assert "the file is damaged: Corrupt JPEG data: premature end of data segment" in reasons[1]
