@@ -26,6 +26,7 @@ from dali_pipelines.devices import check_device
 from dali_pipelines.host_pool import outputs_kept
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.reserved import room_for_tasks
+from dali_pipelines.sendable import check_sendable
 from dali_pipelines.transform import check_decoded, normalises, transform
 from readers import arrival
 from readers.index import Index
@@ -139,9 +140,13 @@ def reader_pipeline(
 
     Raises
     ------
+    TypeError
+        If the Reader cannot be sent to reader processes.
     ValueError
         If the settings do not fit the data: the crop is larger, say.
     """
+    if config.start_method != "fork":
+        check_sendable(reader)
     source = _source(index, reader, config)
     peek = _peek(source)
     nbytes = peek.nbytes if peek is not None else 0

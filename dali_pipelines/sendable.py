@@ -1,0 +1,68 @@
+"""Whether a Reader can be sent to reader processes, which import its class from its module."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pickle
+import pickletools
+import sys
+from pathlib import Path
+from typing import Any
+
+from readers.sample import Reader
+
+_REMEDY = (
+    "reader processes cannot import it from there: put it into a module (a .py file) and import "
+    "it, or use start_method='fork', before anything initialises CUDA"
+)
+
+
+def check_sendable(reader: Reader) -> None:
+    """Refuse a Reader that processes started by spawn or forkserver could not unpickle.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be pickled, or if a class of it was defined in a notebook, in an interactive
+        session, or in a script below ``if __name__ == "__main__":``.
+    """
+    try:
+        pickled = pickle.dumps(reader)
+    except Exception as error:  # whatever a __reduce__ may raise
+        raise TypeError(
+            f"{type(reader).__name__} cannot be sent to the reader processes: {error}: define its "
+            "class at the top level of a module (a .py file), and hold settings, no open files"
+        ) from error
+    if b"__main__" not in pickled:
+        return
+    script = getattr(sys.modules["__main__"], "__file__", "")  # "<stdin>" is none, either
+    for name in _names_of_main(reader):
+        if not os.path.isfile(script):
+            raise TypeError(f"{name} was defined in a notebook or a session, and {_REMEDY}")
+        if name in _guarded_names(script):
+            guard = 'if __name__ == "__main__":'
+            raise TypeError(f"{name} is defined below '{guard}' of {script}, and {_REMEDY}")
+
+
+def _names_of_main(value: Any) -> list[str]:
+    """Return the names of what is pickled as a global of ``__main__``."""
+    # Protocol 2 writes module and name in one piece.
+    found = (arg for code, arg, _ in pickletools.genops(pickle.dumps(value, 2)) if arg is not None)
+    texts = (arg.partition(" ") for arg in found if isinstance(arg, str))
+    return [name for module, _, name in texts if module == "__main__" and name]
+
+
+def _guarded_names(script: str) -> set[str]:
+    """Return the classes and functions that a script defines only where it is run itself."""
+    try:
+        statements = ast.parse(Path(script).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):  # a zip file, say
+        return set()
+    return {
+        node.name
+        for statement in statements
+        if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    }
