@@ -23,6 +23,7 @@ from dali_pipelines.watchdog import ReaderProcessError, Watchdog
 from readers.errors import ReadError
 from readers.index import Index
 from readers.order import VERSION
+from readers.printable import printable
 from readers.report import ReadReport
 from readers.schedule import Schedule
 from readers.shard import Shard
@@ -31,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 BadSample = Literal["raise", "skip"]
 Batch = dict[str, torch.Tensor]
+
+_LISTED = 10
+"""Rows left out that are named in the log."""
 
 _DAMAGED = "the compressed bytes of a tile do not add up"
 
@@ -188,6 +192,7 @@ class Loader:
         self._iterators: list[Iterator[list[Batch]]] = []
         self._watchdog: Watchdog | None = None
         self._image_shape: torch.Size | None = None
+        self._unlisted = 0  # rows left out since the last one that was named, or counted
         self.stats = LoaderStats()
 
     # Iteration.
@@ -247,6 +252,9 @@ class Loader:
             self._watchdog = None
             self._iterators = []
             self._note_waits()
+            if self._unlisted:
+                logger.warning("left out: and %d more, see stats.rejected", self._unlisted)
+                self._unlisted = 0
             # Before they are ended: whoever insists on Ctrl-C in the midst of it may start anew.
             pipelines, self._pipelines = self._pipelines, []
             with ExitStack() as ending:
@@ -494,8 +502,11 @@ class Loader:
             return
         hdu = self.index.hdu(row)
         self.stats.rejected[row] = Rejected(row, path, reason, hdu, self._epoch, self.step)
-        logger.warning("left out: %s (row %d): %s", path, row, reason)
         count, most = len(self.stats.rejected), self._max_bad
+        if count <= _LISTED:
+            logger.warning("left out: %s (row %d): %s", printable(path), row, reason)
+        else:
+            self._unlisted += 1
         if most is not None and count > (most * len(self.index) if most < 1 else most):
             reason = f"{reason}; that makes {count} rejected rows, more than max_bad={most} allows"
             raise ReadError(path, reason, row=row)

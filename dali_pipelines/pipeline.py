@@ -31,6 +31,7 @@ from dali_pipelines.transform import check_decoded, normalises, transform
 from readers import arrival
 from readers.index import Index
 from readers.order import Order
+from readers.printable import printable
 from readers.sample import Peek, Reader, SampleSpec
 from readers.schedule import Schedule
 from readers.shard import Shard
@@ -301,7 +302,7 @@ def _peek(source: Source) -> Peek | None:
             try:
                 window.place(peek.height, peek.width)
             except ValueError as error:
-                raise ValueError(f"{row.path}: {error}") from None
+                raise ValueError(f"{printable(row.path)}: {error}") from None
         return peek
     return None
 

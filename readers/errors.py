@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from readers.printable import printable
+
 
 class ReadError(OSError):
     """A row of the Index that cannot be turned into a Sample.
@@ -11,7 +13,7 @@ class ReadError(OSError):
     path : str
         The file, as the Index names it.
     reason : str
-        What was expected and what was found.
+        What was expected and what was found. Control characters in it are escaped.
     hdu : int, optional
         FITS HDU, 0 for the primary.
     row : int, optional
@@ -23,14 +25,14 @@ class ReadError(OSError):
     ) -> None:
         super().__init__(reason)
         self.path = path
-        self.reason = reason
+        self.reason = printable(reason.replace("\n", " "))
         self.hdu = hdu
         self.row = row
 
     def __str__(self) -> str:
         hdu = "" if self.hdu is None else f"[{self.hdu}]"
         row = "" if self.row is None else f" (row {self.row})"
-        return f"{self.path}{hdu}{row}: {self.reason}"
+        return f"{printable(self.path)}{hdu}{row}: {self.reason}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self.path, self.reason, self.hdu, self.row)

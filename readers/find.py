@@ -9,7 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from readers.path_table import check_local
+from readers.printable import printable
+
 logger = logging.getLogger(__name__)
+
+_LISTED = 10
+"""Files and folders left out that are named."""
 
 _Formats = Mapping[str, tuple[str, ...]]
 
@@ -36,20 +42,24 @@ def find_files(
     ------
     FileNotFoundError
         If there is no such file.
+    ValueError
+        If the text is a URL, or not UTF-8.
 
     Notes
     -----
     When a folder has been searched, one line of the log counts the files left out, by suffix.
     """
+    check_local(text)
     if os.path.isdir(text):
         search = _Search(suffixes, formats)
         path = None
         for path in search.below(os.path.abspath(text)):
             yield path
+        search.left_out.close()
         if path is None:
             raise FileNotFoundError(f"{text}: {search.nothing_found()}")
         if search.others:
-            logger.warning("%s: %s", text, search.left_out())
+            logger.warning("%s: %s", text, search.others_counted())
     elif os.path.isfile(text):
         yield os.path.abspath(text)
     elif not glob.has_magic(text):
@@ -58,10 +68,39 @@ def find_files(
         )
     else:
         found = [os.path.abspath(path) for path in glob.iglob(text, recursive=True)]
-        found = [path for path in found if os.path.isfile(path)]
+        left_out = _LeftOut()
+        found = [path for path in found if os.path.isfile(path) and left_out.keeps(path)]
+        left_out.close()
         if not found:
             raise FileNotFoundError(f"{text}: no file matches this pattern")
         yield from sorted(found)
+
+
+class _LeftOut:
+    """Names the first few files and folders that are left out, and counts the others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, reason: object) -> None:
+        """Log one."""
+        self.count += 1
+        if self.count <= _LISTED:
+            logger.warning("left out: %s", printable(reason))
+
+    def keeps(self, path: str) -> bool:
+        """Tell whether a name is UTF-8, which an Index can hold; if not, leave it out."""
+        try:
+            check_local(path)
+        except ValueError as error:
+            self.add(error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Log how many were not named."""
+        if self.count > _LISTED:
+            logger.warning("left out: and %d more", self.count - _LISTED)
 
 
 class _Search:
@@ -70,10 +109,10 @@ class _Search:
     def __init__(self, suffixes: tuple[str, ...], formats: _Formats) -> None:
         self.suffixes = suffixes
         self._formats = {suffix: name for name, known in formats.items() for suffix in known}
+        self.left_out = _LeftOut()
         self._seen: set[tuple[int, int]] = set()
         self.others: Counter[str] = Counter()
         """Files that are not looked for, by suffix; under '' those without one."""
-        self._all_listed = True
 
     def below(self, root: str) -> Iterator[str]:
         """Give the files below a folder, links followed, each folder only once.
@@ -96,7 +135,9 @@ class _Search:
     def nothing_found(self) -> str:
         """Say what there is instead."""
         wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
-        if not self.others and self._all_listed:
+        if self.left_out.count:
+            return f"{wanted}; {self.left_out.count} left out"
+        if not self.others:
             return f"{wanted}; the folder is empty"
         for suffix, count in self.others.most_common():
             if suffix in self._formats:
@@ -105,7 +146,7 @@ class _Search:
                 return f"{wanted}; {ending} in {suffix}, which is for {pipeline}"
         return wanted
 
-    def left_out(self) -> str:
+    def others_counted(self) -> str:
         """Count the files that are not looked for, by suffix."""
         counted = sorted(self.others.items(), key=lambda kind: (-kind[1], kind[0]))
         kinds = [f"{count} {suffix or 'of no suffix'}" for suffix, count in counted]
@@ -125,15 +166,14 @@ class _Search:
             with os.scandir(folder) as entries:
                 named = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
         except OSError as error:
-            logger.warning("left out: %s", error)
-            self._all_listed = False
+            self.left_out.add(error)
             return []
         names = []
         for name in named:
-            if name.endswith("/") or name.lower().endswith(self.suffixes):
-                names.append(name)
-            else:
+            if not (name.endswith("/") or name.lower().endswith(self.suffixes)):
                 self.others[self._suffix(name)] += 1
+            elif self.left_out.keeps(folder + name):
+                names.append(name)
         return sorted(names)
 
     def _suffix(self, name: str) -> str:

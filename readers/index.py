@@ -95,6 +95,8 @@ class Index:
         ------
         FileNotFoundError
             If nothing is there, or nothing matches.
+        ValueError
+            If it is a URL. Files of folders whose names are not UTF-8 are left out, with a warning.
         """
         if not isinstance(data, str | os.PathLike):
             return cls.from_paths(data)
@@ -107,8 +109,19 @@ class Index:
 
     @classmethod
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Index:
-        """Make an Index of one row a path, in the order given; relative paths are made absolute."""
-        return cls._of_paths(os.path.abspath(os.fspath(path)) for path in paths)
+        """Make an Index of one row a path, in the order given; relative paths are made absolute.
+
+        Raises
+        ------
+        ValueError
+            If one is a URL, or no UTF-8.
+        """
+
+        def local(path: str) -> str:
+            path_table.check_local(path)
+            return os.path.abspath(path)
+
+        return cls._of_paths(local(os.fspath(path)) for path in paths)
 
     @classmethod
     def _of_paths(cls, paths: Iterable[str]) -> Index:

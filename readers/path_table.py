@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.columns import PART, Strings
+from readers.printable import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_ROWS = 1 << 16
 """Texts that are Python objects at one time: some 10 MB of paths."""
+
+_URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
 
 _NO_NUMBERS = (
     "column {name!r} is {type}; a tensor can carry numbers and times: "
@@ -85,11 +89,34 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
             continue
         whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
         if pc.all(whole).as_py() is False:
+            for url in paths.filter(pc.match_substring_regex(paths, _URL.pattern))[:1]:
+                check_local(url.as_py())
             paths = paths.cast(pa.large_string())
             words = (pa.scalar(word, pa.large_string()) for word in (os.path.join(folder, ""), ""))
             joined = pc.binary_join_element_wise(next(words), paths, next(words))
             table = table.set_column(place, name, pc.if_else(whole, paths, joined))
     return table
+
+
+def check_local(path: str) -> None:
+    """Refuse a URL, which would be taken for a relative path, and a name that is not UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If it is one.
+    """
+    if _URL.match(path):
+        raise ValueError(
+            f"{printable(path)} is a URL: for now paths are those of local files, so mount the "
+            "store, or copy the files"
+        )
+    if not path.isascii():
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            name = os.fsencode(path)
+            raise ValueError(f"{name!r}: its name is not UTF-8, rename it") from None
 
 
 def text_column(texts: Iterable[str]) -> pa.ChunkedArray:

@@ -175,6 +175,24 @@ def test_skip_delivers_all_others_once(damaged: Index, shards: int) -> None:
     assert "No such file" in loader.stats.rejected[20].reason
 
 
+def test_the_first_ten_that_are_left_out_are_named(
+    npy_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Names of files reach the log without control characters, the other three as a number."""
+    folder = tmp_path / "\x1b[31m"
+    shutil.copytree(npy_folder, folder)
+    for row in range(13):
+        (folder / f"{row:02}.npy").write_bytes(b"")
+    with caplog.at_level("WARNING"):
+        index = Index.scan(folder)
+        with make_loader(index, bad_sample="skip", shuffle=False, batch_size=8) as loader:
+            delivered(loader)
+    assert len(loader.stats.rejected) == 13
+    assert [line.startswith("left out: ") for line in caplog.messages] == [True] * 11
+    assert caplog.messages[0].startswith(f"left out: {tmp_path}/\\x1b[31m/00.npy (row 0): ")
+    assert caplog.messages[10] == "left out: and 3 more, see stats.rejected"
+
+
 def test_skip_with_fill_keeps_batches_full_with_real_rows(damaged: Index) -> None:
     with make_loader(damaged, shards=2, bad_sample="skip", tail="fill") as loader:
         slots = delivered(loader)  # looks at the pixels

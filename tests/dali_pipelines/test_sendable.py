@@ -69,7 +69,7 @@ def test_a_class_that_a_local_function_made(npy_index: Index) -> None:
 
     for reader in Local(), ChannelsReader(Local(), ("a", "b")):
         with pytest.raises(
-            TypeError, match="Reader cannot be sent|Local cannot be sent to the reader processes: "
+            TypeError, match=r"Reader cannot be sent|Local cannot be sent to the reader processes: "
         ):
             reader_pipeline(npy_index, reader, decode_array, PipelineConfig(batch_size=2))
 
