@@ -25,9 +25,9 @@ from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.mcu_rows import with_mcu_rows
 from dali_pipelines.preset import Preset, load_preset, preset_names
+from dali_pipelines.reader_processes import ReaderProcessError
 from dali_pipelines.settings import AiaSettings, PipelineSettings
 from dali_pipelines.stretch import Stretch
-from dali_pipelines.watchdog import ReaderProcessError
 from readers import (
     AiaReader,
     ChannelsReader,

@@ -1,8 +1,8 @@
-"""Ctrl-C waits until DALI's queues are let go.
+"""Ctrl-C waits until DALI's code is left.
 
-Python raises a KeyboardInterrupt between any two instructions of the main thread. DALI's queues,
-which are Python, then keep a lock that nobody gives back, and closing them hangs; some C code drops
-the error altogether (seen in ``torch.from_dlpack``), and the run goes on as if nothing were.
+Python raises a KeyboardInterrupt between any two instructions of the main thread. Some C code drops
+the error (seen in ``torch.from_dlpack``), and the run goes on as if nothing were; and what is being
+closed would be left half closed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_held = False
+"""Whether an interrupt is held back."""
+_let_in = False
+"""Whether the main thread is where one does no harm."""
 
 
 @contextmanager
@@ -25,17 +30,16 @@ def interrupt_held(when_held: Callable[[], None] | None = None) -> Iterator[None
     when_held : callable, optional
         Called, in the main thread, when one is held.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    global _held
+    if not _is_main() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    held = False
 
     def hold(number: int, frame: FrameType | None) -> None:
-        nonlocal held
-        if held:
+        global _held
+        if _held or _let_in:
             signal.default_int_handler(number, frame)
-        held = True
+        _held = True
         if when_held is not None:
             when_held()
 
@@ -44,5 +48,26 @@ def interrupt_held(when_held: Callable[[], None] | None = None) -> Iterator[None
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        if held:
+        came, _held = _held, False
+        if came:
             raise KeyboardInterrupt from None
+
+
+@contextmanager
+def interrupts_let_in() -> Iterator[None]:
+    """Raise a KeyboardInterrupt that comes meanwhile, or is held, at once: nothing is under way."""
+    global _let_in
+    if not _is_main():
+        yield
+        return
+    _let_in = True
+    try:
+        if _held:
+            raise KeyboardInterrupt
+        yield
+    finally:
+        _let_in = False
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()

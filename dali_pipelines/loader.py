@@ -18,8 +18,8 @@ from dali_pipelines.config import PipelineConfig, check_settings, is_integer
 from dali_pipelines.devices import Device, LatePlacement, Placement, share_out
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.pipeline import ReaderPipeline, check_index
+from dali_pipelines.reader_processes import ReaderProcessError
 from dali_pipelines.state import check_state
-from dali_pipelines.watchdog import ReaderProcessError, Watchdog
 from readers.errors import ReadError
 from readers.index import Index
 from readers.order import VERSION
@@ -190,7 +190,6 @@ class Loader:
         self._make_schedule(0, 0, self._late.least)  # to check batch_size and tail
         self._pipelines: list[ReaderPipeline] = []
         self._iterators: list[Iterator[list[Batch]]] = []
-        self._watchdog: Watchdog | None = None
         self._image_shape: torch.Size | None = None
         self._unlisted = 0  # rows left out since the last one that was named, or counted
         self.stats = LoaderStats()
@@ -220,10 +219,23 @@ class Loader:
         """Start the pipelines and their reader processes; a second call does nothing.
 
         With start_method ``fork`` this must come before anything that initialises CUDA.
+
+        Raises
+        ------
+        ReaderProcessError
+            If a reader process dies meanwhile, and no restart is left.
+        RuntimeError
+            If this process was forked from the one that started them; after `close` it may start
+            its own.
         """
-        if not self._pipelines:
-            with interrupt_held():
-                self._start()
+        for pipeline in self._pipelines:
+            pipeline.check_process()
+        while not self._pipelines:
+            try:
+                with interrupt_held():
+                    self._start()
+            except ReaderProcessError as error:
+                self._use_restart(error)
 
     def _start(self) -> None:
         started = time.perf_counter()
@@ -232,7 +244,6 @@ class Loader:
         try:
             for pipeline in self._pipelines:
                 pipeline.start_py_workers()
-            self._watchdog = Watchdog([p for pipe in self._pipelines for p in pipe.processes()])
             self._iterators = [
                 DALIGenericIterator(
                     [pipeline], list(pipeline.output_names), size=-1, prepare_first_batch=False
@@ -247,9 +258,6 @@ class Loader:
     def close(self) -> None:
         """End the reader processes; the next loop starts new ones where this one stopped."""
         with interrupt_held():
-            if self._watchdog is not None:
-                self._watchdog.close()
-            self._watchdog = None
             self._iterators = []
             self._note_waits()
             if self._unlisted:
@@ -399,10 +407,9 @@ class Loader:
     def _tried_step(self) -> list[Batch] | None:
         """Give the next step, or None where it is to be tried again, by pipelines started anew."""
         self.start()
-        assert self._watchdog is not None  # made by start
         started = time.perf_counter()
         try:
-            with interrupt_held(self._watchdog.interrupt), self._watchdog:
+            with interrupt_held():
                 batches = [_next(iterator) for iterator in self._iterators]
             self.stats.wait_s += time.perf_counter() - started
             self._note_waits()
@@ -413,11 +420,7 @@ class Loader:
             return [self._accept(batch) for batch in batches]
         except ReaderProcessError as error:
             self.close()
-            if self._restarts_left == 0:
-                raise
-            self._restarts_left -= 1
-            self.stats.restarts += 1
-            logger.warning("%s; starting again, %d times more", error, self._restarts_left)
+            self._use_restart(error)
             return None
         except RuntimeError as error:
             # DALI fails the whole batch for one stream that it cannot decode.
@@ -429,6 +432,14 @@ class Loader:
             # them anew at this step, so that nothing is lost.
             self.close()
             raise
+
+    def _use_restart(self, error: ReaderProcessError) -> None:
+        """Count one more restart, or raise the error where none is left."""
+        if self._restarts_left == 0:
+            raise error.with_traceback(None) from None  # DALI's frames tell nobody anything
+        self._restarts_left -= 1
+        self.stats.restarts += 1
+        logger.warning("%s; starting again, %d times more", error, self._restarts_left)
 
     def _note_waits(self) -> None:
         for pipeline in self._pipelines:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
+import ctypes
 import math
 import multiprocessing
+import os
 import time
 import warnings
-import weakref
 from collections import UserDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,13 +19,13 @@ import numpy as np
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.types import to_dali_type
 
-from dali_pipelines.closing import close_pool
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import Decode, Decoded
 from dali_pipelines.devices import check_device
 from dali_pipelines.host_pool import outputs_kept
 from dali_pipelines.interrupts import interrupt_held
-from dali_pipelines.reserved import room_for_tasks
+from dali_pipelines.reader_pool import started_readers
+from dali_pipelines.reader_processes import ReaderProcessError, ReaderProcesses
 from dali_pipelines.sendable import check_sendable
 from dali_pipelines.transform import check_decoded, normalises, transform
 from readers import arrival
@@ -68,6 +68,10 @@ class ReaderPipeline(Pipeline):
     """Seconds that the consumer waited for the readers, and handed their samples to the graph."""
     graph_s: float = 0.0
     """Seconds that the consumer waited for the graph: transfer, decode and the rest."""
+    _pipe: Any
+    _readers: ReaderProcesses | None = None
+    _process: int | None = None
+    """Process that started the readers."""
 
     def build(self) -> None:
         """Build the graph and start the readers."""
@@ -75,38 +79,82 @@ class ReaderPipeline(Pipeline):
             super().build()
 
     def schedule_run(self) -> None:
-        """Feed one more batch and let the graph run on it, timed."""
+        """Feed one more batch and let the graph run on it, timed.
+
+        Raises
+        ------
+        ReaderProcessError
+            If a reader process has died.
+        RuntimeError
+            If another process started the readers: this one was forked from it.
+        """
+        self.check_process()
         started = time.perf_counter()
-        super().schedule_run()
+        try:
+            super().schedule_run()
+        except RuntimeError:
+            if self._readers is not None and (death := self._readers.death()):
+                raise ReaderProcessError(death) from None
+            raise
         self.feed_s += time.perf_counter() - started
 
     def share_outputs(self, *args: Any, **kwargs: Any) -> Any:
         """Wait for the outputs of the oldest batch, timed."""
+        self.check_process()
         started = time.perf_counter()
         outputs = super().share_outputs(*args, **kwargs)
         self.graph_s += time.perf_counter() - started
         return outputs
 
     def start_py_workers(self) -> None:
-        """Start the reader processes; with ``fork`` this must come before CUDA is initialised."""
-        with _unused_arrays_allowed(), arrival.forks_arrive(), room_for_tasks():
+        """Start the reader processes; with ``fork`` this must come before CUDA is initialised.
+
+        They are ended by `close`, when the pipeline is garbage, and at exit.
+
+        Raises
+        ------
+        OSError
+            If /dev/shm is full.
+        ReaderProcessError
+            If a reader process dies.
+        """
+        self._process = os.getpid()
+        with _unused_arrays_allowed(), arrival.forks_arrive(), started_readers() as started:
             super().start_py_workers()
-        # At exit, multiprocessing waits for the readers before DALI thinks of ending them: a script
-        # that fails with a pipeline at hand would hang. This hook is registered later, so it runs
-        # earlier.
-        atexit.register(_close, weakref.ref(self))
+        self._readers = started[0] if started else self._readers
 
     def processes(self) -> list[multiprocessing.process.BaseProcess]:
         """Give the reader processes that were started."""
-        pool = self._py_pool
-        return [] if pool is None else list(pool.pool._processes)
+        return [] if self._readers is None else self._readers.processes
+
+    def check_process(self) -> None:
+        """Refuse another process than the one that started the readers.
+
+        Raises
+        ------
+        RuntimeError
+            If this process was forked from that one.
+        """
+        if self._process not in (None, os.getpid()):
+            raise RuntimeError(
+                f"this pipeline was started in process {self._process}, and its readers work for "
+                f"that one only: in a forked process, such as {os.getpid()}, start one of its own"
+            )
 
     def close(self) -> None:
         """End the reader processes and free the graph; the pipeline cannot be used any more."""
         with interrupt_held():
-            if self._py_pool is not None:
-                close_pool(self._py_pool)
+            if self._readers is not None:
+                self._readers.close()
             self._shutdown()
+
+    def _shutdown(self) -> None:
+        if self._process not in (None, os.getpid()) and self._pipe:
+            # A forked process has no copies of the graph's threads, and would wait for them as it
+            # frees the graph.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._pipe))
+            self._pipe = None
+        super()._shutdown()
 
 
 @contextmanager
@@ -115,12 +163,6 @@ def _unused_arrays_allowed() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*produces \d+ outputs, but the output")
         yield
-
-
-def _close(reference: weakref.ref[ReaderPipeline]) -> None:
-    pipeline = reference()
-    if pipeline is not None:
-        pipeline.close()
 
 
 def reader_pipeline(

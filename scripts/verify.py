@@ -234,7 +234,7 @@ def _decoded(
     """Give what the pipeline makes of each file, or None and why it makes nothing of it."""
     from _placed import PlacedReader
 
-    from dali_pipelines.watchdog import ReaderProcessError
+    from dali_pipelines.reader_processes import ReaderProcessError
     from readers.fits import FitsReader
     from readers.jpeg import JpegReader
 

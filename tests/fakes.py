@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -150,3 +151,25 @@ class MarkingReader(FakeReader):
             time.sleep(self.pause_s)
         os.unlink(mark)
         return super().read(row, window)
+
+
+@dataclass
+class DyingReader(FakeReader):
+    """Kills the process that it arrives in, as long as the file `marker` is not there."""
+
+    marker: str = ""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass
+class LateReader(FakeReader):
+    """Takes ten minutes to arrive."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        time.sleep(600)
+        vars(self).update(state)

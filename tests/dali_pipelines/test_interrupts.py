@@ -6,7 +6,6 @@ tests/dali_pipelines/test_interrupts.py``.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -19,14 +18,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fakes import MarkingReader
+from fakes import LateReader, MarkingReader
 
 from dali_pipelines import Index, Loader, npy_pipeline
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import decode_array
-from dali_pipelines.interrupts import interrupt_held
+from dali_pipelines.interrupts import interrupt_held, interrupts_let_in
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
-from dali_pipelines.watchdog import Watchdog
 
 INTERRUPTS = int(os.environ.get("INTERRUPTS", "6"))
 LIMIT_S = 30.0
@@ -58,6 +56,11 @@ def hold(*actions: Callable[[], object]) -> None:
     with interrupt_held():
         for action in actions:
             action()
+
+
+def let_in(action: Callable[[], object]) -> None:
+    with interrupts_let_in():
+        action()
 
 
 def fail() -> None:
@@ -112,24 +115,25 @@ def test_in_a_thread_nothing_is_held() -> None:
     assert seen == [signal.default_int_handler]
 
 
-def test_it_does_not_hide_a_death() -> None:
-    """The consumer hangs in a queue of the dead, and an interrupt is held meanwhile."""
-    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
-    process.start()
-    watchdog = Watchdog([process])
-    process.kill()
-    process.join()
-
-    def wait() -> None:
-        with interrupt_held(watchdog.interrupt), watchdog:
-            ctrl_c()
-            threading.Event().wait(60)
-
-    began = time.monotonic()
+def test_where_it_does_no_harm_it_comes_at_once() -> None:
+    done: list[int] = []
     with pytest.raises(KeyboardInterrupt):
-        wait()
-    assert time.monotonic() - began < LIMIT_S
-    watchdog.close()
+        hold(partial(let_in, ctrl_c), partial(done.append, 1))
+    assert not done
+
+
+def test_what_is_held_comes_there() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c, partial(done.append, 1), partial(let_in, partial(done.append, 2)))
+    assert done == [1]
+
+
+def test_what_was_held_is_not_raised_again() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c)
+    let_in(hold)
+    hold()
 
 
 def stuck_pipeline(marks: Path, index: Index, **config: object) -> ReaderPipeline:
@@ -148,6 +152,21 @@ def test_a_reader_that_is_stuck_does_not_hold_up_the_end(npy_index: Index, tmp_p
         assert time.monotonic() - began < LIMIT_S
         assert not any(reader.is_running() for reader in readers)
         assert loader.step == 0
+
+
+def late_pipeline(index: Index, **config: object) -> ReaderPipeline:
+    return reader_pipeline(index, LateReader(), decode_array, PipelineConfig(**config))
+
+
+def test_a_reader_that_does_not_arrive_does_not_hold_up_the_end(npy_index: Index) -> None:
+    loader = Loader(
+        late_pipeline, npy_index, batch_size=4, devices=[None], start_method="forkserver"
+    )
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(2, loader.start)
+    assert time.monotonic() - began < LIMIT_S
+    assert not loader.pipelines
 
 
 @pytest.mark.parametrize("start_method", ["fork", "forkserver", "spawn"])
@@ -180,37 +199,6 @@ def test_what_c_code_drops_is_not_lost(npy_index: Index, monkeypatch: pytest.Mon
             next(iter(loader))
         monkeypatch.undo()
         assert [len(batch["row"]) for [batch] in loader] == [4, 4, 4, 4, 4, 3]
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    ("queue", "woken"),
-    [("_result_queue", False), ("_general_task_queue", False), ("_general_task_queue", True)],
-)
-def test_a_lock_that_was_left_does_not_hold_up_the_end(
-    npy_index: Index, queue: str, woken: bool
-) -> None:
-    """As where an error comes between the taking of a lock and the ``with`` that gives it back.
-
-    Readers that were woken wait for the lock before the one who closes does, and die there.
-    """
-    pipeline = npy_pipeline(npy_index, batch_size=4, device_id=None, num_read_processes=8)
-    pipeline.build()
-    readers = [psutil.Process(process.pid) for process in pipeline.processes()]
-    left = getattr(pipeline._py_pool.pool, queue)
-    until_asleep(pipeline)
-    left.lock.acquire()
-    if woken:
-        left.cv_not_empty.notify_all()
-    pipeline.close()
-    assert not any(reader.is_running() for reader in readers)
-
-
-def until_asleep(pipeline: ReaderPipeline) -> None:
-    """Wait until each reader waits for a task."""
-    asleep = pipeline._py_pool.pool._general_task_queue.cv_not_empty._sleeping_count
-    while asleep.get_value() < len(pipeline.processes()):
-        time.sleep(0.01)
 
 
 def loop(loader: Loader, seconds: float) -> None:

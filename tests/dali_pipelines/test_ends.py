@@ -1,0 +1,192 @@
+"""What becomes of readers that nobody closes: dropped, at exit, and in a forked process."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dali_pipelines import Index, Loader, npy_pipeline
+
+LIMIT_S = 60.0
+
+
+def drop_loader(index: Index) -> None:
+    loader = Loader(npy_pipeline, index, batch_size=4, devices=[None], start_method="forkserver")
+    batches = iter(loader)
+    next(batches)
+    assert loader.pipelines
+
+
+def drop_pipeline(index: Index) -> None:
+    pipeline = npy_pipeline(index, batch_size=4, device_id=None, start_method="forkserver")
+    pipeline.build()
+    pipeline.run()
+
+
+def belongings() -> tuple[int, int, int, set[psutil.Process]]:
+    gc.collect()
+    me = psutil.Process()
+    servers = me.children()
+    return (
+        me.num_fds(),
+        me.num_threads(),
+        threading.active_count(),
+        {reader for server in servers for reader in server.children()},
+    )
+
+
+@pytest.mark.parametrize("drop", [drop_loader, drop_pipeline])
+def test_what_is_dropped_leaves_nothing(npy_index: Index, drop: Callable[[Index], None]) -> None:
+    drop(npy_index)  # what stays for good comes with the first
+    before = belongings()
+    for _ in range(3):
+        drop(npy_index)
+    began = time.monotonic()
+    while (after := belongings()) != before:  # threads of DALI's graph take a moment to go
+        assert time.monotonic() - began < LIMIT_S, (before, after)
+        time.sleep(0.05)
+
+
+OPEN_AT_EXIT = """
+import atexit, sys, threading
+from dali_pipelines import Index, Loader, npy_pipeline
+
+def refuse(self):
+    raise RuntimeError("can't create new thread at interpreter shutdown")  # as Python 3.12 does
+
+if __name__ == "__main__":
+    index = Index.scan(sys.argv[1])
+    loader = Loader(npy_pipeline, index, batch_size=4, devices=[None], start_method=sys.argv[2])
+    batches = iter(loader)
+    next(batches)
+    pipeline = npy_pipeline(index, batch_size=4, device_id=None, start_method=sys.argv[2])
+    pipeline.build()
+    atexit.register(setattr, threading.Thread, "start", refuse)
+    print(*(process.pid for each in (*loader.pipelines, pipeline) for process in each.processes()))
+    sys.exit("the user's own mistake")
+"""
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+def test_no_thread_is_started_at_exit(npy_folder: Path, tmp_path: Path, start_method: str) -> None:
+    found = run(OPEN_AT_EXIT, tmp_path, str(npy_folder), start_method)
+    assert (found.returncode, found.stderr) == (1, "the user's own mistake\n")
+    assert not any(psutil.pid_exists(int(pid)) for pid in found.stdout.split())
+
+
+FORKING = """
+import gc, multiprocessing, os, sys
+import torch
+from dali_pipelines import Index, Loader, npy_pipeline
+
+def exit_at_once(loader, batches):
+    sys.exit(0)
+
+def fail(loader, batches):
+    raise KeyError("the child's own mistake")
+
+def close_and_drop(loader, batches):
+    loader.close()
+    del loader, batches
+    gc.collect()
+    os._exit(0)
+
+def drop(loader, batches):
+    pipelines = list(loader.pipelines)
+    loader.__dict__.clear()
+    del loader, batches, pipelines
+    gc.collect()
+    os._exit(0)
+
+def go_on(loader, batches):
+    try:
+        next(batches)
+    except RuntimeError as error:
+        os.write(1, f"{error}\\n".encode())
+    try:
+        next(iter(loader))
+    except RuntimeError as error:
+        os.write(1, f"{error}\\n".encode())
+    os._exit(0)
+
+def go_on_with_pipeline(loader, batches):
+    try:
+        pipeline.run()
+    except RuntimeError as error:
+        os.write(1, f"{error}\\n".encode())
+    os._exit(0)
+
+def start_anew(loader, batches):
+    loader.close()
+    for [batch] in loader:
+        pass
+    loader.close()
+    os._exit(0)
+
+def main():
+    global pipeline
+    settings = {"batch_size": 4, "num_read_processes": 1, "start_method": sys.argv[2]}
+    index = Index.scan(sys.argv[1])
+    loader = Loader(npy_pipeline, index, devices=[None], **settings)
+    pipeline = npy_pipeline(index, device_id=None, **settings)
+    pipeline.build()
+    batches = iter(loader)
+    rows = next(batches)[0]["row"].tolist()
+    for act in exit_at_once, fail, close_and_drop, drop, go_on, go_on_with_pipeline, start_anew:
+        child = os.fork()
+        if child == 0:
+            sys.stderr = open(os.devnull, "w")
+            act(loader, batches)
+        print(act.__name__, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    process = multiprocessing.get_context("fork").Process(target=gc.collect)
+    process.start()
+    process.join()
+    list(torch.utils.data.DataLoader(list(range(8)), num_workers=2, multiprocessing_context="fork"))
+    rows += [row for [batch] in batches for row in batch["row"].tolist()]
+    print(sorted(rows) == list(range(23)), loader.stats.restarts, len(pipeline.run()[0]))
+    loader.close()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+def test_a_forked_process_leaves_the_readers_alone(
+    npy_folder: Path, tmp_path: Path, start_method: str
+) -> None:
+    found = run(FORKING, tmp_path, str(npy_folder), start_method)
+    assert found.returncode == 0, found.stderr
+    refused = "and its readers work for that one only"
+    lines = found.stdout.splitlines()
+    assert [line for line in lines if refused not in line] == [
+        "exit_at_once 0",
+        "fail 1",
+        "close_and_drop 0",
+        "drop 0",
+        "go_on 0",
+        "go_on_with_pipeline 0",
+        "start_anew 0",
+        "True 0 4",
+    ]
+    assert len([line for line in lines if refused in line]) == 3
+
+
+def run(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = folder / "script.py"
+    script.write_text(program)
+    return subprocess.run(
+        [sys.executable, str(script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
