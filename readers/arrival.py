@@ -6,11 +6,14 @@ With more readers than a batch has samples, some never get one. Forked readers a
 
 from __future__ import annotations
 
+import mmap
 import os
 import pickle
 import signal
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.reduction import DupFd
 from multiprocessing.util import register_after_fork
 from typing import Any
 
@@ -18,14 +21,42 @@ from readers.heap import keep_freed_memory
 from readers.orphans import die_with
 
 
-def dumps(source: Any) -> bytes:
-    """Pickle a Source for a reader process."""
-    return pickle.dumps((os.getpid(), source))
+class Parcel:
+    """A pickled Source, in memory that the reader processes open by a file descriptor.
+
+    multiprocessing writes what it sends to a spawned process into a pipe. If that process dies
+    before it reads, and this is more than the pipe holds (64 KiB), then its parent waits for ever.
+    """
+
+    def __init__(self, pickled: bytes) -> None:
+        self._keep(os.memfd_create("source"))
+        with open(self._fd, "wb", closefd=False) as file:
+            file.write(pickled)
+
+    def open(self) -> bytes:
+        """Return what is in it."""
+        with mmap.mmap(self._fd, 0, prot=mmap.PROT_READ) as memory:
+            return bytes(memory)
+
+    def _keep(self, fd: int) -> None:
+        self._fd = fd
+        weakref.finalize(self, os.close, fd)
+
+    def __getstate__(self) -> Any:
+        return DupFd(self._fd)
+
+    def __setstate__(self, sent: Any) -> None:
+        self._keep(sent.detach())
 
 
-def loads(pickled: bytes) -> Any:
-    """Unpickle it there."""
-    pid, source = pickle.loads(pickled)
+def dumps(source: Any) -> Parcel:
+    """Pickle a Source for reader processes."""
+    return Parcel(pickle.dumps((os.getpid(), source)))
+
+
+def loads(parcel: Parcel) -> Any:
+    """Unpickle it in one."""
+    pid, source = pickle.loads(parcel.open())
     _arrive(pid)
     return source
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+from multiprocessing.context import set_spawning_popen
+from multiprocessing.reduction import ForkingPickler
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,3 +43,26 @@ def test_by_fork(arrived: list[Any]) -> None:
     outside.start()
     assert queue.get() == []
     outside.join()
+
+
+def leave(parcel: arrival.Parcel) -> None:
+    raise SystemExit(len(parcel.open()) >> 20)
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_parcel_needs_no_room_in_the_pipe(method: str) -> None:
+    """A spawned process that dies at once would leave its parent waiting for room there."""
+    parcel = arrival.Parcel(bytes(5 << 20))
+    context = multiprocessing.get_context(method)
+    process = context.Process(target=leave, args=(parcel,))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 5
+    buffer = io.BytesIO()
+    popen = SimpleNamespace(duplicate_for_child=lambda fd: fd, DupFd=int)
+    set_spawning_popen(popen)
+    try:
+        ForkingPickler(buffer).dump(parcel)
+    finally:
+        set_spawning_popen(None)
+    assert len(buffer.getvalue()) < 1000
