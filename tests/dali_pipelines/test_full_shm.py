@@ -46,13 +46,35 @@ def test_a_reader_that_finds_no_room(archive: Path, tmp_path: Path, start_method
     script.write_text(CONSUMER)
     command = [sys.executable, str(script), str(archive), start_method]
     found = subprocess.run(
-        in_private_shm("6m", command), capture_output=True, text=True, timeout=60, check=False
+        in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
     )
     assert found.returncode == 0, found.stderr
     seconds, kind, message = found.stdout.split(maxsplit=2)
     assert float(seconds) < 5
     assert kind == "ReaderProcessError"
     assert "has died: shared memory is full: give /dev/shm more room" in message
+
+
+@pytest.mark.parametrize("spare", [None, 64 << 10], ids=["later", "at the start"])
+def test_the_reason_is_not_lost_in_a_traceback(
+    archive: Path, tmp_path: Path, spare: int | None
+) -> None:
+    """What DALI was doing at the time is of no use to anybody."""
+    script = tmp_path / "consumer.py"
+    script.write_text(CONSUMER.replace("except RuntimeError", "except ZeroDivisionError"))
+    fill = "true"
+    if spare is not None:
+        fill = f"fallocate -l $((6 * 1048576 - {spare})) /dev/shm/full"
+    command = ["sh", "-c", f'{fill} && exec "$@"', "sh"]
+    command += [sys.executable, str(script), str(archive), "forkserver"]
+    found = subprocess.run(
+        in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
+    )
+    assert found.returncode == 1
+    lines = found.stderr.splitlines()
+    assert "/dev/shm" in lines[-1]
+    assert len(lines) < 30, found.stderr
+    assert "nvidia" not in found.stderr
 
 
 def test_a_run_that_cannot_fit(tmp_path: Path) -> None:
@@ -63,7 +85,7 @@ def test_a_run_that_cannot_fit(tmp_path: Path) -> None:
         image.writeto(tmp_path / f"{row}.fits")
     command = [sys.executable, str(RUN), f"--data={tmp_path}", "--device=cpu", "--batch_size=4"]
     found = subprocess.run(
-        in_private_shm("6m", command), capture_output=True, text=True, timeout=60, check=False
+        in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
     )
     assert found.returncode == 2
     assert found.stderr.startswith(
@@ -90,7 +112,7 @@ def test_a_consumer_that_finds_no_room(archive: Path, spare: int) -> None:
     """For semaphores, or for the tasks that it would write for its readers."""
     command = [sys.executable, "-c", FULL, str(archive), str(spare)]
     found = subprocess.run(
-        in_private_shm("6m", command), capture_output=True, text=True, timeout=60, check=False
+        in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
     )
     assert found.returncode == 0, found.stderr
     assert "no reader can be started, /dev/shm is full: give it more room" in found.stdout
