@@ -234,7 +234,21 @@ class Columns:
 
 
 def _store(columns: Mapping[str, Column]) -> dict[str, Stored]:
-    """Write columns into a temporary file, each in one batch."""
+    """Write columns into a temporary file, each in one batch.
+
+    Raises
+    ------
+    OSError
+        If there is no room; it names the folder.
+    """
+    try:
+        return _stored(columns)
+    except OSError as error:
+        where = f"the folder of temporary files, TMPDIR={tempfile.gettempdir()}"
+        raise OSError(error.errno, error.strerror, where) from error
+
+
+def _stored(columns: Mapping[str, Column]) -> dict[str, Stored]:
     file = tempfile.TemporaryFile(prefix="dali-pipelines-")  # noqa: SIM115
     shared = SharedFile(file)
     stored: dict[str, Stored] = {}

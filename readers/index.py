@@ -264,6 +264,8 @@ class Index:
         ------
         ValueError
             If it ends otherwise.
+        OSError
+            If it cannot be written, a full disk included; what was there is kept.
         """
         name = os.fspath(path)
         if not name.endswith(INDEX_SUFFIXES):
@@ -279,6 +281,9 @@ class Index:
 
                 pq.write_table(self.table, part)
             os.replace(part, name)
+        except OSError as error:  # of a full disk, say, without a name
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(error.errno, reason, name) from error
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part)

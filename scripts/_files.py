@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from _refusal import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from readers.index import Index
 
@@ -61,8 +62,92 @@ def _scan(file: str, suffixes: Sequence[str]) -> Index:
 
 def check_output(path: str) -> None:
     """Refuse before the work what could not be written after it."""
-    # A device, such as /dev/stdout, is written where it is; a file may be replaced.
-    is_device = os.path.exists(path) and not os.path.isfile(path)
-    place = path if is_device else os.path.dirname(os.path.abspath(path))
+    place = path if _is_device(path) else os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or not os.access(place, os.W_OK):
         raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
+
+
+class OutputFile:
+    """A file that takes its name when it is closed, so that no half of it is ever there.
+
+    Until then it is called ``NAME.part``. A device, such as /dev/stdout, is written to as it is. As
+    a context manager it is given up where the block raises.
+
+    Parameters
+    ----------
+    path : str
+        Its name. What is there keeps it until then.
+    binary : bool
+        Whether bytes will be written; else text, as UTF-8, whose lines end as they are.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, a full disk included; it names the file. So do all methods.
+    """
+
+    def __init__(self, path: str, *, binary: bool = False) -> None:
+        self._path = path
+        self._part = path if _is_device(path) else f"{path}.part"
+        self._failed = False
+        text = {} if binary else {"encoding": "utf-8", "newline": ""}
+        with self._named():
+            self._file = open(self._part, "wb" if binary else "w", **text)  # noqa: SIM115
+
+    def write(self, content: str | bytes) -> None:
+        """Write a text, or bytes."""
+        with self._named():
+            self._file.write(content)
+
+    def close(self) -> None:
+        """Finish the file and give it its name, unless something has failed before."""
+        with self._named():
+            self._file.close()
+            if self._part != self._path and not self._failed:
+                os.replace(self._part, self._path)
+
+    def __enter__(self) -> OutputFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._give_up()
+        self.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._give_up()
+            raise OSError(error.errno, error.strerror, self._path) from error
+
+    def _give_up(self) -> None:
+        self._failed = True
+        if self._part != self._path:
+            with suppress(OSError):
+                os.unlink(self._part)
+
+
+def write_file(path: str, content: str | bytes) -> None:
+    """Write a whole file, all or nothing, see `OutputFile`."""
+    with OutputFile(path, binary=isinstance(content, bytes)) as file:
+        file.write(content)
+
+
+def write_table(path: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file, all or nothing, see `OutputFile`.
+
+    Paths stand in it as they are, for programs to open them: of no absolute path, number or reason
+    would a spreadsheet make a formula.
+    """
+    import csv
+
+    with OutputFile(path) as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def _is_device(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isfile(path)

@@ -12,5 +12,9 @@ class Refusal(Exception):
 
 
 def one_line(message: object) -> str:
-    """Give a message without line breaks and runs of blanks."""
-    return " ".join(str(message).split())
+    """Return a message without line breaks, runs of blanks and control characters."""
+    try:
+        from readers.printable import printable
+    except ModuleNotFoundError:  # this very thing is what the message is about
+        printable = str
+    return printable(" ".join(str(message).split()))

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import nvtx
 import psutil
 from _advice import advise
+from _files import OutputFile, write_file, write_table
 from _ranks import Ranks
 from _stages import Moment, Stages
 from tqdm import tqdm
+
+from readers.printable import printable
 
 if TYPE_CHECKING:
     from _auto_readers import Choice
@@ -80,9 +83,12 @@ class Run:
         rows = min(len(self.loader.index), total) * self.config.epochs
         self._held.enter_context(nvtx.annotate("run", domain=DOMAIN))
         self._audit = None
+        self._held.callback(self._write_rejected)
+        self._held.callback(self._write_state)
         if self.config.audit is not None:
-            file = Path(self.config.audit).open("w", newline="", encoding="utf-8")
-            self._audit = csv.writer(self._held.enter_context(file))
+            file = OutputFile(self.config.audit)
+            self._held.callback(file.close)
+            self._audit = csv.writer(file)
             self._audit.writerow(AUDIT_HEADER)
         self._bar = self._held.enter_context(
             tqdm(
@@ -96,17 +102,17 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         """Close what was opened; write the state and what was rejected, however the run ended."""
-        self._held.close()
+        self._held.close()  # all of it, also if one file cannot be written
+
+    def _write_state(self) -> None:
         if self.config.state is not None:
-            written = Path(f"{self.config.state}.part")
-            written.write_text(json.dumps(self._state) + "\n", encoding="utf-8")
-            written.replace(self.config.state)
+            write_file(self.config.state, json.dumps(self._state) + "\n")
+
+    def _write_rejected(self) -> None:
         if self.config.rejected is not None:
-            with Path(self.config.rejected).open("w", newline="", encoding="utf-8") as file:
-                rows = csv.writer(file)
-                rows.writerow(REJECTED_HEADER)
-                for found in self.loader.stats.rejected.values():
-                    rows.writerow([getattr(found, name) for name in REJECTED_HEADER])
+            rejected = self.loader.stats.rejected.values()
+            rows = ([getattr(found, name) for name in REJECTED_HEADER] for found in rejected)
+            write_table(self.config.rejected, REJECTED_HEADER, rows)
 
     def steps(self, epoch: int) -> Iterator[list[dict[str, Any]]]:
         """Give the batches of an epoch inside NVTX ranges."""
@@ -154,8 +160,7 @@ class Run:
         if self.ranks.rank == 0:
             print(summary(report))
         if self.config.report is not None:
-            text = json.dumps(report, indent=2) + "\n"
-            Path(self.config.report).write_text(text, encoding="utf-8")
+            write_file(self.config.report, json.dumps(report, indent=2) + "\n")
         # A rank alone may have had no part in a short run. After a stop the others may be gone.
         if not status and self.steps_done and not self.ranks.agree(self.loader.stats.samples > 0):
             return 1
@@ -250,7 +255,7 @@ def summary(report: dict[str, Any]) -> str:
     ]
     if rejected:
         lines.append(f"{_count(len(rejected), 'file')} could not be read:")
-        lines += [f"  {bad['path']}: {bad['reason']}" for bad in rejected[:10]]
+        lines += [f"  {printable(bad['path'])}: {bad['reason']}" for bad in rejected[:10]]
         if len(rejected) > 10:
             lines.append(f"  and {len(rejected) - 10} more (--report lists them all)")
     return "\n".join(lines)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from _files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +77,9 @@ def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, si
             _draw(figure, x, y, size, picture)
             _write(figure, x + 6, y + 6, _wrapped(picture.remark, size), "firebrick")
             _write(figure, x, y + size + 3, [_ending(line, size) for line in picture.caption])
-    figure.savefig(path, format="png", dpi=DPI)
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=DPI)
+    write_file(path, image.getvalue())
 
 
 def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:

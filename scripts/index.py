@@ -27,6 +27,7 @@ import _grouping
 import _index_out
 import _where
 from _cli import RefusingParser, at_least
+from _files import write_table
 from _pool import Crash, isolated_map, process_map
 from _refusal import Refusal, one_line
 
@@ -273,13 +274,14 @@ def _by_rules(table: pa.Table, options: argparse.Namespace) -> tuple[pa.Table, s
     import pyarrow as pa
 
     from readers.aia.rules import HeaderRules
+    from readers.printable import printable
 
     try:
         selection = HeaderRules().select(table)
     except ValueError as error:  # of a table that was made without --rules
         raise Refusal(f"--rules: {error}") from error
     for row, violation in list(selection.refused.items())[:LISTED]:
-        print(f"dropped {table['path'][row]}: {violation.message}", file=sys.stderr)
+        print(printable(f"dropped {table['path'][row]}: {violation.message}"), file=sys.stderr)
     if len(selection.refused) > LISTED:
         print(f"and {len(selection.refused) - LISTED} more", file=sys.stderr)
     counts = Counter(violation.rule for violation in selection.refused.values())
@@ -290,19 +292,18 @@ def _by_rules(table: pa.Table, options: argparse.Namespace) -> tuple[pa.Table, s
 
 
 def _report_rejected(rejected: Rejected, options: argparse.Namespace, *, everything: bool) -> None:
-    if options.rejected is not None:
-        import csv
+    from readers.printable import printable
 
+    if options.rejected is not None:
         try:
-            with open(options.rejected, "w", newline="", encoding="utf-8") as file:
-                csv.writer(file).writerows([("path", "reason"), *rejected])
+            write_table(options.rejected, ("path", "reason"), rejected)
         except OSError as error:
             raise Refusal(f"{options.rejected} could not be written: {error}", 1) from error
     if everything:
         path, reason = rejected[0]
         raise Refusal(f"none of {len(rejected)} files can be read, the first: {path}: {reason}", 1)
     for path, reason in rejected[:LISTED]:
-        print(f"rejected {path}: {reason}", file=sys.stderr)
+        print(f"rejected {printable(path)}: {reason}", file=sys.stderr)
     if len(rejected) > LISTED:
         print(f"and {len(rejected) - LISTED} more (--rejected lists all)", file=sys.stderr)
 

@@ -161,6 +161,8 @@ def _write(targets: Sequence[Target], parts: str, settings: Level15, num_process
     """Make the files, and list the bad ones; give how many those are."""
     from tqdm import tqdm
 
+    from readers.printable import printable
+
     if not targets:
         return 0
     tasks = (
@@ -175,7 +177,7 @@ def _write(targets: Sequence[Target], parts: str, settings: Level15, num_process
             if isinstance(reason, Crash):
                 reason = "it kills the process that reads it; if for memory, try fewer processes"
             if reason is not None:
-                tqdm.write(f"bad {row.path}: {reason}", file=sys.stderr)
+                tqdm.write(f"bad {printable(row.path)}: {reason}", file=sys.stderr)
                 bad += 1
             bar.update()
     return bad

@@ -25,7 +25,7 @@ from _cli import log_errors, parse
 from _files import check_output
 from _job import RunConfig, choose_devices, cores, new_loader, open_index
 from _ranks import Ranks
-from _refusal import Refusal
+from _refusal import Refusal, one_line
 
 if TYPE_CHECKING:
     from _auto_readers import Choice
@@ -58,10 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"run.py: {error}", file=sys.stderr)
         return error.status
     except (ValueError, TypeError, ImportError, FileNotFoundError, MemoryError) as error:
-        print(f"run.py: {error}", file=sys.stderr)
+        print(f"run.py: {one_line(error)}", file=sys.stderr)
         return 2
     except (OSError, RuntimeError) as error:
-        print(f"run.py: {error}{_remedy(error, config)}", file=sys.stderr)
+        print(f"run.py: {one_line(error)}{_remedy(error, config)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

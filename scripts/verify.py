@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from _cli import RefusingParser, at_least, log_errors
-from _files import check_output, index_of
+from _files import check_output, index_of, write_file
 from _pool import Crash, isolated_map
 from _refusal import Refusal, one_line
 
@@ -105,6 +105,7 @@ def _verify(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from readers.index import SUFFIXES
+    from readers.printable import printable
 
     if options.json is not None:
         check_output(options.json)
@@ -118,7 +119,7 @@ def _verify(options: argparse.Namespace) -> int:
             tqdm(total=len(index), unit=" files", disable=not sys.stderr.isatty()) as bar,
         ):
             for record in made:
-                tqdm.write(record.line())
+                tqdm.write(printable(record.line()))
                 records.append(record)
                 bar.update()
     except (OSError, RuntimeError, MemoryError) as error:
@@ -181,9 +182,8 @@ def _save(path: str, device: str, records: Sequence[Record]) -> None:
         if file["max_difference"] is not None and not math.isfinite(file["max_difference"]):
             file["max_difference"] = str(file["max_difference"])  # JSON has no word for it
     try:
-        with open(path, "w", encoding="utf-8") as out:
-            json.dump({"versions": versions(), "device": device, "files": files}, out, indent=1)
-            out.write("\n")
+        report = {"versions": versions(), "device": device, "files": files}
+        write_file(path, json.dumps(report, indent=1) + "\n")
     except OSError as error:
         raise Refusal(f"{path} could not be written: {error}", 1) from error
 

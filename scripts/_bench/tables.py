@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+from _files import write_file, write_table
 
 from _bench.parts import Parts
 from _bench.race import Result, Round, Table
@@ -138,13 +139,11 @@ def write_tables(
     """Write SUITE.json with all that is known, SUITE.csv with each round, and SUITE.md."""
     written = {**facts, "tables": [_as_dict(table) for table in tables]}
     text = json.dumps(written, indent=2) + "\n"
-    (folder / f"{suite}.json").write_text(text, encoding="utf-8")
-    with (folder / f"{suite}.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(("table", "way", "round", *(field.name for field in fields(Round))))
-        rows.writerows(_rounds(tables))
+    write_file(str(folder / f"{suite}.json"), text)
+    header = ("table", "way", "round", *(field.name for field in fields(Round)))
+    write_table(str(folder / f"{suite}.csv"), header, _rounds(tables))
     parts = [f"# {suite}\n", _as_list(facts), *map(as_markdown, with_parts(tables))]
-    (folder / f"{suite}.md").write_text("\n".join(parts), encoding="utf-8")
+    write_file(str(folder / f"{suite}.md"), "\n".join(parts))
 
 
 def _as_dict(table: Table | Sheet) -> dict[str, Any]:

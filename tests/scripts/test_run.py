@@ -231,6 +231,63 @@ def test_an_epoch_without_a_step_is_an_error(
     assert "run.py: the Loader gave no step of epoch 0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["report", "rejected", "audit", "state"])
+def test_a_full_disk_names_the_file(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    """What else is written, is written."""
+    flags = ["--device=cpu", "--batch_size=23", "--num_read_processes=1", "--max_batches=1"]
+    files = {name: str(tmp_path / name) for name in ("report", "rejected", "audit", "state")}
+    files[flag] = "/dev/full"
+    outputs = [f"--{name}={path}" for name, path in files.items()]
+    assert main([f"--data={archive}", *flags, *outputs]) == 1
+    assert capsys.readouterr().err == "run.py: [Errno 28] No space left on device: '/dev/full'\n"
+    assert {path.name for path in tmp_path.iterdir()} == set(files) - {flag}
+
+
+def test_a_kill_leaves_no_half_file(archive: Path, tmp_path: Path) -> None:
+    """The audit of an earlier run stays as it is until that of the next one is whole."""
+    audit, state = tmp_path / "audit.csv", tmp_path / "state.json"
+    audit.write_text("of an earlier run")
+    flags = [f"--data={archive}", "--device=cpu", "--batch_size=1", "--num_read_processes=1"]
+    command = [sys.executable, str(SCRIPT), *flags, f"--audit={audit}", f"--state={state}"]
+    with subprocess.Popen([*command, "--epochs=1000000"], stdout=subprocess.DEVNULL) as run:
+        part = tmp_path / "audit.csv.part"
+        while not (part.exists() and part.stat().st_size > 200):
+            assert run.poll() is None
+            time.sleep(0.01)
+        run.kill()
+    assert audit.read_text() == "of an earlier run"
+    assert not state.exists()
+
+
+def test_names_of_files_are_shown_without_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the terminal; in a CSV file they stand as they are, and a spreadsheet takes none to
+    compute."""
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    names = ["=1+1", "+1", "@SUM(1)", "-2", "a,b\n", "\x1b]0;title\x07"]
+    names = [f"{name}.fits" for name in names]
+    for name in names:
+        (folder / name).write_text("no FITS")
+    report, rejected, audit = (tmp_path / name for name in ("a.json", "b.csv", "c.csv"))
+    flags = ["--device=cpu", "--batch_size=3", "--num_read_processes=1", f"--report={report}"]
+    flags += [f"--audit={audit}", f"--data={folder}"]
+    assert main([*flags, "--bad_sample=skip", f"--rejected={rejected}"]) == 1
+    assert main(flags) == 1
+    out, err = capsys.readouterr()
+    assert (out + err).replace("\n", "").isprintable()
+    assert r"/\x1b]0;title\x07.fits: " in out
+    with rejected.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert {line["path"] for line in lines} == {str(folder / name) for name in names}
+    assert not [cell for line in lines for cell in line.values() if cell[:1] in tuple("=+-@\t\r")]
+    assert all(line["reason"].isprintable() for line in lines)
+    assert "\x1b" not in report.read_text()
+
+
 def test_nothing_is_left(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state = tmp_path / "state.json"
     flags = [f"--data={archive}", "--device=cpu", "--batch_size=4"]
@@ -270,7 +327,8 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
             stderr=subprocess.PIPE,
         ) as run:
             if attempt < 2:
-                while not (audit.exists() and audit.stat().st_size > 200):
+                part = Path(f"{audit}.part")
+                while not (part.exists() and part.stat().st_size > 200):
                     assert run.poll() is None
                     time.sleep(0.01)
                 run.send_signal(signal.SIGTERM)
