@@ -25,7 +25,7 @@ from readers.aia.registration import frame_scale, level15_header
 from readers.aia.words import number, text
 from readers.columns import Row
 from readers.errors import ReadError
-from readers.fits import open_image
+from readers.fits_file import open_image
 
 if TYPE_CHECKING:
     from astropy.io.fits import HDUList, Header
@@ -176,7 +176,7 @@ class Level15:
     def _full_header(self, row: Row, words: dict[str, Any]) -> Header:
         """Read the header, and put the pointing in that was found for it."""
         number = self.hdu if row.hdu is None else row.hdu
-        with open_image(row.path, number, row=row.number) as (hdus, found, _):
+        with open_image(row.path, number, row=row.number) as (hdus, found):
             header: Header = hdus[found].header.copy()
         if self.pointing_table is not None:
             header.update({key: words[key] for key in ("X0_MP", "Y0_MP")})

@@ -39,6 +39,9 @@ class Row:
     """Files that belong to one sample, by name; None for one that is missing."""
     notes: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """What the Index notes of it for its Reader, by the name of the column; empty if nothing."""
+    plane: int | None = None
+    """Plane of an image of more than two axes, from 0 on; None where it has but one, or the Reader
+    knows which."""
 
     def part(self, name: str) -> Row | None:
         """Give one of several files of the row, under the row's number; None if it is missing.
@@ -131,8 +134,9 @@ class Columns:
     ----------
     columns : mapping of str to ndarray, Strings, StoredNumbers or StoredStrings
         The owner's columns; those that are not stored yet are written into a temporary file. Rows
-        need ``path``; ``hdu`` (int64, -1 for none) is understood, and so are ``path_{part}`` (text,
-        empty where the part is missing) with ``hdu_{part}``.
+        need ``path``; ``hdu`` and ``plane`` (int64, -1 for none) are understood, and so are
+        ``path_{part}`` (text, empty where the part is missing) with ``hdu_{part}`` and
+        ``plane_{part}``.
     notes : sequence of str
         Names of those among them that rows carry with them for their Reader.
     """
@@ -215,10 +219,13 @@ class Columns:
         parts: Mapping[str, Row | None],
         notes: Mapping[str, bytes],
     ) -> Row:
-        path, hdu = self._strings(f"path{suffix}").text(number), -1
-        if f"hdu{suffix}" in self._stored:
-            hdu = int(self._numbers(f"hdu{suffix}").value(number))
-        return Row(number, path, None if hdu < 0 else hdu, parts, notes)
+        path = self._strings(f"path{suffix}").text(number)
+        hdu, plane = self._place(number, f"hdu{suffix}"), self._place(number, f"plane{suffix}")
+        return Row(number, path, hdu, parts, notes, plane)
+
+    def _place(self, number: int, name: str) -> int | None:
+        found = int(self._numbers(name).value(number)) if name in self._stored else -1
+        return None if found < 0 else found
 
     def _numbers(self, name: str) -> StoredNumbers:
         column = self._stored[name]

@@ -19,10 +19,11 @@ from PIL import Image
 
 from readers.columns import Row
 from readers.errors import ReadError
-from readers.fits import image_shape, open_image
+from readers.fits_file import open_image
 from readers.index import SUFFIXES
 from readers.jpeg import JpegReader
 from readers.leapseconds import utc_of
+from readers.planes import ImageShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,9 +97,9 @@ def fits_facts(path: str, keys: Sequence[str] = (), hdu: int | None = None) -> d
     A key that the image's header lacks is looked up in the primary header where the image's says
     INHERIT = T (FITS Standard 4.0, appendix K).
     """
-    with open_image(path, hdu) as (hdus, number, _):
+    with open_image(path, hdu) as (hdus, number):
         image = hdus[number]
-        height, width = image_shape(image)
+        _, height, width = ImageShape.of(image.shape)
         headers = [image.header]
         if number > 0 and _value(image.header, "INHERIT") is True:
             headers.append(hdus[0].header)

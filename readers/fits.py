@@ -9,24 +9,20 @@ makes float32 physical values of it all, see `dali_pipelines.kernels.physical`.
 from __future__ import annotations
 
 import math
-import os
-import re
-import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from astropy.io import fits
-from astropy.utils.exceptions import AstropyWarning
 from numpy.typing import NDArray
 
 from readers.columns import Row
-from readers.errors import ReadError
-from readers.files import open_regular
-from readers.headers import compressed_header
+from readers.fits_file import FitsFile, bytes_read, read_errors
+from readers.hdus import HduName
 from readers.plan import OVERHEAD, make_plan
+from readers.planes import ImageShape, Planes, place_of
 from readers.sample import Peek, Sample, SampleSpec
 from readers.stored import StoredImage, planned
 from readers.tiles import RiceImage
@@ -38,26 +34,37 @@ _STORED_INTEGERS = {"uint8": 8, "int16": 16, "int32": 32}
 
 @dataclass(frozen=True)
 class FitsReader:
-    """One two-dimensional image of a FITS file: plain, ``.gz``, ``.fz`` or tile-compressed.
+    """One image of a FITS file, or planes of it: plain, ``.gz``, ``.fz`` or tile-compressed.
 
     Parameters
     ----------
-    hdu : int, optional
-        HDU to read, 0 for the primary, where the Index has no column ``hdu``. By default the
-        first HDU that holds an image.
+    hdu : int, str or (str, int), optional
+        HDU to read, where the Index has no column ``hdu``: its number, 0 for the primary, its
+        EXTNAME, or EXTNAME and EXTVER, as in astropy. By default the first HDU that holds an image.
     stored : {"uint8", "int16", "int32"}, optional
         Leave integers as they are stored: BSCALE, BZERO and BLANK are not applied. An image of
         another BITPIX is refused.
+    planes : int, tuple of int or "all", optional
+        Planes to read of images of more than two axes, where the Index has no column ``plane``.
+        Several become the channels of the image, in this order.
+    num_planes : int, optional
+        How many planes each image must have; needed where planes is "all".
 
     Notes
     -----
     Values equal those of ``astropy.io.fits`` bit for bit, converted to float32. That holds for its
     ways with BLANK, too: it is not applied where BSCALE and BZERO make unsigned integers, nor
     where it is 0.
+
+    The last two axes in NumPy's order (NAXIS2 and NAXIS1) are rows and columns. Planes are counted
+    from 0, along NAXIS3; of more axes they are counted in C order, that is NAXIS3 runs fastest,
+    then NAXIS4. A one-dimensional image has one row.
     """
 
-    hdu: int | None = None
+    hdu: HduName | None = None
     stored: str | None = None
+    planes: Planes | None = None
+    num_planes: int | None = None
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         # The numba operator learns the shape of its output from the shape of its first input.
@@ -67,104 +74,134 @@ class FitsReader:
         SampleSpec(name="scaling", dtype="float64", ndim=1),
     )
     """An empty array of shape (height, width, 0); bytes of the file; what they are, tile by tile
-    (`readers.plan`); and BSCALE, BZERO, BLANK (NaN for none), then those of quantised tiles."""
-    channels = 1
+    (`readers.plan`); and BSCALE, BZERO, BLANK (NaN for none), then those of quantised tiles. The
+    last two once for each plane, one behind the other."""
 
     def __post_init__(self) -> None:
         if self.stored not in (None, *_STORED_INTEGERS):
             raise ValueError(
                 f"stored must be one of {tuple(_STORED_INTEGERS)} or None, got {self.stored!r}"
             )
+        if isinstance(self.hdu, int) and self.hdu < 0:
+            raise ValueError(f"hdu must be 0 or more, or an EXTNAME, got {self.hdu}")
+        if isinstance(self.planes, list | range):
+            object.__setattr__(self, "planes", tuple(self.planes))
+        numbers = [self.planes] if isinstance(self.planes, int) else self.planes
+        if numbers == "all":
+            if self.num_planes is None:
+                raise ValueError('planes="all" needs num_planes, how many each image has')
+        elif numbers is not None and (
+            not isinstance(numbers, Sequence)
+            or not numbers
+            or not all(isinstance(number, int) and number >= 0 for number in numbers)
+        ):
+            raise ValueError(
+                f'planes must be a number from 0 on, several or "all", got {self.planes!r}'
+            )
+
+    @property
+    def channels(self) -> int:
+        """One for each plane that is read."""
+        if isinstance(self.planes, tuple):
+            return len(self.planes)
+        return self.num_planes or 1 if self.planes == "all" else 1
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the image, or the window with no more tiles than it touches."""
-        with self._described(row) as (header, image, file):
-            scaling = self._scaling(header)
-            if image is not None and scaling is not None:
-                payload, plan, tile_scaling, input_bytes = image.read(file.fileno(), window)
-                *_, height, width = image.place(window)
-                arrays: dict[str, NDArray[Any]] = {
-                    "shape": np.zeros((height, width, 0), np.uint8),
-                    "payload": payload,
-                    "plan": plan,
-                    "scaling": np.concatenate((scaling, tile_scaling)),
-                }
-                return Sample(arrays, input_bytes + image.start)
-        before = _bytes_read()
-        with self._open(row, do_not_scale_image_data=scaling is not None) as (hdu, _):
-            pixels = _pixels(hdu, window)
-            if scaling is None:
-                scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
-        payload, plan = planned(pixels)
-        arrays = {
-            "shape": np.zeros((*pixels.shape, 0), np.uint8),
+        with self._found(row) as found:
+            planes, scaling = self._chosen(row, found.shape), self._scaling(found.words)
+            *_, height, width = found.shape.place(window)
+            image = found.image
+            found.file.need(*found.span(window, planes))
+            if image is not None and image.travels and scaling is not None:
+                fileno = found.file.fileno
+                payload, plans, tile_scaling, nbytes = image.read(fileno, window, planes)
+                nbytes += found.header_bytes
+            else:
+                before = bytes_read()
+                pixels = found.pixels(window, planes, scaled=scaling is None)
+                if scaling is None:
+                    scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
+                payload, plans = planned(pixels)
+                tile_scaling, nbytes = np.zeros((len(planes), 0)), bytes_read() - before
+            nbytes = found.file.input_bytes(nbytes)
+        whole_scaling = np.tile(np.array(scaling, np.float64), (len(planes), 1))
+        arrays: dict[str, NDArray[Any]] = {
+            "shape": np.zeros((height, width, 0), np.uint8),
             "payload": payload,
-            "plan": plan,
-            "scaling": np.array(scaling, np.float64),
+            "plan": plans.reshape(-1),
+            "scaling": np.hstack((whole_scaling, tile_scaling)).reshape(-1),
         }
-        return Sample(arrays, _bytes_read() - before)
+        return Sample(arrays, nbytes)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
-        with self._described(row) as (header, image, _):
-            scaling = self._scaling(header)
-        if image is not None and scaling is not None:
-            nbytes = image.travelling_bytes(window)
-            return Peek(height=image.height, width=image.width, nbytes=nbytes)
-        with self._open(row) as (hdu, _):
-            height, width = image_shape(hdu)
-            bitpix = hdu.header["BITPIX"]
+        with self._found(row) as found:
+            planes, scaling = self._chosen(row, found.shape), self._scaling(found.words)
+            _, height, width = found.shape
+            if found.image is not None and found.image.travels and scaling is not None:
+                nbytes = found.image.travelling_bytes(window, planes)
+                return Peek(height=height, width=width, nbytes=nbytes)
+            bitpix = found.words["BITPIX"]
         rows, columns = (window.height, window.width) if window else (height, width)
         item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
-        return Peek(height=height, width=width, nbytes=rows * (columns * item + 24) + OVERHEAD)
+        nbytes = len(planes) * (rows * (columns * item + 24) + OVERHEAD)
+        return Peek(height=height, width=width, nbytes=nbytes)
 
     def header(self, row: Row, keys: Collection[str]) -> fits.Header:
-        """Read words of the image's header.
+        """Read keywords of the image's header.
 
         Parameters
         ----------
         row : Row
             Path and HDU.
         keys : collection of str
-            Words that are wanted, in capitals; of a long header the others take most of the time.
+            Keywords that are wanted, in capitals; of a long header the others take most of the
+            time.
 
         Returns
         -------
         Header
-            With these words, where the file has them, and some others. NAXISn are the image's also
-            where it is compressed into a table.
+            With these keywords, where the file has them, and some others. NAXISn are the image's
+            also where it is compressed into a table.
 
         Raises
         ------
         ReadError
             Like `read`.
         """
-        number = self.hdu if row.hdu is None else row.hdu
-        with _read_errors(row.path, 1, row.number), open_regular(row.path) as file:
-            found = compressed_header(file, number)
-            if found is not None:
-                header = found.header(keys)
-                for word in ("NAXIS", "NAXIS1", "NAXIS2"):
-                    header[word] = header[f"Z{word}"]
-                return header
-        with self._open(row) as (hdu, _):
-            return hdu.header
+        wanted = self._wanted(row)
+        with read_errors(row.path, wanted, row.number) as where, FitsFile(row.path, wanted) as file:
+            found = file.header()
+            if found is None:
+                with file.by_astropy() as (hdus, where.hdu):
+                    return hdus[where.hdu].header
+            where.hdu = found.number
+            header = found.header(keys)
+            if "ZNAXIS" in header:
+                del header["NAXIS*"]
+                for key in [key for key in header if key.startswith("ZNAXIS")]:
+                    header[key[1:]] = header[key]
+            return header
 
     def verify(self, row: Row) -> None:
-        """Decode the whole image by astropy."""
-        with self._open(row) as (hdu, _):
-            _pixels(hdu, None)
+        """Decode the whole image, or the planes that are read of it, by astropy."""
+        with self._found(row) as found:
+            planes = self._chosen(row, found.shape)
+            found.file.need(*found.span(None, planes))
+            found.pixels(None, planes, scaled=False)
 
     def blank(self, height: int, width: int) -> Sample:
         """Give a sample that decodes to zeros and carries none."""
         no_tiles = np.zeros((0, 3), np.int64)
+        plan = make_plan(
+            no_tiles, bitpix=8, height=height, width=width, tile_height=1, tile_width=width
+        )
         arrays: dict[str, NDArray[Any]] = {
             "shape": np.zeros((height, width, 0), np.uint8),
             "payload": np.zeros(0, np.uint8),
-            "plan": make_plan(
-                no_tiles, bitpix=8, height=height, width=width, tile_height=1, tile_width=width
-            ),
-            "scaling": np.array((1, 0, math.nan)),
+            "plan": np.tile(plan, self.channels),
+            "scaling": np.tile(np.array((1, 0, math.nan)), self.channels),
         }
         return Sample(arrays)
 
@@ -178,188 +215,120 @@ class FitsReader:
             )
         return 1, 0, math.nan
 
-    @contextmanager
-    def _described(
-        self, row: Row
-    ) -> Iterator[tuple[Mapping[str, Any], RiceImage | StoredImage | None, BinaryIO]]:
-        """Give the words of an image's header, what can travel as it is or None, and the file."""
-        number = self.hdu if row.hdu is None else row.hdu
-        with _read_errors(row.path, 1, row.number), open_regular(row.path) as file:
-            found = compressed_header(file, number)
-            if found is not None:
-                image = RiceImage.of(found.words, found.start, found.file_size)
-                yield _image_words(found.words), image, file
-                return
-        with self._open(row, disable_image_compression=True) as (hdu, file):
-            yield _image_words(hdu.header), _image(hdu), file
+    def _wanted(self, row: Row) -> HduName | None:
+        return self.hdu if row.hdu is None else row.hdu
+
+    def _chosen(self, row: Row, shape: ImageShape) -> list[int]:
+        """Give the numbers of the planes to read: the row decides, then the setting."""
+        if row.plane is None:
+            return shape.chosen(self.planes, self.num_planes)
+        if self.channels > 1:
+            raise ValueError(
+                f"the Index names plane {row.plane}, and planes={self.planes!r} asks for several: "
+                "leave out one of them"
+            )
+        return shape.chosen(row.plane)
 
     @contextmanager
-    def _open(self, row: Row, **options: bool) -> Iterator[tuple[Any, BinaryIO]]:
-        """Give the HDU of a row, and the file that it is in."""
-        number = self.hdu if row.hdu is None else row.hdu
-        with open_image(row.path, number, row=row.number, **options) as (hdus, found, file):
-            yield hdus[found], file
+    def _found(self, row: Row) -> Iterator[_Found]:
+        """Open the file of a row, and describe its image."""
+        wanted = self._wanted(row)
+        with read_errors(row.path, wanted, row.number) as where, FitsFile(row.path, wanted) as file:
+            found = _by_header(file) or _by_astropy(file)
+            where.hdu = found.number
+            yield found
 
 
-@contextmanager
-def open_image(
-    path: str,
-    number: int | None,
-    *,
-    row: int | None = None,
-    do_not_scale_image_data: bool = True,
-    disable_image_compression: bool = False,
-) -> Iterator[tuple[fits.HDUList, int, BinaryIO]]:
-    """Open a file and find its image; whatever goes wrong inside becomes a ReadError.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """An image in an open file."""
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    number : int or None
-        HDU that must hold the image, 0 for the primary; None for the first one that does.
-    row : int, optional
-        Row of the Index, for the error.
-    do_not_scale_image_data : bool
-        Leave the values as they are stored.
-    disable_image_compression : bool
-        Give a compressed image as the table that it is.
+    file: FitsFile
+    number: int
+    """Of its HDU."""
+    words: Mapping[str, Any]
+    """BITPIX, BSCALE, BZERO and BLANK, the last three where there are any."""
+    shape: ImageShape
+    image: RiceImage | StoredImage | None
+    """None if astropy shall decode it."""
+    header_bytes: int
+    start: int
+    """Of its data, in bytes from the start of the file."""
+    stop: int
+    """Behind them."""
 
-    Yields
-    ------
-    HDUList, int, file
-        The HDUs, the number of the one that holds the image, and the open file.
-    """
-    with _read_errors(path, number, row) as error:
-        # astropy goes on when the file ends early; here that is a bad file.
-        warnings.filterwarnings("error", message="File may have been truncated")
-        # astropy leaves a file open that it cannot read, if it opened it.
-        with (
-            _not_endless(open_regular(path)) as file,
-            _opened(
-                file,
-                do_not_scale_image_data=do_not_scale_image_data,
-                disable_image_compression=disable_image_compression,
-            ) as hdus,
-        ):
-            error.hdu = _find(hdus, number)
-            yield hdus, error.hdu, file
+    def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
+        """Give where the first byte lies that is needed, and where the last one ends."""
+        if isinstance(self.image, StoredImage):
+            return self.image.span(window, planes)
+        return self.start, self.stop
 
-
-@dataclass
-class _Where:
-    hdu: int | None
-
-
-@contextmanager
-def _read_errors(path: str, hdu: int | None, row: int | None) -> Iterator[_Where]:
-    """Make a ReadError of whatever goes wrong inside; the HDU may be told when it is known."""
-    where = _Where(hdu)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd headers, values beyond float32
-            yield where
-    except ReadError:
-        raise
-    except Exception as error:
-        # astropy raises many types on hostile input (TypeError, KeyError, VerifyError, ...).
-        named = isinstance(error, (OSError, ValueError, AstropyWarning))
-        reason = f"{error}" if named else f"{type(error).__name__}: {error}"
-        reason = reason.replace(f": {path!r}", "")
-        raise ReadError(path, reason, hdu=where.hdu, row=row) from error
-
-
-def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
-    try:
-        return fits.open(file, memmap=False, **options)
-    except OSError as error:
-        # astropy advises an option of its own then.
-        if "No SIMPLE card" not in str(error):
-            raise
-        head = os.pread(file.fileno(), 8, 0)
-        raise OSError(f"not a FITS file: it begins with {head!r}") from None
-
-
-_COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
-
-
-def _not_endless(file: BinaryIO) -> BinaryIO:
-    """Give the file, unless its first headers count more axes or columns than the 999 there can be.
-
-    astropy would look at each of them.
-    """
-    head = os.pread(file.fileno(), 16 * 2880, 0)
-    if (found := _COUNT.search(head)) is not None:
-        file.close()
-        raise ValueError(f"a header has {found[0].decode()!r}, at most 999 is possible")
-    return file
-
-
-def _find(hdus: fits.HDUList, number: int | None) -> int:
-    if number is not None:
-        try:
+    def pixels(self, window: Window | None, planes: list[int], *, scaled: bool) -> NDArray[Any]:
+        """Decode by astropy, shape (planes, height, width)."""
+        y, x, height, width = self.shape.place(window)
+        with self.file.by_astropy(do_not_scale_image_data=not scaled) as (hdus, number):
             hdu = hdus[number]
-        except IndexError:
-            raise ValueError(f"there is no HDU {number}, the file has {len(hdus)}") from None
-        if not _holds_image(hdu):
-            raise ValueError(f"HDU {number} holds no image, it is a {type(hdu).__name__}")
-        return number
-    for found, hdu in enumerate(hdus):
-        if _holds_image(hdu):
-            return found
-    raise ValueError("no HDU holds an image")
+            if ImageShape.of(hdu.shape) != self.shape:
+                raise ValueError(f"the image has shape {hdu.shape}, expected {self.shape}")
+            if window is None and planes == list(range(self.shape.planes)):
+                return hdu.data.reshape(self.shape)
+            inside = (slice(y, y + height), slice(x, x + width))[-len(hdu.shape) :]
+            places = (place_of(plane, hdu.shape[:-2]) for plane in planes)
+            found = [hdu.section[(*place, *inside)] for place in places]
+            return np.stack(found).reshape(len(planes), height, width)
 
 
-def _holds_image(hdu: Any) -> bool:
-    if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
-        return True
-    return bool(hdu.is_image) and hdu.header.get("NAXIS", 0) >= 1
-
-
-def image_shape(hdu: Any) -> tuple[int, int]:
-    """Give (height, width); axes of length 1 before them do not count."""
-    shape: tuple[int, ...] = hdu.shape
-    height, width = (0, *shape)[-2:]
-    if math.prod(shape[:-2]) != 1 or height * width == 0:
-        raise ValueError(
-            f"the image has shape {shape}, expected (height, width): cut cubes into planes first"
-        )
-    return height, width
-
-
-def _image(hdu: Any) -> RiceImage | StoredImage | None:
-    """Describe an image whose bytes can travel as they are; None if astropy shall decode it."""
-    # The bytes are read past astropy, so the file must be as it looks, not gzipped.
-    if hdu.fileinfo()["file"].compression is not None:
+def _by_header(file: FitsFile) -> _Found | None:
+    """Describe an image by its header alone, or give None if that is unusual."""
+    found = file.header()
+    if found is None:
         return None
-    info = hdu.fileinfo()
-    if isinstance(hdu, fits.BinTableHDU):
-        return RiceImage.of(hdu.header, info["datLoc"], info["file"].size)
-    for word in ("BITPIX", "NAXIS"):
-        # After a damaged END two headers look like one, whose data begin elsewhere.
-        if hdu.header.count(word) != 1:
-            raise ValueError(f"the header has {word} more than once")
-    height, width = image_shape(hdu)
-    return StoredImage.of(hdu.header["BITPIX"], height, width, info["datLoc"])
+    place = found.start, found.stop
+    return _described(file, found.number, found.words, found.is_table, len(found.text), *place)
 
 
-def _image_words(header: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give the words of an image's header that `_scaling` needs; those of a table are others."""
+def _by_astropy(file: FitsFile) -> _Found:
+    with file.by_astropy(disable_image_compression=True) as (hdus, number):
+        hdu = hdus[number]
+        header, info = hdu.header, hdu.fileinfo()
+        is_table = isinstance(hdu, fits.BinTableHDU)
+        if not is_table:
+            for keyword in ("BITPIX", "NAXIS"):
+                # After a damaged END two headers look like one, whose data begin elsewhere.
+                if header.count(keyword) != 1:
+                    raise ValueError(f"the header has {keyword} more than once")
+        start = info["datLoc"]
+        place = start - info["hdrLoc"], start, start + hdu.size
+        return _described(file, number, header, is_table, *place)
+
+
+def _described(
+    file: FitsFile,
+    number: int,
+    header: Mapping[str, Any],
+    is_table: bool,
+    header_bytes: int,
+    start: int,
+    stop: int,
+) -> _Found:
+    letter = "Z" if is_table else ""
+    axes = range(header[f"{letter}NAXIS"], 0, -1)
+    shape = ImageShape.of([header[f"{letter}NAXIS{axis}"] for axis in axes])
     words = {name: header[name] for name in ("BSCALE", "BZERO", "BLANK") if name in header}
-    if "ZIMAGE" not in header:
-        return {"BITPIX": header["BITPIX"], **words}
-    if "ZBLANK" in header:
+    if is_table and "ZBLANK" in header:
         words.setdefault("BLANK", header["ZBLANK"])
-    return {"BITPIX": header["ZBITPIX"], **words}
-
-
-def _pixels(hdu: Any, window: Window | None) -> NDArray[Any]:
-    height, width = image_shape(hdu)
-    if window is None:
-        return hdu.data.reshape(height, width)
-    y, x = window.place(height, width)
-    plane = (0,) * (len(hdu.shape) - 2)
-    return hdu.section[(*plane, slice(y, y + window.height), slice(x, x + window.width))]
+    bitpix = words["BITPIX"] = header[f"{letter}BITPIX"]
+    stored = StoredImage(bitpix=bitpix, shape=shape, start=start)
+    return _Found(
+        file=file,
+        number=number,
+        words=words,
+        shape=shape,
+        image=RiceImage.of(header, start, stop) if is_table else stored,
+        header_bytes=header_bytes,
+        start=start,
+        stop=stop,
+    )
 
 
 def _scaling(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
@@ -381,12 +350,3 @@ def _scaling(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
     if bitpix < 0 or unsigned or not blank or not isinstance(blank, int):
         blank = math.nan
     return float(bscale), float(bzero), float(blank)
-
-
-def _bytes_read() -> int:
-    """Bytes that this process has read so far: astropy does not say how many it needed."""
-    try:
-        with open("/proc/self/io", "rb") as counters:
-            return int(counters.readline().split()[1])
-    except OSError:  # hidden in some containers
-        return 0

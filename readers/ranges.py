@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,22 @@ def read_ranges(
         read_into(buffer[place : place + stop - start], file, start)
     run = np.searchsorted(run_starts, offsets, side="right") - 1
     return payload, run_places[run] + offsets - run_starts[run], size
+
+
+def bytes_between(planes: Sequence[int], plane_bytes: int, part_bytes: int, *, gap: int) -> int:
+    """Return how many bytes `read_ranges` reads along between the same parts of some planes.
+
+    Parameters
+    ----------
+    planes : sequence of int
+        Numbers of the planes, which lie one behind the other.
+    plane_bytes, part_bytes : int
+        Of a plane, and from the first to the last byte of its part.
+    gap : int
+        As for `read_ranges`.
+    """
+    gaps = np.diff(np.unique(planes)) * plane_bytes - part_bytes
+    return int(gaps[gaps <= gap].sum())
 
 
 def _room(size: int, more: int) -> NDArray[np.uint8]:

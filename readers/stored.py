@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.plan import OVERHEAD, PADDING, PER_TILE, make_plan
-from readers.ranges import read_ranges
+from readers.planes import ImageShape
+from readers.ranges import bytes_between, read_ranges
 from readers.window import Window
 
 _GAP = 4096
@@ -21,61 +23,75 @@ class StoredImage:
     """A plain image, as its header describes it."""
 
     bitpix: int
-    height: int
-    width: int
+    shape: ImageShape
     start: int
     """Of the first pixel, in bytes from the start of the file."""
 
-    @classmethod
-    def of(cls, bitpix: int, height: int, width: int, start: int) -> StoredImage | None:
-        """Describe an image, or give None if astropy shall read it."""
-        if bitpix not in (8, 16, 32, -32, -64):
-            return None
-        return cls(bitpix=bitpix, height=height, width=width, start=start)
+    @property
+    def travels(self) -> bool:
+        """Whether the graph knows this type; else astropy shall read it."""
+        return self.bitpix in (8, 16, 32, -32, -64)
 
-    def place(self, window: Window | None) -> tuple[int, int, int, int]:
-        """Give (y, x, height, width) of a window, or of the whole image."""
-        if window is None:
-            return 0, 0, self.height, self.width
-        y, x = window.place(self.height, self.width)
-        return y, x, window.height, window.width
+    def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
+        """Return the first byte of the rows of some planes, and that behind the last."""
+        y, _, height, _ = self.shape.place(window)
+        row_bytes = self.shape.width * abs(self.bitpix) // 8
+        first = min(planes) * self.shape.height + y
+        last = max(planes) * self.shape.height + y + height
+        return self.start + first * row_bytes, self.start + last * row_bytes
 
-    def travelling_bytes(self, window: Window | None) -> int:
+    def travelling_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
         """Give the bytes of payload and plan, about."""
-        *_, height, width = self.place(window)
-        pitch = self.width if (self.width - width) * abs(self.bitpix) // 8 <= _GAP else width
-        return height * (pitch * abs(self.bitpix) // 8 + 8 * PER_TILE) + OVERHEAD
+        *_, height, width = self.shape.place(window)
+        item, whole = abs(self.bitpix) // 8, self.shape.width
+        pitch = item * (whole if (whole - width) * item <= _GAP else width)
+        plane_bytes = item * whole * self.shape.height
+        between = bytes_between(planes, plane_bytes, height * item * whole, gap=_GAP)
+        return len(planes) * (height * (pitch + 8 * PER_TILE) + OVERHEAD) + between
 
     def read(
-        self, file: int, window: Window | None
+        self, file: int, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
         """Read the rows of a window; what is given is what `readers.tiles.RiceImage.read` gives.
 
         Each row is a tile, and the window is all there is of the image.
         """
-        y, x, height, width = self.place(window)
+        y, x, height, width = self.shape.place(window)
         item = abs(self.bitpix) // 8
-        offsets = self.start + (np.arange(y, y + height) * self.width + x) * item
-        lengths = np.full(height, width * item)
+        rows = np.add.outer(np.array(planes) * self.shape.height, np.arange(y, y + height))
+        offsets = self.start + (rows.reshape(-1) * self.shape.width + x) * item
+        lengths = np.full(len(offsets), width * item)
         payload, places, input_bytes = read_ranges(file, offsets, lengths, gap=_GAP)
-        return payload, _plan(places, height, width, self.bitpix), np.zeros(0), input_bytes
+        plans = _plans(places.reshape(rows.shape), width, self.bitpix)
+        return payload, plans, np.zeros((len(planes), 0)), input_bytes
 
 
 def planned(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Give the payload and the plan of pixels that were decoded already, shape (height, width)."""
-    height, width = pixels.shape
+    """Give the payload and the plans of pixels that were decoded already.
+
+    Parameters
+    ----------
+    pixels : ndarray, shape (planes, height, width)
+
+    Returns
+    -------
+    payload : ndarray, shape (bytes,), uint8
+    plans : ndarray, shape (planes, numbers), int64
+    """
+    planes, height, width = pixels.shape
     item = pixels.dtype.itemsize
     payload = np.empty(pixels.size * item + PADDING, np.uint8)
     payload[pixels.size * item :] = 0
     big_endian = payload[: pixels.size * item].view(pixels.dtype.newbyteorder(">"))
-    big_endian.reshape(height, width)[:] = pixels
+    big_endian.reshape(pixels.shape)[:] = pixels
     bitpix = 8 * item if pixels.dtype.kind in "iu" else -8 * item
-    return payload, _plan(np.arange(height) * (width * item), height, width, bitpix)
+    places = np.arange(planes * height).reshape(planes, height) * (width * item)
+    return payload, _plans(places, width, bitpix)
 
 
-def _plan(places: NDArray[np.int64], height: int, width: int, bitpix: int) -> NDArray[np.int64]:
-    tiles = np.empty((height, PER_TILE), np.int64)
-    tiles[:, 0], tiles[:, 1], tiles[:, 2] = places, width * abs(bitpix) // 8, bitpix
-    return make_plan(
-        tiles, bitpix=bitpix, height=height, width=width, tile_height=1, tile_width=width
-    )
+def _plans(places: NDArray[np.int64], width: int, bitpix: int) -> NDArray[np.int64]:
+    planes, height = places.shape
+    tiles = np.empty((planes, height, PER_TILE), np.int64)
+    tiles[..., 0], tiles[..., 1], tiles[..., 2] = places, width * abs(bitpix) // 8, bitpix
+    size = {"height": height, "width": width, "tile_height": 1, "tile_width": width}
+    return np.stack([make_plan(plane, bitpix=bitpix, **size) for plane in tiles])

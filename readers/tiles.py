@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,15 @@ from numpy.typing import NDArray
 
 from readers import plan
 from readers.plan import make_plan
-from readers.ranges import read_into, read_ranges
+from readers.planes import ImageShape
+from readers.ranges import bytes_between, read_into, read_ranges
+from readers.tile_table import (
+    FIELD_BYTES,
+    STORED_BITPIX,
+    TileColumn,
+    codec_settings,
+    tile_columns,
+)
 from readers.window import Window
 
 _BLOCKSIZES = (16, 32, plan.MAX_BLOCKSIZE)
@@ -41,35 +48,6 @@ _DITHERS = {
     "SUBTRACTIVE_DITHER_2": plan.DITHER_2,
 }
 
-_TFORM = re.compile(r"\s*(\d*)([LXBIJKAEDCMPQ])(\w?)")
-_FIELD_BYTES = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8, "M": 16}
-_FIELD_BYTES |= {"P": 8, "Q": 16}
-_STORED = {"B": 8, "I": 16, "J": 32, "E": -32, "D": -64}
-"""BITPIX by the letter of a TFORM."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    start: int
-    """In bytes from the start of a row."""
-    letter: str
-    """Of TFORM."""
-    of: str
-    """Letter of what a descriptor points to."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(
-            {"P": ">i4", "Q": ">i8", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4"}.get(
-                self.letter, ">f8"
-            )
-        )
-
-    def of_rows(self, rows: NDArray[np.uint8], count: int = 1) -> NDArray[Any]:
-        """Give the numbers of some rows of the table, shape (rows, count)."""
-        end = self.start + count * self.dtype.itemsize
-        return np.ascontiguousarray(rows[:, self.start : end]).view(self.dtype)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiceImage:
@@ -82,8 +60,7 @@ class RiceImage:
     """
 
     bitpix: int
-    height: int
-    width: int
+    shape: ImageShape
     tile_height: int
     tile_width: int
     bytepix: int
@@ -92,16 +69,17 @@ class RiceImage:
     seed: int
     zblank: float
     """Of the header; NaN for none."""
-    columns: dict[str, _Column]
+    columns: dict[str, TileColumn]
     start: int
     """Of the table of tiles, in bytes from the start of the file."""
     row_bytes: int
     num_tiles: int
+    """Of all planes."""
     heap_start: int
     data_end: int
 
     @classmethod
-    def of(cls, header: Mapping[str, Any], start: int, file_size: int) -> RiceImage | None:
+    def of(cls, header: Mapping[str, Any], start: int, stop: int) -> RiceImage | None:
         """Describe an image by the header of its table, or give None if astropy shall decode it.
 
         Parameters
@@ -110,8 +88,8 @@ class RiceImage:
             Of the BINTABLE.
         start : int
             Of its data, in bytes from the start of the file.
-        file_size : int
-            In bytes.
+        stop : int
+            Behind its data.
 
         Raises
         ------
@@ -119,11 +97,11 @@ class RiceImage:
             If the header contradicts itself.
         """
         _check(header)
-        if header.get("ZCMPTYPE") not in ("RICE_1", "RICE_ONE") or header.get("ZNAXIS") != 2:
+        if header.get("ZCMPTYPE") not in ("RICE_1", "RICE_ONE"):
             return None
-        settings = _settings(header)
+        settings = codec_settings(header)
         blocksize, bytepix = settings.get("BLOCKSIZE", 32), settings.get("BYTEPIX", 4)
-        bitpix, columns = header["ZBITPIX"], _columns(header)
+        bitpix, columns = header["ZBITPIX"], tile_columns(header)
         if columns is None or blocksize not in _BLOCKSIZES or bytepix not in _LENGTH_BITS:
             return None
         quantized = "ZSCALE" in columns
@@ -135,27 +113,30 @@ class RiceImage:
             and (quantized or "ZBLANK" not in columns)
             and "NULL_PIXEL_MASK" not in columns
             and not any(name in header for name in ("ZMASKCMP", "ZSCALE", "ZZERO"))
-            and (columns.get("COMPRESSED_DATA") or _Column(0, "", "")).of == "B"
+            and (columns.get("COMPRESSED_DATA") or TileColumn(0, "", "")).of == "B"
         )
         if not plain:
             return None
-        width, height = header["ZNAXIS1"], header["ZNAXIS2"]
-        tile_width, tile_height = header.get("ZTILE1", width), header.get("ZTILE2", 1)
-        if min(width, height, tile_width, tile_height) < 1:
-            return None
-        tile_width, tile_height = min(tile_width, width), min(tile_height, height)
+        axes = [header[f"ZNAXIS{n}"] for n in range(1, header["ZNAXIS"] + 1)]
+        tile = [header.get(f"ZTILE{n}", size if n == 1 else 1) for n, size in enumerate(axes, 1)]
+        tile = [min(sizes) for sizes in zip(axes, tile, strict=True)]
+        if not tile or min(tile) < 1 or max(tile[2:], default=1) > 1:
+            return None  # no pixels, or tiles of several planes
+        shape = ImageShape.of(axes[::-1])
+        tile_width, tile_height = (*tile, 1)[:2]
         row_bytes, num_tiles = header["NAXIS1"], header["NAXIS2"]
-        expected = -(-width // tile_width) * -(-height // tile_height)
+        across, down = -(-shape.width // tile_width), -(-shape.height // tile_height)
+        expected = shape.planes * across * down
         if num_tiles != expected:
             raise ValueError(f"the table has {num_tiles} tiles, the image needs {expected}")
-        least = (8 * bytepix + _LENGTH_BITS[bytepix] * width * height // blocksize) // 8
-        if least > max(file_size - start, 0):
-            raise ValueError(f"{width}x{height} pixels need at least {least} bytes, the file ends")
+        least = (8 * bytepix + _LENGTH_BITS[bytepix] * math.prod(shape) // blocksize) // 8
+        if least > stop - start:
+            size = "x".join(map(str, axes))
+            raise ValueError(f"{size} pixels need at least {least} bytes, there are {stop - start}")
         zblank = header.get("ZBLANK", header.get("BLANK"))
         return cls(
             bitpix=bitpix,
-            height=height,
-            width=width,
+            shape=shape,
             tile_height=tile_height,
             tile_width=tile_width,
             bytepix=bytepix,
@@ -171,40 +152,45 @@ class RiceImage:
             data_end=start + row_bytes * num_tiles + header["PCOUNT"],
         )
 
-    def place(self, window: Window | None) -> tuple[int, int, int, int]:
-        """Give (y, x, height, width) of a window, or of the whole image."""
-        if window is None:
-            return 0, 0, self.height, self.width
-        y, x = window.place(self.height, self.width)
-        return y, x, window.height, window.width
+    travels = True
+    """The graph decodes it, see `readers.stored.StoredImage`."""
 
-    def travelling_bytes(self, window: Window | None) -> int:
+    def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
+        """Return the first byte of what a window may need, and that behind the last."""
+        del window, planes  # tiles may lie in any order
+        return self.start, self.data_end
+
+    def travelling_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
         """Estimate the bytes of payload and plan; other images of an archive may pack worse."""
-        y, _, height, _ = self.place(window)
+        y, _, height, _ = self.shape.place(window)
         rows = (y + height - 1) // self.tile_height + 1 - y // self.tile_height
-        share = rows / -(-self.height // self.tile_height)
-        table = (24 + 24 * (self.dither != plan.UNQUANTIZED)) * self.num_tiles
-        return int(share * (1.15 * (self.data_end - self.heap_start) + table)) + plan.OVERHEAD
+        share = rows / -(-self.shape.height // self.tile_height)
+        table = (24 + 24 * (self.dither != plan.UNQUANTIZED)) * self.num_tiles / self.shape.planes
+        plane_bytes = (self.data_end - self.heap_start) // self.shape.planes
+        between = bytes_between(planes, plane_bytes, int(share * plane_bytes), gap=_GAP)
+        return between + len(planes) * (int(share * (1.15 * plane_bytes + table)) + plan.OVERHEAD)
 
     def read(
-        self, file: int, window: Window | None
+        self, file: int, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
-        """Read the tiles that a window touches.
+        """Read the tiles that a window of some planes touches.
 
         Parameters
         ----------
         file : int
             Descriptor of the open file.
         window : Window, optional
-            The whole image if None.
+            The whole planes if None.
+        planes : sequence of int
+            Their numbers.
 
         Returns
         -------
         payload : ndarray, shape (bytes,), uint8
             The tiles' bytes, and some that lie between them, then padding.
-        plan : ndarray, shape (numbers,), int64
+        plans : ndarray, shape (planes, numbers), int64
             See `readers.plan`.
-        scaling : ndarray, shape (3 * tiles,), float64
+        scaling : ndarray, shape (planes, 3 * tiles), float64
             ZSCALE, ZZERO and ZBLANK (NaN for none) of each tile, if floats were quantised.
         input_bytes : int
             Bytes that were read.
@@ -214,22 +200,23 @@ class RiceImage:
         ValueError
             If a descriptor points outside the file, or a tile cannot be what its image needs.
         """
-        y, x, height, width = self.place(window)
-        across = -(-self.width // self.tile_width)
+        y, x, height, width = self.shape.place(window)
+        across = -(-self.shape.width // self.tile_width)
         rows = range(y // self.tile_height, (y + height - 1) // self.tile_height + 1)
         columns = range(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
         end = min(self.data_end, os.fstat(file).st_size)
-        table = self._rows(file, rows.start * across, rows.stop * across, end)
+        table = self._rows(file, planes, rows, end)
         if len(columns) < across:
-            table = table.reshape(len(rows), across, -1)[:, columns.start : columns.stop]
-            table = table.reshape(len(rows) * len(columns), -1)
+            table = table.reshape(-1, across, self.row_bytes)[:, columns.start : columns.stop]
+            table = table.reshape(-1, self.row_bytes)
 
         lengths, offsets = self._descriptors(table, "COMPRESSED_DATA")
         self._check_inside(offsets, lengths, end)
         compressed: Any = slice(None)
         stored: list[tuple[Any, ...]] = []
         if lengths.min() < self._least_bytes(self.tile_height * self.tile_width):
-            compressed, sizes = lengths > 0, self._sizes(rows, columns)
+            compressed = lengths > 0
+            sizes = np.tile(self._sizes(rows, columns), len(planes))
             if (lengths < self._least_bytes(sizes))[compressed].any():
                 raise ValueError("a tile has fewer bytes than its pixels need")
             stored = [
@@ -252,34 +239,46 @@ class RiceImage:
             payload[behind : behind + len(values)] = np.frombuffer(values, np.uint8)
             behind += len(values)
             input_bytes += nbytes
-        made = make_plan(
-            tiles,
-            bitpix=self.bitpix,
-            height=self.height,
-            width=self.width,
-            tile_height=self.tile_height,
-            tile_width=self.tile_width,
-            top=y,
-            left=x,
-            bytepix=self.bytepix,
-            blocksize=self.blocksize,
-            dither=self.dither,
-            seed=self.seed,
-        )
-        table_bytes = len(rows) * across * self.row_bytes
-        return payload, made, self._tile_scaling(table), input_bytes + table_bytes
-
-    def _rows(self, file: int, first: int, last: int, end: int) -> NDArray[np.uint8]:
-        """Give rows of the table of tiles, shape (rows, bytes)."""
-        start, size = self.start + first * self.row_bytes, (last - first) * self.row_bytes
-        if start + size > end:
-            raise ValueError(
-                f"the table of tiles lies outside the file: {size} bytes from {start}, "
-                f"the file ends at {end}"
+        per_plane = self.num_tiles // self.shape.planes
+        plans = [
+            make_plan(
+                plane_tiles,
+                bitpix=self.bitpix,
+                height=self.shape.height,
+                width=self.shape.width,
+                tile_height=self.tile_height,
+                tile_width=self.tile_width,
+                top=y,
+                left=x,
+                bytepix=self.bytepix,
+                blocksize=self.blocksize,
+                dither=self.dither,
+                # The random numbers of a tile follow from its number in the whole table.
+                seed=self.seed and (self.seed - 1 + plane * per_plane) % 10000 + 1,
             )
-        rows = np.empty((last - first, self.row_bytes), np.uint8)
-        read_into(rows.reshape(-1).data, file, start)
-        return rows
+            for plane, plane_tiles in zip(
+                planes, tiles.reshape(len(planes), -1, plan.PER_TILE), strict=True
+            )
+        ]
+        table_bytes = len(planes) * len(rows) * across * self.row_bytes
+        scaling = self._tile_scaling(table).reshape(len(planes), -1)
+        return payload, np.stack(plans), scaling, input_bytes + table_bytes
+
+    def _rows(self, file: int, planes: Sequence[int], rows: range, end: int) -> NDArray[np.uint8]:
+        """Give the table's rows of whole rows of tiles, shape (planes * tiles, bytes)."""
+        across = -(-self.shape.width // self.tile_width)
+        size = len(rows) * across * self.row_bytes
+        found = np.empty((len(planes), size), np.uint8)
+        for row, plane in zip(found, planes, strict=True):
+            first = plane * (self.num_tiles // self.shape.planes) + rows.start * across
+            start = self.start + first * self.row_bytes
+            if start + size > end:
+                raise ValueError(
+                    f"the table of tiles lies outside the file: {size} bytes from {start}, "
+                    f"the file ends at {end}"
+                )
+            read_into(row.data, file, start)
+        return found.reshape(-1, self.row_bytes)
 
     def _descriptors(
         self, table: NDArray[np.uint8], name: str
@@ -287,12 +286,14 @@ class RiceImage:
         """Give lengths in bytes, and offsets from the start of the file, of some tiles."""
         column = self.columns[name]
         found = column.of_rows(table, 2).astype(np.int64)
-        return found[:, 0] * _FIELD_BYTES[column.of], self.heap_start + found[:, 1]
+        return found[:, 0] * FIELD_BYTES[column.of], self.heap_start + found[:, 1]
 
     def _sizes(self, rows: range, columns: range) -> NDArray[np.int64]:
         """Give the pixels of each tile."""
-        heights = np.minimum(self.height - np.array(rows) * self.tile_height, self.tile_height)
-        widths = np.minimum(self.width - np.array(columns) * self.tile_width, self.tile_width)
+        heights = np.minimum(
+            self.shape.height - np.array(rows) * self.tile_height, self.tile_height
+        )
+        widths = np.minimum(self.shape.width - np.array(columns) * self.tile_width, self.tile_width)
         return np.outer(heights, widths).reshape(-1)
 
     def _check_inside(
@@ -328,7 +329,7 @@ class RiceImage:
             found = bytearray(int(lengths[0]))
             read_into(memoryview(found), file, int(offsets[0]))
             if name == "UNCOMPRESSED_DATA":
-                values, bitpix = bytes(found), _STORED[self.columns[name].of]
+                values, bitpix = bytes(found), STORED_BITPIX[self.columns[name].of]
             else:
                 # One byte more than any type has: enough to see that there is too much.
                 values = zlib.decompressobj(wbits=31).decompress(found, 8 * size + 1)
@@ -341,17 +342,17 @@ class RiceImage:
 
     def _tile_scaling(self, table: NDArray[np.uint8]) -> NDArray[np.float64]:
         if self.dither == plan.UNQUANTIZED:
-            return np.zeros(0)
+            return np.zeros((len(table), 0))
         found = np.full((len(table), plan.PER_SCALING), self.zblank, np.float64)
         for place, name in enumerate(("ZSCALE", "ZZERO", "ZBLANK")):
             if name in self.columns:
                 found[:, place] = self.columns[name].of_rows(table)[:, 0]
-        return found.reshape(-1)
+        return found
 
 
 def _check(header: Mapping[str, Any]) -> None:
     """Refuse what makes the C code behind astropy read or write where it must not."""
-    settings = _settings(header)
+    settings = codec_settings(header)
     if header.get("ZCMPTYPE") in ("RICE_1", "RICE_ONE"):
         bytepix, blocksize = settings.get("BYTEPIX", 4), settings.get("BLOCKSIZE", 32)
         if bytepix not in _LENGTH_BITS or not 1 <= blocksize <= _LONGEST_BLOCK:
@@ -363,44 +364,3 @@ def _check(header: Mapping[str, Any]) -> None:
         seed = header.get("ZDITHER0")
         if not isinstance(seed, int) or not 1 <= seed <= 10000:
             raise ValueError(f"ZDITHER0 must be 1 to 10000 where ZQUANTIZ dithers, got {seed}")
-
-
-def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the parameters of the codec, ZNAMEi and ZVALi; of two the first, as astropy does."""
-    settings: dict[str, Any] = {}
-    number = 1
-    while (name := header.get(f"ZNAME{number}")) is not None:
-        settings.setdefault(str(name).upper(), header[f"ZVAL{number}"])
-        number += 1
-    return settings
-
-
-def _columns(header: Mapping[str, Any]) -> dict[str, _Column] | None:
-    """Give the columns of the table by name; None if astropy shall look at them.
-
-    ``hdu.columns`` would tell the same, and take as long as all else that is done with the header.
-    """
-    columns: dict[str, _Column] = {}
-    start = 0
-    for number in range(1, header["TFIELDS"] + 1):
-        found = _TFORM.match(header[f"TFORM{number}"])
-        if found is None or f"TSCAL{number}" in header or f"TZERO{number}" in header:
-            return None
-        count, letter, name = int(found[1] or 1), found[2], header.get(f"TTYPE{number}")
-        if not isinstance(name, str):
-            return None
-        columns[name] = _Column(start, letter, found[3])
-        start += -(-count // 8) if letter == "X" else count * _FIELD_BYTES[letter]
-    scalars = {"ZSCALE": "ED", "ZZERO": "ED", "ZBLANK": "IJK"}
-    arrays = ("COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")
-    odd = [
-        name
-        for name, letters in scalars.items()
-        if name in columns and columns[name].letter not in letters
-    ]
-    odd += [
-        name
-        for name in arrays
-        if name in columns and (columns[name].letter not in "PQ" or columns[name].of not in _STORED)
-    ]
-    return None if odd or start != header["NAXIS1"] else columns

@@ -136,6 +136,26 @@ def compressed_floats(draw: st.DrawFn) -> StoredImage:
     return StoredImage(stored, {}, compression)
 
 
+@st.composite
+def cubes(draw: st.DrawFn) -> StoredImage:
+    """Give images of three or four axes, plain or compressed, in tiles of one plane or several."""
+    image = draw(plain_images() | compressed_integers() | compressed_floats())
+    plane = image.stored[:12, :16]
+    leading = draw(st.sampled_from([(1,), (2,), (3,), (2, 2), (1, 3)]))
+    count = int(np.prod(leading))
+    turned = np.stack([np.roll(plane, 5 * number) for number in range(count)])
+    stored = np.ascontiguousarray(turned.reshape(*leading, *plane.shape))
+    if image.compression is None:
+        return StoredImage(stored, image.cards)
+    codec = image.compression["compression_type"]
+    tile = draw(tile_shapes(codec, plane.shape))
+    # HCOMPRESS_1 knows tiles of two axes only.
+    deep = draw(st.sampled_from([1, 1, 2])) if codec != "HCOMPRESS_1" else 1
+    if tile is not None:
+        tile = (*(1,) * (len(leading) - 1), min(deep, leading[-1]), *tile)
+    return StoredImage(stored, image.cards, {**image.compression, "tile_shape": tile})
+
+
 def tile_shapes(codec: str, shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, int] | None]:
     """Give tile shapes in NumPy order: slowest axis first."""
     if codec != "HCOMPRESS_1":

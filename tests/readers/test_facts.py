@@ -163,9 +163,9 @@ class TestRefused:
             ([fits.PrimaryHDU()], None, "no HDU holds an image"),
             ([fits.PrimaryHDU(PIXELS)], 3, "there is no HDU 3, the file has 1"),
             ([fits.PrimaryHDU(), fits.ImageHDU(PIXELS)], 0, "HDU 0 holds no image"),
-            ([fits.PrimaryHDU(np.zeros((3, 4, 5)))], None, "cut cubes into planes first"),
+            ([fits.PrimaryHDU(PIXELS)], "SCI", "there is no HDU 'SCI', the file has PRIMARY"),
         ],
-        ids=["none", "number", "empty", "cube"],
+        ids=["none", "number", "empty", "name"],
     )
     def test_no_such_image(self, tmp_path, hdus, hdu, reason):
         path = save(tmp_path / "a.fits", *hdus)

@@ -297,10 +297,10 @@ def test_axes_of_length_one(tmp_path, make, shape, window):
     check_equal(row, window)
 
 
-@pytest.mark.parametrize("shape", [(3, 31, 23), (2, 1, 31, 23), (31,), (3, 0), (0, 3)])
-def test_refused_shapes(tmp_path, shape):
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (3, 0, 2)])
+def test_empty_images(tmp_path, shape):
     row = saved(tmp_path, np.zeros(shape, np.int16))
-    message = rf"the image has shape \({', '.join(map(str, shape))},?\), expected \(height, width\)"
+    message = rf"the image has shape \({', '.join(map(str, shape))}\), expected at least one pixel"
     refused(FitsReader(), row, None, message)
 
 
@@ -353,7 +353,7 @@ def test_cut_anywhere(tmp_path, sound_files, window):
             outcomes.append(found is None)
             if found is not None:
                 np.testing.assert_array_equal(found, whole, err_msg=name)
-        assert sum(outcomes) > 5, name
+        assert sum(outcomes) > 3, name
 
 
 @given(st.data())

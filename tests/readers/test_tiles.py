@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from pathlib import Path
 
@@ -95,10 +96,8 @@ def test_a_table_of_too_few_tiles_is_refused(tmp_path: Path) -> None:
         FitsReader().read(row, None)
 
 
-def test_gzipped_files_are_left_to_astropy(tmp_path: Path) -> None:
-    import gzip
-
+def test_tiles_of_a_gzipped_file_travel_compressed(tmp_path: Path) -> None:
     row = saved(tmp_path)
     path = tmp_path / "image.fits.gz"
     path.write_bytes(gzip.compress(Path(row.path).read_bytes()))
-    assert tiles(FitsReader().read(Row(0, str(path)), None)) == 0
+    assert tiles(FitsReader().read(Row(0, str(path)), None)) == 256
