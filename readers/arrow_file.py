@@ -27,7 +27,8 @@ _BATCH_BYTES = 512 << 20
 """Size of a batch of rows. As much is copied at one time when a table is written; but when the file
 is opened each batch has to be looked at, which takes some ms if it comes from a disk."""
 _NOTE = b"dali-pipelines Index"
-_VERSION = 1
+_VERSION = 2
+"""Version 1 knew of no planes: a column of that name may hold anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,10 @@ class ArrowFile:
             return None
         _, noted = reader.get_batch_with_custom_metadata(0)
         note = json.loads((noted or {}).get(_NOTE, "{}"))
-        if note.get("version") != _VERSION:
-            return None
         table = reader.read_all()
+        planes = any(name.startswith("plane") for name in table.column_names)
+        if note.get("version") != _VERSION and (note.get("version") != 1 or planes):
+            return None
         table.validate()
         expected, found = (note["num_rows"], note["columns"]), (table.num_rows, _columns(table))
         if found != expected:
@@ -82,8 +84,8 @@ class ArrowFile:
         offsets = tuple(self._start(offsets) for _, offsets, _ in chunks)
         return StoredStrings(self.file, self.table.num_rows, self.batch_rows, offsets, blobs)
 
-    def hdus(self, name: str) -> StoredNumbers:
-        """Say where a column of HDUs lies, with -1 for none."""
+    def places(self, name: str) -> StoredNumbers:
+        """Say where a column of HDUs or planes lies, with -1 for none."""
         return self._numbers(name, np.dtype(np.int64))
 
     def numbers(self, name: str) -> StoredNumbers | None:
@@ -129,8 +131,8 @@ def read(path: str) -> pa.Table:
 def write(table: pa.Table, path: str, digest: str) -> None:
     """Write the table of an Index, whose paths are absolute.
 
-    Paths become large_string, bytes large_binary and HDUs int64, and below null lies what reader
-    processes take for it: the empty path, no bytes, HDU -1, NaN.
+    Paths become large_string, bytes large_binary, HDUs and planes int64, and below null lies what
+    reader processes take for it: the empty path, no bytes, -1, NaN.
     """
     import pyarrow as pa
 

@@ -9,6 +9,7 @@ makes float32 physical values of it all, see `dali_pipelines.kernels.physical`.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class FitsReader:
     stored : {"uint8", "int16", "int32"}, optional
         Leave integers as they are stored: BSCALE, BZERO and BLANK are not applied. An image of
         another BITPIX is refused.
-    planes : int, tuple of int or "all", optional
+    planes : int, sequence of int or "all", optional
         Planes to read of images of more than two axes, where the Index has no column ``plane``.
         Several become the channels of the image, in this order.
     num_planes : int, optional
@@ -84,20 +85,11 @@ class FitsReader:
             )
         if isinstance(self.hdu, int) and self.hdu < 0:
             raise ValueError(f"hdu must be 0 or more, or an EXTNAME, got {self.hdu}")
-        if isinstance(self.planes, list | range):
-            object.__setattr__(self, "planes", tuple(self.planes))
-        numbers = [self.planes] if isinstance(self.planes, int) else self.planes
-        if numbers == "all":
+        if self.planes == "all":
             if self.num_planes is None:
                 raise ValueError('planes="all" needs num_planes, how many each image has')
-        elif numbers is not None and (
-            not isinstance(numbers, Sequence)
-            or not numbers
-            or not all(isinstance(number, int) and number >= 0 for number in numbers)
-        ):
-            raise ValueError(
-                f'planes must be a number from 0 on, several or "all", got {self.planes!r}'
-            )
+        elif self.planes is not None:
+            object.__setattr__(self, "planes", _numbers(self.planes))
 
     @property
     def channels(self) -> int:
@@ -138,15 +130,20 @@ class FitsReader:
         """Read the headers up to the image's."""
         with self._found(row) as found:
             planes, scaling = self._chosen(row, found.shape), self._scaling(found.words)
-            _, height, width = found.shape
-            if found.image is not None and found.image.travels and scaling is not None:
-                nbytes = found.image.travelling_bytes(window, planes)
-                return Peek(height=height, width=width, nbytes=nbytes)
-            bitpix = found.words["BITPIX"]
+        _, height, width = found.shape
+        if found.image is not None and found.image.travels and scaling is not None:
+            nbytes = found.image.travelling_bytes(window, planes)
+            return Peek(height=height, width=width, nbytes=nbytes)
+        bitpix = found.words["BITPIX"]
         rows, columns = (window.height, window.width) if window else (height, width)
         item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
         nbytes = len(planes) * (rows * (columns * item + 24) + OVERHEAD)
         return Peek(height=height, width=width, nbytes=nbytes)
+
+    def shape(self, row: Row) -> ImageShape:
+        """Read the headers up to the image's, however many planes it has. Raises like `read`."""
+        with self._found(row) as found:
+            return found.shape
 
     def header(self, row: Row, keys: Collection[str]) -> fits.Header:
         """Read keywords of the image's header.
@@ -237,6 +234,18 @@ class FitsReader:
             found = _by_header(file) or _by_astropy(file)
             where.hdu = found.number
             yield found
+
+
+def _numbers(planes: Any) -> int | tuple[int, ...]:
+    """Check the numbers of planes, which may be NumPy's."""
+    try:
+        several = not hasattr(planes, "__index__")
+        numbers = tuple(operator.index(number) for number in (planes if several else (planes,)))
+    except TypeError:
+        numbers = ()
+    if not numbers or min(numbers) < 0:
+        raise ValueError(f'planes must be a number from 0 on, several or "all", got {planes!r}')
+    return numbers if several else numbers[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -254,12 +254,13 @@ def _values(column: pa.ChunkedArray) -> str:
 
 
 def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str, Any]:
-    """Give the path and the HDU of some rows, null for -1."""
+    """Give the path, HDU and plane of some rows, null for -1."""
     import pyarrow as pa
 
     chosen = pa.array(rows, mask=rows < 0)
     # Of large_string, which more than 2 GiB of paths need.
     columns = {f"path{suffix}": table["path"].cast(pa.large_string()).take(chosen)}
-    if "hdu" in table.column_names:
-        columns[f"hdu{suffix}"] = table["hdu"].take(chosen)
+    for name in ("hdu", "plane"):
+        if name in table.column_names:
+            columns[f"{name}{suffix}"] = table[name].take(chosen)
     return columns

@@ -50,14 +50,17 @@ class Index:
     ----------
     table : pyarrow.Table
         ``path`` is text. ``hdu``, where present, is an integer (0 for the primary HDU, null for the
-        first HDU that holds an image). Where a sample consists of several files, its parts, text
-        columns ``path_{part}`` (null for a missing file), with or without ``hdu_{part}``, name
-        them. All other columns are the user's: labels, times, headers.
+        first HDU that holds an image), and so is ``plane`` (0 for the first plane of an image of
+        more than two axes, see `readers.fits.FitsReader`). Where a sample consists of several
+        files, its parts, text columns ``path_{part}`` (null for a missing file), with or without
+        ``hdu_{part}`` and ``plane_{part}``, name them. All other columns are the user's: labels,
+        times, headers.
 
     Raises
     ------
     ValueError
-        If the table has no rows or no column ``path``, or a path is missing.
+        If the table has no rows or no column ``path``, a path is missing, or ``hdu`` or ``plane``
+        are no integers.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -312,11 +315,19 @@ class Index:
 
     def hdu(self, row: int) -> int | None:
         """HDU of a row; None where the Index names none."""
-        if "hdu" not in self.table.column_names:
+        return self._place("hdu", row)
+
+    def plane(self, row: int) -> int | None:
+        """Plane of a row; None where the Index names none."""
+        return self._place("plane", row)
+
+    def _place(self, name: str, row: int) -> int | None:
+        if name not in self.table.column_names:
             return None
         if self._file is not None:
-            return self._rows.row(row).hdu
-        number = self.table["hdu"][row].as_py()
+            found: int | None = getattr(self._rows.row(row), name)
+            return found
+        number = self.table[name][row].as_py()
         return None if number is None or number < 0 else int(number)
 
     @cached_property
@@ -340,6 +351,32 @@ class Index:
                 raise ValueError(f"a mask must have shape ({len(self)},), got {chosen.shape}")
             chosen = np.flatnonzero(chosen)
         return Index(self.table.take(pa.array(chosen, pa.int64())))
+
+    def each_plane(self, planes: Iterable[int]) -> Index:
+        """Give an Index of some planes of each row: the planes of the first row, then the next's.
+
+        Parameters
+        ----------
+        planes : iterable of int
+            Their numbers, from 0 on, as ``range(5)`` for the first five. That the files have them
+            is not looked at; ``scripts/index.py --planes all`` does.
+
+        Raises
+        ------
+        ValueError
+            If no number is given or one is negative, the Index has planes already, or its rows are
+            samples of several files.
+        """
+        import pyarrow as pa
+
+        numbers = np.array(list(planes), np.int64)
+        if not len(numbers) or numbers.min() < 0:
+            raise ValueError(f"planes must be at least one number from 0 on, got {[*numbers]}")
+        if "plane" in self.table.column_names or self.parts:
+            raise ValueError("the rows must be single images, and have no planes yet")
+        rows = np.repeat(np.arange(len(self)), len(numbers))
+        table = self.table.take(pa.array(rows))
+        return Index(table.append_column("plane", pa.array(np.tile(numbers, len(self)))))
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -379,10 +416,10 @@ class Index:
         Returns
         -------
         Index
-            A row for each sample, in order of time, with ``path`` (and ``hdu``, if this Index has
-            it) of the first channel that is present, ``time``, and for each channel ``path_171``
-            and ``hdu_171`` (null if missing) and ``dt_171`` (float64, file minus sample in seconds,
-            NaN if missing).
+            A row for each sample, in order of time, with ``path`` (and ``hdu`` and ``plane``, if
+            this Index has them) of the first channel that is present, ``time``, and for each
+            channel ``path_171``, ``hdu_171`` and ``plane_171`` (null if missing) and ``dt_171``
+            (float64, file minus sample in seconds, NaN if missing).
 
         Raises
         ------
@@ -415,7 +452,7 @@ class Index:
 
     @cached_property
     def digest(self) -> str:
-        """What a saved state is checked against: SHA-256 of the paths and HDUs, in order."""
+        """What a saved state is checked against: SHA-256 of paths, HDUs and planes, in order."""
         return path_table.digest(self.table) if self._file is None else self._file.digest
 
     def columns(
@@ -425,7 +462,7 @@ class Index:
         parts: Iterable[str] = (),
         notes: Iterable[str] = (),
     ) -> Columns:
-        """Give columns to reader processes: path, hdu if there is one, and the named ones.
+        """Give columns to reader processes: path, hdu and plane if there are, and the named.
 
         Parameters
         ----------
@@ -496,11 +533,11 @@ class Index:
         columns: dict[str, Column | Stored] = {}
         for name, is_text in path_table.file_columns(self.table, parts):
             if self._file is not None:
-                columns[name] = self._file.strings(name) if is_text else self._file.hdus(name)
+                columns[name] = self._file.strings(name) if is_text else self._file.places(name)
             elif is_text:
                 columns[name] = path_table.strings(self.table[name])
             else:
-                columns[name] = path_table.hdus(self.table[name])
+                columns[name] = path_table.places(self.table[name])
         return columns
 
 

@@ -43,6 +43,9 @@ def check(table: pa.Table) -> None:
     empty = paths.null_count + (pc.sum(pc.equal(paths, "")).as_py() or 0)
     if empty:
         raise ValueError(f"column 'path' has {empty} empty rows")
+    for name, is_text in file_columns(table, parts(table)):
+        if not is_text:
+            _check_places(name, table[name])
 
 
 def parts(table: pa.Table) -> tuple[str, ...]:
@@ -55,15 +58,19 @@ def parts(table: pa.Table) -> tuple[str, ...]:
 
 
 def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Name the columns of the files of a row and some parts, and say which are text (paths)."""
+    """Name the columns of the files of a row and some parts, and say which are text (paths).
+
+    The others are numbers of HDUs and planes.
+    """
     for suffix in ("", *(f"_{part}" for part in parts)):
         yield f"path{suffix}", True
-        if f"hdu{suffix}" in table.column_names:
-            yield f"hdu{suffix}", False
+        for number in ("hdu", "plane"):
+            if f"{number}{suffix}" in table.column_names:
+                yield f"{number}{suffix}", False
 
 
 def digest(table: pa.Table) -> str:
-    """Give the SHA-256 of all paths and HDUs, in order."""
+    """Give the SHA-256 of all paths, HDUs and planes, in order."""
     sha256 = hashlib.sha256()
     for name, is_text in file_columns(table, sorted(parts(table))):
         sha256.update(name.encode())
@@ -74,7 +81,7 @@ def digest(table: pa.Table) -> str:
                 sha256.update(text.blob.data)
         else:
             for chunk in table[name].chunks:
-                sha256.update(hdus(chunk).data)
+                sha256.update(places(chunk).data)
     return sha256.hexdigest()
 
 
@@ -161,8 +168,20 @@ def _running(texts: Iterable[Strings]) -> Iterator[NDArray[np.int64]]:
         yield offsets
 
 
-def hdus(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    """Give a column of HDUs, -1 for none."""
+def _check_places(name: str, column: pa.ChunkedArray) -> None:
+    import pyarrow as pa
+
+    try:
+        places(column)
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"column {name!r} must hold integers from 0 on, or null, got {column.type}: rename it "
+            "if it means something else"
+        ) from error
+
+
+def places(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    """Give a column of HDUs or planes, -1 for none."""
     import pyarrow as pa
 
     numbers = column.cast(pa.int64()).fill_null(-1)

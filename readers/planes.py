@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from readers.window import Window
 
-Planes = int | tuple[int, ...] | Literal["all"]
+Planes = int | Sequence[int] | Literal["all"]
 """One plane, several, which become the channels of the image, or all."""
 
 

@@ -137,7 +137,7 @@ def test_paths_are_made_absolute(tmp_path, monkeypatch):
 
 
 def test_what_was_found_when_it_was_saved_is_not_looked_for_again(file, monkeypatch):
-    for name in ("check", "digest", "absolute", "strings", "hdus", "numbers"):
+    for name in ("check", "digest", "absolute", "strings", "places", "numbers"):
         monkeypatch.setattr(path_table, name, None)
     monkeypatch.setattr("tempfile.TemporaryFile", None)  # where columns would be copied to
     index = Index.scan(file)
@@ -260,7 +260,7 @@ def test_who_changes_the_table_makes_it_theirs(file):
 
 def test_another_version_is_checked(file, monkeypatch):
     expected = Index.load(file)
-    monkeypatch.setattr(arrow_file, "_VERSION", 2)
+    monkeypatch.setattr(arrow_file, "_VERSION", 3)
     index = Index.load(file)
     assert index._file is None
     assert (rows(index), index.digest) == (rows(expected), expected.digest)

@@ -541,3 +541,62 @@ def test_links_to_folders_are_followed_once(tmp_path):
     (tmp_path / "real" / "again").symlink_to(tmp_path / "elsewhere")
     index = Index.scan(tmp_path / "real")
     assert sorted(Path(index.path(row)).name for row in range(len(index))) == ["a.fits", "b.fits"]
+
+
+class TestPlanes:
+    @pytest.mark.parametrize("kind", ["table", "parquet", "arrow"])
+    def test_plane(self, tmp_path, kind):
+        index = Index(table(plane=[4, None, -1], plane_x=[1, 2, 3], path_x=["/d", "/e", None]))
+        if kind != "table":
+            index.save(tmp_path / f"i.{kind}")
+            index = Index.load(tmp_path / f"i.{kind}")
+        assert [index.plane(row) for row in range(3)] == [4, None, None]
+        owned = index.columns(parts=["x"])
+        columns = pickle.loads(pickle.dumps(owned))
+        assert [columns.row(row).plane for row in range(3)] == [4, None, None]
+        assert columns.row(1).part("x") == Row(1, "/e", plane=2)
+
+    def test_no_plane(self):
+        assert Index(table()).plane(0) is None
+
+    def test_planes_count_for_the_digest(self):
+        indexes = [Index(table(plane=planes)) for planes in ([0, 1, 2], [0, 1, 3])]
+        assert len({index.digest for index in (*indexes, Index(table()))}) == 3
+
+    @pytest.mark.parametrize("values", [["a", "b", "c"], [0.5, 1.0, 2.0]])
+    @pytest.mark.parametrize("name", ["plane", "hdu"])
+    def test_columns_that_mean_something_else(self, name, values):
+        with pytest.raises(ValueError, match=f"column '{name}' must hold integers.*: rename it"):
+            Index(table(**{name: values}))
+
+    def test_each_plane(self):
+        index = Index(table(hdu=[1, 1, 2])).each_plane(range(2))
+        assert paths(index) == ["/a", "/a", "/b", "/b", "/c", "/c"]
+        assert index.table["plane"].to_pylist() == [0, 1] * 3
+        assert index.table["hdu"].to_pylist() == [1, 1, 1, 1, 2, 2]
+        with pytest.raises(ValueError, match="have no planes yet"):
+            index.each_plane([0])
+
+    @pytest.mark.parametrize("planes", [[], [-1], [0, -3]])
+    def test_each_of_no_planes(self, planes):
+        with pytest.raises(ValueError, match="at least one number from 0 on"):
+            Index(table()).each_plane(planes)
+
+    def test_an_arrow_file_of_before_there_were_planes(self, tmp_path, monkeypatch):
+        """A column of that name was the user's, and below null lay what happened to."""
+        from readers import arrow_file, path_table
+
+        with monkeypatch.context() as before:
+            before.setattr(arrow_file, "_VERSION", 1)
+            names = path_table.file_columns
+            before.setattr(
+                path_table,
+                "file_columns",
+                lambda *a: (found for found in names(*a) if not found[0].startswith("plane")),
+            )
+            Index(table(plane=pa.array([3, None, 5], pa.int16()))).save(tmp_path / "old.arrow")
+            Index(table()).save(tmp_path / "plain.arrow")
+        columns = Index.load(tmp_path / "old.arrow").columns()
+        assert [columns.row(row).plane for row in range(3)] == [3, None, 5]
+        assert arrow_file.ArrowFile.open(str(tmp_path / "old.arrow")) is None
+        assert arrow_file.ArrowFile.open(str(tmp_path / "plain.arrow")) is not None
