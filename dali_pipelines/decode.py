@@ -43,21 +43,50 @@ Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
 """(the Reader's arrays and the Source's flip, by name; the settings) -> what was decoded."""
 
 
-def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
-    """Decode FITS tiles or rows to physical values, or to stored integers: (height, width, 1)."""
+def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int = 1) -> Decoded:
+    """Decode FITS tiles or rows to physical values, or to stored integers.
+
+    Parameters
+    ----------
+    arrays : mapping of str to DataNode
+        As a FitsReader gives them.
+    config : PipelineConfig
+        Its dtype, mean, std, resize and device_id.
+    planes : int
+        Planes of the images, each a channel: layout HWC for one, (height, width, 1), CHW for more.
+    """
     dtype = "float32" if config.dtype == "float16" else config.dtype
-    mean, std = (value or (default,) for value, default in ((config.mean, 0.0), (config.std, 1.0)))
-    if len(mean) != 1 or len(std) != 1:
-        raise ValueError(f"FITS images have one channel, got mean {mean} and std {std}")
-    finish = mean[0], 1 / std[0]
+    # The resize takes the channels of a pixel together: they are brought so, and the rest is done
+    # behind it.
+    last = planes > 1 and config.resize is not None
+    mean, std = (None, None) if last else (config.mean, config.std)
+    finish = tuple(zip(_each("mean", mean, 0, planes), _each("std", std, 1, planes), strict=True))
+    finish = tuple((mean, 1 / std) for mean, std in finish)
+    no_flip = types.Constant(np.zeros(2, np.int32), device="cpu")
     inputs = [arrays[name] for name in ("shape", "payload", "plan", "scaling")]
-    inputs.append(arrays.get("flip", types.Constant(np.zeros(2, np.int32), device="cpu")))
+    inputs.append(no_flip if last else arrays.get("flip", no_flip))
     if config.device_id is not None:
-        image, status = operators_gpu.decode_image(dtype, inputs, *finish)
+        image, status = operators_gpu.decode_image(dtype, inputs, finish)
     else:
-        inputs.append(types.Constant(np.array(finish, np.float32), device="cpu"))
-        image, status = operators.decode_image(dtype, inputs)
-    return Decoded(image, dtype, status, finished=True)
+        numbers = np.array(finish, np.float32).reshape(-1)
+        inputs.append(types.Constant(numbers, device="cpu"))
+        image, status = operators.decode_image(dtype, inputs, planes)
+    if last:
+        image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
+        return Decoded(image, dtype, status)
+    layout = "HWC" if planes == 1 else "CHW"
+    return Decoded(image, dtype, status, finished=True, layout=layout)
+
+
+def _each(
+    name: str, values: tuple[float, ...] | None, default: float, planes: int
+) -> tuple[float, ...]:
+    """Give a number for each plane."""
+    values = (default,) if values is None else values
+    if len(values) not in (1, planes):
+        several = "one channel" if planes == 1 else f"{planes} channels"
+        raise ValueError(f"the FITS images have {several}, got {name} {tuple(values)}")
+    return values if len(values) == planes else values * planes
 
 
 def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
@@ -105,7 +134,7 @@ def _decode_aia(
         image, status = operators.decode_image("float32", [*files, no_flip, finish])
     else:
         device = operators_gpu
-        image, status = operators_gpu.decode_image("float32", [*files, no_flip], 0, 1)
+        image, status = operators_gpu.decode_image("float32", [*files, no_flip], ((0, 1),))
     if calibration.psf:
         from dali_pipelines.operators_psf import deconvolve_node
 

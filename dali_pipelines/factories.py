@@ -3,49 +3,94 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Unpack
 
 from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
 from dali_pipelines.mcu_rows import warn_of_old_rows
-from dali_pipelines.pipeline import ReaderPipeline, check_index, reader_pipeline
+from dali_pipelines.pipeline import PEEKS, ReaderPipeline, check_index, reader_pipeline
 from dali_pipelines.preset import Preset
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
 from readers.channels import ChannelsReader
+from readers.errors import ReadError
 from readers.fits import FitsReader
+from readers.hdus import HduName
 from readers.index import Index
 from readers.jpeg import JpegReader
 from readers.npy import NpyReader
+from readers.planes import Planes
 from readers.sample import Reader
+from readers.timelimit import TimeLimit, within
 from readers.window import Window
 
 
 def fits_pipeline(
-    index: Index, *, hdu: int | None = None, **config: Unpack[PipelineSettings]
+    index: Index,
+    *,
+    hdu: HduName | None = None,
+    planes: Planes | None = None,
+    **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
     """Make a pipeline of FITS images.
 
     Parameters
     ----------
     index : Index
-        Rows are FITS files, or HDUs of them where there is a column ``hdu``.
-    hdu : int, optional
-        HDU to read, 0 for the primary; by default the first one that holds an image.
+        Rows are FITS files; or HDUs of them where there is a column ``hdu``, and planes of images
+        of more than two axes where there is a column ``plane``.
+    hdu : int, str or (str, int), optional
+        HDU to read: its number, 0 for the primary, its EXTNAME, or EXTNAME and EXTVER; by default
+        the first one that holds an image.
+    planes : int, sequence of int or "all", optional
+        Planes to read of images of more than two axes, counted from 0 as `FitsReader` says.
+        Several become the channels of the image, in this order. With "all" each image must have as
+        many as the first that can be read; others are rejected.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
 
     Returns
     -------
     ReaderPipeline
-        Its ``image`` has shape (batch, 1, height, width) and holds physical values (BSCALE and
+        Its ``image`` has shape (batch, planes, height, width) and holds physical values (BSCALE and
         BZERO applied, NaN for BLANK), unless mean, std or resize change them. With an integer
         dtype it holds the integers as they are stored, and images of another BITPIX are rejected.
         Without crop or resize all images of a batch must be of one size.
+
+    Raises
+    ------
+    ValueError
+        If several planes are asked for and the Index names one for each row, or settings do not
+        fit each other.
+    ReadError
+        If all planes are asked for, and of the first rows none can be read.
     """
+    check_index(index)
     settings = PipelineConfig.of(config)
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
-    return reader_pipeline(index, FitsReader(hdu, stored), decode_fits, settings)
+    count = _num_planes(index, hdu, settings) if planes == "all" else None
+    reader = FitsReader(hdu, stored, planes, count)
+    if reader.channels > 1 and "plane" in index.table.column_names:
+        raise ValueError(
+            f"the Index has a column 'plane', one for each row, and planes={planes!r} asks for "
+            "several: leave out one of them"
+        )
+    decode = functools.partial(decode_fits, planes=reader.channels)
+    return reader_pipeline(index, reader, decode, settings)
+
+
+def _num_planes(index: Index, hdu: HduName | None, config: PipelineConfig) -> int:
+    """Give the number of planes of the first of a few rows that can be read."""
+    columns, reader = index.columns(), FitsReader(hdu)
+    complaints = []
+    for number in range(min(PEEKS, len(columns))):
+        try:
+            row = columns.row(number)
+            return within(config.read_timeout, reader.shape, row).planes
+        except (ReadError, TimeLimit) as error:
+            complaints.append(error)
+    raise complaints[0]
 
 
 def aia_pipeline(

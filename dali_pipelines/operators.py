@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dali_pipelines.kernels.entries import Entry
 
 
-def decode_image(dtype: str, inputs: list[Any]) -> tuple[Any, Any]:
+def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, Any]:
     """Add `dali_pipelines.kernels.physical.decode_image` to the graph.
 
     Parameters
@@ -26,12 +26,15 @@ def decode_image(dtype: str, inputs: list[Any]) -> tuple[Any, Any]:
         Element type of the image.
     inputs : list of DataNode
         shape, payload, plan and scaling, as a FitsReader gives them, then flip and finish, as the
-        kernel takes them; all on the CPU.
+        kernel takes them, but finish for each plane; all on the CPU.
+    planes : int
+        Of the image.
 
     Returns
     -------
     image, status : DataNode
-        The image, layout HWC, of shape (height, width, 1); and int32 of shape (1,), 0 if good.
+        The image, layout HWC, of shape (height, width, 1), or of several planes layout CHW; and
+        int32 of shape (1,), 0 if good.
     """
     from dali_pipelines.kernels import entries
 
@@ -43,7 +46,7 @@ def decode_image(dtype: str, inputs: list[Any]) -> tuple[Any, Any]:
         ins_ndim=[3, 1, 1, 1, 1, 1],
     )
     image, status = operator(*inputs)
-    return fn.reshape(image, layout="HWC"), status
+    return fn.reshape(image, layout="HWC" if planes == 1 else "CHW"), status
 
 
 def resize(dtype: str, image: Any, height: int, width: int) -> Any:

@@ -14,8 +14,10 @@ from nvidia.dali import fn
 
 from readers.plan import HEAD
 
+Finish = tuple[tuple[float, float], ...]
 
-def decode_image(dtype: str, inputs: list[Any], mean: float, factor: float) -> tuple[Any, Any]:
+
+def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, Any]:
     """Add `dali_pipelines.kernels.physical_cuda.decode_images` to the graph.
 
     Parameters
@@ -24,22 +26,22 @@ def decode_image(dtype: str, inputs: list[Any], mean: float, factor: float) -> t
         Element type of the image.
     inputs : list of DataNode
         shape, payload, plan and scaling, as a FitsReader gives them, and flip, int32 of shape (2,).
-    mean, factor : float
-        ``(value - mean) * factor`` is what float32 images hold.
+    finish : tuple of (mean, factor)
+        For each plane; ``(value - mean) * factor`` is what float32 images hold.
 
     Returns
     -------
     image, status : DataNode
-        The image on the GPU, layout HWC, of shape (height, width, 1); and int32 of shape (1,) on
-        the CPU, 0 if good.
+        The image on the GPU, layout HWC, of shape (height, width, 1), or of several planes layout
+        CHW; and int32 of shape (1,) on the CPU, 0 if good.
     """
     outputs: Any = fn.python_function(
         *(node.gpu() for node in inputs),
-        function=ImageDecoder(dtype, mean, factor),
+        function=ImageDecoder(dtype, finish),
         device="gpu",
         batch_processing=True,
         num_outputs=2,
-        output_layouts=["HWC", ""],
+        output_layouts=["HWC" if len(finish) == 1 else "CHW", ""],
     )
     image, status = outputs
     return image, status.cpu()
@@ -50,8 +52,7 @@ class ImageDecoder:
     """What the graph calls with the arrays of a batch."""
 
     dtype: str
-    mean: float
-    factor: float
+    finish: Finish
 
     def __call__(
         self,
@@ -64,49 +65,72 @@ class ImageDecoder:
         """Decode a batch of CuPy arrays; give images and statuses. CuPy's stream is DALI's."""
         import cupy
         import numpy as np
+
+        planes = len(self.finish)
+        outs = [cupy.empty((planes, *shape.shape[:2]), self.dtype) for shape in shapes]
+        statuses = cupy.zeros((len(outs), 1), np.int32)
+        for plane, (mean, factor) in enumerate(self.finish):
+            images = []
+            for out, *arrays in zip(outs, statuses, payloads, plans, scalings, flips, strict=True):
+                if arrays[2].size <= planes * HEAD:
+                    out.fill(0)
+                else:
+                    images.append(_plane(plane, planes, out, *arrays))
+            if images:
+                self._launch(images, mean, factor)
+        if planes == 1:
+            outs = [out.reshape((*out.shape[1:], 1)) for out in outs]
+        return outs, list(statuses)
+
+    def _launch(self, images: list[Any], mean: float, factor: float) -> None:
+        import cupy
+        import numpy as np
         from numba import cuda
 
-        from dali_pipelines.kernels.physical_cuda import WARP, Image, decode_images, launch_table
+        from dali_pipelines.kernels.physical_cuda import WARP, decode_images, launch_table
 
-        outs = [cupy.empty((*shape.shape[:2], 1), self.dtype) for shape in shapes]
-        statuses = cupy.zeros((len(outs), 1), np.int32)
-        images = []
-        for out, status, payload, plan, scaling, flip in zip(
-            outs, statuses, payloads, plans, scalings, flips, strict=True
-        ):
-            if plan.size <= HEAD:
-                out.fill(0)
-                continue
-            images.append(
-                Image(
-                    out=out.data.ptr,
-                    status=status.data.ptr,
-                    payload=payload.data.ptr,
-                    payload_size=payload.size,
-                    plan=plan.data.ptr,
-                    plan_size=plan.size,
-                    scaling=scaling.data.ptr,
-                    scaling_size=scaling.size,
-                    flip=flip.data.ptr,
-                    rows=out.shape[0],
-                    columns=out.shape[1],
-                )
-            )
-        if images:
-            table, blocks = launch_table(images)
-            on_device = cupy.asarray(table)
-            stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
-            item = 0 if self.dtype == "float32" else np.dtype(self.dtype).itemsize
-            decode_images[blocks, WARP, stream](
-                # An address: numba would wait for the stream of a CuPy array.
-                on_device.data.ptr,
-                len(images),
-                item,
-                np.float32(self.mean),
-                np.float32(self.factor),
-                _random_numbers(cupy.cuda.runtime.getDevice()).data.ptr,
-            )
-        return outs, list(statuses)
+        table, blocks = launch_table(images)
+        on_device = cupy.asarray(table)
+        stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
+        item = 0 if self.dtype == "float32" else np.dtype(self.dtype).itemsize
+        decode_images[blocks, WARP, stream](
+            # An address: numba would wait for the stream of a CuPy array.
+            on_device.data.ptr,
+            len(images),
+            item,
+            np.float32(mean),
+            np.float32(factor),
+            _random_numbers(cupy.cuda.runtime.getDevice()).data.ptr,
+        )
+
+
+def _plane(
+    plane: int,
+    planes: int,
+    out: Any,
+    status: Any,
+    payload: Any,
+    plan: Any,
+    scaling: Any,
+    flip: Any,
+) -> Any:
+    """Describe a plane of an image, whose arrays hold those of all planes one behind the other."""
+    from dali_pipelines.kernels.physical_cuda import Image
+
+    plan_size, scaling_size = plan.size // planes, scaling.size // planes
+    return Image(
+        out=out.data.ptr + plane * (out.size // planes) * out.itemsize,
+        status=status.data.ptr,
+        payload=payload.data.ptr,
+        payload_size=payload.size,
+        plan=plan.data.ptr + 8 * plane * plan_size,
+        plan_size=plan_size,
+        scaling=scaling.data.ptr + 8 * plane * scaling_size,
+        scaling_size=scaling_size,
+        flip=flip.data.ptr,
+        rows=out.shape[1],
+        columns=out.shape[2],
+    )
 
 
 def warp(inputs: list[Any], order: int) -> Any:

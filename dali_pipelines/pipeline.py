@@ -40,7 +40,7 @@ from readers.timelimit import TimeLimit, within
 from readers.window import Window
 
 _LARGE_BATCH = 256 << 20
-_PEEKS = 16
+PEEKS = 16
 """Rows whose head is read before the pipeline is built, until one can be read."""
 
 
@@ -334,7 +334,7 @@ def _peek(source: Source) -> Peek | None:
     window = None if source.crop is None else Window(height=source.crop[0], width=source.crop[1])
     # Turned by 45 degrees, a window needs most of a file.
     largest = window and replace(window, angle=min(source.rotate, 45), zoom=source.zoom[0])
-    for number in range(min(_PEEKS, len(source.columns))):
+    for number in range(min(PEEKS, len(source.columns))):
         row = source.columns.row(number)
         try:
             peek = within(source.read_timeout, source.reader.peek, row, largest)

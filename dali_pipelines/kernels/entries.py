@@ -64,18 +64,27 @@ def _extent(shapes, array, axis):  # type: ignore[no-untyped-def]
 
 
 def _decode(dtype: Any, finish_size: int, stamp: str = STAMP) -> Any:
+    item = np.dtype(dtype).itemsize
+
     @cfunc(_RUN, cache=True)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  what a function closes over is part of the cache's key
-        shape = (_extent(out_shapes, 0, 0), _extent(out_shapes, 0, 1), 1)
-        out = carray(pointer(_entry(outs, 0)), shape, dtype)
+        height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
+        planes = _extent(in_shapes, 5, 0) // 2
         status = carray(pointer(_entry(outs, 1)), 1, np.int32)
         payload = carray(pointer(_entry(ins, 1)), _extent(in_shapes, 1, 0), np.uint8)
-        plan = carray(pointer(_entry(ins, 2)), _extent(in_shapes, 2, 0), np.int64)
-        scaling = carray(pointer(_entry(ins, 3)), _extent(in_shapes, 3, 0), np.float64)
+        plan_size = _extent(in_shapes, 2, 0) // planes
+        scaling_size = _extent(in_shapes, 3, 0) // planes
         flip = carray(pointer(_entry(ins, 4)), 2, np.int32)
-        finish = carray(pointer(_entry(ins, 5)), finish_size, np.float32)
-        status[0] = decode_image(out, payload, plan, scaling, flip, finish)
+        status[0] = 0
+        for plane in range(planes):
+            at = _entry(outs, 0) + plane * height * width * item
+            out = carray(pointer(at), (height, width, 1), dtype)
+            plan = carray(pointer(_entry(ins, 2) + 8 * plane * plan_size), plan_size, np.int64)
+            at = _entry(ins, 3) + 8 * plane * scaling_size
+            scaling = carray(pointer(at), scaling_size, np.float64)
+            finish = carray(pointer(_entry(ins, 5) + 8 * plane), finish_size, np.float32)
+            status[0] |= decode_image(out, payload, plan, scaling, flip, finish)
 
     return run
 
@@ -117,16 +126,21 @@ def _warp(stamp: str = STAMP) -> Any:
 
 @cache
 def _decode_setup(stamp: str = STAMP) -> Any:
-    """Give image and status their shapes: (height, width, 1) after the first input, and (1,)."""
+    """Give image and status their shapes: that of the first input and the planes, and (1,).
+
+    The image is of shape (height, width, 1), or (planes, height, width) where there are several.
+    """
 
     @cfunc(_SETUP, cache=True)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  as above
         for sample in range(num_samples):
             image = _entry(out_shapes, sample)
-            store_int64(image, _extent(in_shapes, sample, 0))
-            store_int64(image + 8, _extent(in_shapes, sample, 1))
-            store_int64(image + 16, 1)
+            planes = _extent(in_shapes, 5 * num_samples + sample, 0) // 2
+            first = 8 if planes > 1 else 0
+            store_int64(image + (16 if planes == 1 else 0), planes)
+            store_int64(image + first, _extent(in_shapes, sample, 0))
+            store_int64(image + first + 8, _extent(in_shapes, sample, 1))
             store_int64(_entry(out_shapes, num_samples + sample), 1)
 
     return setup

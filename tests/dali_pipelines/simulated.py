@@ -45,7 +45,7 @@ def decode(samples: list[Any], dtype: str, flip: tuple[int, int], finish: tuple[
     names = ("shape", "payload", "plan", "scaling")
     arrays = [[sample[name].view(Array) for sample in samples] for name in names]
     flips = [np.array(flip, np.int32).view(Array) for _ in samples]
-    images, statuses = ImageDecoder(dtype, *finish)(*arrays, flips)
+    images, statuses = ImageDecoder(dtype, finish)(*arrays, flips)
     return [np.array(image) for image in images], [int(status[0]) for status in statuses]
 
 

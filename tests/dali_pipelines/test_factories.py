@@ -143,6 +143,94 @@ def test_one_mean_for_one_channel(shared_data: Path) -> None:
         images(fits_pipeline, index, mean=(1, 2))
 
 
+@pytest.fixture
+def cubes(tmp_path: Path) -> Index:
+    """Two cubes of five planes, one of them compressed."""
+    noise = np.random.default_rng(0).normal(100, 20, (2, 5, 24, 31)).astype(np.float32)
+    fits.PrimaryHDU(noise[0]).writeto(tmp_path / "a.fits")
+    compressed = fits.CompImageHDU(noise[1], name="SCI", quantize_method=1, dither_seed=9998)
+    fits.HDUList([fits.PrimaryHDU(), fits.ImageHDU(noise[0], name="ERR"), compressed]).writeto(
+        tmp_path / "b.fits"
+    )
+    return Index(pa.table({"path": [str(tmp_path / "a.fits"), str(tmp_path / "b.fits")]}))
+
+
+def cube(index: Index, row: int) -> np.ndarray:
+    return np.asarray(fits.getdata(index.path(row), 2 * row))
+
+
+def normalised(pixels: np.ndarray, mean: float, std: float) -> np.ndarray:
+    return (pixels - np.float32(mean)) * np.float32(1 / std)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_planes_are_channels(cubes: Index, device: int | None) -> None:
+    """Cut, flipped and normalised by channel, in the order that was asked for."""
+    cubes = Index(cubes.table.append_column("hdu", pa.array([0, 2])))
+    mean, std = (1.0, 2.0, 3.0), (2.0, 4.0, 8.0)
+    found = images(
+        fits_pipeline,
+        cubes,
+        device,
+        batch_size=2,
+        planes=(4, 0, 1),
+        crop=(9, 7),
+        window="random",
+        flip="hv",
+        mean=mean,
+        std=std,
+    )
+    for row, image in found.items():
+        for place, plane in enumerate((4, 0, 1)):
+            cut = cut_and_flipped(cube(cubes, row)[plane], row, (9, 7), "hv")
+            expected = normalised(cut, mean[place], std[place])
+            np.testing.assert_array_equal(image[place], expected)
+
+
+def test_all_planes_and_a_name(cubes: Index, caplog: pytest.LogCaptureFixture) -> None:
+    """The name is that of an HDU which one file has alone; the other is left out by name."""
+    index = cubes.select([1, 0])
+    loader = Loader(
+        fits_pipeline,
+        index,
+        batch_size=1,
+        num_read_processes=1,
+        devices=[None],
+        shuffle=False,
+        bad_sample="skip",
+        start_method="spawn",
+        planes="all",
+        hdu="sci",
+        dtype="float16",
+    )
+    with loader:
+        (batch,) = next(iter(loader))
+        expected = cube(cubes, 1).astype(np.float16)
+        np.testing.assert_array_equal(batch["image"][0], expected)
+        assert loader.make_pipelines()[0].image_nbytes == 2 * expected.size
+        for _ in loader:
+            pass
+    assert "there is no HDU 'sci', the file has PRIMARY" in loader.stats.rejected[1].reason
+
+
+def test_a_plane_of_each_row(cubes: Index) -> None:
+    index = cubes.select([0]).each_plane([3, 1])
+    found = images(fits_pipeline, index)
+    for row, plane in enumerate((3, 1)):
+        np.testing.assert_array_equal(found[row][0], cube(cubes, 0)[plane])
+    with pytest.raises(ValueError, match="the Index has a column 'plane', one for each row"):
+        fits_pipeline(index, batch_size=1, planes="all")
+
+
+def test_planes_are_resized_alike(cubes: Index) -> None:
+    index = cubes.select([0])
+    options = {"resize": (10, 12), "mean": 3.0, "std": 5.0, "flip": "v"}
+    together = images(fits_pipeline, index, planes=[2, 4], **options)[0]
+    for place, plane in enumerate((2, 4)):
+        alone = images(fits_pipeline, index, planes=plane, **options)[0]
+        torch.testing.assert_close(together[place], alone[0], rtol=1e-5, atol=1e-5)
+
+
 def test_fits_names_the_hdu(tmp_path: Path) -> None:
     planes = [np.full((5, 6), value, np.int16) for value in range(3)]
     hdus = [fits.PrimaryHDU(planes[0]), *(fits.ImageHDU(plane) for plane in planes[1:])]

@@ -13,8 +13,8 @@ from simulation import simulated
 
 from dali_pipelines.kernels.physical import DAMAGED, decode_image
 from readers import FitsReader, Row, Sample, Window
+from readers.plan import HEAD, OFFSET
 
-PLAIN = ((0, 0), (0.0, 1.0))
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 
 
@@ -22,14 +22,19 @@ class Job(NamedTuple):
     samples: list[Sample]
     dtype: str = "float32"
     flip: tuple[int, int] = (0, 0)
-    finish: tuple[float, float] = (0.0, 1.0)
+    finish: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
 
 
 def on_cpu(sample: Sample, job: Job) -> tuple[np.ndarray, int]:
-    out = np.full((*sample["shape"].shape[:2], 1), 7, job.dtype)
-    finish = np.array(job.finish if job.dtype == "float32" else (), np.float32)
-    arrays = (sample[name] for name in ("payload", "plan", "scaling"))
-    return out, decode_image(out, *arrays, np.array(job.flip, np.int32), finish)
+    planes = len(job.finish)
+    out = np.full((planes, *sample["shape"].shape[:2], 1), 7, job.dtype)
+    plans, scalings = (np.split(sample[name], planes) for name in ("plan", "scaling"))
+    status = 0
+    for image, plan, scaling, numbers in zip(out, plans, scalings, job.finish, strict=True):
+        finish = np.array(numbers if job.dtype == "float32" else (), np.float32)
+        flip = np.array(job.flip, np.int32)
+        status |= decode_image(image, sample["payload"], plan, scaling, flip, finish)
+    return out[0] if planes == 1 else out[..., 0], status
 
 
 def check(jobs: list[Job]) -> None:
@@ -61,7 +66,7 @@ def test_real_files(shared_data: Path) -> None:
         [
             Job([reader.read(Row(0, str(p)), None if p.name in small else window)], *settings)
             for p, settings in zip(
-                paths, [("float32", (1, 0), (3.0, 0.5)), ("float32", (0, 1))] * 9, strict=False
+                paths, [("float32", (1, 0), ((3.0, 0.5),)), ("float32", (0, 1))] * 9, strict=False
             )
         ]
     )
@@ -73,11 +78,26 @@ def test_a_batch_of_all_sorts(frame: Row) -> None:
     windows = [None, Window(height=20, width=20, y=0.9, x=0.4), Window(height=1, width=1)]
     samples = [reader.read(frame, window) for window in windows]
     samples.insert(1, reader.blank(5, 6))
-    check([Job(samples, flip=(1, 1), finish=(10.0, 0.25))])
+    check([Job(samples, flip=(1, 1), finish=((10.0, 0.25),))])
 
 
 def test_stored_integers(frame: Row) -> None:
     check([Job([FitsReader(stored="int16").read(frame, None)], "int16", (0, 1))])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16"])
+def test_planes(tmp_path: Path, dtype: str) -> None:
+    """Several planes of an image, one of which is damaged in the last sample."""
+    cube = np.random.default_rng(1).normal(500, 30, (4, 21, 33)).astype(np.int16)
+    fits.CompImageHDU(cube, tile_shape=(1, 7, 9)).writeto(tmp_path / "cube.fits")
+    row = Row(0, str(tmp_path / "cube.fits"))
+    reader = FitsReader(planes=(3, 0, 2), stored=None if dtype == "float32" else dtype)
+    good = reader.read(row, Window(height=12, width=20, y=0.6, x=0.2))
+    bad = good["plan"].copy()
+    bad[len(bad) // 3 + HEAD + OFFSET] = -1
+    samples = [reader.read(row, None), good, reader.blank(5, 6), broken(good, plan=bad)]
+    check([Job(samples, dtype, (1, 0), ((10.0, 0.25), (0.0, 1.0), (-3.0, 2.0)))])
+    assert on_cpu(samples[-1], Job([], dtype, finish=((0, 1),) * 3))[1] == DAMAGED
 
 
 def broken(sample: Sample, **arrays: np.ndarray) -> Sample:
