@@ -74,7 +74,7 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     if last:
         image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
         return Decoded(image, dtype, status)
-    layout = "HWC" if planes == 1 else "CHW"
+    layout: Literal["HWC", "CHW"] = "HWC" if planes == 1 else "CHW"
     return Decoded(image, dtype, status, finished=True, layout=layout)
 
 

@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from astropy.io import fits
@@ -19,7 +19,8 @@ from PIL import Image
 
 from readers.columns import Row
 from readers.errors import ReadError
-from readers.fits_file import open_image
+from readers.fits_file import open_image, open_images
+from readers.hdus import HduName
 from readers.index import SUFFIXES
 from readers.jpeg import JpegReader
 from readers.leapseconds import utc_of
@@ -30,16 +31,22 @@ if TYPE_CHECKING:
 
 Fact = bool | int | float | str | None
 
+ALL = "all"
+"""In place of an HDU: each that holds an image."""
+
 COLUMNS = {
     "path": "large_string",
     "hdu": "int64",
+    "planes": "int64",
+    "plane": "int64",
     "height": "int64",
     "width": "int64",
     "bitpix": "int64",
     "codec": "string",
     "file_bytes": "int64",
 }
-"""Name and Arrow type of the columns that each file has, before those of its header keys."""
+"""Name and Arrow type of the columns before those of the header keys. ``planes`` is how many the
+image has; ``plane`` is there where there is a row for each."""
 
 _TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
 # Years that fit into 64 bits of nanoseconds: for others NumPy wraps round without a word.
@@ -48,25 +55,66 @@ _JSOC_TAI = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_([0-9:.]+)_TAI")
 _BATCH_ROWS = 8192
 
 
-def file_facts(path: str, keys: Sequence[str] = (), hdu: int | None = None) -> dict[str, Fact]:
+def file_facts(
+    path: str,
+    keys: Sequence[str] = (),
+    hdu: HduName | None = None,
+    planes: Sequence[int] | Literal["all"] | None = None,
+) -> list[dict[str, Fact]]:
     """Give the `COLUMNS` and the header keys of a file, which is FITS unless its suffix says JPEG.
 
-    For an encoded image, ``codec`` is its format, and ``hdu``, ``bitpix`` and the keys are None.
+    Parameters
+    ----------
+    path : str
+        The file.
+    keys : sequence of str
+        Header keywords to give as well, in any case.
+    hdu : int, str or (str, int), optional
+        HDU that must hold the image: its number, EXTNAME, or EXTNAME and EXTVER; by default the
+        first one that does. "all" for each that does.
+    planes : sequence of int or "all", optional
+        Planes that each image must have, for a row of each.
+
+    Returns
+    -------
+    list of dict
+        A row for each image and plane. For an encoded image, ``codec`` is its format, and ``hdu``,
+        ``bitpix``, ``planes``, ``plane`` and the keys are None.
+
+    Raises
+    ------
+    ReadError
+        If the file cannot be read, or has no such image or plane.
     """
-    facts: dict[str, Fact]
+    rows: list[dict[str, Fact]]
     if path.lower().endswith(SUFFIXES["jpeg"]):
         image = image_facts(path)
-        facts = dict.fromkeys((*keys, "hdu", "bitpix")) | image | {"codec": image["format"]}
-        del facts["format"]
+        rows = [dict.fromkeys((*keys, "hdu", "bitpix", "planes", "plane")) | image]
+        rows[0]["codec"] = rows[0].pop("format")
     else:
-        facts = fits_facts(path, keys, hdu)
+        rows = [row for facts in fits_facts(path, keys, hdu) for row in _each(path, facts, planes)]
     try:
-        return facts | {"path": path, "file_bytes": os.path.getsize(path)}
+        return [row | {"path": path, "file_bytes": os.path.getsize(path)} for row in rows]
     except OSError as error:  # gone since
         raise ReadError(path, str(error)) from error
 
 
-def fits_facts(path: str, keys: Sequence[str] = (), hdu: int | None = None) -> dict[str, Fact]:
+def _each(
+    path: str, facts: dict[str, Fact], planes: Sequence[int] | Literal["all"] | None
+) -> list[dict[str, Fact]]:
+    if planes is None:
+        return [facts | {"plane": None}]
+    shape = ImageShape(*(int(facts[name] or 0) for name in ("planes", "height", "width")))
+    try:
+        return [facts | {"plane": plane} for plane in shape.chosen(planes)]
+    except ValueError as error:
+        number = facts["hdu"]
+        raise ReadError(path, str(error), hdu=int(number or 0)) from error
+
+
+def fits_facts(
+    path: str, keys: Sequence[str] = (), hdu: HduName | None = None
+) -> list[dict[str, Fact]]:
     """Read the headers of a FITS file, up to the image's.
 
     Parameters
@@ -75,46 +123,53 @@ def fits_facts(path: str, keys: Sequence[str] = (), hdu: int | None = None) -> d
         The file: plain, ``.gz``, ``.fz`` or tile-compressed.
     keys : sequence of str
         Header keywords to give as well, in any case.
-    hdu : int, optional
-        HDU that must hold the image, 0 for the primary; by default the first one that does.
+    hdu : int, str or (str, int), optional
+        As for `file_facts`.
 
     Returns
     -------
-    dict
-        The keys as they were given: None where the header lacks one, leaves it undefined or blank,
-        cannot be parsed there, or says 'nan'. Then ``hdu``, ``height``, ``width``, ``bitpix`` (of
-        the image, not of the table it is compressed into) and ``codec``, the tile compression
-        (``RICE_1``, ``GZIP_2``, ...), empty for none.
+    list of dict
+        For each image the keys as they were given: None where the header lacks one, leaves it
+        undefined or blank, cannot be parsed there, or says 'nan'. Then ``hdu`` (its number),
+        ``planes``, ``height``, ``width``, ``bitpix`` (of the image, not of the table it is
+        compressed into) and ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty
+        for none.
 
     Raises
     ------
     ReadError
-        If there is no such image, it is not two-dimensional, or the file ends before it does. The
-        end of a ``.gz`` file is not looked for: that takes unpacking it.
+        If there is no such image, it has no pixels, or the file ends before it does. The end of a
+        ``.gz`` file is not looked for: that takes unpacking it.
 
     Notes
     -----
     A key that the image's header lacks is looked up in the primary header where the image's says
     INHERIT = T (FITS Standard 4.0, appendix K).
     """
-    with open_image(path, hdu) as (hdus, number):
-        image = hdus[number]
-        _, height, width = ImageShape.of(image.shape)
-        headers = [image.header]
-        if number > 0 and _value(image.header, "INHERIT") is True:
-            headers.append(hdus[0].header)
-        facts: dict[str, Fact] = {
-            key: next((_value(header, key) for header in headers if key in header), None)
-            for key in keys
-        }
-        codec = str(getattr(image, "compression_type", ""))
-        return facts | {
-            "hdu": number,
-            "height": height,
-            "width": width,
-            "bitpix": image.header["BITPIX"],
-            "codec": "RICE_1" if codec == "RICE_ONE" else codec,  # an old spelling
-        }
+    if hdu != ALL:
+        with open_image(path, hdu) as (hdus, number):
+            return [_image_facts(hdus, number, keys)]
+    with open_images(path) as (hdus, numbers):
+        return [_image_facts(hdus, number, keys) for number in numbers]
+
+
+def _image_facts(hdus: fits.HDUList, number: int, keys: Sequence[str]) -> dict[str, Fact]:
+    image = hdus[number]
+    shape = ImageShape.of(image.shape)
+    headers = [image.header]
+    if number > 0 and _value(image.header, "INHERIT") is True:
+        headers.append(hdus[0].header)
+    facts: dict[str, Fact] = {
+        key: next((_value(header, key) for header in headers if key in header), None)
+        for key in keys
+    }
+    codec = str(getattr(image, "compression_type", ""))
+    return facts | {
+        "hdu": number,
+        **shape._asdict(),
+        "bitpix": image.header["BITPIX"],
+        "codec": "RICE_1" if codec == "RICE_ONE" else codec,  # an old spelling
+    }
 
 
 def image_facts(path: str) -> dict[str, Fact]:
@@ -169,6 +224,8 @@ class FactTable:
     ----------
     keys : sequence of str
         Header keywords, in capitals. Their columns are named as `column_name` says.
+    has_planes : bool
+        Whether there is a row for each plane, and a column ``plane``.
 
     Notes
     -----
@@ -179,8 +236,9 @@ class FactTable:
     negative values stand for those with the highest bit set.
     """
 
-    def __init__(self, keys: Sequence[str]) -> None:
+    def __init__(self, keys: Sequence[str], *, has_planes: bool = False) -> None:
         self.keys = tuple(keys)
+        self._has_planes = has_planes
         self.not_times: dict[str, tuple[int, str]] = {}
         """By column, how many texts are no such times and were left empty by `table`, and the
         first of them."""
@@ -201,6 +259,8 @@ class FactTable:
         columns: dict[str, pa.Array] = {}
         for place, name in enumerate((*COLUMNS, *self.keys)):
             column = _joined([batch[place] for batch in self._batches])
+            if name == "plane" and not self._has_planes:
+                continue
             if name in COLUMNS:
                 columns[name] = column.cast(COLUMNS[name])
             elif _TIME_KEY.fullmatch(name) and column.type in (pa.string(), pa.null()):

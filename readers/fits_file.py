@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import warnings
@@ -37,9 +38,11 @@ class FitsFile:
         The file.
     wanted : int, str, (str, int) or None
         HDU that is asked for; None for the first that holds an image.
+    every : bool
+        Let the headers of all HDUs be there.
     """
 
-    def __init__(self, path: str, wanted: HduName | None) -> None:
+    def __init__(self, path: str, wanted: HduName | None, *, every: bool = False) -> None:
         self.path, self.wanted = path, wanted
         self._file = open_regular(path)
         self._unpacked: UnpackedFits | None = None
@@ -51,7 +54,7 @@ class FitsFile:
                         f"the file is packed by {name}: unpack it, or pack it by gzip or fpack"
                     )
             if head.startswith(MAGIC):
-                self._unpacked = UnpackedFits(self._file, wanted)
+                self._unpacked = UnpackedFits(self._file, wanted, every=every)
         except BaseException:
             self._file.close()
             raise
@@ -148,6 +151,20 @@ def open_image(
     ):
         where.hdu = number
         yield hdus, number
+
+
+@contextmanager
+def open_images(path: str) -> Iterator[tuple[fits.HDUList, list[int]]]:
+    """Open a file as `open_image` does; yield the HDUs, and the numbers of all with pixels."""
+    with (
+        read_errors(path, None, None),
+        FitsFile(path, None, every=True) as file,
+        file.by_astropy(do_not_scale_image_data=True) as (hdus, _),
+    ):
+        images = [n for n, hdu in enumerate(hdus) if _holds_image(hdu) and math.prod(hdu.shape)]
+        if not images:
+            raise no_such_hdu(None, ())
+        yield hdus, images
 
 
 def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:

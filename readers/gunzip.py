@@ -21,7 +21,8 @@ MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 18
 _MOST_RATIO = 1032
 """Bytes that one byte of a deflate stream can become, at most."""
-_LONGEST_HEADER = 1000 * BLOCK
+_MOST_BLOCKS = 1000
+"""Of a header."""
 
 
 class GzipStream:
@@ -83,6 +84,8 @@ class UnpackedFits:
         Open for reading; it must stay open.
     wanted : int, str, (str, int) or None
         HDU that is asked for; None for the first that holds an image.
+    every : bool
+        Go on to the last HDU, whichever is asked for; then there are headers alone.
 
     Raises
     ------
@@ -90,12 +93,13 @@ class UnpackedFits:
         If there is no such HDU, or the file is too short for it.
     """
 
-    def __init__(self, packed: BinaryIO, wanted: HduName | None) -> None:
+    def __init__(self, packed: BinaryIO, wanted: HduName | None, *, every: bool = False) -> None:
         self._stream = GzipStream(packed.fileno())
         self._at = 0  # in the stream
         self.file = os.fdopen(os.memfd_create("unpacked FITS", os.MFD_CLOEXEC), "r+b", buffering=0)
         try:
-            self._hdu = self._find(wanted, os.fstat(packed.fileno()).st_size * _MOST_RATIO)
+            most = os.fstat(packed.fileno()).st_size * _MOST_RATIO
+            self._hdu = self._find(wanted, most, every=every)
             self.file.truncate(self._hdu.end)
         except BaseException:
             self.file.close()
@@ -125,8 +129,8 @@ class UnpackedFits:
             self._copy_to(self._hdu.end)
             self._stream.read(1)
 
-    def _find(self, wanted: HduName | None, most: int) -> Hdu:
-        start = 0
+    def _find(self, wanted: HduName | None, most: int, *, every: bool) -> Hdu:
+        start, hdu = 0, None
         names: list[str] = []
         while text := self._header(start, len(names)):
             hdu = hdu_of(text, start, len(names)) or _unusual_hdu(text, start, len(names))
@@ -135,28 +139,30 @@ class UnpackedFits:
                     f"HDU {len(names)} ends at byte {hdu.end} by its header, the gzipped file can "
                     f"hold {most} bytes at most"
                 )
-            if is_wanted(hdu, len(names), wanted):
+            if not every and is_wanted(hdu, len(names), wanted):
                 return hdu
             start = hdu.end
             names.append(hdu.name)
+        if every and hdu is not None:
+            return hdu
         raise no_such_hdu(wanted, names)
 
     def _header(self, start: int, number: int) -> bytes:
         """Unpack a header; return nothing if there is none: the file ends, or other bytes come."""
         self._skip_to(start)
-        text = b""
-        while not (end := header_end(text, 0)):
-            place = start + len(text)
+        blocks: list[bytes] = []
+        while not blocks or not header_end(blocks[-1], 0):
+            place = start + len(blocks) * BLOCK
             self._copy_to(place + BLOCK)
             block = os.pread(self.file.fileno(), BLOCK, place)
-            if not text and not block.startswith(b"XTENSION" if number else b"SIMPLE  "):
+            if not blocks and not block.startswith(b"XTENSION" if number else b"SIMPLE  "):
                 if number:
                     return b""
                 raise OSError(f"not a FITS file: unpacked it begins with {block[:8]!r}")
-            text += block
-            if len(block) < BLOCK or len(text) > _LONGEST_HEADER:
-                raise ValueError(f"the header of HDU {number} has no END in {len(text)} bytes")
-        return text[:end]
+            blocks.append(block)
+            if len(block) < BLOCK or len(blocks) > _MOST_BLOCKS:
+                raise ValueError(f"the header of HDU {number} has no END in {len(blocks)} blocks")
+        return b"".join(blocks)
 
     def _skip_to(self, place: int) -> None:
         while self._at < place and (skipped := self._read_to(place)):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from _placed import Place
     from numpy.typing import NDArray
 
+    from readers.hdus import HduName
+
 
 @dataclass(slots=True)
 class Truth:
@@ -38,23 +40,27 @@ class Truth:
     """By which others may differ from them."""
 
 
-def by_astropy(path: str, hdu: int | None, place: Place | None) -> Truth:
+def by_astropy(
+    path: str, hdu: HduName | None, place: Place | None, plane: int | None = None
+) -> Truth:
     """Decode an image, or a window of it, by astropy alone.
 
     Parameters
     ----------
     path : str
         The file.
-    hdu : int, optional
+    hdu : int, str or (str, int), optional
         HDU that holds the image; by default the first one that does.
     place : Place, optional
         The whole image if None.
+    plane : int, optional
+        Plane of an image of more than two axes.
     """
-    truth = Truth(hdu)
+    truth = Truth(hdu if isinstance(hdu, int) else None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            _decode(truth, path, place)
+            _decode(truth, path, hdu, place, plane)
         except Exception as error:  # astropy raises many types on hostile input
             truth.values = None
             truth.complaint = one_line(f"{type(error).__name__}: {error}")
@@ -64,15 +70,19 @@ def by_astropy(path: str, hdu: int | None, place: Place | None) -> Truth:
     return truth
 
 
-def _decode(truth: Truth, path: str, place: Place | None) -> None:
+def _decode(
+    truth: Truth, path: str, name: HduName | None, place: Place | None, plane: int | None
+) -> None:
     import numpy as np
     from astropy.io import fits
 
     # astropy leaves a file open that it cannot read, if it opened it.
     with open(path, "rb") as file, fits.open(file, memmap=False) as hdus:
-        if truth.hdu is None:
+        if name is None:
             images = (n for n, hdu in enumerate(hdus) if hdu.is_image and hdu.shape)
             truth.hdu = next(images, None)
+        else:
+            truth.hdu = hdus.index_of(name)
         if truth.hdu is None:
             raise ValueError("no HDU holds an image")
         hdu = hdus[truth.hdu]
@@ -80,16 +90,28 @@ def _decode(truth: Truth, path: str, place: Place | None) -> None:
             raise ValueError(f"HDU {truth.hdu} holds no image")
         truth.codec = str(getattr(hdu, "compression_type", "plain"))
         _check_memory(hdu.shape)
-        values = hdu.data if place is None else _section(hdu, place)
+        at = _plane(hdu.shape, plane)
+        values = hdu.data[at] if place is None else _section(hdu, at, place)
+        values = np.atleast_2d(values)
         truth.shape, truth.dtype = values.shape, values.dtype.name
         truth.values = np.asarray(values).astype(np.float32)
 
 
-def _section(hdu: Any, place: Place) -> NDArray[Any]:
-    place.check(*hdu.shape[-2:])
+def _plane(shape: tuple[int, ...], plane: int | None) -> tuple[int, ...]:
+    """Give the place of a plane along the axes before the last two."""
+    import numpy as np
+
+    axes = shape[:-2]
+    if plane is None and math.prod(axes) > 1:
+        raise ValueError(f"an image of shape {shape} has {math.prod(axes)} planes, none is named")
+    return tuple(int(index) for index in np.unravel_index(plane or 0, axes)) if axes else ()
+
+
+def _section(hdu: Any, at: tuple[int, ...], place: Place) -> NDArray[Any]:
+    place.check(*(1, *hdu.shape)[-2:])
     y, x, height, width = place
-    planes = (0,) * (len(hdu.shape) - 2)
-    return hdu.section[(*planes, slice(y, y + height), slice(x, x + width))]
+    inside = (slice(y, y + height), slice(x, x + width))[-len(hdu.shape) :]
+    return hdu.section[(*at, *inside)]
 
 
 def _check_memory(shape: Sequence[int]) -> None:

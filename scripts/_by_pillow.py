@@ -9,24 +9,28 @@ from _check_whole import check_whole
 from _placed import Place
 from _refusal import one_line
 
+from readers.hdus import HduName
+
 _EXACT = ("PNG", "BMP", "PPM")
 _GREY_LEVELS = 2
 """By which decoders of other formats may differ."""
 
 
-def by_pillow(path: str, hdu: int | None, place: Place | None) -> Truth:
+def by_pillow(
+    path: str, hdu: HduName | None, place: Place | None, plane: int | None = None
+) -> Truth:
     """Decode an image, or a window of it, to RGB by Pillow alone, and look for damage in the file.
 
     Parameters
     ----------
     path : str
         The file.
-    hdu : None
-        Images have none.
+    hdu, plane
+        For FITS alone.
     place : Place, optional
         In the image as displayed; the whole of it if None.
     """
-    truth = Truth(hdu, decoder="Pillow")
+    truth = Truth(decoder="Pillow")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of odd EXIF data, say
         try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from astropy.io import fits
+
 from readers.columns import Row
 from readers.errors import ReadError
-from readers.fits import FitsReader, open_image
+from readers.fits import FitsReader
+from readers.fits_file import read_errors
 from readers.index import SUFFIXES
 from readers.jpeg import JpegReader
 
 
-def check_whole(path: str, hdu: int | None = None) -> None:
+def check_whole(path: str, hdu: int | None = None, planes: int = 1) -> None:
     """Decode a file whole, by astropy or Pillow, and compare DATASUM, or the checksums of a PNG.
 
     Of a JPEG the entropy-coded data are gone through, too: by libjpeg-turbo, whose warnings count
@@ -20,15 +23,17 @@ def check_whole(path: str, hdu: int | None = None) -> None:
     path : str
         The file: an image if its suffix says so, else FITS.
     hdu : int, optional
-        HDU that holds the image of a FITS file; by default the first one that does.
+        HDU that holds the image, if it is a FITS file.
+    planes : int
+        Planes that it has.
 
     Raises
     ------
     ReadError
         If something is wrong.
     """
-    if not is_image(path):
-        FitsReader(hdu).verify(Row(0, path, hdu))
+    if hdu is not None:
+        FitsReader(hdu, planes=range(planes) if planes > 1 else None).verify(Row(0, path, hdu))
         _check_data_sum(path, hdu)
         return
     JpegReader().verify(Row(0, path))
@@ -40,15 +45,18 @@ def is_image(path: str) -> bool:
     return path.lower().endswith(SUFFIXES["jpeg"])
 
 
-def _check_data_sum(path: str, hdu: int | None) -> None:
+def _check_data_sum(path: str, hdu: int) -> None:
     """Compare the DATASUM of the image's HDU, where it has one.
 
     Not its CHECKSUM, which holds for the header as well: astropy corrects cards that are not as the
     standard has them, as JSOC's are, and finds another sum then.
     """
-    with open_image(path, hdu, disable_image_compression=True) as (hdus, number, _):
-        if hdus[number].verify_datasum() == 0:  # 1 if it is right, 2 if there is none
-            raise ReadError(path, "DATASUM is not that of the data: they were changed", hdu=number)
+    with (
+        read_errors(path, hdu, None),
+        fits.open(path, memmap=False, disable_image_compression=True) as hdus,
+    ):
+        if hdus[hdu].verify_datasum() == 0:  # 1 if it is right, 2 if there is none
+            raise ReadError(path, "DATASUM is not that of the data: they were changed", hdu=hdu)
 
 
 def _check_rows(path: str) -> None:

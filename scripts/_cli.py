@@ -150,3 +150,25 @@ def at_least(least: int) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def hdu_name(text: str) -> int | str | tuple[str, int]:
+    """Read an HDU of the command line: a number, EXTNAME, or EXTNAME,EXTVER."""
+    name, comma, version = text.rpartition(",")
+    if text.isdecimal():
+        return int(text)
+    if not text.strip() or text.startswith("-") or (comma and not version.strip().isdecimal()):
+        raise argparse.ArgumentTypeError(
+            f"expected the number of an HDU, its EXTNAME, or EXTNAME,EXTVER, got {text!r}"
+        )
+    return (name, int(version)) if comma else text
+
+
+def plane_numbers(text: str) -> tuple[int, ...] | str:
+    """Read planes of the command line: all, or numbers as 0,2,3."""
+    numbers = [part.strip() for part in text.split(",")]
+    if text == "all":
+        return text
+    if not all(number.isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"expected all, or numbers as 0,2,3, got {text!r}")
+    return tuple(map(int, numbers))

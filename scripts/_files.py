@@ -30,7 +30,7 @@ def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = No
 
     from readers.index import Index
 
-    rows: dict[tuple[str, int | None], None] = {}
+    rows: dict[tuple[str, int | None, int | None], None] = {}
     for file in files:
         index = _scan(file, suffixes)
         columns = index.columns(parts=index.parts)
@@ -38,11 +38,11 @@ def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = No
             row = columns.row(number)
             for found in row.parts.values() if index.parts else (row,):
                 if found is not None:
-                    rows[found.path, hdu if found.hdu is None else found.hdu] = None
-    paths, hdus = zip(*rows, strict=True)
-    return Index(
-        pa.table({"path": pa.array(paths, pa.large_string()), "hdu": pa.array(hdus, pa.int64())})
-    )
+                    number = hdu if found.hdu is None else found.hdu
+                    rows[found.path, number, found.plane] = None
+    kinds = {"path": pa.large_string(), "hdu": pa.int64(), "plane": pa.int64()}
+    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return Index(pa.table({name: pa.array(column, kind) for (name, kind), column in columns}))
 
 
 def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from _cli import option
+from _cli import hdu_name, option
 from _ranks import Ranks
 
 if TYPE_CHECKING:
@@ -34,12 +34,34 @@ def _number_or_auto(text: str) -> int | Literal["auto"]:
         raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r}") from None
 
 
+def _number_or_all(text: str) -> int | Literal["all"]:
+    if text == "all":
+        return "all"
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected numbers from 0 on, or all, got {text!r}")
+    return int(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Flags of run.py; the names are fixed by tests/scripts/test_run.py."""
 
     data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
     pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
+    hdu: int | str | tuple[str, int] | None = option(
+        None,
+        "fits: HDU to read, its number, EXTNAME, or EXTNAME,EXTVER (default: the Index's, or the "
+        "first that holds an image)",
+        type=hdu_name,
+        metavar="N|NAME",
+    )
+    planes: tuple[int | Literal["all"], ...] | None = option(
+        None,
+        "fits: planes to read of images with more than two axes, as channels, or all",
+        type=_number_or_all,
+        nargs="+",
+        metavar="N",
+    )
     num_read_processes: int | Literal["auto"] = option(
         4,
         "reader processes in all, shared out over the shards; auto: as many as a short measurement "
@@ -141,6 +163,12 @@ class RunConfig:
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
+        if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
+            raise ValueError("--planes takes numbers or all, not both")
+        if self.pipeline != "fits":
+            for name in ("hdu", "planes"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
         if self.pipeline != "aia":
             for name in ("preset", *CALIBRATION):
                 if getattr(self, name) is not None:
@@ -149,6 +177,12 @@ class RunConfig:
     @cached_property
     def calibration(self) -> Calibration | None:
         """What is done to each frame of AIA or HMI; None for other pipelines."""
+        if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
+            raise ValueError("--planes takes numbers or all, not both")
+        if self.pipeline != "fits":
+            for name in ("hdu", "planes"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
         if self.pipeline != "aia":
             return None
         from dali_pipelines import Calibration
@@ -189,6 +223,9 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
+    if config.pipeline == "fits":
+        planes = tuple(config.planes or ())
+        settings |= {"hdu": config.hdu, "planes": "all" if "all" in planes else planes or None}
     return Loader(
         factories[config.pipeline],
         index,

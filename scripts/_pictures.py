@@ -39,7 +39,7 @@ def image_picture(file: Row, image: torch.Tensor, size: int) -> Picture:
     """
     from readers.facts import file_facts
 
-    facts = file_facts(file.path, KEYS, file.hdu)
+    (facts,) = file_facts(file.path, KEYS, file.hdu)
     caption = (
         file.path,
         subject(facts),

@@ -1,14 +1,15 @@
-"""Scan an archive once, in parallel, into an Index: a table with one row for each file.
+"""Scan an archive once, in parallel, into an Index: a table with a row for each image.
 
     python scripts/index.py archive/ -o aia.parquet --rules aia --where "percentd = 100"
     python scripts/index.py aia.parquet -o samples.parquet --group 171,193,211
 
-Columns: path, hdu, height, width, bitpix, codec, file_bytes, then the header keys in lower case
-with underscores (DATE-OBS becomes date_obs). Of FITS files only headers are read. Files that cannot
-be read are listed and left out, and so are, with --rules, those whose header makes them unfit. An
-Index can be filtered and grouped, too: then no file is opened. It is written as Parquet, or, for a
-huge archive, as Arrow, which takes more room and opens at once. With --verify each file is decoded
-whole, too, and what is damaged is left out.
+Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
+case with underscores (DATE-OBS becomes date_obs). With --hdu all there is a row for each HDU that
+holds an image, with --planes all one for each plane, and a column plane. Of FITS files only headers
+are read. Files that cannot be read are listed and left out, and so are, with --rules, those whose
+header makes them unfit. An Index can be filtered and grouped, too: then no file is opened. It is
+written as Parquet, or, for a huge archive, as Arrow, which takes more room and opens at once. With
+--verify each file is decoded whole, too, and what is damaged is left out.
 Imports are light: the child processes import this file again.
 """
 
@@ -21,12 +22,12 @@ import sys
 import time
 from concurrent.futures import BrokenExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import _grouping
 import _index_out
 import _where
-from _cli import RefusingParser, at_least
+from _cli import RefusingParser, at_least, hdu_name, plane_numbers
 from _files import write_table
 from _pool import Crash, isolated_map, process_map
 from _refusal import Refusal, one_line
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.facts import Fact, FactTable
+    from readers.hdus import HduName
 
     Rejected = list[tuple[str, str]]
 
@@ -86,7 +88,7 @@ def _index_table(options: argparse.Namespace) -> None:
 
 def _index_files(options: argparse.Namespace) -> None:
     files = _files(options)
-    unknown = _with_labels(_unknown(options.keys), files)
+    unknown = _with_labels(_unknown(options), files)
     if options.where is not None:
         _where.check(options.where, options.keys, unknown)
     _grouping.check(options.grouping, unknown.column_names)
@@ -157,10 +159,10 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = RefusingParser(
         prog="index.py",
         description="Scan an archive once, in parallel, into an Index file.",
-        epilog="Columns for --where: path, hdu, height, width, bitpix, codec, file_bytes, and the "
-        "keys in lower case with underscores (date_obs), or as FITS spells them in double quotes "
-        '("DATE-OBS"). Exit status: 0 an Index was written, 1 no row was left, 2 wrong usage, '
-        "130 interrupted.",
+        epilog="Columns for --where: path, hdu, planes, plane (with --planes), height, width, "
+        "bitpix, codec, file_bytes, and the keys in lower case with underscores (date_obs), or as "
+        'FITS spells them in double quotes ("DATE-OBS"). Exit status: 0 an Index was written, 1 no '
+        "row was left, 2 wrong usage, 130 interrupted.",
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -179,7 +181,19 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         help="drop what is unfit as AIA level 1 or HMI, and keep the header keys that tell",
     )
     add("--where", metavar="EXPR", help="SQL condition on the columns; other rows are dropped")
-    add("--hdu", type=at_least(0), metavar="N", help="HDU of the image, default: first with one")
+    add(
+        "--hdu",
+        type=hdu_name,
+        metavar="N|NAME|all",
+        help="HDU of the image: number, EXTNAME, or EXTNAME,EXTVER; all: a row for each that holds "
+        "one; default: the first",
+    )
+    add(
+        "--planes",
+        type=plane_numbers,
+        metavar="N,N,...|all",
+        help="of images with more than two axes: a row for each of these planes, from 0 on",
+    )
     cores = len(os.sched_getaffinity(0))
     add("--num_processes", type=at_least(1), metavar="N", default=cores, help="default: all cores")
     add("--class_folders", action="store_true", help="one subfolder a class: add label, class_name")
@@ -201,7 +215,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     _grouping.add_flags(parser)
     options = parser.parse_args(argv)
     if _index_out.is_table(options.data):
-        for name in ("keys", "hdu", "class_folders", "verify", "rejected"):
+        for name in ("keys", "hdu", "planes", "class_folders", "verify", "rejected"):
             if getattr(options, name) is not parser.get_default(name):
                 parser.error(f"--{name} is for a scan of files, and {options.data} is a table")
     if options.classes is not None and not options.class_folders:
@@ -245,12 +259,12 @@ def _files(options: argparse.Namespace) -> pa.Table:
         raise Refusal(error) from error
 
 
-def _unknown(keys: Sequence[str]) -> pa.Table:
+def _unknown(options: argparse.Namespace) -> pa.Table:
     """Give the table of a scan that has read one file and found nothing in it."""
     from readers.facts import COLUMNS, FactTable
 
-    facts = FactTable(keys)
-    facts.add(dict.fromkeys((*COLUMNS, *keys)))  # without a row, little is evaluated
+    facts = FactTable(options.keys, has_planes=options.planes is not None)
+    facts.add(dict.fromkeys((*COLUMNS, *options.keys)))  # without a row, little is evaluated
     return facts.table()
 
 
@@ -333,10 +347,11 @@ def _scan(paths: list[str], options: argparse.Namespace) -> tuple[FactTable, Rej
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
     size = 1 if options.verify else CHUNK_FILES
     chunks = [paths[at : at + size] for at in range(0, len(paths), size)]
-    tasks = [(chunk, options.keys, options.hdu, options.verify) for chunk in chunks]
+    tasks = [(chunk, options.keys, options.hdu, options.planes, options.verify) for chunk in chunks]
     num_processes = min(options.num_processes, len(chunks))
     mapped = isolated_map if options.verify else process_map
-    facts, rejected = FactTable(options.keys), []
+    facts = FactTable(options.keys, has_planes=options.planes is not None)
+    rejected: Rejected = []
     try:
         with (
             tqdm(total=len(paths), unit="file", disable=not sys.stderr.isatty()) as bar,
@@ -346,8 +361,9 @@ def _scan(paths: list[str], options: argparse.Namespace) -> tuple[FactTable, Rej
                 if isinstance(result, Crash):
                     result = [], [(chunk[0], "it kills the process that decodes it")]
                 read, refused = result
-                for row in read:
-                    facts.add(row)
+                for rows in read:
+                    for row in rows:
+                        facts.add(row)
                 rejected += refused
                 bar.update(len(read) + len(refused))
     except BrokenExecutor as error:
@@ -358,8 +374,13 @@ def _scan(paths: list[str], options: argparse.Namespace) -> tuple[FactTable, Rej
 
 
 def _scan_chunk(
-    paths: list[str], keys: list[str], hdu: int | None, verify: bool
-) -> tuple[list[dict[str, Fact]], Rejected]:
+    paths: list[str],
+    keys: list[str],
+    hdu: HduName | None,
+    planes: Sequence[int] | Literal["all"] | None,
+    verify: bool,
+) -> tuple[list[list[dict[str, Fact]]], Rejected]:
+    """Return the rows of each file that can be read, and why of the others."""
     from _check_whole import check_whole
 
     from readers.errors import ReadError
@@ -368,9 +389,10 @@ def _scan_chunk(
     read, rejected = [], []
     for path in paths:
         try:
-            facts = file_facts(path, keys, hdu)
+            facts = file_facts(path, keys, hdu, planes)
             if verify:
-                check_whole(path, hdu)
+                for number, count in {row["hdu"]: row["planes"] for row in facts}.items():
+                    check_whole(path, number, count or 1)
             read.append(facts)
         except ReadError as error:
             rejected.append((path, one_line(error.reason)))

@@ -31,7 +31,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from _cli import RefusingParser, at_least, log_errors
+from _cli import RefusingParser, hdu_name, log_errors
 from _files import check_output, index_of, write_file
 from _pool import Crash, isolated_map
 from _refusal import Refusal, one_line
@@ -62,7 +62,9 @@ class Record:
 
     path: str
     hdu: int | None
-    """HDU that was read, or asked for; None if there is none."""
+    """HDU that was read, or asked for by its number; None if there is none."""
+    plane: int | None = None
+    """Plane that the Index names."""
     codec: str | None = None
     """None, as for all that follows, if they cannot tell."""
     shape: tuple[int, ...] | None = None
@@ -111,7 +113,8 @@ def _verify(options: argparse.Namespace) -> int:
         check_output(options.json)
     options.device = _device(options.device)
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
-    index = index_of(options.files, suffixes, options.hdu)
+    number = options.hdu if isinstance(options.hdu, int) else None
+    index = index_of(options.files, suffixes, number)
     records = []
     try:
         with (
@@ -145,7 +148,12 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="file, folder, glob in quotes, or Index file")
-    add("--hdu", type=at_least(0), metavar="N", help="HDU of the image, default: first with one")
+    add(
+        "--hdu",
+        type=hdu_name,
+        metavar="N|NAME",
+        help="HDU of the image: number, EXTNAME, or EXTNAME,EXTVER; default: first with one",
+    )
     add("--window", type=_place, metavar="Y,X,H,W", help="rows Y to Y+H-1, columns X to X+W-1")
     choices = ("auto", "gpu", "cpu")
     add("--device", choices=choices, default="auto", help="auto: the GPU, or the CPU if none")
@@ -216,7 +224,10 @@ def _records_of(
     columns = index.columns()
     rows = [columns.row(number) for number in range(len(index))]
     decoder, truth_of = ("astropy", by_astropy) if kind == "fits" else ("Pillow", by_pillow)
-    tasks = ((row.path, row.hdu, options.window) for row in rows)
+    hdus = [options.hdu if row.hdu is None else row.hdu for row in rows]
+    tasks = (
+        (row.path, hdu, options.window, row.plane) for row, hdu in zip(rows, hdus, strict=True)
+    )
     with (
         closing(isolated_map(truth_of, tasks, _num_processes(rows))) as truths,
         closing(_decoded(kind, index, rows, options)) as decoded,
@@ -225,7 +236,7 @@ def _records_of(
             if isinstance(truth, Crash):
                 complaint = f"a process was killed while {decoder} read it"
                 truth = Truth(row.hdu, complaint=complaint, decoder=decoder)
-            yield _judge(row.path, truth, pixels, refusal)
+            yield _judge(row, truth, pixels, refusal)
 
 
 def _decoded(
@@ -238,7 +249,7 @@ def _decoded(
     from readers.fits import FitsReader
     from readers.jpeg import JpegReader
 
-    of_kind = FitsReader() if kind == "fits" else JpegReader(check_entropy=True)
+    of_kind = FitsReader(options.hdu) if kind == "fits" else JpegReader(check_entropy=True)
     reader = PlacedReader(of_kind, options.window)
     killers: dict[int, str] = {}
     done = 0
@@ -322,9 +333,9 @@ def _num_processes(rows: Sized) -> int:
 # ---- The verdict -------------------------------------------------------------------------------
 
 
-def _judge(path: str, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
+def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
     """Compare what the pipeline made of a file, or why it refused it, with the other decoder's."""
-    record = Record(path, truth.hdu, truth.codec, truth.shape, truth.dtype)
+    record = Record(row.path, truth.hdu, row.plane, truth.codec, truth.shape, truth.dtype)
     if pixels is None:
         if truth.complaint:
             record.verdict, record.reason = "REJECTED", refusal

@@ -10,10 +10,22 @@ from fits_files import plain_hdu
 from PIL import Image
 
 from readers import FitsReader, ReadError, Row
-from readers.facts import COLUMNS, FactTable, column_name, file_facts, fits_facts, image_facts
+from readers import facts as module
+from readers.facts import COLUMNS, FactTable, column_name, image_facts
 
 PIXELS = np.arange(20, dtype=np.int16).reshape(4, 5)
 AIA_KEYS = ("DATE-OBS", "T_OBS", "WAVELNTH", "EXPTIME", "QUALITY")
+
+
+def fits_facts(*arguments, **options):
+    """Give the facts of a file with one image."""
+    (found,) = module.fits_facts(*arguments, **options)
+    return found
+
+
+def file_facts(*arguments, **options):
+    (found,) = module.file_facts(*arguments, **options)
+    return found
 
 
 def save(path, *hdus):
@@ -34,6 +46,7 @@ class TestRealFiles:
             "EXPTIME": 1.9996049999999999,
             "QUALITY": 0,
             "hdu": 1,
+            "planes": 1,
             "height": 705,
             "width": 769,
             "bitpix": 16,
@@ -139,6 +152,7 @@ class TestWhichImage:
         path = save(tmp_path / "a.fits", *hdus)
         assert fits_facts(path, hdu=1) == {
             "hdu": 1,
+            "planes": 1,
             "height": 3,
             "width": 2,
             "bitpix": -32,
@@ -234,6 +248,8 @@ class TestFileFacts:
         assert file_facts(path, ["EXPTIME"]) == {
             "path": path,
             "hdu": 0,
+            "planes": 1,
+            "plane": None,
             "height": 4,
             "width": 5,
             "bitpix": 16,
@@ -248,6 +264,8 @@ class TestFileFacts:
         assert file_facts(str(path), ["EXPTIME"], hdu=1) == {
             "path": str(path),
             "hdu": None,
+            "planes": None,
+            "plane": None,
             "height": 4,
             "width": 6,
             "bitpix": None,
@@ -255,6 +273,57 @@ class TestFileFacts:
             "file_bytes": len(jpeg()),
             "EXPTIME": None,
         }
+
+
+class TestHdusAndPlanes:
+    @pytest.fixture(params=["a.fits", "a.fits.gz"])
+    def path(self, tmp_path, request):
+        """A primary header, images that inherit it or not, a table, an empty image and a cube."""
+        table = fits.BinTableHDU.from_columns([fits.Column("x", "J", array=[1])])
+        heirs = [fits.Header({"INHERIT": inherit, "GAIN": 3.0}) for inherit in (True, False)]
+        cube = fits.CompImageHDU(np.zeros((3, 4, 5), np.int16), name="CUBE")
+        hdus = [
+            fits.PrimaryHDU(header=fits.Header({"EXPTIME": 45.0, "GAIN": 1.0})),
+            fits.ImageHDU(PIXELS, heirs[0], name="SCI", ver=1),
+            table,
+            fits.ImageHDU(PIXELS[:2], heirs[1], name="SCI", ver=2),
+            fits.ImageHDU(np.zeros((0, 3))),
+            cube,
+        ]
+        return save(tmp_path / request.param, *hdus)
+
+    def test_all_hdus(self, path):
+        found = module.fits_facts(path, ["EXPTIME", "GAIN", "EXTNAME"], "all")
+        names = ("hdu", "planes", "height", "EXPTIME", "GAIN", "EXTNAME")
+        assert [tuple(facts[name] for name in names) for facts in found] == [
+            (1, 1, 4, 45.0, 3.0, "SCI"),
+            (3, 1, 2, None, 3.0, "SCI"),
+            (5, 3, 4, None, None, "CUBE"),
+        ]
+        for facts in found:
+            peek = FitsReader(planes=0).peek(Row(0, path, facts["hdu"]), None)
+            assert (peek.height, peek.width) == (facts["height"], facts["width"])
+
+    @pytest.mark.parametrize(
+        ("hdu", "number"), [("sci ", 1), (("SCI", 2), 3), ("CUBE", 5), (None, 1), (3, 3)]
+    )
+    def test_an_hdu_by_its_name(self, path, hdu, number):
+        assert fits_facts(path, hdu=hdu)["hdu"] == number
+        with fits.open(path) as hdus:
+            assert hdu is None or hdus.index_of(hdu) == number
+
+    @pytest.mark.parametrize("hdu", ["DQ", ("SCI", 3)])
+    def test_no_such_name(self, path, hdu):
+        with pytest.raises(ReadError, match=r"there is no HDU .*, the file has PRIMARY, SCI, "):
+            fits_facts(path, hdu=hdu)
+
+    def test_a_row_for_each_plane(self, path):
+        found = module.file_facts(path, hdu="CUBE", planes="all")
+        assert [facts["plane"] for facts in found] == [0, 1, 2]
+        found = module.file_facts(path, hdu="CUBE", planes=(2, 0))
+        assert [facts["plane"] for facts in found] == [2, 0]
+        with pytest.raises(ReadError, match=r"\[1\]: there is no plane 1, the image has 1"):
+            module.file_facts(path, hdu="all", planes=(0, 1))
 
 
 BASE = dict.fromkeys(COLUMNS) | {"path": "/a.fits"}
@@ -276,7 +345,9 @@ class TestTable:
                 facts.add(BASE)
             table = facts.table()
             assert table.num_rows == rows
-            assert {name: str(table[name].type) for name in COLUMNS} == COLUMNS
+            expected = {name: kind for name, kind in COLUMNS.items() if name != "plane"}
+            assert {name: str(table[name].type) for name in expected} == expected
+            assert "plane" not in table.column_names
 
     # A batch has 8192 rows: values far apart meet only when the batches are joined.
     @pytest.mark.parametrize("apart", [0, 9000], ids=["one batch", "two batches"])

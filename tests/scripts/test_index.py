@@ -20,7 +20,7 @@ from readers import HeaderRules, Index
 from readers.aia.rules import KEYS as KEYS_OF_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
-FIXED = ["path", "hdu", "height", "width", "bitpix", "codec", "file_bytes"]
+FIXED = ["path", "hdu", "planes", "height", "width", "bitpix", "codec", "file_bytes"]
 KEYS = ["date_obs", "t_obs", "wavelnth", "exptime", "quality"]
 
 HEADERS = {
@@ -535,7 +535,8 @@ class TestUsage:
             (["--frobnicate"], "unrecognized arguments: --frobnicate"),
             (["--num_processes=0"], "expected an integer from 1 on, got '0'"),
             (["--num_processes=two"], "expected an integer from 1 on, got 'two'"),
-            (["--hdu=-1"], "expected an integer from 0 on, got '-1'"),
+            (["--hdu=-1"], "expected the number of an HDU, its EXTNAME, or EXTNAME,EXTVER, got"),
+            (["--planes=-1"], "expected all, or numbers as 0,2,3, got '-1'"),
             (["--keys=DATE-OBS,DATE_OBS"], "there would be two columns date_obs"),
             (["--keys=HEIGHT"], "there would be two columns height"),
             (["--keys=LABEL"], "there would be two columns label"),
@@ -931,3 +932,43 @@ def until(succeeds, seconds=30):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
+
+
+class TestHdusAndPlanes:
+    @pytest.fixture
+    def folder(self, tmp_path, monkeypatch):
+        """A mosaic of three HDUs, one of which is a cube, and a file with one image."""
+        monkeypatch.chdir(tmp_path)
+        header = fits.Header({"GAIN": 2.5})
+        cube = fits.CompImageHDU(np.ones((3, 4, 5), np.int16), header, name="CUBE")
+        hdus = [fits.PrimaryHDU(), fits.ImageHDU(np.zeros((4, 5)), name="SCI", ver=2), cube]
+        fits.HDUList(hdus).writeto(tmp_path / "a.fits")
+        fits.PrimaryHDU(np.zeros((4, 5), np.int16)).writeto(tmp_path / "b.fits")
+        return tmp_path
+
+    def test_all_hdus_and_planes(self, folder, run):
+        keys = "--keys=GAIN,NAXIS3"
+        assert run(folder, "--hdu=all", "--planes=all", keys, "--where=plane < 2")[0] == 0
+        table = saved()
+        assert names() == ["a.fits"] * 3 + ["b.fits"]
+        assert table["hdu"].to_pylist() == [1, 2, 2, 0]
+        assert table["plane"].to_pylist() == [0, 0, 1, 0]
+        assert table["planes"].to_pylist() == [1, 3, 3, 1]
+        assert table["gain"].to_pylist() == [None, 2.5, 2.5, None]
+        assert table["naxis3"].to_pylist() == [None, 3, 3, None]
+
+    def test_by_name(self, folder, run):
+        for name in ("sci", "SCI,2"):
+            status, _, err = run(folder, f"--hdu={name}")
+            assert status == 0
+            assert saved()["hdu"].to_pylist() == [1]
+            assert "b.fits: there is no HDU " in err
+
+    def test_a_plane_that_is_not_there(self, folder, run):
+        status, _, err = run(folder, "--hdu=all", "--planes=0,2")
+        assert status == 1
+        assert "there is no plane 2, the image has 1" in err
+
+    @pytest.mark.parametrize("flags", [["--hdu=-1"], ["--hdu="], ["--planes=-1"], ["--planes=x"]])
+    def test_wrong_usage(self, folder, run, flags):
+        assert run(folder, *flags)[0] == 2

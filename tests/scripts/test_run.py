@@ -27,8 +27,8 @@ from readers.aia.degradation import OFFICIAL_SHA256
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
 
 FLAGS = """
-    data pipeline num_read_processes batch_size num_gpus device num_threads crop window flip
-    rotate zoom resize mean std preset size order pointing_table correction_table exposure psf
+    data pipeline hdu planes num_read_processes batch_size num_gpus device num_threads crop window
+    flip rotate zoom resize mean std preset size order pointing_table correction_table exposure psf
     shuffle seed epochs max_batches tail bad_sample max_bad rejected read_timeout
     restart_readers start_method prefetch report audit state resume
 """
@@ -68,6 +68,29 @@ def test_audit_has_each_row_once_per_epoch(archive: Path, tmp_path: Path) -> Non
         assert rows != sorted(rows)
     assert {line["valid"] for line in lines} == {"1"}
     assert all(line["path"] == str(archive / f"{int(line['row']):02d}.fits") for line in lines[:3])
+
+
+def test_an_hdu_by_its_name_and_its_planes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cubes").mkdir()
+    cube = fits.ImageHDU(np.zeros((3, 8, 9), np.int16), name="SCI")
+    fits.HDUList([fits.PrimaryHDU(), cube]).writeto(tmp_path / "cubes/a.fits")
+    flags = ["--hdu=sci", "--batch_size=1", "--num_read_processes=1"]
+    for planes in (["all"], ["2", "0"]):
+        report = tmp_path / "report.json"
+        lines = audited(
+            tmp_path / "cubes", tmp_path, *flags, f"--report={report}", "--planes", *planes
+        )
+        assert [line["valid"] for line in lines] == ["1"]
+        seen = json.loads(report.read_text())
+        pixels = seen["output_mpix_per_s"] * 1e6 / seen["images_per_s"]
+        assert pixels == pytest.approx(72 * (3 if planes == ["all"] else 2))
+    jpeg = [f"--data={tmp_path}", "--pipeline=jpeg", "--hdu=1"]
+    for wrong in (jpeg, [f"--data={tmp_path}", "--planes", "all", "1"]):
+        with pytest.raises(SystemExit):
+            main(wrong)
+    assert "--hdu is for --pipeline=fits, got jpeg" in capsys.readouterr().err
 
 
 def test_processes_and_repetition_change_nothing(archive: Path, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_real_files_agree_and_damaged_copies_are_rejected(shared_data, tmp_path,
     assert written["files"][0] == {
         "path": str(real[0]),
         "hdu": 1,
+        "plane": None,
         "codec": "RICE_1",
         "shape": [705, 769],
         "dtype": "float32",
@@ -166,7 +167,7 @@ def test_differences_are_seen(shared_data, tmp_path, run, monkeypatch):
     )
     assert lines["ee.fits"] == f"{facts}  0  OK"
     assert lines["cube.fits"].startswith(
-        "plain  3x31x23  int16  -  DIFFERS  read by astropy, but not here: the image has shape"
+        "plain  -  -  -  REJECTED  the image has 3 planes of 31x23 pixels: say which"
     )
     written = json.loads((tmp_path / "out.json").read_text())["files"]
     assert [file["max_difference"] for file in written] == [2.5, "nan", None, None, None, 0.0]
@@ -186,6 +187,26 @@ def test_hdu(several, tmp_path, run):
         (9, "REJECTED"),
     ]
     assert files[2]["reason"] == "HDU 1 holds no image, it is a BinTableHDU"
+
+
+def test_planes_and_names(tmp_path, run):
+    """Each row is compared with its plane; a cube of which none is named is rejected by both."""
+    cube = np.random.default_rng(0).normal(100, 9, (3, 8, 9)).astype(np.float32)
+    image = fits.CompImageHDU(cube, name="SCI")
+    fits.HDUList([fits.PrimaryHDU(RAMP), image]).writeto(tmp_path / "cube.fits")
+    line = fits.PrimaryHDU(cube[0, 0])
+    line.writeto(tmp_path / "line.fits")
+    index = Index.from_paths([tmp_path / "cube.fits"])
+    index = Index(index.table.append_column("hdu", pa.array([1]))).each_plane([2])
+    index.save(tmp_path / "i.parquet")
+    assert run(tmp_path / "i.parquet", status=0)["cube.fits"].startswith("RICE_1  8x9  float32  0")
+    window = "--window=2,3,4,5"
+    assert run(tmp_path / "i.parquet", window, status=0)["cube.fits"].endswith("  0  OK")
+    assert (
+        "REJECTED  the image has 3 planes"
+        in run(tmp_path / "cube.fits", "--hdu=SCI", status=0)["cube.fits"]
+    )
+    assert run(tmp_path / "line.fits", status=0)["line.fits"].endswith("plain  1x9  float32  0  OK")
 
 
 def test_a_file_that_kills_its_reader_does_not_stop_the_others(tmp_path, run, monkeypatch):
@@ -209,7 +230,7 @@ WRONG = [
     (["FILE", "--window=1,2,3"], "expected Y,X,H,W in pixels, from 0,0,1,1 on, as 0,0,512,512;"),
     (["FILE", "--window=1,2,0,4"], "got '1,2,0,4'"),
     (["FILE", "--window=1,2,-3,4"], "got '1,2,-3,4'"),
-    (["FILE", "--hdu=-1"], "expected an integer from 0 on, got '-1'"),
+    (["FILE", "--hdu=-1"], "expected the number of an HDU, its EXTNAME, or "),
     (["FILE", "--device=tpu"], "invalid choice: 'tpu'"),
     (["FILE", "--json=/nowhere/out.json"], "/nowhere/out.json cannot be written"),
     (["FILE", "--bogus"], "unrecognized arguments: --bogus"),
