@@ -150,6 +150,8 @@ def _cache_folder() -> Path:
     """Give the folder that numba has chosen for the kernels, made if need be."""
     from dali_pipelines.kernels.physical import decode_image
 
+    if decode_image.stats.cache_path is None:
+        raise OSError("nowhere can be written")
     folder = Path(decode_image.stats.cache_path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -65,9 +65,10 @@ def parse(
 
 
 def log_errors() -> None:
-    """Print errors of the log, and of its warnings those of a scan: reports have the others."""
+    """Print errors of the log; of its warnings only those that no report has."""
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
-    logging.getLogger("readers.find").setLevel(logging.WARNING)
+    for name in ("readers.find", "dali_pipelines.kernels"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _not_installed() -> str | None:

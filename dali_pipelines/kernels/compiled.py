@@ -1,19 +1,28 @@
 """Compilation by numba, kept on disk until a kernel changes.
 
 numba's cache looks at the file of a function alone: after a change in another file that the
-function calls into, it would go on with the old code.
+function calls into, it would go on with the old code. And where it finds no folder to write, as in
+containers whose packages and HOME are read-only, it compiles nothing: then it is given another one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import tempfile
 from collections.abc import Callable
+from functools import cache
+from multiprocessing import current_process, parent_process
 from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core import config
 
 import readers.plan
+from readers.cache import cache_folder
+
+logger = logging.getLogger(__name__)
 
 
 def _stamp(files: list[Path]) -> str:
@@ -27,17 +36,69 @@ STAMP = _stamp([*Path(__file__).parent.glob("*.py"), Path(readers.plan.__file__)
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a kernel, or a part of one, when it is first called; it runs without the GIL."""
-    return stamped(njit(nogil=True, cache=True)(function))
+    return stamped(kept(njit, nogil=True)(function))
 
 
 def contracted(function: Callable[..., Any]) -> Any:
     """Compile as `compiled` does, and let multiplication and addition become one operation."""
-    return stamped(njit(nogil=True, cache=True, fastmath={"contract"})(function))
+    return stamped(kept(njit, nogil=True, fastmath={"contract"})(function))
 
 
 def stamped(dispatcher: Any) -> Any:
     """Make the cache of a function compiled by numba depend on all kernels."""
-    if hasattr(dispatcher, "_cache"):  # not in the CUDA simulator
+    kept_in = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if kept_in is not None:  # in the CUDA simulator, or without a folder, nothing is kept
         # Private to numba, which offers no other way than to put all kernels into one file.
-        dispatcher._cache._cache_file._source_stamp = STAMP
+        kept_in._source_stamp = STAMP
     return dispatcher
+
+
+def kept(jit: Callable[..., Any], *signature: Any, **options: Any) -> Callable[..., Any]:
+    """Return a decorator of numba that keeps what it compiles, wherever that is possible.
+
+    Parameters
+    ----------
+    jit : callable
+        numba's njit, cfunc or cuda.jit.
+    *signature, **options
+        For it.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        try:
+            return jit(*signature, cache=True, **options)(function)
+        except RuntimeError as error:
+            if "no locator available" not in str(error):
+                raise
+        folder = _folder()
+        if folder is None:
+            return jit(*signature, **options)(function)
+        given, config.CACHE_DIR = config.CACHE_DIR, folder
+        try:
+            return jit(*signature, cache=True, **options)(function)
+        finally:
+            config.CACHE_DIR = given
+
+    return decorate
+
+
+@cache
+def _folder() -> str | None:
+    """Return a folder for what numba compiles, where it finds none, and say so once."""
+    folder = cache_folder() / "numba"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        _say(f"each process compiles its kernels anew, for 15 s ({error})")
+        return None
+    _say(f"compiled kernels are kept in {folder} for now")
+    return str(folder)
+
+
+def _say(found: str) -> None:
+    # Once, and not again in each reader process and their forkserver, which import the script.
+    if parent_process() is None and not getattr(current_process(), "_inheriting", False):
+        remedy = "set NUMBA_CACHE_DIR to a folder that can be written, and that lasts"
+        logger.warning("%s: %s", found, remedy)

@@ -14,7 +14,7 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from dali_pipelines.kernels.bits import load_int64, pointer, store_int64
-from dali_pipelines.kernels.compiled import STAMP, compiled
+from dali_pipelines.kernels.compiled import STAMP, compiled, kept
 from dali_pipelines.kernels.physical import decode_image
 from dali_pipelines.kernels.resize import resize
 from dali_pipelines.kernels.stretch import NUM_PARAMETERS
@@ -66,7 +66,7 @@ def _extent(shapes, array, axis):  # type: ignore[no-untyped-def]
 def _decode(dtype: Any, finish_size: int, stamp: str = STAMP) -> Any:
     item = np.dtype(dtype).itemsize
 
-    @cfunc(_RUN, cache=True)
+    @kept(cfunc, _RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  what a function closes over is part of the cache's key
         height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
@@ -90,7 +90,7 @@ def _decode(dtype: Any, finish_size: int, stamp: str = STAMP) -> Any:
 
 
 def _resize(dtype: Any, stamp: str = STAMP) -> Any:
-    @cfunc(_RUN, cache=True)
+    @kept(cfunc, _RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  as above
         channels = _extent(in_shapes, 0, 2)
@@ -103,7 +103,7 @@ def _resize(dtype: Any, stamp: str = STAMP) -> Any:
 
 
 def _warp(stamp: str = STAMP) -> Any:
-    @cfunc(_RUN, cache=True)
+    @kept(cfunc, _RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  as above
         height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
@@ -131,7 +131,7 @@ def _decode_setup(stamp: str = STAMP) -> Any:
     The image is of shape (height, width, 1), or (planes, height, width) where there are several.
     """
 
-    @cfunc(_SETUP, cache=True)
+    @kept(cfunc, _SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  as above
         for sample in range(num_samples):
@@ -150,7 +150,7 @@ def _decode_setup(stamp: str = STAMP) -> Any:
 def _resize_setup(stamp: str = STAMP) -> Any:
     """Give the output the shape (height, width, channels), after the second and first input."""
 
-    @cfunc(_SETUP, cache=True)
+    @kept(cfunc, _SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  as above
         for sample in range(num_samples):
@@ -165,7 +165,7 @@ def _resize_setup(stamp: str = STAMP) -> Any:
 def _warp_setup(stamp: str = STAMP) -> Any:
     """Give the output the shape (1, height, width), after the second input."""
 
-    @cfunc(_SETUP, cache=True)
+    @kept(cfunc, _SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  as above
         for sample in range(num_samples):

@@ -24,7 +24,7 @@ from dali_pipelines.kernels.bits import (
     store_int32,
     store_uint8,
 )
-from dali_pipelines.kernels.compiled import compiled, stamped
+from dali_pipelines.kernels.compiled import compiled, kept, stamped
 from dali_pipelines.kernels.dither import dequantized, random_row
 from dali_pipelines.kernels.geometry import (
     image_tile,
@@ -166,7 +166,7 @@ class Tile(NamedTuple):
 
 
 @stamped
-@cuda.jit(cache=True)
+@kept(cuda.jit)
 def decode_images(table, num_images, item, mean, factor, random_numbers):  # type: ignore[no-untyped-def]
     """Decode a batch; launch ``[blocks, WARP]``.
 

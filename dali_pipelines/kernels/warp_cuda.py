@@ -19,7 +19,7 @@ from dali_pipelines.kernels.bits import (
     store_float32,
 )
 from dali_pipelines.kernels.bspline import PREFILTER, REACH, spline_weights
-from dali_pipelines.kernels.compiled import compiled, stamped
+from dali_pipelines.kernels.compiled import compiled, kept, stamped
 from dali_pipelines.kernels.holes import hole_value, load_pixel, pixel_weight
 from dali_pipelines.kernels.stretch import constants_at, stretched
 from dali_pipelines.kernels.warp import FLOOR, HOLE, LOWEST, OUTSIDE, is_inside, mirrored
@@ -34,7 +34,7 @@ def blocks(height: int, width: int) -> tuple[int, int]:
 
 
 @stamped
-@cuda.jit(cache=True)
+@kept(cuda.jit)
 def prefilter_rows(out, image, height, width, special):  # type: ignore[no-untyped-def]
     """Fill holes and filter along rows; both are of shape (height, width), float32."""
     y, x = cuda.grid(2)
@@ -43,7 +43,7 @@ def prefilter_rows(out, image, height, width, special):  # type: ignore[no-untyp
 
 
 @stamped
-@cuda.jit(cache=True)
+@kept(cuda.jit)
 def prefilter_columns(out, lines, height, width):  # type: ignore[no-untyped-def]
     """Filter along columns; both are of shape (height, width), float32."""
     y, x = cuda.grid(2)
@@ -52,7 +52,7 @@ def prefilter_columns(out, lines, height, width):  # type: ignore[no-untyped-def
 
 
 @stamped
-@cuda.jit(cache=True)
+@kept(cuda.jit)
 def warp(  # type: ignore[no-untyped-def]
     out,
     rows,

@@ -1,0 +1,118 @@
+"""A container whose packages and HOME cannot be written, as by `docker --user`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from numba.core.caching import UserProvidedCacheLocator
+
+ROOT = Path(__file__).resolve().parents[2]
+
+RUN = """
+import json, sys
+from dali_pipelines import Index, Loader, fits_pipeline  # reader processes, too, import it
+
+if __name__ == "__main__":
+    index = Index.scan(sys.argv[1])
+    with Loader(fits_pipeline, index, batch_size=2, num_read_processes=1, devices=[None]) as loader:
+        found = {row: float(image.sum()) for (batch,) in loader
+                 for row, image in zip(batch["row"].tolist(), batch["image"])}
+    from dali_pipelines.kernels.physical import decode_image
+    print(json.dumps([found, decode_image.stats.cache_path]))
+"""
+
+COMPILE = """
+import os, tempfile
+
+tempfile.tempdir = os.environ["TMPDIR"]  # or it would be another that can be written
+from dali_pipelines.kernels.entries import _resize_setup
+
+print(_resize_setup().address > 0)
+"""
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Path:
+    """Copy the packages; neither they nor the home beside them can be written, but tmp can."""
+    for package in ("dali_pipelines", "readers"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, tmp_path / "packages" / package, ignore=ignored)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "tmp").mkdir()
+    for folder in ("home", "packages"):
+        subprocess.run(["chmod", "-R", "a-w", tmp_path / folder], check=True)
+    return tmp_path
+
+
+def run(container: Path, code: str, *arguments: str) -> tuple[str, str]:
+    """Run code in the container, where root may do no more than others; give stdout and stderr."""
+    command = [sys.executable, "-c", code, *arguments]
+    if code is RUN:
+        script = container / "run.py"
+        script.write_text(code)
+        command = [sys.executable, str(script), *arguments]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root can write anywhere, and there is no setpriv to take that away")
+        command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *command]
+    done = subprocess.run(
+        command,
+        cwd=container / "home",
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(container / "home"),
+            "TMPDIR": str(container / "tmp"),
+            "PYTHONPATH": str(container / "packages"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_a_pipeline_runs_and_keeps_its_kernels(container: Path) -> None:
+    archive = container / "archive"
+    archive.mkdir()
+    for row in range(3):
+        image = np.full((12, 16), row, np.int16)
+        fits.CompImageHDU(image, compression_type="RICE_1").writeto(archive / f"{row}.fits")
+    kernels = container / "packages" / "dali_pipelines" / "kernels"
+    folder = container / "tmp" / f"dali-pipelines-{os.geteuid()}"
+    kept = (
+        folder
+        / "numba"
+        / UserProvidedCacheLocator.get_suitable_cache_subpath(str(kernels / "physical.py"))
+    )
+    # What has been compiled so far does for the copy, too: 15 s less.
+    folder.mkdir(mode=0o700)
+    kept.mkdir(parents=True)
+    for file in (ROOT / "dali_pipelines" / "kernels" / "__pycache__").glob("*.nb?"):
+        shutil.copy(file, kept)
+    out, err = run(container, RUN, str(archive))
+    assert json.loads(out) == [{str(row): row * 12.0 * 16 for row in range(3)}, str(kept)]
+    (line,) = [line for line in err.splitlines() if "NUMBA_CACHE_DIR" in line]
+    assert line == (
+        f"compiled kernels are kept in {folder / 'numba'} for now: set NUMBA_CACHE_DIR to a folder "
+        "that can be written, and that lasts"
+    )
+    assert any(kept.glob("physical.decode_image-*.nbi"))
+
+
+def test_nowhere_to_keep_kernels(container: Path) -> None:
+    (container / "tmp").chmod(0o555)
+    out, err = run(container, COMPILE)
+    assert out == "True\n"
+    (line,) = err.splitlines()
+    assert line.startswith("each process compiles its kernels anew, for 15 s ([Errno 13] ")
+    assert line.endswith(": set NUMBA_CACHE_DIR to a folder that can be written, and that lasts")
