@@ -79,7 +79,8 @@ class PipelineConfig:
     num_threads: int = 2
     """Threads of DALI's own in this pipeline, for the operators that run on the CPU."""
     num_read_processes: int = 1
-    """Reader processes of this pipeline (DALI: py_num_workers)."""
+    """Reader processes of this pipeline (DALI: py_num_workers); 0 reads in this process, batch by
+    batch."""
     start_method: StartMethod = "forkserver"
     """How reader processes start. `forkserver` imports DALI once for all of them; `fork` must come
     before CUDA is initialised in this process."""
@@ -111,7 +112,7 @@ class PipelineConfig:
         if self.std is not None and not all(value > 0 for value in self.std):
             raise ValueError(f"std must be positive, got {self.std}")
         calculated = [n for n in ("resize", "mean", "std") if getattr(self, n) is not None]
-        if self.dtype in ("uint8", "int16", "int32") and calculated:
+        if self.dtype not in ("float32", "float16") and calculated:
             raise ValueError(
                 f"dtype {self.dtype!r} gives the values as they are stored: "
                 f"leave out {' and '.join(calculated)}, or choose float32"
@@ -131,8 +132,8 @@ class PipelineConfig:
 
     def _check_types(self) -> None:
         for least, names in (
-            (1, ("batch_size", "num_shards", "num_threads", "num_read_processes", "prefetch")),
-            (0, ("shard_id", "seed", "epoch", "position", "num_epochs")),
+            (1, ("batch_size", "num_shards", "num_threads", "prefetch")),
+            (0, ("shard_id", "seed", "epoch", "position", "num_epochs", "num_read_processes")),
         ):
             for name in names:
                 value = getattr(self, name)

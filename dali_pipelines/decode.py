@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from nvidia.dali import fn, types
+from nvidia.dali.types import to_dali_type
 
 from dali_pipelines import operators, operators_gpu
 from dali_pipelines.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
+
+_CONDITIONAL: Any = fn._conditional  # type: ignore[attr-defined]
 
 
 class Decoded(NamedTuple):
@@ -37,6 +40,23 @@ class Decoded(NamedTuple):
     """More outputs of the pipeline, by name."""
     frames: int = 1
     """Images that are made of each file, one of the other, before it is resized or warped."""
+    other: Other | None = None
+    """Images of another element type, where a batch may hold both."""
+
+
+class Other(NamedTuple):
+    """The images of a batch that are not of the type of `Decoded.image`.
+
+    Each type goes through a graph of its own, as one operator takes one type, and the results are
+    merged. A batch that has none of a type costs nothing for it.
+    """
+
+    where: Any
+    """DataNode of bool, shape (), on the CPU: True where the image is among these."""
+    image: Any
+    """DataNode, like `Decoded.image`."""
+    dtype: str
+    """Element type of `image`."""
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
@@ -144,19 +164,46 @@ def _decode_aia(
     return device.warp([image, *how], calibration.order), status
 
 
-def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
-    """Decode to uint8 RGB, shape (height, width, 3); of a window no more is decoded.
+def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3) -> Decoded:
+    """Decode at full depth to RGB or gray, shape (height, width, channels); of a window no more.
 
-    EXIF orientation is honoured, and the window lies in the image as it is displayed.
+    Images of 8 bits become uint8, of 16 uint16, and a batch may hold both; an integer dtype in the
+    settings takes one of them. EXIF orientation is honoured, and the window lies in the image as it
+    is displayed.
     """
-    device = "cpu" if config.device_id is None else "mixed"
-    options = {"device": device, "output_type": types.RGB}
+    names = ("encoded",) if config.crop is None else ("encoded", "anchor", "shape")
+    inputs = [arrays[name] for name in names]
+    if config.dtype in ("uint8", "uint16"):
+        return Decoded(_decode_image(inputs, config.dtype, channels, config), config.dtype)
+    deep, shallow = zip(*(split(node, arrays["deep"]) for node in inputs), strict=True)
+    other = Other(arrays["deep"], _decode_image(deep, "uint16", channels, config), "uint16")
+    return Decoded(_decode_image(shallow, "uint8", channels, config), "uint8", other=other)
+
+
+def _decode_image(inputs: Sequence[Any], dtype: str, channels: int, config: PipelineConfig) -> Any:
+    options = {
+        "device": "cpu" if config.device_id is None else "mixed",
+        "output_type": types.RGB if channels == 3 else types.GRAY,
+        "dtype": to_dali_type(dtype),
+    }
     if config.crop is None:
-        return Decoded(fn.decoders.image(arrays["encoded"], **options), "uint8")
-    image = fn.decoders.image_slice(
-        arrays["encoded"], arrays["anchor"], arrays["shape"], axis_names="HW", **options
-    )
-    return Decoded(image, "uint8")
+        return fn.decoders.image(*inputs, **options)
+    return fn.decoders.image_slice(*inputs, axis_names="HW", **options)
+
+
+def split(node: Any, where: Any) -> tuple[Any, Any]:
+    """Split a batch in two, where a DataNode of bool is True and where not.
+
+    That is what DALI makes of an ``if`` in a function with `enable_conditionals`; a graph that is
+    not made by such a function has no other way to say it. `merge` is the counterpart.
+    """
+    true, false = _CONDITIONAL.split(node, predicate=where, _if_stmt=True)
+    return true, false
+
+
+def merge(true: Any, false: Any, where: Any) -> Any:
+    """Put together what `split` has taken apart."""
+    return _CONDITIONAL.merge(true, false, predicate=where)
 
 
 def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:

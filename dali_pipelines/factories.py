@@ -68,6 +68,8 @@ def fits_pipeline(
     """
     check_index(index)
     settings = PipelineConfig.of(config)
+    if settings.dtype == "uint16":
+        raise ValueError("FITS stores no uint16: give dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
     count = _num_planes(index, hdu, settings) if planes == "all" else None
     reader = FitsReader(hdu, stored, planes, count)
@@ -160,14 +162,20 @@ def aia_pipeline(
 
 
 def jpeg_pipeline(
-    index: Index, *, check_entropy: bool = False, **config: Unpack[PipelineSettings]
+    index: Index,
+    *,
+    channels: int = 3,
+    check_entropy: bool = False,
+    **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
-    """Make a pipeline of JPEG or PNG images.
+    """Make a pipeline of encoded images: JPEG, PNG, TIFF, JPEG 2000, WebP, BMP, PNM.
 
     Parameters
     ----------
     index : Index
         Rows are image files.
+    channels : {3, 1}
+        Decode to RGB, or to gray: of colours the luma, 0.299 R + 0.587 G + 0.114 B.
     check_entropy : bool
         Whether the readers go through the entropy-coded data of each JPEG, to reject nearly all
         that are damaged: see `readers.entropy.check_entropy`. For whole images that adds about half
@@ -179,13 +187,27 @@ def jpeg_pipeline(
     Returns
     -------
     ReaderPipeline
-        Its ``image`` has shape (batch, 3, height, width), RGB, 0 to 255 unless mean or std change
-        that. Without crop or resize all images of a batch must be of one size.
+        Its ``image`` has shape (batch, channels, height, width) and holds the values of the file:
+        0 to 255 where it has 8 bits a sample or fewer, the integers that are stored, up to 65535,
+        where it has more; mean and std are in these units. With dtype ``uint8`` or ``uint16``
+        images of another depth are rejected; with a float type a batch may hold both, each in its
+        own units (float16 ends at 65504). Alpha is left out, palettes and CMYK become RGB. Images
+        that DALI cannot decode at their full depth, as of 32 bits, signed or floating-point, are
+        rejected. Without crop or resize all images of a batch must be of one size.
+
+    Raises
+    ------
+    ValueError
+        If the settings do not fit each other, or dtype is an integer type that no image has.
     """
     check_index(index)
     warn_of_old_rows(index)
-    reader = JpegReader(check_entropy=check_entropy)
-    return reader_pipeline(index, reader, decode_jpeg, PipelineConfig.of(config))
+    settings = PipelineConfig.of(config)
+    stored = settings.dtype if settings.dtype in ("uint8", "uint16") else None
+    reader = JpegReader(channels, stored, check_entropy)
+    return reader_pipeline(
+        index, reader, functools.partial(decode_jpeg, channels=channels), settings
+    )
 
 
 def npy_pipeline(

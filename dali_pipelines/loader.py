@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, get_args
 
@@ -20,6 +21,7 @@ from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.pipeline import ReaderPipeline, check_index
 from dali_pipelines.reader_processes import ReaderProcessError
 from dali_pipelines.state import check_state
+from dali_pipelines.undecodable import find_undecodable
 from readers.errors import ReadError
 from readers.index import Index
 from readers.order import VERSION
@@ -27,6 +29,7 @@ from readers.printable import printable
 from readers.report import ReadReport
 from readers.schedule import Schedule
 from readers.shard import Shard
+from readers.source import NEIGHBOURS
 
 logger = logging.getLogger(__name__)
 
@@ -372,10 +375,16 @@ class Loader:
         )
 
     def make_pipelines(self) -> list[ReaderPipeline]:
-        """Make the pipelines that `start` would start, to look at them beforehand."""
+        """Make the pipelines that `start` would start, to look at them beforehand.
+
+        Raises
+        ------
+        ValueError
+            If the crop is larger than the first image, and such rows are not to be skipped.
+        """
         placement = self._placement
         processes = share_out(self._num_read_processes, len(placement.devices))
-        return [
+        pipelines = [
             self._factory(
                 self.index,
                 **self._config,
@@ -388,6 +397,9 @@ class Loader:
             )
             for part, device in enumerate(placement.devices)
         ]
+        if self._bad_sample == "raise" and pipelines[0].too_small is not None:
+            raise ValueError(pipelines[0].too_small)
+        return pipelines
 
     def _settle(self) -> None:
         self._late.settle()
@@ -448,21 +460,51 @@ class Loader:
             pipeline.feed_s = pipeline.graph_s = 0.0
 
     def _find_undecodable(self, error: RuntimeError) -> None:
-        """Find the rows of this step that made a graph fail, or raise its error again."""
-        source = self.make_pipelines()[0].source
+        """Find the rows of this step that make a graph fail, or raise its error again."""
         known = self._config["rejected"]
         found = False
-        step = range(self._position, min(self._position + self._schedule.stride, len(self.index)))
-        for row in (source.order.row(self._epoch, position) for position in step):
-            try:
-                source.reader.verify(source.columns.row(row))
-            except ReadError as bad:
+        for device, positions in self._positions():
+            make = partial(self._make_single, device)
+            for row, reason in find_undecodable(make, positions):
                 if row not in known:
-                    self._reject(row, bad.reason)
-                    known[row] = bad.reason
+                    self._reject(row, reason)
+                    known[row] = reason
                     found = True
         if not found:
             raise error
+
+    def _positions(self) -> Iterator[tuple[Device, list[int]]]:
+        """Give the positions that each device of this process takes in this step."""
+        batch_size, num_rows = self._config["batch_size"], len(self.index)
+        for part, device in enumerate(self._placement.devices):
+            start = self._position + (self._placement.first_shard + part) * batch_size
+            if self._config["tail"] != "fill":
+                yield device, list(range(start, min(start + batch_size, num_rows)))
+            else:  # a row behind the batch may have taken the place of a bad one
+                count = min(max(batch_size, NEIGHBOURS), num_rows)
+                yield device, [position % num_rows for position in range(start, start + count)]
+
+    def _make_single(
+        self, device: Device, position: int, left_out: Mapping[int, str]
+    ) -> ReaderPipeline:
+        """Make a pipeline of batches of one sample, which reads in this process."""
+        settings = {
+            **self._config,
+            "batch_size": 1,
+            "tail": "partial",
+            "prefetch": 1,
+            "rejected": {**self._config["rejected"], **left_out},
+        }
+        return self._factory(
+            self.index,
+            **settings,
+            device_id=device,
+            shard_id=0,
+            num_shards=1,
+            num_read_processes=0,
+            epoch=self._epoch,
+            position=position,
+        )
 
     def _leave_out_damaged(self, batches: list[Batch]) -> bool:
         """Reject the rows that the graph found damaged for good; tell whether there are any."""

@@ -49,7 +49,7 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     return fn.reshape(image, layout="HWC" if planes == 1 else "CHW"), status
 
 
-def resize(dtype: str, image: Any, height: int, width: int) -> Any:
+def resize(dtype: str, image: Any, size: Any) -> Any:
     """Add `dali_pipelines.kernels.resize.resize` to the graph.
 
     Parameters
@@ -58,8 +58,8 @@ def resize(dtype: str, image: Any, height: int, width: int) -> Any:
         Element type of the image.
     image : DataNode
         Layout HWC, on the CPU.
-    height, width : int
-        Size of the output in pixels.
+    size : DataNode
+        uint8, of the shape (height, width) of the output, whatever its values; on the CPU.
 
     Returns
     -------
@@ -75,8 +75,7 @@ def resize(dtype: str, image: Any, height: int, width: int) -> Any:
         outs_ndim=[3],
         ins_ndim=[3, 2],
     )
-    carrier = types.Constant(np.zeros((height, width), np.uint8), device="cpu")
-    return fn.reshape(operator(image, carrier), layout="HWC")
+    return fn.reshape(operator(image, size), layout="HWC")
 
 
 def warp(inputs: list[Any], order: int) -> Any:

@@ -16,7 +16,9 @@ from multiprocessing import forkserver
 from typing import Any
 
 import numpy as np
+import torch
 from nvidia.dali import Pipeline, fn, types
+from nvidia.dali.plugin.pytorch.torch_utils import to_torch_type
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
@@ -53,6 +55,8 @@ class ReaderPipeline(Pipeline):
     asked for, and report (see `readers.report.ReadReport`)."""
     peek: Peek | None
     """Head of the first row that can be read, with its window; None if none of a few can."""
+    too_small: str | None
+    """Why the crop cannot be cut out of that row, if so: it and those like it are rejected."""
     image_nbytes: int
     """Bytes of one output image, by that row; 0 if unknown."""
     frame_nbytes: int
@@ -191,11 +195,14 @@ def reader_pipeline(
     if config.start_method != "fork":
         check_sendable(reader)
     source = _source(index, reader, config)
-    peek = _peek(source)
+    if config.dtype == "uint16":
+        # DALI's iterators lack this line, and need no more.
+        to_torch_type.setdefault(types.UINT16, torch.uint16)
+    peek, too_small = _peek(source)
     nbytes = peek.nbytes if peek is not None else 0
     large = nbytes * config.batch_size > _LARGE_BATCH
     prefetch = config.prefetch or (1 if large else 2)
-    if config.start_method == "forkserver":
+    if config.num_read_processes and config.start_method == "forkserver":
         _start_fork_server(reader)
     pipeline = ReaderPipeline(
         batch_size=config.batch_size,
@@ -203,21 +210,24 @@ def reader_pipeline(
         device_id=config.device_id,
         prefetch_queue_depth=prefetch,
         exec_dynamic=True,
-        py_num_workers=config.num_read_processes,
+        py_num_workers=max(1, config.num_read_processes),
         py_start_method=config.start_method,
         py_callback_pickler=None if config.start_method == "fork" else arrival,
     )
     with pipeline:
         specs = source.specs
+        parallel: dict[str, Any] = {
+            "parallel": True,
+            "prefetch_queue_depth": prefetch,
+            # DALI adds its own records to each chunk of shared memory, and doubles one that is too
+            # small by a byte.
+            "bytes_per_sample_hint": nbytes + _slack(specs),
+        }
         outputs = fn.external_source(
             source,
             num_outputs=len(specs),
             batch=False,
-            parallel=True,
-            prefetch_queue_depth=prefetch,
-            # DALI adds its own records to each chunk of shared memory, and doubles one that is too
-            # small by a byte.
-            bytes_per_sample_hint=nbytes + _slack(specs),
+            **(parallel if config.num_read_processes else {}),
             dtype=[to_dali_type(spec.dtype) for spec in specs],
             ndim=[spec.ndim for spec in specs],
             layout=[spec.layout for spec in specs],
@@ -250,8 +260,8 @@ def reader_pipeline(
     if decoded.finished:
         pipeline.num_stages += (config.dtype == "float16") + (channels > 1)
     else:
-        pipeline.num_stages += bool(config.flip) + normalises(channels, config)
-    pipeline.peek = peek
+        pipeline.num_stages += bool(config.flip) + normalises(decoded, channels, config)
+    pipeline.peek, pipeline.too_small = peek, too_small
     pipeline.image_nbytes = _image_nbytes(peek, channels, config)
     pipeline.frame_nbytes = _frame_nbytes(peek, channels, decoded, config)
     return pipeline
@@ -323,14 +333,8 @@ def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     )
 
 
-def _peek(source: Source) -> Peek | None:
-    """Read the head of the first row that can be read.
-
-    Raises
-    ------
-    ValueError
-        If the crop is larger than that row's image: it most likely is for all others, too.
-    """
+def _peek(source: Source) -> tuple[Peek | None, str | None]:
+    """Read the head of the first row that can be read; return why the crop is larger, if it is."""
     window = None if source.crop is None else Window(height=source.crop[0], width=source.crop[1])
     # Turned by 45 degrees, a window needs most of a file.
     largest = window and replace(window, angle=min(source.rotate, 45), zoom=source.zoom[0])
@@ -344,9 +348,9 @@ def _peek(source: Source) -> Peek | None:
             try:
                 window.place(peek.height, peek.width)
             except ValueError as error:
-                raise ValueError(f"{printable(row.path)}: {error}") from None
-        return peek
-    return None
+                return peek, f"{printable(row.path)}: {error}"
+        return peek, None
+    return None, None
 
 
 def _image_nbytes(peek: Peek | None, channels: int, config: PipelineConfig) -> int:

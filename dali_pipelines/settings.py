@@ -27,7 +27,7 @@ _ELSEWHERE = {
 """What PyTorch's DataLoader and DALI call some settings."""
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
-DType = Literal["float32", "float16", "uint8", "int16", "int32"]
+DType = Literal["float32", "float16", "uint8", "uint16", "int16", "int32"]
 
 
 class PipelineSettings(TypedDict, total=False):

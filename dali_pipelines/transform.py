@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from nvidia.dali import fn, types
 
 from dali_pipelines import operators
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.decode import Decoded
+from dali_pipelines.decode import Decoded, merge, split
 
 _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
 
 
-def normalises(channels: int, config: PipelineConfig) -> bool:
+def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
     """Tell whether a graph must normalise, convert or permute what was decoded."""
-    plain = config.dtype == "float32" and config.mean is None and config.std is None
-    return channels > 1 or not plain
+    return channels > 1 or not _is_plain(decoded, config)
+
+
+def _is_plain(decoded: Decoded, config: PipelineConfig) -> bool:
+    """Tell whether the values are wanted as they are when they have been resized."""
+    dtype = decoded.dtype if config.resize is None else "float32"
+    return config.dtype == dtype and config.mean is None and config.std is None
 
 
 def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> None:
@@ -62,7 +69,7 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
     Parameters
     ----------
     decoded : Decoded
-        Checked by `check_decoded`. Its image is float32 if it has one channel.
+        Checked by `check_decoded`.
     flip : DataNode
         int32, shape (2,), on the CPU: whether to flip left-right, and up-down.
     channels : int
@@ -81,19 +88,39 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
         If the dtype is an integer type that the images do not have, or mean and std do not fit
         the channels.
     """
+    if decoded.other is None:
+        return _transform(decoded, flip, channels, config)
+    where, image, dtype = decoded.other
+    others = decoded._replace(image=image, dtype=dtype)
+    false = _transform(decoded, flip, channels, config, lambda node: split(node, where)[1])
+    true = _transform(others, flip, channels, config, lambda node: split(node, where)[0])
+    return merge(true, false, where)
+
+
+def _transform(
+    decoded: Decoded,
+    flip: Any,
+    channels: int,
+    config: PipelineConfig,
+    part: Callable[[Any], Any] = lambda node: node,
+) -> Any:
+    """Do what `transform` does to those images of a batch that `part` takes of other nodes."""
     image, layout = decoded.image, decoded.layout
     flips = bool(config.flip) and not decoded.finished
-    done = decoded.finished or not normalises(channels, config)
+    done = decoded.finished or not normalises(decoded, channels, config)
     if layout == "CHW" and (config.resize is not None or flips or not done):
         image, layout = _permute(image, "HWC", channels), "HWC"
     if config.resize is not None:
-        image = _resize(image, decoded.dtype, config.resize, gpu=config.device_id is not None)
+        image = _resize(image, decoded.dtype, config.resize, part, gpu=config.device_id is not None)
     if flips:
         # After the resize, where there is less to copy; the filter is symmetric.
-        image = fn.flip(image, horizontal=flip[0], vertical=flip[1])
+        flags = part(flip)
+        image = fn.flip(image, horizontal=flags[0], vertical=flags[1])
     if done:
         image = image if layout == "CHW" else _permute(image, "CHW", channels)
         return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
+    if config.dtype == decoded.dtype == "uint16":  # of the others the operator below is faster
+        return fn.transpose(image, perm=[2, 0, 1])
     if config.dtype not in _NORMALISED or config.dtype == "uint8" != decoded.dtype:
         raise ValueError(f"the images are {decoded.dtype}, they cannot be had as {config.dtype}")
     mean = [0.0] if config.mean is None else list(config.mean)
@@ -118,8 +145,13 @@ def _permute(image: Any, layout: str, channels: int) -> Any:
     return fn.transpose(image, perm=axes, output_layout=layout)
 
 
-def _resize(image: Any, dtype: str, size: tuple[int, int], *, gpu: bool) -> Any:
+def _resize(
+    image: Any, dtype: str, size: tuple[int, int], part: Callable[[Any], Any], *, gpu: bool
+) -> Any:
     """Resize to float32 by the same filter on both devices."""
     if gpu:
         return fn.resize(image, size=size, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR)
-    return operators.resize(dtype, image, *size)
+    if dtype == "uint16":
+        image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
+    carrier = types.Constant(np.zeros(size, np.uint8), device="cpu")
+    return operators.resize(dtype, image, part(carrier))

@@ -3,7 +3,8 @@
 The head of each file is parsed by Pillow, which tells its size and orientation, so that a window
 can be placed before anything is decoded. What Pillow would refuse is refused here: DALI's decoder
 fails a whole batch for one bad stream, and fills a window from a cut file without a word. So is
-what the file's structure shows to be damaged, see `readers.image_structure`.
+what the file's structure shows to be damaged, see `readers.image_structure`, and what DALI would
+refuse, or decode to other values, see `readers.image_head`.
 
 Of a file whose rows of MCUs the Index notes, only those travel that a window needs, see
 `readers.mcu`.
@@ -27,6 +28,7 @@ from readers.entropy import check_entropy
 from readers.errors import ReadError
 from readers.exif import with_orientation
 from readers.files import open_regular
+from readers.image_head import sample_bits, unidentified
 from readers.image_structure import DamagedError, structure_of
 from readers.mcu import ChangedError, Head, McuRows, NoRowsError, cut_rows
 from readers.sample import Peek, Sample, SampleSpec
@@ -35,6 +37,8 @@ from readers.window import Window
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """Pillow's names of what DALI's image decoder takes, on the CPU and on the GPU."""
 
+_BITS = {"uint8": 8, "uint16": 16}
+
 
 @dataclass(frozen=True)
 class JpegReader:
@@ -42,34 +46,52 @@ class JpegReader:
 
     Parameters
     ----------
+    channels : {3, 1}
+        Decode to RGB, or to gray.
+    stored : {"uint8", "uint16"}, optional
+        Refuse images of another depth. By default those of both travel, each at its own.
     check_entropy : bool
         Whether to go through the entropy-coded data of each JPEG that is read whole, see
         `readers.entropy.check_entropy`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is none of these.
     """
 
+    channels: int = 3
+    stored: str | None = None
     check_entropy: bool = False
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         SampleSpec(name="encoded", dtype="uint8", ndim=1),
         SampleSpec(name="anchor", dtype="int32", ndim=1, unit="pixel"),
         SampleSpec(name="shape", dtype="int32", ndim=1, unit="pixel"),
+        SampleSpec(name="deep", dtype="bool", ndim=0),
     )
-    """The file's bytes, then (y, x) and (height, width) of the window in the displayed image."""
-    channels = 3
-    notes = ("mcu_rows",)
+    """The file's bytes, then (y, x) and (height, width) of the window in the displayed image, and
+    whether its samples have 16 bits instead of 8."""
+    notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
     """Column of the Index that is made use of, where it is there."""
+
+    def __post_init__(self) -> None:
+        if self.channels not in (1, 3):
+            raise ValueError(f"channels must be 3 (RGB) or 1 (gray), got {self.channels!r}")
+        if self.stored not in (None, *_BITS):
+            raise ValueError(f"stored must be one of {tuple(_BITS)} or None, got {self.stored!r}")
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the bytes of the file, or the rows that the window needs, and place the window."""
         check = self.check_entropy
-        if window is not None and row.notes.get("mcu_rows"):
+        if window is not None and row.notes.get("mcu_rows") and self.stored != "uint16":
             try:
                 return _read_rows(row, row.notes["mcu_rows"], window)
             except ChangedError:  # to another image, or by damage
                 check = True
             except Exception:  # Pillow's are many; the whole file tells what is wrong, if anything
                 pass
-        encoded, height, width = _load(row, check=check)
+        encoded, height, width, bits = self._load(row, check=check)
         y, x = 0, 0
         if window is not None:
             try:
@@ -77,21 +99,41 @@ class JpegReader:
             except ValueError as error:
                 raise ReadError(row.path, str(error), row=row.number) from error
             height, width = window.height, window.width
-        return _sample(encoded, y, x, height, width)
+        return _sample(encoded, y, x, height, width, deep=bits == 16)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the file; the window does not matter, since the bytes travel whole."""
         del window
-        encoded, height, width = _load(row)
+        encoded, height, width, _ = self._load(row)
         return Peek(height=height, width=width, nbytes=len(encoded))
 
     def verify(self, row: Row) -> None:
         """Decode the whole image by Pillow, and go through the entropy-coded data of a JPEG."""
-        _load(row, decode=True, check=True)
+        self._load(row, decode=True, check=True)
 
     def blank(self, height: int, width: int) -> Sample:
         """Give a grey JPEG."""
         return _sample(_grey(height, width), 0, 0, height, width)
+
+    def _load(
+        self, row: Row, *, decode: bool = False, check: bool = False
+    ) -> tuple[bytes, int, int, int]:
+        """Return what travels of a file, its height and width as displayed, and bits a sample.
+
+        Parameters
+        ----------
+        row : Row
+            Of the file.
+        decode : bool
+            Whether Pillow decodes it, in any case.
+        check : bool
+            Whether to go through the entropy-coded data of a JPEG.
+        """
+        encoded, height, width, bits = _load(row, self.channels, decode=decode, check=check)
+        if self.stored is not None and bits != _BITS[self.stored]:
+            reason = f"{bits} bits a sample, expected {_BITS[self.stored]} for values of type"
+            raise ReadError(row.path, f"{reason} {self.stored}", row=row.number)
+        return encoded, height, width, bits
 
 
 def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
@@ -142,11 +184,14 @@ _TURNS = {
 }
 
 
-def _sample(encoded: bytes, y: int, x: int, height: int, width: int) -> Sample:
+def _sample(
+    encoded: bytes, y: int, x: int, height: int, width: int, *, deep: bool = False
+) -> Sample:
     arrays: dict[str, NDArray[Any]] = {
         "encoded": np.frombuffer(encoded, np.uint8),
         "anchor": np.array((y, x), np.int32),
         "shape": np.array((height, width), np.int32),
+        "deep": np.array(deep),
     }
     return Sample(arrays, len(encoded))
 
@@ -158,25 +203,15 @@ def _grey(height: int, width: int) -> bytes:
     return stream.getvalue()
 
 
-def _load(row: Row, *, decode: bool = False, check: bool = False) -> tuple[bytes, int, int]:
-    """Return what travels of a file with its height and width as displayed, or raise ReadError.
-
-    Parameters
-    ----------
-    row : Row
-        Of the file.
-    decode : bool
-        Whether Pillow decodes it, in any case.
-    check : bool
-        Whether to go through the entropy-coded data of a JPEG.
-    """
+def _load(row: Row, channels: int, *, decode: bool, check: bool) -> tuple[bytes, int, int, int]:
+    """Return what `JpegReader._load` does, or raise ReadError."""
     try:
         with open_regular(row.path) as file:
             encoded = file.read()
         with warnings.catch_warnings():
             # Pillow warns of odd EXIF data and the like; what matters comes as an exception.
             warnings.simplefilter("ignore")
-            return _inspect(encoded, decode, check)
+            return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
         # Pillow's parsers raise many types on hostile input (SyntaxError, struct.error, ...).
         reason = str(error).replace(f": {row.path!r}", "")
@@ -187,7 +222,9 @@ def _load(row: Row, *, decode: bool = False, check: bool = False) -> tuple[bytes
         raise ReadError(row.path, reason, row=row.number) from error
 
 
-def _inspect(encoded: bytes, decode: bool, check: bool) -> tuple[bytes, int, int]:
+def _inspect(
+    encoded: bytes, channels: int, *, decode: bool, check: bool
+) -> tuple[bytes, int, int, int]:
     if not encoded:
         raise OSError("the file is empty")
     structure = structure_of(encoded)
@@ -198,13 +235,14 @@ def _inspect(encoded: bytes, decode: bool, check: bool) -> tuple[bytes, int, int
             if image.format not in (*FORMATS, "MPO"):
                 known = ", ".join(FORMATS)
                 raise OSError(f"format {image.format} is not decoded, expected one of {known}")
+            bits = sample_bits(encoded, image, channels)
             width, height = image.size  # Pillow turns that of a TIFF by itself
             if decode or not structure.complete:
                 image.load()
             if check and image.format in ("JPEG", "MPO"):
                 check_entropy(encoded)
     except UnidentifiedImageError:
-        raise OSError(
-            f"not an image: it begins with {encoded[:8]!r}, expected one of {', '.join(FORMATS)}"
-        ) from None
-    return (encoded, width, height) if orientation in (5, 6, 7, 8) else (encoded, height, width)
+        raise OSError(unidentified(encoded, FORMATS)) from None
+    if orientation in (5, 6, 7, 8):
+        width, height = height, width
+    return encoded, height, width, bits

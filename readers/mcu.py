@@ -147,6 +147,8 @@ def _parse(data: bytes) -> Head:
             at += 1
             continue
         (length,) = struct.unpack_from(">H", data, at + 2)
+        if marker in _SOF and frame_at:
+            raise NoRowsError("several frames")
         if marker in _SOF:
             frame_at = at + 4
         elif marker in _OTHER_SOF:

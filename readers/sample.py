@@ -123,7 +123,7 @@ class Reader(Protocol):
         ...
 
     def verify(self, row: Row) -> None:
-        """Decode the whole row, to find the one that a graph has failed on.
+        """Decode the whole row, to tell why a graph has failed on it.
 
         A Reader that leaves decoding to the graph looks at no more than the head of its files in
         `read`. Raises ReadError like `read`.

@@ -32,7 +32,7 @@ Flip = Literal["", "h", "v", "hv"]
 
 WindowMode = Literal["center", "random"]
 
-_NEIGHBOURS = 64
+NEIGHBOURS = 64
 """Rows that are tried for the size (or, with tail `fill`, the pixels) of a slot without its own."""
 _TIMED_OUT = 3
 """Of these, rows that take longer than `read_timeout` after which no other is tried: the server is
@@ -162,7 +162,7 @@ class Source:
     ) -> tuple[int, Sample]:
         """Give a sample of the size that the rest of the batch has: of a row that can be read."""
         timed_out = 0
-        for ahead in range(min(_NEIGHBOURS, self.schedule.num_rows)):
+        for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
             row = self._row(slot.epoch, slot.position - slot.index + ahead)
             try:
                 if self.schedule.tail != "fill" and self.crop is not None:

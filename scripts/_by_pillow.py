@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import warnings
+from typing import TYPE_CHECKING, Any
 
 from _by_astropy import Truth
 from _check_whole import check_whole
@@ -10,6 +12,11 @@ from _placed import Place
 from _refusal import one_line
 
 from readers.hdus import HduName
+from readers.image_head import sample_bits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from PIL import Image
 
 _EXACT = ("PNG", "BMP", "PPM")
 _GREY_LEVELS = 2
@@ -46,16 +53,32 @@ def _decode(truth: Truth, path: str, place: Place | None) -> None:
     import numpy as np
     from PIL import Image, ImageOps
 
-    with Image.open(path) as image:
+    with open(path, "rb") as file:
+        encoded = file.read()
+    # Not by its path: Pillow 13 turns a TIFF twice that it can map.
+    with Image.open(io.BytesIO(encoded)) as image:
         truth.codec = image.format
+        bits = sample_bits(encoded, image, 3)
         truth.tolerance = 0 if image.format in _EXACT else _GREY_LEVELS
         image.load()  # a PNG may have more to tell behind its pixels
         for name in ("xmp", "XML:com.adobe.xmp"):  # EXIF alone tells how an image is turned
             image.info.pop(name, None)
-        values = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+        values = _rgb(ImageOps.exif_transpose(image))
+        if bits == 16 and values.dtype == np.uint8:  # Pillow keeps 8 bits of 16-bit colours
+            values, truth.tolerance = values.astype(np.uint16) * 257, 257
     if place is not None:
         place.check(*values.shape[:2])
         y, x, height, width = place
         values = values[y : y + height, x : x + width]
     truth.shape, truth.dtype = values.shape, values.dtype.name
     truth.values = values.transpose(2, 0, 1).astype(np.float32)
+
+
+def _rgb(image: Image.Image) -> NDArray[Any]:
+    """Return the pixels as uint8 or uint16, shape (height, width, 3)."""
+    import numpy as np
+
+    if not image.mode.startswith("I"):
+        return np.asarray(image.convert("RGB"))
+    gray = np.asarray(image).astype(np.uint16)  # of 16 bits, perhaps in big-endian order
+    return np.stack((gray, gray, gray), axis=-1)

@@ -32,8 +32,8 @@ def image_picture(file: Row, image: torch.Tensor, size: int) -> Picture:
     file : Row
         Where it is from.
     image : Tensor, shape (channels, height, width)
-        One channel, first row at the bottom if the file is FITS; or RGB from 0 to 255, first row on
-        top.
+        One channel, first row at the bottom if the file is FITS; or RGB from 0 to 255, or to 65535,
+        first row on top.
     size : int
         Width and height in pixels that it shrinks to, if it is larger.
     """
@@ -100,6 +100,8 @@ def coloured(image: torch.Tensor, facts: Mapping[str, Fact]) -> NDArray[Any]:
 
     values = image.numpy()
     if len(values) == 3:  # a photograph
+        if values.max() > 255:  # of 16 bits
+            values = values / 257
         return values.transpose(1, 2, 0).clip(0, 255).astype(np.uint8)
     plane = values[0, ::-1]
     finite = plane[np.isfinite(plane)]

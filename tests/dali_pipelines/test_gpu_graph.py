@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,21 +33,42 @@ def arrays_of(reader: Reader) -> dict[str, Any]:
     "options", [{}, {"flip": "hv"}, {"resize": (4, 4), "mean": 1.0, "dtype": "float16"}]
 )
 @pytest.mark.parametrize(
-    ("reader", "decode"), [(JpegReader, decode_jpeg), (NpyReader, decode_array)]
+    ("reader", "decode"),
+    [
+        (JpegReader, decode_jpeg),
+        (partial(JpegReader, 1), partial(decode_jpeg, channels=1)),
+        (NpyReader, decode_array),
+    ],
 )
 def test_the_graph_is_accepted(
     reader: Callable[[], Any], decode: Decode, options: dict[str, Any], crop: Any
 ) -> None:
-    config = PipelineConfig(batch_size=2, device_id=0, crop=crop, **options)
+    graph = serialized(reader(), decode, crop=crop, **options)
+    is_encoded = reader is not NpyReader
+    assert (b"mixed" in graph) == is_encoded
+    assert b"gpu" in graph
+    # Images of 8 and of 16 bits part ways behind the reader, and meet at the end.
+    assert (graph.count(b"_conditional__Merge") == 1) == is_encoded
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_the_graph_of_integers_is_accepted(dtype: str, channels: int) -> None:
+    decode = partial(decode_jpeg, channels=channels)
+    graph = serialized(JpegReader(channels, dtype), decode, crop=(8, 8), flip="hv", dtype=dtype)
+    assert b"mixed" in graph
+    assert b"_conditional__" not in graph
+
+
+def serialized(reader: Reader, decode: Decode, **options: Any) -> bytes:
+    config = PipelineConfig(batch_size=2, device_id=0, **options)
     pipeline = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipeline:
-        nodes = arrays_of(reader())
+        nodes = arrays_of(reader)
         flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
         decoded = decode({**nodes, "flip": flip}, config)
-        pipeline.set_outputs(transform(decoded, flip, reader().channels, config))
-    graph = pipeline.serialize()
-    assert (b"mixed" in graph) == (decode is decode_jpeg)
-    assert b"gpu" in graph
+        pipeline.set_outputs(transform(decoded, flip, reader.channels, config))
+    return bytes(pipeline.serialize())
 
 
 @pytest.mark.parametrize("options", [{}, {"mean": 1.0, "std": 2.0}, {"dtype": "int16"}])

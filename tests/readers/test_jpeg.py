@@ -8,6 +8,8 @@ import pytest
 from contract import NUMBER, ReaderContract, check_named, refused, written
 from hypothesis import given
 from hypothesis import strategies as st
+from image_files import LOSSLESS
+from image_files import refused as decodes_otherwise
 from PIL import Image, ImageOps
 
 from readers import JpegReader, Peek, ReadError, Row, Window
@@ -38,9 +40,11 @@ def with_segment(jpeg, content):
 
 
 class TestJpeg(ReaderContract):
+    channels = 3
+
     @pytest.fixture
     def reader(self):
-        return JpegReader()
+        return JpegReader(self.channels)
 
     @pytest.fixture
     def good_row(self, tmp_path):
@@ -55,8 +59,13 @@ class TestJpeg(ReaderContract):
     def pixels(self, sample):
         image = Image.open(io.BytesIO(sample["encoded"].tobytes()))
         (y, x), (height, width) = sample["anchor"], sample["shape"]
-        displayed = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+        mode = "RGB" if self.channels == 3 else "L"
+        displayed = np.atleast_3d(np.asarray(ImageOps.exif_transpose(image).convert(mode)))
         return displayed[y : y + height, x : x + width]
+
+
+class TestGray(TestJpeg):
+    channels = 1
 
 
 class TestTurned(TestJpeg):
@@ -124,13 +133,26 @@ BROKEN_EXIF = [
     b"Exif\0\0garbage!garbage!",
     b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
     b"Exif\0\0II*\0\xff\xff\xff\x7f",
-    b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x02\0\0\0\x04abcd\0\0\0\0",  # orientation is text
+    b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x0f\0\x02\xff\xff\xff\xff\0\0\0\x08\0\0\0\0",
 ]
 
 
 @pytest.mark.parametrize("content", BROKEN_EXIF)
 def test_broken_exif_does_not_matter(tmp_path, content):
     row = written(tmp_path, with_segment(encoded(), content))
+    assert JpegReader().peek(row, None).height == 40
+
+
+def exif_block(*entries, start=b"Exif\0\0II*\0"):
+    """Make EXIF data of (tag, type, count, value) each."""
+    packed = b"".join(struct.pack("<HHII", *entry) for entry in entries)
+    return start + struct.pack("<IH", 8, len(entries)) + packed + bytes(4)
+
+
+@pytest.mark.parametrize("value", [0, 1, 99])
+@pytest.mark.parametrize("kind", [3, 4])
+def test_an_orientation_that_is_none(tmp_path, kind, value):
+    row = written(tmp_path, with_segment(encoded(), exif_block((ORIENTATION, kind, 1, value))))
     assert JpegReader().peek(row, None).height == 40
 
 
@@ -164,6 +186,13 @@ def thumbnail():
     return with_segment(encoded(), b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0" + small)
 
 
+def with_height(content, height):
+    """Change the height of a TIFF that Pillow wrote."""
+    entry = struct.pack("<HHII", 257, 4, 1, 40)
+    assert entry in content
+    return content.replace(entry, entry[:8] + struct.pack("<I", height))
+
+
 REFUSED = {
     "GIF": (
         lambda: encoded(form="GIF"),
@@ -176,6 +205,20 @@ REFUSED = {
     "head": (lambda: encoded()[:300], "."),
     "half a progressive one": (lambda: encoded(progressive=True)[:1500], "truncated"),
     "half a PNG": (lambda: encoded(form="PNG")[:1500], "."),
+    "two frames": (
+        lambda: encoded()[:158] + encoded()[158:177] + encoded()[158:],
+        "^a JPEG of several frames is not decoded: it is damaged$",
+    ),
+    "a TIFF that does not tell its compression": (
+        lambda: encoded(form="TIFF").replace(
+            struct.pack("<HH", 259, 3), struct.pack("<HH", 258, 3)
+        ),
+        "^a TIFF of 8 bits with Compression missing is not decoded",
+    ),
+    "a TIFF without a strip": (
+        lambda: with_height(encoded(form="TIFF"), 44),
+        "^a TIFF of 2 strips or tiles has 1 of them: it is damaged$",
+    ),
     "thumbnail whole, image not": (lambda: thumbnail()[:-900], "image file is truncated"),
 }
 
@@ -265,6 +308,39 @@ def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path, coding):
 
 def verify(row):
     return lambda: JpegReader().verify(row)
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_depth(tmp_path, name):
+    content, values = LOSSLESS[name]
+    row = written(tmp_path, content)
+    assert bool(JpegReader().read(row, None)["deep"]) == (values.dtype == np.uint16)
+    for dtype in ("uint8", "uint16"):
+        reader = JpegReader(stored=dtype)
+        if values.dtype == dtype:
+            reader.read(row, None)
+        else:
+            refused(reader, row, None, f"bits a sample, expected {dtype[4:]} for values of type")
+
+
+@pytest.mark.parametrize("name", decodes_otherwise())
+def test_what_dali_does_not_decode(tmp_path, name):
+    content, reason = decodes_otherwise()[name]
+    assert reason in refused(JpegReader(), written(tmp_path, content), None).reason
+
+
+def test_one_component_of_jpeg2000_without_a_file_format(tmp_path):
+    content, _ = decodes_otherwise()["gray.j2k"]
+    assert JpegReader(channels=1).read(written(tmp_path, content), None)["shape"].tolist() == [
+        40,
+        64,
+    ]
+
+
+@pytest.mark.parametrize("settings", [{"channels": 4}, {"channels": None}, {"stored": "int16"}])
+def test_settings(settings):
+    with pytest.raises(ValueError, match=r"must be .*, got (4|None|'int16')$"):
+        JpegReader(**settings)
 
 
 def test_verify_decodes_all_of_the_image(tmp_path):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import show as script
 import solar_files
+import torch
 from _files import index_of
 from _steps import step_pictures
 from astropy.io import fits
@@ -153,6 +154,14 @@ def test_photographs(shared_data, show, captions):
         middle = found[rows[0] : rows[-1] + 1]
         assert abs(len(middle) - len(expected)) <= 2
         assert np.abs(middle.mean(axis=(0, 1)) - expected.mean(axis=(0, 1))).max() < 5
+
+
+def test_photographs_of_16_bits_are_not_white():
+    from _pictures import coloured
+
+    image = torch.arange(3 * 4 * 5).reshape(3, 4, 5) * 1000.0
+    expected = (image.numpy() / 257).astype(np.uint8).transpose(1, 2, 0)
+    np.testing.assert_array_equal(coloured(image, {}), expected)
 
 
 def test_images_are_spread_over_the_index(tmp_path, show, captions):

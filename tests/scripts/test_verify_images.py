@@ -8,6 +8,7 @@ import os
 import numpy as np
 import pytest
 import verify as script
+from image_files import LOSSLESS
 from PIL import Image
 
 NOISE = np.random.default_rng(0).integers(0, 256, (60, 88, 3), np.uint8)
@@ -133,3 +134,12 @@ def test_damage_that_only_the_kernel_finds_is_told(tmp_path, run):
     line = run(tmp_path, status=1)["extra.jpg"]
     assert "DIFFERS  read here, but not by Pillow: ReadError" in line
     assert line.endswith("the file is damaged: the entropy-coded bytes do not add up")
+
+
+def test_each_kind_and_depth(tmp_path, run):
+    for name, (content, _) in LOSSLESS.items():
+        (tmp_path / name).write_bytes(content)
+    found = run(tmp_path, status=0)
+    assert found.keys() == LOSSLESS.keys()
+    assert {line.split("  ")[-1] for line in found.values()} == {"OK"}
+    assert found["g16_turned.tif"] == "TIFF  64x40x3  uint16  0  OK"

@@ -1,0 +1,217 @@
+"""What the head of an encoded image says of its depth, and which images DALI cannot decode.
+
+Of what Pillow opens, DALI 2.4 fails on some, which ends a whole batch, and gives others wrong
+values without a message: those are refused here, by name. Each limit was measured on the CPU,
+against the values that were encoded (tests/dali_pipelines/test_depth.py).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from PIL import Image
+
+_JPEG, _TIFF = b"\xff\xd8", (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+"""Markers of JPEG frames (ITU-T T.81, table B.1)."""
+_DECODED_FRAMES = {0xC0, 0xC1, 0xC2, 0xC9, 0xCA}
+"""Baseline, sequential and progressive ones; neither lossless nor hierarchical."""
+_SCAN = 0xDA
+_NO_SEGMENT = {0x00, 0x01, *range(0xD0, 0xD9)}
+
+_COMPRESSIONS = {1, 5, 7, 8, 32773, 32946, 50000}
+"""Of TIFF: none, LZW, JPEG, deflate, PackBits, deflate as it was written before, and Zstandard."""
+_PHOTOMETRIC = {8: {0, 1, 2, 3, 5, 6}, 16: {1, 2}}
+"""Of TIFF by bits: white or black is 0, RGB, palette, CMYK, YCbCr. With 16 bits DALI takes white
+for black."""
+_MODES = {"L", "I;16", "RGB", "RGBA"}
+"""Pillow's, of JPEG 2000."""
+_COLOUR_SPACES = {16, 17}
+"""Of JPEG 2000: sRGB and gray (ISO/IEC 15444-1, table I.10). DALI takes sYCC for RGB."""
+_TIFF_KINDS = "8 or 16 bits, unsigned, with 1, 3 or 4 samples a pixel"
+
+
+def sample_bits(encoded: bytes, image: Image.Image, channels: int) -> int:
+    """Return the bits of a sample as they are decoded.
+
+    Parameters
+    ----------
+    encoded : bytes
+        The file.
+    image : PIL.Image.Image
+        The same, opened.
+    channels : int
+        Channels that it is decoded to, 1 or 3.
+
+    Returns
+    -------
+    int
+        8, for fewer bits, too; or 16, for more than 8.
+
+    Raises
+    ------
+    OSError
+        If DALI cannot decode the image at its full depth.
+    """
+    if image.format in ("JPEG", "MPO"):
+        return _jpeg_bits(encoded)
+    if image.format == "PNG":
+        return 16 if encoded[24] == 16 else 8
+    if image.format == "TIFF":
+        return _tiff_bits(image.tag_v2)  # type: ignore[attr-defined]
+    if image.format == "PPM":
+        return _pnm_bits(encoded)
+    if image.format == "JPEG2000":
+        return _jpeg2000_bits(encoded, image.mode, channels)
+    if image.format == "BMP":
+        return _bmp_bits(encoded)
+    return 8
+
+
+def unidentified(encoded: bytes, formats: tuple[str, ...]) -> str:
+    """Return why Pillow does not know the format of a file."""
+    if encoded.startswith(_JPEG):
+        try:
+            _jpeg_bits(encoded)
+        except OSError as error:
+            return str(error)
+    if encoded.startswith(_TIFF):
+        return f"a TIFF image of a kind that is not decoded, expected {_TIFF_KINDS}"
+    return f"not an image: it begins with {encoded[:8]!r}, expected one of {', '.join(formats)}"
+
+
+def _jpeg_bits(encoded: bytes) -> int:
+    frames = _jpeg_frames(encoded)
+    if len(frames) > 1:
+        raise OSError("a JPEG of several frames is not decoded: it is damaged")
+    marker, bits = frames[0] if frames else (0xC0, 8)
+    if marker not in _DECODED_FRAMES:
+        kind = "lossless" if marker in (0xC3, 0xCB) else "hierarchical or lossless"
+        raise OSError(f"a {kind} JPEG is not decoded, expected a baseline or progressive one")
+    if bits != 8:
+        raise OSError(f"a JPEG of {bits} bits is not decoded, expected 8")
+    return 8
+
+
+def _jpeg_frames(encoded: bytes) -> list[tuple[int, int]]:
+    """Return the markers of the frames before the first scan, with their bits of a sample."""
+    frames, at = [], 2
+    while (at := encoded.find(b"\xff", at) + 1) and at + 4 <= len(encoded):
+        marker = encoded[at]
+        if marker in _FRAMES:
+            frames.append((marker, encoded[at + 3]))
+        if marker == _SCAN:
+            break
+        if marker not in _NO_SEGMENT and marker != 0xFF:
+            at += 1 + int.from_bytes(encoded[at + 1 : at + 3], "big")
+    return frames
+
+
+def _tiff_bits(tags: Mapping[int, Any]) -> int:
+    bits, forms = {*_values(tags, 258)}, {*_values(tags, 339)}
+    if forms != {1} or bits not in ({8}, {16}):
+        form = {1: "unsigned", 2: "signed", 3: "floating-point"}.get(max(forms), "unknown")
+        number = "/".join(map(str, sorted(bits)))
+        raise OSError(f"a TIFF of {number} bits, {form}, is not decoded, expected {_TIFF_KINDS}")
+    (depth,) = bits
+    planes = {1, 2} if depth == 8 or _values(tags, 277)[0] == 1 else {1}  # DALI mixes them up
+    for name, tag, decoded in (
+        ("Compression", 259, _COMPRESSIONS),
+        ("PhotometricInterpretation", 262, _PHOTOMETRIC[depth]),
+        ("PlanarConfiguration", 284, planes),
+    ):
+        # Of the first two DALI takes another default than Pillow.
+        value = _values(tags, tag)[0] if tag in tags or tag == 284 else "missing"
+        if value not in decoded:
+            known = ", ".join(map(str, sorted(decoded)))
+            raise OSError(
+                f"a TIFF of {depth} bits with {name} {value} is not decoded, expected {known}"
+            )
+    _check_tiff_parts(tags)
+    return depth
+
+
+def _check_tiff_parts(tags: Mapping[int, Any]) -> None:
+    """Refuse a TIFF without all its strips or tiles: DALI leaves their pixels as they come."""
+    width, height = tags[256], tags[257]
+    if 324 in tags:
+        parts = -(-width // tags[322]) * -(-height // tags[323])
+        found = len(_values(tags, 324))
+    else:
+        parts = -(-height // min(height, tags.get(278, height)))
+        found = len(_values(tags, 273))
+    if _values(tags, 284)[0] == 2:
+        parts *= _values(tags, 277)[0]
+    if parts != found:
+        raise OSError(f"a TIFF of {parts} strips or tiles has {found} of them: it is damaged")
+
+
+def _values(tags: Mapping[int, Any], tag: int) -> tuple[int, ...]:
+    """Return the values of a TIFF tag; 1, the default of all that are asked for here."""
+    value = tags.get(tag, 1)
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _pnm_bits(encoded: bytes) -> int:
+    kind, *rest = re.sub(rb"#[^\r\n]*", b"", encoded[:65536]).split(maxsplit=4)[:4]
+    if kind in (b"P1", b"P4"):
+        return 8
+    most = int(rest[2]) if kind in (b"P2", b"P3", b"P5", b"P6") else None
+    if most not in (255, 65535):
+        found = "of floats" if most is None else f"whose largest value is {most}"
+        raise OSError(f"a PNM image {found} is not decoded, expected 255 or 65535")
+    return 8 if most == 255 else 16
+
+
+def _bmp_bits(encoded: bytes) -> int:
+    (header,) = struct.unpack_from("<I", encoded, 14)
+    (bits,) = struct.unpack_from("<H", encoded, 24 if header == 12 else 28)
+    compression = 0 if header == 12 else struct.unpack_from("<I", encoded, 30)[0]
+    if bits not in (1, 4, 8, 24, 32) or (bits == 4 and compression):
+        kind = "run lengths of 4" if bits == 4 else f"{bits}"
+        raise OSError(f"a BMP of {kind} bits is not decoded, expected 1, 4, 8, 24 or 32")
+    return 8
+
+
+def _jpeg2000_bits(encoded: bytes, mode: str, channels: int) -> int:
+    start = _codestream(encoded)
+    x, y = struct.unpack_from(">II", encoded, start + 16)
+    (count,) = struct.unpack_from(">H", encoded, start + 40)
+    components = {encoded[start + 42 + 3 * n : start + 45 + 3 * n] for n in range(count)}
+    depth = encoded[start + 42] + 1  # the highest bit says that it is signed
+    # The box that tells the colour space by a number (I.5.3.3); a bare codestream has none.
+    space = re.search(rb"colr\x01..\0\0\0(.)", encoded[:start], re.DOTALL)
+    decoded = (
+        components == {bytes((depth - 1, 1, 1))}  # all alike, unsigned and not subsampled
+        and count in (1, 3, 4)
+        and 8 <= depth <= 16
+        and (x, y) == (0, 0)
+        and (space is None or space[1][0] in _COLOUR_SPACES)
+        and mode in _MODES
+    )
+    if not decoded:
+        signed = "signed" if depth > 128 else "unsigned"
+        raise OSError(
+            f"a JPEG 2000 image of {count} components, {(depth - 1) % 128 + 1} bits, {signed}, is "
+            "not decoded, expected 1, 3 or 4 components of 8 to 16 bits, unsigned, none subsampled "
+            "or offset, sRGB or gray, without a palette"
+        )
+    if count == 1 and channels != 1 and start == 0:
+        raise OSError("a bare JPEG 2000 codestream of one component is decoded by channels=1 only")
+    return 8 if depth == 8 else 16
+
+
+def _codestream(encoded: bytes) -> int:
+    """Return where the codestream of a JPEG 2000 file begins (ISO/IEC 15444-1, annex I)."""
+    at = 0
+    while not encoded.startswith(b"\xff\x4f\xff\x51", at):
+        size, kind = struct.unpack_from(">I4s", encoded, at)
+        header = 8
+        if size == 1:
+            header, (size,) = 16, struct.unpack_from(">Q", encoded, at + 8)
+        at += header if kind == b"jp2c" else max(size, header)
+    return at

@@ -1,0 +1,161 @@
+"""Images of all formats at their full depth, against the values that were encoded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from image_files import C8, C16, G8, G16, LOSSLESS, pillow, png, refused
+from PIL import Image
+
+from dali_pipelines import Index, Loader, fits_pipeline, jpeg_pipeline, with_mcu_rows
+from readers.index import SUFFIXES
+
+LUMA = np.array([0.299, 0.587, 0.114])
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("images")
+    for name, (content, _) in LOSSLESS.items():
+        (folder / name).write_bytes(content)
+    return Index.from_paths(folder / name for name in LOSSLESS)
+
+
+def delivered(index: Index, **settings: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Give the images of an epoch, shape (height, width, channels), and the reasons of others."""
+    options = {"batch_size": 1, "num_read_processes": 1, "devices": [None], **settings}
+    with Loader(jpeg_pipeline, index, bad_sample="skip", **options) as loader:
+        images = {
+            Path(index.path(row)).name: image.numpy().transpose(1, 2, 0)
+            for (batch,) in loader
+            for image, row in zip(batch["image"], batch["row"].tolist(), strict=True)
+        }
+    return images, {Path(bad.path).name: bad.reason for bad in loader.stats.rejected.values()}
+
+
+def as_channels(values: np.ndarray, channels: int) -> np.ndarray:
+    """Give gray as three equal channels, or the luma of colours as one."""
+    if values.ndim == 2:
+        return np.repeat(values[..., None], channels, axis=2)
+    return values if channels == 3 else (values @ LUMA)[..., None]
+
+
+@pytest.mark.parametrize("channels", [3, 1])
+def test_values_are_those_of_the_file(index: Index, channels: int) -> None:
+    images, rejected = delivered(index, channels=channels)
+    assert not rejected
+    for name, (_, values) in LOSSLESS.items():
+        expected = as_channels(values, channels)
+        assert images[name].shape == expected.shape, name
+        assert images[name].dtype == np.float32
+        # Decoders round the weights of the luma to 15 bits, and libpng does not round its sum.
+        luma_off = 1.5 if values.dtype == np.uint8 else 8
+        off = luma_off if channels == 1 and values.ndim == 3 else 0
+        np.testing.assert_allclose(images[name], expected, rtol=0, atol=off, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_an_integer_type_refuses_the_other_depth_by_name(index: Index, dtype: str) -> None:
+    images, rejected = delivered(index, dtype=dtype)
+    for name, (_, values) in LOSSLESS.items():
+        if values.dtype == dtype:
+            assert images[name].dtype == dtype
+            np.testing.assert_array_equal(images[name], as_channels(values, 3), err_msg=name)
+        else:
+            bits = 8 * values.itemsize
+            reason = f"{bits} bits a sample, expected {24 - bits} for values of type {dtype}"
+            assert rejected[name] == reason
+    assert len(images) + len(rejected) == len(LOSSLESS)
+
+
+@pytest.mark.parametrize("settings", [{}, {"crop": (20, 30), "flip": "hv"}, {"resize": (20, 32)}])
+@pytest.mark.parametrize("channels", [3, 1])
+def test_a_batch_of_both_depths(tmp_path: Path, settings: dict[str, Any], channels: int) -> None:
+    """Each image is what it is in a batch of its own, and normalised in its own units."""
+    contents = [png(C16, 2), pillow(C8, "PNG"), pillow(G16, "PNG"), pillow(G8, "JPEG")]
+    for number, content in enumerate(contents * 2):
+        (tmp_path / f"{number}").write_bytes(content)
+    index = Index.from_paths(tmp_path / f"{number}" for number in range(8))
+    settings = {**settings, "channels": channels, "mean": 5.0, "std": 2.0}
+    alone, _ = delivered(index, **settings)
+    together, _ = delivered(index, batch_size=5, **settings)
+    assert sorted(together) == sorted(alone) == sorted(map(str, range(8)))
+    for name, image in alone.items():
+        np.testing.assert_array_equal(together[name], image)
+        assert (image.max() > 127) == (int(name) % 2 == 0)
+
+
+def test_float16(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(pillow(G16, "PNG"))
+    images, _ = delivered(Index.scan(tmp_path), dtype="float16", mean=30000.0, std=10000.0)
+    expected = as_channels((G16.astype(np.float32) - 30000) / 10000, 3)
+    np.testing.assert_allclose(images["a.png"].astype(np.float32), expected, atol=2e-3)
+
+
+def test_what_dali_cannot_decode_is_refused_by_name(tmp_path: Path) -> None:
+    for name, (content, _) in refused().items():
+        (tmp_path / name).write_bytes(content)
+    for number in range(4):
+        (tmp_path / f"good{number}.png").write_bytes(pillow(C8, "PNG"))
+    index = Index.from_paths(sorted(tmp_path.iterdir()))
+    images, rejected = delivered(index, crop=8, batch_size=4)
+    assert sorted(images) == [f"good{number}.png" for number in range(4)]
+    for name, (_, reason) in refused().items():
+        assert reason in rejected[name]
+
+
+def test_every_suffix_that_is_scanned_can_be_decoded(tmp_path: Path) -> None:
+    formats = Image.registered_extensions()
+    for suffix in SUFFIXES["jpeg"]:
+        form = "JPEG" if suffix == ".mpo" else formats[suffix]
+        image = Image.fromarray(G8 > 99) if suffix == ".pbm" else Image.fromarray(C8)
+        image.save(tmp_path / f"image{suffix}", form)
+    images, rejected = delivered(Index.scan(tmp_path, suffixes=SUFFIXES["jpeg"]), batch_size=9)
+    assert not rejected
+    assert sorted(images) == sorted(f"image{suffix}" for suffix in SUFFIXES["jpeg"])
+
+
+def test_noted_rows_and_uint16(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(pillow(C8, "JPEG"))
+    index = with_mcu_rows(Index.scan(tmp_path))
+    images, rejected = delivered(index, dtype="uint16", crop=8)
+    assert not images
+    assert rejected["a.jpg"].startswith("8 bits a sample, expected 16")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dtype": "int16"}, "the images are uint8, they cannot be had as int16"),
+        ({"channels": 2}, r"channels must be 3 \(RGB\) or 1 \(gray\), got 2"),
+        ({"dtype": "uint16", "std": 2}, "dtype 'uint16' gives the values as they are stored"),
+        ({"channels": 1, "mean": (1, 2, 3)}, "mean must be one number, or 1, one for each"),
+    ],
+)
+def test_settings_that_make_no_sense(index: Index, settings: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        jpeg_pipeline(index, batch_size=1, **settings)
+
+
+def test_fits_has_no_uint16(index: Index) -> None:
+    with pytest.raises(ValueError, match="FITS stores no uint16: give dtype 'int16'"):
+        fits_pipeline(index, batch_size=1, dtype="uint16")
+
+
+def test_uint16_of_several_batches(tmp_path: Path) -> None:
+    """The Loader takes the good rows out of a batch of a type of which PyTorch can do little."""
+    for number in range(5):
+        image = C8 if number == 1 else np.full((8, 9), 1000 * number, np.uint16)
+        (tmp_path / f"{number}.png").write_bytes(pillow(image, "PNG"))
+    index = Index.scan(tmp_path)
+    options = {"batch_size": 4, "num_read_processes": 1, "devices": [None], "shuffle": False}
+    with Loader(
+        jpeg_pipeline, index, bad_sample="skip", crop=8, channels=1, dtype="uint16", **options
+    ) as loader:
+        images = torch.cat([batch["image"] for (batch,) in loader])
+    assert images.dtype == torch.uint16
+    assert images.float().amax(dim=(1, 2, 3)).tolist() == [0, 2000, 3000, 4000]
