@@ -228,8 +228,7 @@ class Loader:
         ReaderProcessError
             If a reader process dies meanwhile, and no restart is left.
         RuntimeError
-            If this process was forked from the one that started them; after `close` it may start
-            its own.
+            If this process was forked from the one that started them.
         """
         for pipeline in self._pipelines:
             pipeline.check_process()

@@ -122,6 +122,7 @@ class ReaderPipeline(Pipeline):
         ReaderProcessError
             If a reader process dies.
         """
+        self.check_process()
         self._process = os.getpid()
         with _unused_arrays_allowed(), arrival.forks_arrive(), started_readers() as started:
             super().start_py_workers()
@@ -142,7 +143,8 @@ class ReaderPipeline(Pipeline):
         if self._process not in (None, os.getpid()):
             raise RuntimeError(
                 f"this pipeline was started in process {self._process}, and its readers work for "
-                f"that one only: in a forked process, such as {os.getpid()}, start one of its own"
+                f"that one only: process {os.getpid()}, which was forked from it, needs a pipeline "
+                "of its own, with start_method 'fork' or 'spawn'"
             )
 
     def close(self) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 from functools import partial
 from itertools import islice
@@ -412,24 +409,3 @@ def test_close_leaves_no_process(npy_index: Index) -> None:
     loader.close()
     loader.close()  # a second time does nothing
     assert not any(psutil.pid_exists(pid) for pid in pids if pid is not None)
-
-
-def test_a_script_that_fails_with_a_loader_at_hand_ends(npy_folder: Path) -> None:
-    program = textwrap.dedent(
-        f"""
-        if __name__ == "__main__":
-            from dali_pipelines import Index, npy_pipeline
-            from nvidia.dali.plugin.pytorch import DALIGenericIterator
-            pipeline = npy_pipeline(Index.scan({str(npy_folder)!r}), batch_size=4)
-            batches = DALIGenericIterator([pipeline], list(pipeline.output_names), size=-1)
-            next(batches)
-            raise KeyError("the user's own mistake")
-        """
-    )
-    script = npy_folder.parent / "failing.py"
-    script.write_text(program)
-    found = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert found.returncode == 1
-    assert found.stderr.rstrip().endswith('KeyError: "the user\'s own mistake"')
