@@ -2,13 +2,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test check clean
+# Not a part of `test`: where pip finds no build of torch for the CPU alone, each takes 7 GB of disk.
+PYTHONS ?= 3.11 3.12 3.13
+SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
+	tests/dali_pipelines/kernels/test_rice.py \
+	$(addprefix tests/dali_pipelines/test_, bad_files.py config.py devices.py ends.py interrupts.py \
+		loader.py package.py ranks.py reader_processes.py)
+
+.PHONY: run test test-pythons check clean
 
 run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
 
 test: .venv/ready
 	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+
+test-pythons: $(PYTHONS:%=test-python-%)
+
+test-python-%: .venv-%/ready
+	.venv-$*/bin/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(SHORT)
 
 check: .venv/ready
 	$(BIN)/ruff check .
@@ -21,5 +33,12 @@ check: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
 	touch $@
 
+.PRECIOUS: .venv-%/ready
+# By pyenv's newest of that version, if it has one; else python3.12 and the like.
+.venv-%/ready: pyproject.toml .ci/constraints.txt
+	$(lastword python$* $(sort $(wildcard $(HOME)/.pyenv/versions/$*.*/bin/python))) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
+	touch $@
+
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-*

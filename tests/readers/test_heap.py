@@ -34,5 +34,6 @@ def page_faults(how: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no mallopt")
 def test_memory_is_kept() -> None:
-    assert page_faults("give back") > 10 * 8 * PAGES
+    # 20 times as many with Python 3.11, 5 times with 3.12, whose small blocks lie elsewhere.
+    assert page_faults("give back") > 4 * 8 * PAGES
     assert page_faults("keep") < 2 * 8 * PAGES
