@@ -165,6 +165,10 @@ class Loader:
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
         if max_bad is not None and not max_bad >= 0:
             raise ValueError(f"max_bad must be a number of rows, or a share below 1, got {max_bad}")
+        if not is_integer(num_read_processes, 1):
+            raise ValueError(
+                f"num_read_processes must be an integer, at least 1, got {num_read_processes!r}"
+            )
         if not is_integer(restart_readers, 0):
             raise ValueError(f"restart_readers must be at least 0, got {restart_readers!r}")
         check_settings(factory, config, inspect.signature(Loader).parameters)

@@ -31,6 +31,7 @@ _CAUSES = {
     "num_read_processes, or a smaller batch_size or prefetch",
     -signal.SIGSEGV: "it crashed while it read: run with fewer files to find the one that does it",
     -signal.SIGTERM: "it was told to stop by SIGTERM",
+    128 + signal.SIGTERM: "it was told to stop by SIGTERM",  # by a handler that it has inherited
     0: "it ended early, see its own output for the reason",
     255: "its exit code is 255, as it is where the fork server that started it is killed",
 }

@@ -8,6 +8,7 @@ import signal
 import time
 from functools import partial
 from itertools import islice
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +351,14 @@ def deliver_into(rows: list[int], loader: Loader, steps: int) -> None:
         rows += rows_of(delivered(islice(loader, 1)))
 
 
+def killed(loader: Loader, number: int) -> int | None:
+    """Kill a reader; it has ended when its pid is returned, which takes a busy machine a while."""
+    victim = loader.pipelines[0].processes()[0]
+    os.kill(victim.pid or 0, number)
+    wait([victim.sentinel])
+    return victim.pid
+
+
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_dead_reader_is_an_error_and_the_next_loop_goes_on(
@@ -358,8 +367,7 @@ def test_a_dead_reader_is_an_error_and_the_next_loop_goes_on(
     cause = {signal.SIGKILL: "killed from outside", signal.SIGSEGV: "it crashed"}[number]
     with make_loader(npy_index, start_method=start_method, seed=2) as loader:
         before = rows_of(delivered(islice(loader, 1)))
-        victim = loader._pipelines[0].processes()[0].pid
-        os.kill(victim, number)
+        victim = killed(loader, number)
         started = time.monotonic()
         with pytest.raises(ReaderProcessError, match=f"reader process {victim} .*{cause}"):
             deliver_into(before, loader, steps=9)
@@ -376,12 +384,12 @@ def test_dead_readers_are_started_again(npy_index: Index, start_method: str) -> 
         rows: list[int] = []
         for restarts in 1, 2:
             deliver_into(rows, loader, steps=1)
-            os.kill(loader._pipelines[0].processes()[0].pid, signal.SIGKILL)
+            killed(loader, signal.SIGKILL)
             started = time.monotonic()
             while loader.stats.restarts < restarts:  # what was read ahead comes first
                 deliver_into(rows, loader, steps=1)
                 assert time.monotonic() - started < 20
-        os.kill(loader._pipelines[0].processes()[0].pid, signal.SIGKILL)
+        killed(loader, signal.SIGKILL)
         with pytest.raises(ReaderProcessError):
             deliver_into(rows, loader, steps=9)
     order = Order(ROWS, seed=2)
