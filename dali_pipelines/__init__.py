@@ -43,6 +43,7 @@ from readers import (
 )
 
 if TYPE_CHECKING:
+    from dali_pipelines.decode import Decoded, decode_array
     from dali_pipelines.factories import aia_pipeline, fits_pipeline, jpeg_pipeline, npy_pipeline
     from dali_pipelines.loader import Loader, LoaderStats, Rejected
     from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
@@ -53,6 +54,7 @@ __all__ = [
     "Calibration",
     "ChannelsReader",
     "CorrectionTable",
+    "Decoded",
     "FitsReader",
     "HeaderRules",
     "Index",
@@ -71,6 +73,7 @@ __all__ = [
     "Rejected",
     "Stretch",
     "aia_pipeline",
+    "decode_array",
     "fits_pipeline",
     "jpeg_pipeline",
     "load_preset",
@@ -81,11 +84,13 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Decoded": "decode",
     "Loader": "loader",
     "LoaderStats": "loader",
     "ReaderPipeline": "pipeline",
     "Rejected": "loader",
     "aia_pipeline": "factories",
+    "decode_array": "decode",
     "fits_pipeline": "factories",
     "jpeg_pipeline": "factories",
     "npy_pipeline": "factories",
@@ -101,3 +106,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"dali_pipelines.{_LAZY[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
