@@ -47,13 +47,17 @@ class Rejected:
     """A row that could not be read."""
 
     row: int
+    """Row of the Index."""
     path: str
+    """Its file."""
     reason: str
+    """Why it could not be read."""
     hdu: int | None = None
     """HDU that the Index names; None where it names none."""
     epoch: int = 0
+    """Epoch in which it was first met."""
     step: int = 0
-    """Of the epoch, when it was first met."""
+    """Step of that epoch."""
 
 
 @dataclass(slots=True)

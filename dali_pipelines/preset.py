@@ -31,6 +31,7 @@ class Preset:
     """
 
     name: str
+    """Name of the recipe."""
     size: int
     """Height and width in pixels."""
     scale: float | None = None

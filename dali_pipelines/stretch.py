@@ -42,6 +42,12 @@ class Stretch:
     ------
     ValueError
         If a value makes no sense, or `clip` lets numbers pass that the curve is not made for.
+
+    Examples
+    --------
+    >>> stretch = Stretch(kind="sqrt", unit=100, clip=(0, 4), mean=1)
+    >>> stretch(np.array([-50.0, 0.0, 100.0, 900.0])).tolist()
+    [-1.0, -1.0, 0.0, 1.0]
     """
 
     kind: Kind = "none"

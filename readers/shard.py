@@ -40,5 +40,10 @@ class Shard:
             Place in the batch, in ``[0, batch_size)``.
         batch_size : int
             Samples per shard and step.
+
+        Examples
+        --------
+        >>> [Shard(1, 3).position(step, slot, 2) for step in (0, 1) for slot in (0, 1)]
+        [2, 3, 8, 9]
         """
         return (step * self.num_shards + self.shard_id) * batch_size + slot
