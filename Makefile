@@ -9,7 +9,7 @@ SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
 	$(addprefix tests/dali_pipelines/test_, bad_files.py config.py devices.py ends.py interrupts.py \
 		loader.py package.py ranks.py reader_processes.py)
 
-.PHONY: run test test-pythons check clean
+.PHONY: run test test-pythons check docs clean
 
 run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
@@ -28,6 +28,14 @@ check: .venv/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: .venv/docs-ready
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+.venv/docs-ready: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev,docs]'
+	touch $@
+
 .venv/ready: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
@@ -41,4 +49,4 @@ check: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-*
+	rm -rf .venv .venv-* docs/_build docs/generated docs/gallery docs/sg_execution_times.rst

@@ -1,0 +1,233 @@
+"""The README and the pages of docs/ are tests: their commands and snippets run, on a small archive.
+
+Blocks marked ``bash`` and ``python`` run, in the order of the page; those marked ``sh`` do not, as
+they need a machine that tests have not. A python block with a caption is a file that the blocks
+after it import.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import solar_files
+from astropy.io import fits
+from PIL import Image
+from torch.utils.data import DataLoader
+
+import dali_pipelines
+import readers
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    page
+    for page in DOCS.rglob("*.md")
+    if page.relative_to(DOCS).parts[0] not in ("_build", "gallery", "generated")
+)
+PACKAGES = (dali_pipelines, readers)
+BLOCK = re.compile(
+    r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n)?(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+class Block(NamedTuple):
+    """Code of a page: its language, the file that it is, if it has a caption, and its text."""
+
+    language: str
+    file: str | None
+    text: str
+    line: int
+
+
+def blocks(page: Path, language: str) -> list[Block]:
+    text = page.read_text()
+    found = (Block(*m.groups(), text.count("\n", 0, m.start(3))) for m in BLOCK.finditer(text))
+    return [block for block in found if block.language == language]
+
+
+def commands() -> Iterator[str]:
+    """Give each command once, in the order of the README and the pages."""
+    seen = set()
+    for page in (README, *PAGES):
+        for block in blocks(page, "bash"):
+            for line in block.text.splitlines():
+                command = line.partition("#")[0].strip()
+                if command and command not in seen:
+                    seen.add(command)
+                    yield command
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of 32 frames of 520x530, small ones of AIA, and photographs of two classes."""
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "archive" / "2015").mkdir(parents=True)
+    pixels = np.random.default_rng(0).poisson(100, (520, 530)).astype(np.int16)
+    for number in range(32):
+        frame = fits.CompImageHDU(pixels + number, compression_type="RICE_1")
+        time = f"2015-01-01T00:{number // 2:02}:{number % 2 * 5:02}"
+        frame.header.update(WAVELNTH=171 if number % 2 else 193, QUALITY=0, T_OBS=time)
+        frame.writeto(folder / "archive" / "2015" / f"{number}.fits")
+    (folder / "level1").mkdir()
+    for number in range(6):
+        solar_files.save(folder / "level1" / f"{number}.fits", *solar_files.frame())
+    for number in range(10):
+        path = folder / "photos" / "ab"[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (300, 240), (number * 20, 0, 0)).save(path)
+    return folder
+
+
+def run(command: list[str], folder: Path) -> str:
+    found = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_the_readme_is_a_script(folder: Path) -> None:
+    """Its snippet runs as it stands: nobody has to know about reader processes first."""
+    (block,) = blocks(README, "python")
+    (folder / "readme.py").write_text(block.text)
+    run([sys.executable, "readme.py"], folder)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if blocks(page, "python")],
+    ids=lambda page: str(page.relative_to(DOCS)),
+)
+def test_snippets(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a page in one namespace, and all pages in this process: a Loader each costs little."""
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.syspath_prepend(DOCS / "examples")
+    # A fork of this process, which has threads by now, could hang.
+    monkeypatch.setattr(DataLoader, "num_workers", property(lambda _: 0, lambda *_: None), False)
+    names = {"__name__": "__main__"}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of aiapy and of a forking DataLoader
+            for block in blocks(page, "python"):
+                if block.file is not None:
+                    Path(block.file).write_text(block.text)
+                    continue
+                tree = ast.increment_lineno(ast.parse(block.text), block.line)
+                exec(compile(tree, page, "exec"), names)
+    finally:
+        for value in names.values():
+            if isinstance(value, dali_pipelines.Loader):
+                value.close()
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make ")])
+def test_make_target(command: str) -> None:
+    run(["make", "--dry-run", *shlex.split(command)[1:]], ROOT)
+
+
+@pytest.mark.timeout(900)
+def test_commands(folder: Path) -> None:
+    """In the order of the pages, as the later ones use what the earlier ones made."""
+    found = [shlex.split(c) for c in commands() if c.startswith(("python ", "torchrun "))]
+    assert found[0] == shlex.split(
+        "python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4"
+    )
+    for command, *words in found:
+        launch = ["-m", "torch.distributed.run", "--standalone"] if command == "torchrun" else []
+        if re.search(r"(run|train)\.py", " ".join(words)) and "--data" not in " ".join(words):
+            words.append("--data=archive")  # in place of the sample set's 755 MB
+        if "scripts/train.py" in words:
+            words.append("--max_steps=6")  # into the second epoch, and on from there
+        words = [re.sub("^(--config=)?(configs|scripts)/", rf"\1{ROOT}/\2/", w) for w in words]
+        run([sys.executable, *launch, *words], folder)
+
+
+def test_each_command_is_documented() -> None:
+    page = (DOCS / "guide" / "commands.md").read_text()
+    scripts = {path.name for path in (ROOT / "scripts").glob("[!_]*.py")}
+    assert set(re.findall(r"^## (\S+)$", page, re.MULTILINE)) == scripts
+    assert set(re.findall(r"^\| `(\S+)` \|", page, re.MULTILINE)) == scripts
+
+
+def test_each_public_name_is_in_the_reference_once() -> None:
+    page = (DOCS / "reference.md").read_text()
+    listed = re.findall(r"^   (\w+)$", page, re.MULTILINE)
+    assert sorted(listed) == sorted({*dali_pipelines.__all__, *readers.__all__})
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_dir_and_help_show_each_public_name(package: ModuleType) -> None:
+    """Those too that are imported when they are first used: in a new process none is yet."""
+    program = (
+        f"import pydoc, {package.__name__} as package\n"
+        "missing = set(package.__all__) - set(dir(package))\n"
+        "assert not missing, missing\n"
+        "text = pydoc.render_doc(package, renderer=pydoc.plaintext)\n"
+        "missing = [name for name in package.__all__ if name not in text]\n"
+        "assert not missing, missing\n"
+    )
+    run([sys.executable, "-W", "ignore", "-c", program], ROOT)
+
+
+def test_each_field_of_a_public_dataclass_is_documented() -> None:
+    """By the docstring under it, which the reference shows."""
+    missing = []
+    for name in dali_pipelines.__all__:
+        value = getattr(dali_pipelines, name)
+        fields = set(getattr(value, "__dataclass_fields__", ()))
+        documented = _parameters(value.__doc__ or "") | set(_attribute_docstrings(value))
+        missing += [f"{name}.{field}" for field in sorted(fields - documented)]
+    assert missing == []
+
+
+def _parameters(docstring: str) -> set[str]:
+    listed = re.findall(r"^ *((?:\w+, )*\w+)(?: : .*)?$", docstring, re.MULTILINE)
+    return {name.strip() for names in listed for name in names.split(",")}
+
+
+def _attribute_docstrings(value: type) -> Iterator[str]:
+    source = Path(sys.modules[value.__module__].__file__ or "").read_text()
+    classes = {n.name: n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef)}
+    body = classes[value.__name__].body if value.__name__ in classes else []
+    for field, below in pairwise(body):
+        is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if is_text and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            yield field.target.id
+
+
+def test_doctests() -> None:
+    public = (getattr(package, name) for package in PACKAGES for name in package.__all__)
+    modules = {value.__module__ for value in public} - {"typing"}
+    results = [doctest.testmod(importlib.import_module(name)) for name in sorted(modules)]
+    assert sum(result.failed for result in results) == 0
+    assert sum(result.attempted for result in results) > 0
+
+
+def test_links_between_files_exist() -> None:
+    """Sphinx checks those between pages; these lead out of docs/, or stand in files outside it."""
+    missing = []
+    for page in (README, ROOT / "CONTRIBUTING.md", *PAGES):
+        for link in re.findall(r"(?:\]\(|\{include\} )([^)#\s]+)", page.read_text()):
+            if "://" not in link and not re.search(r"gallery/.*\.rst$", link):
+                missing += [(page.name, link)] * (not (page.parent / link).exists())
+    assert missing == []
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.read_text().splitlines()) < 150
