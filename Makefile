@@ -29,6 +29,7 @@ check: .venv/ready
 	$(BIN)/lint-imports
 
 docs: .venv/docs-ready
+	rm -rf docs/generated
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 

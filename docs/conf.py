@@ -17,6 +17,7 @@ COMMANDS = ("run", "doctor", "index", "verify", "show", "prep", "train", "bench"
 # Examples draw their sample sets with the functions that make those of the commands.
 sys.path.insert(0, str(ROOT / "scripts"))
 sys.path.insert(0, str(DOCS / "examples"))
+sys.path.append(str(DOCS))
 # Reader processes that an example starts inherit the path.
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
 
@@ -44,6 +45,8 @@ exclude_patterns = [
 ]
 templates_path = ["_templates"]
 default_role = "obj"
+smartquotes = False  # -- of flags stays as it is
+toc_object_entries_show_parents = "hide"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -96,6 +99,7 @@ html_theme_options = {
     "navbar_align": "left",
     "show_prev_next": True,
     "show_toc_level": 2,
+    "secondary_sidebar_items": {"**": ["page-toc"], "guide/batch": []},
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
     "pygments_light_style": "default",
@@ -115,12 +119,20 @@ def write_help(app: Sphinx) -> None:
     for name in COMMANDS:
         found = subprocess.run(
             [sys.executable, str(ROOT / "scripts" / f"{name}.py"), "--help"],
-            env={**os.environ, "COLUMNS": "96"},
+            env={**os.environ, "COLUMNS": "82"},
             capture_output=True,
             text=True,
             check=True,
         )
         (folder / f"{name}.txt").write_text(found.stdout)
+
+
+def draw_figures(app: Sphinx) -> None:
+    """Draw what was measured."""
+    del app
+    from figures import draw_speeds
+
+    draw_speeds(ROOT / "tests" / "benchmarks" / "results", DOCS / "generated" / "speeds.svg")
 
 
 def make_samples(app: Sphinx) -> None:
@@ -129,10 +141,11 @@ def make_samples(app: Sphinx) -> None:
     from _samples import fits_samples, jpeg_samples
 
     fits_samples(num_frames=4)
-    jpeg_samples(num_per_class=24)
+    jpeg_samples(num_per_class=48)
 
 
 def setup(app: Sphinx) -> None:
     """Connect what runs before the pages are read; the gallery has priority 500."""
     app.connect("builder-inited", write_help, priority=400)
+    app.connect("builder-inited", draw_figures, priority=400)
     app.connect("builder-inited", make_samples, priority=400)

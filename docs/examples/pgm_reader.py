@@ -25,6 +25,8 @@ class PgmReader:
                 rows, columns = (window.height, window.width) if window else (height, width)
                 file.seek(start + 2 * width * y)
                 content = file.read(2 * width * rows)
+            if len(content) < 2 * width * rows:
+                raise ValueError("expected more pixels: the file is cut off")
             pixels = np.frombuffer(content, ">u2").reshape(rows, width)[:, x : x + columns, None]
         except (OSError, ValueError) as error:
             raise ReadError(row.path, str(error), row=row.number) from error

@@ -19,7 +19,8 @@ def draw(batch):
     """Show the windows of a batch, each with the number of its file."""
     figure, axes = plt.subplots(2, 4, figsize=(10, 5.4), layout="constrained")
     for axis, image, row in zip(axes.flat, batch["image"], batch["row"], strict=True):
-        axis.imshow(image[0].cpu(), cmap="afmhot", origin="lower", vmin=0, vmax=1)
+        brightest = float(image.quantile(0.999))
+        axis.imshow(image[0].cpu(), cmap="afmhot", origin="lower", vmin=0, vmax=brightest)
         axis.set(title=f"file {row}", xticks=[], yticks=[])
 
 

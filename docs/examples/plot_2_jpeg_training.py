@@ -105,13 +105,13 @@ def draw(batch, names, accuracy):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    index = Index.from_class_folders(jpeg_samples(num_per_class=24))
+    index = Index.from_class_folders(jpeg_samples(num_per_class=48))
     names = sorted(set(index.table["class_name"].to_pylist()))
     train_index, validation_index = split(index)
     training = make_loader(train_index, window="random", flip="h", tail="drop", seed=3)
     validation = make_loader(validation_index, shuffle=False)
     with training, validation:
-        accuracy = train(make_model(len(names)), training, validation, epochs=8)
+        accuracy = train(make_model(len(names)), training, validation, epochs=6)
         (batch,) = next(iter(training))
     draw(batch, names, accuracy)
     plt.show()
