@@ -105,6 +105,7 @@ def draw(batch, names, accuracy):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # on few cores, leave the others to DALI's threads
     index = Index.from_class_folders(jpeg_samples(num_per_class=48))
     names = sorted(set(index.table["class_name"].to_pylist()))
     train_index, validation_index = split(index)
