@@ -16,6 +16,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +31,7 @@ from torch.utils.data import DataLoader
 
 import dali_pipelines
 import readers
+from dali_pipelines import Loader, PipelineSettings, fits_pipeline, jpeg_pipeline, npy_pipeline
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -40,6 +42,10 @@ PAGES = sorted(
     if page.relative_to(DOCS).parts[0] not in ("_build", "gallery", "generated")
 )
 PACKAGES = (dali_pipelines, readers)
+LIMIT_S = 600
+"""For one command or page; on a quiet machine they take seconds."""
+
+pytestmark = pytest.mark.timeout(LIMIT_S + 60)
 BLOCK = re.compile(
     r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n)?(.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -74,7 +80,7 @@ def commands() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of 32 frames of 520x530, small ones of AIA, and photographs of two classes."""
+    """An archive of 32 frames of 520x530, frames of AIA, cubes, and photographs of two classes."""
     folder = tmp_path_factory.mktemp("user")
     (folder / "archive" / "2015").mkdir(parents=True)
     pixels = np.random.default_rng(0).poisson(100, (520, 530)).astype(np.int16)
@@ -86,6 +92,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "level1").mkdir()
     for number in range(6):
         solar_files.save(folder / "level1" / f"{number}.fits", *solar_files.frame())
+    (folder / "cubes").mkdir()
+    for number in range(2):
+        fits.writeto(folder / "cubes" / f"{number}.fits", np.zeros((3, 64, 80), np.int16))
     for number in range(10):
         path = folder / "photos" / "ab"[number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(command: list[str], folder: Path) -> str:
     found = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=200, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert found.returncode == 0, found.stderr
     return found.stdout
@@ -132,7 +141,7 @@ def test_snippets(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 exec(compile(tree, page, "exec"), names)
     finally:
         for value in names.values():
-            if isinstance(value, dali_pipelines.Loader):
+            if isinstance(value, Loader):
                 value.close()
 
 
@@ -141,7 +150,7 @@ def test_make_target(command: str) -> None:
     run(["make", "--dry-run", *shlex.split(command)[1:]], ROOT)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(4 * LIMIT_S)
 def test_commands(folder: Path) -> None:
     """In the order of the pages, as the later ones use what the earlier ones made."""
     found = [shlex.split(c) for c in commands() if c.startswith(("python ", "torchrun "))]
@@ -227,6 +236,26 @@ def test_links_between_files_exist() -> None:
             if "://" not in link and not re.search(r"gallery/.*\.rst$", link):
                 missing += [(page.name, link)] * (not (page.parent / link).exists())
     assert missing == []
+
+
+def test_files_that_are_named_exist() -> None:
+    """In the page that says where things are, and in the one that says where to put new ones."""
+    missing = []
+    file = re.compile(r"`([\w.-]*(?:/[\w.-]*)+|[\w-]+\.(?:py|md|toml))`")
+    for page in (ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"):
+        for name in file.findall(page.read_text()):
+            missing += [(page.name, name)] * (not (ROOT / name).exists())
+    assert missing == []
+
+
+def test_each_setting_is_in_the_guide() -> None:
+    """Those of the Loader and of the factories of images; Calibration is in the reference."""
+    page = (DOCS / "guide" / "training.md").read_text()
+    named = set(re.findall(r"`(\w+)`", page.partition("## Labels")[0]))
+    settings = set(PipelineSettings.__annotations__) | set(signature(Loader).parameters)
+    for factory in (fits_pipeline, jpeg_pipeline, npy_pipeline):
+        settings |= set(signature(factory).parameters)
+    assert settings - {"factory", "index", "config"} - named == set()
 
 
 def test_the_readme_stays_short() -> None:

@@ -2,7 +2,7 @@
 A Reader of your own
 ====================
 
-Read a format that the package does not know: 16-bit PGM files, as many cameras write them.
+Read files in a way of your own: of 16-bit PGM files, no more than the rows of each window.
 """
 
 # %%
