@@ -131,8 +131,18 @@ def _tiff_bits(tags: Mapping[int, Any]) -> int:
             raise OSError(
                 f"a TIFF of {depth} bits with {name} {value} is not decoded, expected {known}"
             )
+    _check_tiff_samples(tags)
     _check_tiff_parts(tags)
     return depth
+
+
+def _check_tiff_samples(tags: Mapping[int, Any]) -> None:
+    """Refuse a TIFF whose colours DALI multiplies by its alpha, or takes for other colours."""
+    (count, *_), alpha = _values(tags, 277), 2 in _values(tags, 338)
+    if count == 2 or (count > 4 and _values(tags, 262)[0] == 5):
+        raise OSError(f"a TIFF of {count} samples a pixel is not decoded, expected {_TIFF_KINDS}")
+    if alpha and _values(tags, 284)[0] == 2:
+        raise OSError("a TIFF with alpha and PlanarConfiguration 2 is not decoded, expected 1")
 
 
 def _check_tiff_parts(tags: Mapping[int, Any]) -> None:

@@ -19,9 +19,16 @@ _EXIF = b"Exif\0\0"
 
 _EOI, _SOS, _DRI, _APP1 = 0xD9, 0xDA, 0xDD, 0xE1
 _WITHOUT_LENGTH = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
-_BEHIND_A_SCAN = frozenset((0xC4, _SOS, 0xDB, 0xDC, _DRI, *range(0xE0, 0xF0), 0xFE))
-"""Markers of segments that may come between the scans of a JPEG: DHT, SOS, DQT, DNL, DRI, APPn,
-COM."""
+_BEHIND_A_SCAN = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, _DRI, *range(0xE0, 0xF0), 0xFE))
+"""Markers of segments that may come between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI,
+APPn, COM."""
+
+_HINTS = frozenset((b"gAMA", b"sRGB", b"iCCP", b"acTL"))
+"""PNG chunks by which DALI decodes other pixels than are stored: by a gamma it makes colours linear
+before it adds them up to gray, and of an animation it takes the first frame, which need not be the
+image."""
+_NO_HINT = b"skIP"
+"""A name of no chunk, which decoders skip."""
 
 
 class DamagedError(ValueError):
@@ -34,6 +41,9 @@ class Structure:
 
     exif: tuple[slice, ...] = ()
     """Bytes of its EXIF blocks, in TIFF's form, without the name in front of them."""
+    hints: tuple[slice, ...] = ()
+    """Bytes of PNG chunks, from the name to the last before the checksum, that tell how to show the
+    image and have no place where its values are asked for."""
     complete: bool = False
     """Whether the end of the image was found. Always False where a format has no checks at all:
     then only decoding can tell."""
@@ -101,6 +111,25 @@ def _jpeg(data: bytes) -> Structure:
             at = marks.end_of_scan(at, restarts=interval > 0)
 
 
+def without_hints(data: bytes, structure: Structure) -> bytes:
+    """Return a PNG image whose pixels are decoded as they are stored.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+    structure : Structure
+        Of `data`.
+    """
+    if not structure.hints:
+        return data
+    changed = bytearray(data)
+    for place in structure.hints:
+        changed[place.start : place.start + 4] = _NO_HINT
+        struct.pack_into(">I", changed, place.stop, zlib.crc32(memoryview(changed)[place]))
+    return bytes(changed)
+
+
 class _Marks:
     """Markers behind the beginning of the first scan of a JPEG."""
 
@@ -132,6 +161,7 @@ class _Marks:
 
 def _png(data: bytes) -> Structure:
     exif: list[slice] = []
+    hints: list[slice] = []
     view, at = memoryview(data), len(_PNG)
     while at + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
@@ -145,8 +175,10 @@ def _png(data: bytes) -> Structure:
             raise DamagedError(f"the checksum of the PNG chunk {kind!r} at byte {at} is wrong")
         if kind == b"eXIf":
             exif.append(slice(at + 8, end - 4))
+        if kind in _HINTS:
+            hints.append(slice(at + 4, end - 4))
         if kind == b"IEND":
-            return Structure(tuple(exif), complete=True)
+            return Structure(tuple(exif), tuple(hints), complete=True)
         at = end
     raise DamagedError(f"the file ends within the PNG chunk at byte {at}: it is truncated")
 

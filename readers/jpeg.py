@@ -29,7 +29,7 @@ from readers.errors import ReadError
 from readers.exif import with_orientation
 from readers.files import open_regular
 from readers.image_head import sample_bits, unidentified
-from readers.image_structure import DamagedError, structure_of
+from readers.image_structure import DamagedError, structure_of, without_hints
 from readers.mcu import ChangedError, Head, McuRows, NoRowsError, cut_rows
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
@@ -229,6 +229,7 @@ def _inspect(
         raise OSError("the file is empty")
     structure = structure_of(encoded)
     encoded, orientation = with_orientation(encoded, structure)
+    encoded = without_hints(encoded, structure)
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             # MPO: a JPEG that more pictures follow; its first one is decoded.
