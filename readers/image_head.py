@@ -184,6 +184,12 @@ def _bmp_bits(encoded: bytes) -> int:
     if bits not in (1, 4, 8, 24, 32) or (bits == 4 and compression):
         kind = "run lengths of 4" if bits == 4 else f"{bits}"
         raise OSError(f"a BMP of {kind} bits is not decoded, expected 1, 4, 8, 24 or 32")
+    if compression in (0, 3):
+        width, height = struct.unpack_from("<HH" if header == 12 else "<ii", encoded, 18)
+        (start,) = struct.unpack_from("<I", encoded, 10)
+        size = start + (width * bits + 31) // 32 * 4 * abs(height)
+        if size > len(encoded):  # DALI leaves the pixels as they come, also for want of padding
+            raise OSError(f"the BMP has {len(encoded)} bytes instead of {size}: it is truncated")
     return 8
 
 

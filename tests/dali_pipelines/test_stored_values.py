@@ -119,6 +119,17 @@ def test_tiff_that_the_graph_would_multiply_by_alpha_is_refused(
         planarconfig=planes,
         extrasamples=[extra],
     )
+    assert reason in _refusal(path)
+
+
+def test_bmp_without_its_last_byte_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "padded.bmp"
+    Image.fromarray(COLOURS[:, :-1, :3]).save(path)
+    path.write_bytes(path.read_bytes()[:-1])  # of the padding: Pillow reads it
+    assert "it is truncated" in _refusal(path)
+
+
+def _refusal(path: Path) -> str:
     loader = Loader(
         jpeg_pipeline,
         Index.from_paths([path]),
@@ -129,4 +140,4 @@ def test_tiff_that_the_graph_would_multiply_by_alpha_is_refused(
     )
     with loader:
         list(loader)
-    assert reason in loader.stats.rejected[0].reason
+    return loader.stats.rejected[0].reason
