@@ -71,7 +71,7 @@ def commands() -> Iterator[str]:
     seen = set()
     for page in (README, *PAGES):
         for block in blocks(page, "bash"):
-            for line in block.text.splitlines():
+            for line in block.text.replace("\\\n", " ").splitlines():
                 command = line.partition("#")[0].strip()
                 if command and command not in seen:
                     seen.add(command)
