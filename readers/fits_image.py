@@ -11,6 +11,7 @@ from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers.fits_file import FitsFile
+from readers.headers import Words
 from readers.planes import ImageShape, place_of
 from readers.stored import StoredImage
 from readers.tiles import RiceImage
@@ -76,13 +77,22 @@ def _by_astropy(file: FitsFile) -> FitsImage:
         header, info = hdu.header, hdu.fileinfo()
         is_table = isinstance(hdu, fits.BinTableHDU)
         if not is_table:
-            for keyword in ("BITPIX", "NAXIS"):
-                # After a damaged END two headers look like one, whose data begin elsewhere.
-                if header.count(keyword) != 1:
-                    raise ValueError(f"the header has {keyword} more than once")
+            header = _of_plain_image(header)
         start = info["datLoc"]
         place = start - info["hdrLoc"], start, start + hdu.size
         return _described(file, number, header, is_table, *place)
+
+
+def _of_plain_image(header: fits.Header) -> Words:
+    """Return the keywords that tell how a plain image is stored, as `ImageHeader` does."""
+    names = ("BITPIX", "NAXIS", "BSCALE", "BZERO", "BLANK")
+    cards = [card for card in header.cards if card.keyword.startswith(names)]
+    keywords = [card.keyword for card in cards]
+    for keyword in keywords:
+        # After a damaged END two headers look like one, whose data begin elsewhere.
+        if keyword.startswith(("BITPIX", "NAXIS")) and keywords.count(keyword) > 1:
+            raise ValueError(f"the header has {keyword} more than once")
+    return Words((card.keyword, card.value) for card in cards)
 
 
 def _described(

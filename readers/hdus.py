@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from readers.headers import (
     BLOCK,
+    ONCE,
     ImageHeader,
     card_of,
     header_end,
@@ -140,9 +141,9 @@ def hdu_of(text: bytes, start: int, number: int) -> Hdu | None:
     size = _data_size(text, kind)
     if size is None or (kind == "PRIMARY") != (number == 0):
         return None
-    bitpix, naxis = text.count(b"BITPIX  ="), text.count(b"NAXIS   =")
+    once = ONCE.findall(text)
     # After a damaged END two headers look like one, whose data begin elsewhere.
-    if (bitpix, naxis) != (1, 1) or not is_plain_text(text):
+    if len(once) > len(set(once)) or not is_plain_text(text):
         return None
     compressed = kind == "BINTABLE" and _value(text, b"ZIMAGE  ") is True
     image = compressed or (kind in ("PRIMARY", "IMAGE") and integer(text, 2, "NAXIS") != 0)

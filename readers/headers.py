@@ -21,6 +21,8 @@ _INITIALS = re.compile(b"[BNPTZ]")
 """
 _OF_IMAGE = re.compile(rb"(?:BITPIX  |NAXIS[0-9 ]{3}|BSCALE  |BZERO   |BLANK   )=")
 """Keywords that tell how a plain image is stored."""
+ONCE = re.compile(rb"(?:BITPIX  |NAXIS[0-9 ]{3})=")
+"""Those of them that a header must not have twice."""
 _TABLE = b"XTENSION= 'BINTABLE'"
 _END = b"END" + b" " * 77
 
@@ -54,14 +56,15 @@ class ImageHeader:
 
     @classmethod
     def of(cls, number: int, text: bytes, start: int, stop: int) -> ImageHeader:
-        """Parse those cards that tell how the image is stored; of two alike the first counts."""
-        words = Words()
+        """Parse those cards that tell how the image is stored.
+
+        Of two alike the last counts, in tables the first, as for astropy and CFITSIO.
+        """
         if text.startswith(_TABLE):
-            places = [80 * card.start() for card in _INITIALS.finditer(text[::80])]
+            places = [80 * card.start() for card in _INITIALS.finditer(text[::80])][::-1]
         else:
             places = [card.start() for card in _OF_IMAGE.finditer(text) if card.start() % 80 == 0]
-        for place in places:
-            words.setdefault(*parsed(text[place : place + 80]))
+        words = Words(parsed(text[place : place + 80]) for place in places)
         return cls(number, text, words, start, stop)
 
     def header(self, keys: Collection[str]) -> fits.Header:
