@@ -170,14 +170,17 @@ def _running(texts: Iterable[Strings]) -> Iterator[NDArray[np.int64]]:
 
 def _check_places(name: str, column: pa.ChunkedArray) -> None:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     try:
-        places(column)
-    except pa.ArrowException as error:
+        least = pc.min(column.cast(pa.int64())).as_py()
+    except pa.ArrowException:
+        least = column.type
+    if least is not None and (not isinstance(least, int) or least < 0):
         raise ValueError(
-            f"column {name!r} must hold integers from 0 on, or null, got {column.type}: rename it "
-            "if it means something else"
-        ) from error
+            f"column {name!r} must hold integers from 0 on, or null, got {least}: rename it if it "
+            "means something else"
+        )
 
 
 def places(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:

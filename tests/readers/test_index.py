@@ -546,7 +546,7 @@ def test_links_to_folders_are_followed_once(tmp_path):
 class TestPlanes:
     @pytest.mark.parametrize("kind", ["table", "parquet", "arrow"])
     def test_plane(self, tmp_path, kind):
-        index = Index(table(plane=[4, None, -1], plane_x=[1, 2, 3], path_x=["/d", "/e", None]))
+        index = Index(table(plane=[4, None, None], plane_x=[1, 2, 3], path_x=["/d", "/e", None]))
         if kind != "table":
             index.save(tmp_path / f"i.{kind}")
             index = Index.load(tmp_path / f"i.{kind}")
@@ -563,7 +563,7 @@ class TestPlanes:
         indexes = [Index(table(plane=planes)) for planes in ([0, 1, 2], [0, 1, 3])]
         assert len({index.digest for index in (*indexes, Index(table()))}) == 3
 
-    @pytest.mark.parametrize("values", [["a", "b", "c"], [0.5, 1.0, 2.0]])
+    @pytest.mark.parametrize("values", [["a", "b", "c"], [0.5, 1.0, 2.0], [1, -1, None]])
     @pytest.mark.parametrize("name", ["plane", "hdu"])
     def test_columns_that_mean_something_else(self, name, values):
         with pytest.raises(ValueError, match=f"column '{name}' must hold integers.*: rename it"):
