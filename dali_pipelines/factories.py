@@ -71,7 +71,8 @@ def fits_pipeline(
     if settings.dtype == "uint16":
         raise ValueError("FITS stores no uint16: give dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
-    count = _num_planes(index, hdu, settings) if planes == "all" else None
+    is_all = isinstance(planes, str) and planes == "all"  # of an array each element is compared
+    count = _num_planes(index, hdu, settings) if is_all else None
     reader = FitsReader(hdu, stored, planes, count)
     if reader.channels > 1 and "plane" in index.table.column_names:
         raise ValueError(

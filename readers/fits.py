@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from readers.columns import Row
 from readers.fits_file import FitsFile, bytes_read, read_errors
 from readers.fits_image import FitsImage, find_image
-from readers.hdus import HduName
+from readers.hdus import HduName, checked
 from readers.plan import OVERHEAD, make_plan
 from readers.planes import ImageShape, Planes
 from readers.sample import Peek, Sample, SampleSpec
@@ -83,9 +83,8 @@ class FitsReader:
             raise ValueError(
                 f"stored must be one of {tuple(_STORED_INTEGERS)} or None, got {self.stored!r}"
             )
-        if isinstance(self.hdu, int) and self.hdu < 0:
-            raise ValueError(f"hdu must be 0 or more, or an EXTNAME, got {self.hdu}")
-        if self.planes == "all":
+        object.__setattr__(self, "hdu", checked(self.hdu))
+        if isinstance(self.planes, str) and self.planes == "all":
             if self.num_planes is None:
                 raise ValueError('planes="all" needs num_planes, how many each image has')
         elif self.planes is not None:
@@ -239,9 +238,9 @@ class FitsReader:
 def _numbers(planes: Any) -> int | tuple[int, ...]:
     """Check the numbers of planes, which may be NumPy's."""
     try:
-        several = not hasattr(planes, "__index__")
+        several = np.ndim(planes) > 0
         numbers = tuple(operator.index(number) for number in (planes if several else (planes,)))
-    except TypeError:
+    except (TypeError, ValueError):
         numbers = ()
     if not numbers or min(numbers) < 0:
         raise ValueError(f'planes must be a number from 0 on, several or "all", got {planes!r}')

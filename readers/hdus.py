@@ -11,7 +11,8 @@ import os
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 from readers.headers import (
     BLOCK,
@@ -64,6 +65,24 @@ class Hdu(NamedTuple):
     def end(self) -> int:
         """Behind its last block."""
         return -(-self.stop // BLOCK) * BLOCK
+
+
+def checked(hdu: Any) -> HduName | None:
+    """Return the HDU that a user asks for; its numbers may be NumPy's.
+
+    Raises
+    ------
+    ValueError
+        If it is no name of an HDU.
+    """
+    if hdu is None or isinstance(hdu, str):
+        return hdu
+    if isinstance(hdu, Integral) and not isinstance(hdu, bool) and int(hdu) >= 0:
+        return int(hdu)
+    match hdu:
+        case (str() as name, Integral() as version):
+            return name, int(version)
+    raise ValueError(f"hdu must be 0 or more, an EXTNAME, or (EXTNAME, EXTVER), got {hdu!r}")
 
 
 def find_header(file: int, path: str, wanted: HduName | None) -> ImageHeader | None:

@@ -26,6 +26,7 @@ from readers.aia.words import number, text
 from readers.columns import Row
 from readers.errors import ReadError
 from readers.fits import FitsReader
+from readers.hdus import checked
 from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
@@ -109,6 +110,7 @@ class AiaReader:
     turns = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "hdu", checked(self.hdu))
         if min(self.shape) < 1:
             raise ValueError(f"shape must be at least 1x1 (height x width), got {self.shape}")
         if self.reduce is not None and self.reduce < 1:

@@ -12,7 +12,7 @@ from fits_files import decoded
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers import FitsReader, Row, Window, hdus
+from readers import AiaReader, FitsReader, Row, Window, hdus
 from readers.hdus import find_header
 
 PIXELS = np.arange(31 * 23, dtype=np.int16).reshape(31, 23)
@@ -108,9 +108,21 @@ def test_by_number_and_by_name(tmp_path):
     refused(FitsReader(2), Row(NUMBER, path), None, "HDU 2 holds no image, it is a BinTableHDU")
 
 
-def test_negative_numbers_are_refused():
+@pytest.mark.parametrize(
+    ("hdu", "expected"), [(np.int64(3), 1), (["N1", 1], 1), (("N1", np.int32(1)), 1), ("n0", 0)]
+)
+def test_numbers_may_be_of_numpy(tmp_path, hdu, expected):
+    reader = FitsReader(hdu)
+
+    assert value(mosaic(tmp_path / "0.fits", 2), None, reader) == expected
+    assert hash(reader) == hash(pickle.loads(pickle.dumps(reader)))
+
+
+@pytest.mark.parametrize("reader", [FitsReader, AiaReader])
+@pytest.mark.parametrize("hdu", [-1, np.int64(-1), True, 1.0, b"N1", (1, 1), ("N1", "1"), ("N1",)])
+def test_what_is_no_hdu_is_refused(hdu, reader):
     with pytest.raises(ValueError, match="hdu must be 0 or more"):
-        FitsReader(-1)
+        reader(hdu=hdu)
 
 
 def test_headers_before_are_read_once(tmp_path, remembering, reads):

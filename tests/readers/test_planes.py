@@ -291,7 +291,13 @@ def test_the_row_decides(tmp_path):
     np.testing.assert_array_equal(planes_of(FitsReader(planes=1), row)[0], CUBE[4])
 
 
-@pytest.mark.parametrize("planes", [-1, (), (0, -2), "two", ("a",), 1.5])
+@pytest.mark.parametrize("planes", [np.array([3, 1]), [3, 1], (np.int64(3), 1)])
+def test_planes_may_be_of_numpy(tmp_path, planes):
+    found = planes_of(FitsReader(planes=planes), saved(tmp_path))
+    np.testing.assert_array_equal(found, CUBE[[3, 1]])
+
+
+@pytest.mark.parametrize("planes", [-1, (), (0, -2), "two", ("a",), 1.5, np.array([0.5])])
 def test_wrong_settings(planes):
     with pytest.raises(ValueError, match="planes must be a number from 0 on"):
         FitsReader(planes=planes)
