@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from threading import TIMEOUT_MAX
 from typing import Any, TypeGuard, get_args
 
 import numpy as np
@@ -117,8 +118,13 @@ class PipelineConfig:
                 f"dtype {self.dtype!r} gives the values as they are stored: "
                 f"leave out {' and '.join(calculated)}, or choose float32"
             )
-        if self.read_timeout is not None and self.read_timeout <= 0:
-            raise ValueError(f"read_timeout must be positive, in seconds, got {self.read_timeout}")
+        if self.read_timeout is not None:
+            if not 0 < self.read_timeout <= TIMEOUT_MAX:
+                raise ValueError(
+                    f"read_timeout must be positive, in seconds, got {self.read_timeout}; None is "
+                    "no limit"
+                )
+            object.__setattr__(self, "read_timeout", float(self.read_timeout))
         for name, words in (
             ("tail", Tail),
             ("window", WindowMode),
@@ -137,9 +143,11 @@ class PipelineConfig:
         ):
             for name in names:
                 value = getattr(self, name)
-                may_be_none = name in ("num_epochs", "prefetch")
-                if not (value is None and may_be_none) and not is_integer(value, least):
+                if value is None and name in ("num_epochs", "prefetch"):
+                    continue
+                if not is_integer(value, least):
                     raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
+                object.__setattr__(self, name, int(value))  # DALI refuses some of NumPy's
         if self.seed >= 2**64:
             raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
         for name, kind, expected in (
@@ -150,10 +158,12 @@ class PipelineConfig:
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name} must be {expected}, got {getattr(self, name)!r}")
-        if not all(isinstance(name, str) for name in self.columns) or isinstance(self.columns, str):
-            raise ValueError(
-                f"columns must be names in a tuple, as ('label',), got {self.columns!r}"
-            )
+        columns: Any = self.columns
+        are_several = isinstance(columns, Collection) and not isinstance(columns, str)
+        if not are_several or not all(isinstance(name, str) for name in columns):
+            raise ValueError(f"columns must be names in a tuple, as ('label',), got {columns!r}")
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"columns must be named once each, got {columns!r}")
 
 
 def check_settings(
@@ -201,7 +211,7 @@ def is_integer(value: object, least: int) -> bool:
 def _pair(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:
     if value is None:
         return None
-    pair = (value, value) if isinstance(value, Integral) else value
+    pair = (value, value) if is_integer(value, 1) else value
     if not _all(pair, Integral) or len(pair) != 2 or min(pair) < 1:
         raise ValueError(
             f"{name} must be (height, width) in pixels, at least 1x1, or one integer for both, "
@@ -221,5 +231,5 @@ def _channels(name: str, value: float | tuple[float, ...] | None) -> tuple[float
 
 def _all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
     """Tell whether these are numbers of this kind, one or more; NumPy's count, too."""
-    is_several = isinstance(values, Sequence | np.ndarray) and len(values) > 0
-    return is_several and all(isinstance(value, kind) for value in values)
+    are_several = isinstance(values, Sequence | np.ndarray) and getattr(values, "ndim", 1) == 1
+    return are_several and len(values) > 0 and all(isinstance(value, kind) for value in values)

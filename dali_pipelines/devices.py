@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from numbers import Integral
@@ -102,9 +102,12 @@ def place(
             devices = [own_gpu(local_rank, gpus)]
         else:
             devices = list(range(gpus)) or [None]
+    devices = tuple(devices) if isinstance(devices, Iterable) else ()
     if not devices:
-        raise ValueError("devices must name at least one device; [None] is one CPU pipeline")
-    return Placement(tuple(devices), rank * len(devices), world * len(devices))
+        raise ValueError(
+            "devices must name at least one device, as [0]; [None] is one CPU pipeline"
+        )
+    return Placement(devices, rank * len(devices), world * len(devices))
 
 
 def own_gpu(local_rank: int | None, gpus: int) -> int:

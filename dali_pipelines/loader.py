@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Real
 from types import TracebackType
 from typing import Any, Literal, get_args
 
@@ -167,8 +168,10 @@ class Loader:
         check_index(index)
         if bad_sample not in get_args(BadSample):
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
-        if max_bad is not None and not max_bad >= 0:
-            raise ValueError(f"max_bad must be a number of rows, or a share below 1, got {max_bad}")
+        if max_bad is not None and not (isinstance(max_bad, Real) and max_bad >= 0):
+            raise ValueError(
+                f"max_bad must be a number of rows, or a share below 1, got {max_bad!r}"
+            )
         if not is_integer(num_read_processes, 1):
             raise ValueError(
                 f"num_read_processes must be an integer, at least 1, got {num_read_processes!r}"

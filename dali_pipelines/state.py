@@ -34,7 +34,7 @@ def check_state(state: Any, index: Index) -> None:
     if missing:
         raise ValueError(f"the state lacks {sorted(missing)}: give what state_dict() returned")
     _check_integer(state, "seed", 2**64 - 1)
-    _check_integer(state, "epoch", 2**64 - 1)
+    _check_integer(state, "epoch", 2**63 - 1)  # some will follow
     if not isinstance(state["shuffle"], bool):
         raise ValueError(f"shuffle of the state must be True or False, got {state['shuffle']!r}")
     if state["digest"] != index.digest:

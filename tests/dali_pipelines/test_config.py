@@ -19,6 +19,17 @@ def test_numbers_of_numpy() -> None:
     assert (config.crop, config.mean, config.std) == ((5, 5), (1.0,), (1.0, 1.0, 1.0))
 
 
+@pytest.mark.parametrize("name", ["batch_size", "seed", "num_threads", "prefetch", "num_epochs"])
+def test_integers_of_numpy_become_those_of_python(name: str) -> None:
+    config = PipelineConfig(**{"batch_size": 1, name: np.int64(3)})
+    assert type(getattr(config, name)) is int
+
+
+def test_a_time_limit_of_numpy() -> None:
+    config = PipelineConfig(batch_size=1, read_timeout=np.float32(2))  # type: ignore[arg-type]
+    assert type(config.read_timeout) is float
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -32,6 +43,13 @@ def test_numbers_of_numpy() -> None:
         ({"std": 0}, r"std must be positive, got \(0.0,\)"),
         ({"num_threads": 0}, "num_threads must be an integer, at least 1, got 0"),
         ({"read_timeout": 0}, "read_timeout must be positive, in seconds, got 0"),
+        ({"read_timeout": float("nan")}, "read_timeout must be positive, in seconds, got nan"),
+        ({"read_timeout": float("inf")}, "read_timeout must be positive, .*; None is no limit"),
+        ({"crop": True}, r"crop must be \(height, width\) in pixels, at least 1x1, or .* got True"),
+        ({"crop": np.array(4)}, r"crop must be \(height, width\) in pixels, .* got array\(4\)"),
+        ({"mean": np.array(4.0)}, r"mean must be a number, or one for each .* got array\(4\.\)"),
+        ({"columns": 5}, r"columns must be names in a tuple, as \('label',\), got 5"),
+        ({"columns": ("a", "a")}, r"columns must be named once each, got \('a', 'a'\)"),
         ({"prefetch": 0}, "prefetch must be an integer, at least 1, got 0"),
         ({"prefetch": 2.0}, "prefetch must be an integer, at least 1, got 2.0"),
         ({"zoom": 2}, r"zoom must be \(least, most\), two numbers, got 2"),

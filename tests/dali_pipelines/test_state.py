@@ -24,8 +24,8 @@ REFUSED = [
         for value in (-1, 24, "3", 2.0, True, None)
     ),
     *(
-        ({"epoch": value}, f"epoch of the state must be an integer in [0, {2**64 - 1}], got ")
-        for value in (-1, 2**64, 1.0, "0", False, None)
+        ({"epoch": value}, f"epoch of the state must be an integer in [0, {2**63 - 1}], got ")
+        for value in (-1, 2**63, 1.0, "0", False, None)
     ),
     *(
         ({"seed": value}, f"seed of the state must be an integer in [0, {2**64 - 1}], got ")
