@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,14 +25,17 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
     Raises
     ------
     TypeError
-        If `classes` is one text.
+        If `classes` is one text, in no order (a set), or of other labels (a dict); or if it holds
+        something else than names.
     ValueError
         If it names a class twice or none at all, or lacks a folder that was found.
     """
-    if isinstance(classes, str):
+    if isinstance(classes, str | Set | Mapping) and not isinstance(classes, KeysView):
         raise TypeError(f"classes must be a sequence of names, or an Index, got {classes!r}")
     found = sorted(set(folders))
     names = found if classes is None else list(classes)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"classes must be names, got {_shortened(names)}")
     labels = {name: label for label, name in enumerate(names)}
     if not labels or len(labels) < len(names):
         raise ValueError(f"classes must be names, each once, got {_shortened(names)}")

@@ -268,12 +268,19 @@ class TestClassFolders:
             ("abc", TypeError, "classes must be a sequence of names, or an Index, got 'abc'"),
             (["a", "c", "a"], ValueError, "classes must be names, each once, got 'a', 'c', 'a'"),
             ([], ValueError, "classes must be names, each once, got "),
+            ({"a", "b", "c"}, TypeError, "classes must be a sequence of names, or an Index, got {"),
+            ({"a": 1, "b": 0}, TypeError, "classes must be a sequence of names, or an Index, got "),
+            (["a", "b", 1], TypeError, "classes must be names, got 'a', 'b', 1"),
             (Index.from_paths(["x"]), ValueError, "names no classes: make it by Index.from_class_"),
         ],
     )
     def test_what_names_no_classes(self, split, classes, error, message):
         with pytest.raises(error, match=message):
             Index.from_class_folders(split / "val", classes=classes)
+
+    def test_keys_of_a_dict_are_in_order(self, split):
+        index = Index.from_class_folders(split / "train", classes={"c": 0, "b": 1, "a": 2}.keys())
+        assert index.classes == ("c", "b", "a")
 
     def test_metadata_of_others_is_kept(self, split):
         index = Index.from_class_folders(split / "train")
