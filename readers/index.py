@@ -234,6 +234,7 @@ class Index:
             if not name.endswith(arrow_file.SUFFIX):
                 import pyarrow.parquet as pq
 
+                os.stat(name)  # what is not there: pyarrow says its name and no more
                 table = pq.read_table(name)
             elif file := ArrowFile.open(name):
                 index = cls.__new__(cls)  # it was checked when it was saved

@@ -313,6 +313,12 @@ def test_a_file_that_is_damaged(file):
 
 
 @pytest.mark.parametrize("name", ["index.arrow", "index.parquet"])
+def test_no_file(tmp_path, name):
+    with pytest.raises(FileNotFoundError, match=f"No such file or directory: .*{name}"):
+        Index.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["index.arrow", "index.parquet"])
 def test_a_file_of_another_kind(tmp_path, name):
     file = tmp_path / name
     file.write_text("no Index\n" * 99)
