@@ -177,12 +177,6 @@ class RunConfig:
     @cached_property
     def calibration(self) -> Calibration | None:
         """What is done to each frame of AIA or HMI; None for other pipelines."""
-        if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
-            raise ValueError("--planes takes numbers or all, not both")
-        if self.pipeline != "fits":
-            for name in ("hdu", "planes"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
         if self.pipeline != "aia":
             return None
         from dali_pipelines import Calibration
