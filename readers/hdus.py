@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from collections.abc import Sequence
 from functools import lru_cache
@@ -37,6 +38,7 @@ _KINDS = {
     b"XTENSION= 'TABLE   '": "TABLE",
     b"XTENSION= 'BINTABLE'": "BINTABLE",
 }
+_LONG_NAME = re.compile(rb"EXTNAME =.{71}CONTINUE")
 _KNOWN_FILES = 256
 _KNOWN_HDUS = 512
 """HDUs of a file that are looked at here: an HDU takes some 500 bytes of memory."""
@@ -162,7 +164,7 @@ def hdu_of(text: bytes, start: int, number: int) -> Hdu | None:
         return None
     once = ONCE.findall(text)
     # After a damaged END two headers look like one, whose data begin elsewhere.
-    if len(once) > len(set(once)) or not is_plain_text(text):
+    if len(once) > len(set(once)) or _LONG_NAME.search(text) or not is_plain_text(text):
         return None
     compressed = kind == "BINTABLE" and _value(text, b"ZIMAGE  ") is True
     image = compressed or (kind in ("PRIMARY", "IMAGE") and integer(text, 2, "NAXIS") != 0)

@@ -108,6 +108,18 @@ def test_by_number_and_by_name(tmp_path):
     refused(FitsReader(2), Row(NUMBER, path), None, "HDU 2 holds no image, it is a BinTableHDU")
 
 
+@pytest.mark.parametrize("name", ["0.fits", "0.fits.gz"])
+def test_long_names(tmp_path, name):
+    long = [f"{'n' * 70}{number}" for number in range(2)]
+    made = [fits.ImageHDU(PIXELS + np.int16(number), name=long[number]) for number in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that such cards take CONTINUE
+        fits.HDUList([fits.PrimaryHDU(), *made]).writeto(tmp_path / name)
+
+    for number in range(2):
+        assert value(str(tmp_path / name), None, FitsReader(long[number])) == number
+
+
 @pytest.mark.parametrize(
     ("hdu", "expected"), [(np.int64(3), 1), (["N1", 1], 1), (("N1", np.int32(1)), 1), ("n0", 0)]
 )
