@@ -28,7 +28,7 @@ from dali_pipelines.host_pool import outputs_kept
 from dali_pipelines.interrupts import interrupt_held
 from dali_pipelines.reader_pool import started_readers
 from dali_pipelines.reader_processes import ReaderProcessError, ReaderProcesses
-from dali_pipelines.sendable import check_sendable
+from dali_pipelines.sendable import check_main, check_sendable
 from dali_pipelines.transform import check_decoded, normalises, transform
 from readers import arrival
 from readers.index import Index
@@ -121,8 +121,12 @@ class ReaderPipeline(Pipeline):
             If /dev/shm is full.
         ReaderProcessError
             If a reader process dies.
+        RuntimeError
+            If reader processes cannot import the main script.
         """
         self.check_process()
+        if self.num_read_processes and self._py_start_method != "fork":
+            check_main()
         self._process = os.getpid()
         with _unused_arrays_allowed(), arrival.forks_arrive(), started_readers() as started:
             super().start_py_workers()

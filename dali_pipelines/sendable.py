@@ -1,4 +1,4 @@
-"""Whether a Reader can be sent to reader processes, which import its class from its module."""
+"""Whether reader processes can import what they need: a Reader's class, and the main script."""
 
 from __future__ import annotations
 
@@ -16,6 +16,32 @@ _REMEDY = (
     "reader processes cannot import it from there: put it into a module (a .py file) and import "
     "it, or use start_method='fork', before anything initialises CUDA"
 )
+
+
+def check_main() -> None:
+    """Refuse a main script that reader processes started by spawn or forkserver cannot import.
+
+    They import it again. One without a guard would start reader processes there, too.
+
+    Raises
+    ------
+    RuntimeError
+        If it is no file, as with ``python - < script.py``, or has no guard.
+    """
+    main = sys.modules["__main__"]
+    script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if script is None or (spec is not None and spec.name.endswith("__main__")):
+        return  # Python imports neither
+    other = "or use start_method='fork', before anything initialises CUDA"
+    if not os.path.isfile(script):
+        if spec is None:
+            reason = f"reader processes import the main script, and {script!r} is no file"
+            raise RuntimeError(f"{reason}: save the script in a file, {other}")
+    elif b"__name__" not in Path(script).read_bytes():
+        raise RuntimeError(
+            f"reader processes import {script} again, and would run all of it: put what it does "
+            f"below 'if __name__ == \"__main__\":', {other}"
+        )
 
 
 def check_sendable(reader: Reader) -> None:

@@ -6,11 +6,21 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from dali_pipelines import ChannelsReader, Index, NpyReader, PipelineConfig, reader_pipeline
+from dali_pipelines import (
+    ChannelsReader,
+    Index,
+    Loader,
+    NpyReader,
+    PipelineConfig,
+    npy_pipeline,
+    reader_pipeline,
+)
 from dali_pipelines.decode import decode_array
+from dali_pipelines.sendable import check_main
 
 PROGRAM = """
 from dali_pipelines import ChannelsReader, Index, NpyReader, PipelineConfig, reader_pipeline
@@ -81,3 +91,53 @@ def test_classes_that_can_be_imported_are_accepted(tmp_path: Path, start_method:
     (tmp_path / "script.py").write_text(text)
     found = run("-", text=text) if start_method == "fork" else run(str(tmp_path / "script.py"))
     assert found == ["accepted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "refused"),
+    [
+        (
+            "script.py",
+            "train()",
+            "script.py again, and would run all of it: put what it does below",
+        ),
+        ("<stdin>", None, "'<stdin>' is no file: save the script in a file"),
+        ("script.py", "if __name__ == '__main__': train()", None),
+        (None, None, None),  # of a session, of a notebook, or python -c
+    ],
+)
+def test_main_is_what_readers_can_import(
+    npy_index: Index,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str | None,
+    text: str | None,
+    refused: str | None,
+) -> None:
+    main = ModuleType("__main__")
+    if name is not None:
+        main.__file__ = str(tmp_path / name)
+    if text is not None:
+        (tmp_path / "script.py").write_text(text)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    if refused is None:
+        check_main()
+        return
+    for start_method in "forkserver", "spawn":
+        loader = Loader(npy_pipeline, npy_index, batch_size=2, start_method=start_method)
+        with pytest.raises(RuntimeError) as caught:
+            loader.start()
+        assert refused in str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def test_a_script_without_a_guard(npy_index: Index, tmp_path: Path) -> None:
+    """The last line says what to do, and no reader process has printed another."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from dali_pipelines import Index, Loader, npy_pipeline\n"
+        f"index = Index.from_paths([{npy_index.path(0)!r}])\n"
+        "list(Loader(npy_pipeline, index, batch_size=1, devices=[None]))\n"
+    )
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert ended.stderr.count("Traceback") == 1
+    assert f"import {script} again" in ended.stderr.splitlines()[-1]
