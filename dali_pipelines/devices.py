@@ -102,12 +102,9 @@ def place(
             devices = [own_gpu(local_rank, gpus)]
         else:
             devices = list(range(gpus)) or [None]
-    devices = tuple(devices) if isinstance(devices, Iterable) else ()
-    if not devices:
-        raise ValueError(
-            "devices must name at least one device, as [0]; [None] is one CPU pipeline"
-        )
-    return Placement(devices, rank * len(devices), world * len(devices))
+    if isinstance(devices, str) or not isinstance(devices, Iterable) or not (found := (*devices,)):
+        raise ValueError(f"devices must be a list, as [0] or [None] for the CPU, got {devices!r}")
+    return Placement(found, rank * len(found), world * len(found))
 
 
 def own_gpu(local_rank: int | None, gpus: int) -> int:

@@ -294,7 +294,8 @@ def check_index(index: Index) -> None:
         If it is none.
     """
     if not isinstance(index, Index):
-        raise TypeError(f"expected an Index, such as Index.scan({str(index)!r}), got {index!r}")
+        what = repr(str(index)) if isinstance(index, str | os.PathLike) else "..."
+        raise TypeError(f"expected an Index, such as Index.scan({what}), got {index!r}")
 
 
 def _source(index: Index, reader: Reader, config: PipelineConfig) -> Source:

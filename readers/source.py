@@ -82,6 +82,8 @@ class Source:
                 raise ValueError(f"{name} must be one of {words}, got {value!r}")
         if self.crop is not None and min(self.crop) < 1:
             raise ValueError(f"crop must be at least 1x1 (height x width), got {self.crop}")
+        if self.window == "random" and self.crop is None:
+            raise ValueError("window 'random' needs a crop, the size of the window")
         self._check_turns()
 
     def _check_turns(self) -> None:

@@ -78,7 +78,13 @@ def test_fits_equals_astropy(
         tall = [truth(index.path(row)).shape[0] >= 128 for row in range(len(index))]
         index = index.select(np.array(tall))
     found = images(
-        fits_pipeline, index, device, crop=crop, window="random", flip=flip, batch_size=1
+        fits_pipeline,
+        index,
+        device,
+        crop=crop,
+        window="random" if crop else "center",
+        flip=flip,
+        batch_size=1,
     )
     for row, image in found.items():
         expected = cut_and_flipped(truth(index.path(row)), row, crop, flip)
@@ -257,7 +263,9 @@ def test_jpeg_equals_pillow(
     shared_data: Path, device: int | None, crop: tuple[int, int] | None, flip: str
 ) -> None:
     index = Index.scan(shared_data / "jpeg")
-    found = images(jpeg_pipeline, index, device, crop=crop, window="random", flip=flip)
+    found = images(
+        jpeg_pipeline, index, device, crop=crop, window="random" if crop else "center", flip=flip
+    )
     for row, image in found.items():
         expected = cut_and_flipped(pillow(index.path(row)), row, crop, flip)
         assert far_share(image, expected) < 1e-3, index.path(row)
@@ -284,7 +292,9 @@ def oddities(shared_data: Path, tmp_path: Path) -> Index:
 def test_orientation_and_content_are_honoured(
     oddities: Index, crop: tuple[int, int] | None
 ) -> None:
-    found = images(jpeg_pipeline, oddities, crop=crop, window="random", flip="h")
+    found = images(
+        jpeg_pipeline, oddities, crop=crop, window="random" if crop else "center", flip="h"
+    )
     for row, image in found.items():
         expected = cut_and_flipped(pillow(oddities.path(row)), row, crop, "h")
         assert far_share(image, expected) < 1e-3, oddities.path(row)

@@ -290,7 +290,9 @@ def test_num_epochs_is_an_end(npy_index: Index) -> None:
         ({"bad_sample": "ignore"}, "bad_sample must be 'raise' or 'skip', got 'ignore'"),
         ({"batch_size": 4.0}, "batch_size must be an integer, at least 1, got 4.0"),
         ({"num_read_processes": 0}, "num_read_processes must be an integer, at least 1, got 0"),
-        ({"devices": []}, "devices must name at least one device"),
+        ({"devices": []}, r"devices must be a list, as \[0\] or \[None\] for the CPU, got \[\]"),
+        ({"devices": 0}, "devices must be a list, .* got 0"),
+        ({"devices": "cpu"}, "devices must be a list, .* got 'cpu'"),
         ({"shard_id": 1}, "give both shard_id and num_shards, or neither"),
     ],
 )
@@ -312,6 +314,7 @@ def test_a_path_is_no_index() -> None:
     ("options", "message"),
     [
         ({"crop": 7}, r"00\.npy: crop 7x7 is larger than the image 6x8 \(height x width\)"),
+        ({"window": "random"}, "window 'random' needs a crop, the size of the window"),
         ({"columns": ("row",)}, r"columns \['row'\] have the name of another output"),
     ],
 )
