@@ -112,7 +112,7 @@ def test_what_the_loader_sets_itself(name: str) -> None:
         ({"rejected": [3]}, r"rejected must be a mapping of rows to reasons, got \[3\]"),
         ({"max_bad": float("nan")}, "max_bad must be a number of rows, or a share below 1"),
         ({"max_bad": "3"}, "max_bad must be a number of rows, or a share below 1, got '3'"),
-        ({"devices": 0}, r"devices must name at least one device, as \[0\]"),
+        ({"devices": 0}, r"devices must be a list, as \[0\] or"),
     ],
 )
 def test_values_are_checked(settings: dict[str, Any], message: str) -> None:
