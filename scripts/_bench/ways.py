@@ -50,7 +50,7 @@ def loader_way(
         agreement=case.agreement(),
         batch_size=case.batch_size,
         crop=case.crop,
-        window=case.window,
+        window=case.window if case.crop else "center",
         resize=case.resize,
         flip="hv" if case.flip else "",
         mean=MEAN if case.normalise else None,
