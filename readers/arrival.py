@@ -76,11 +76,15 @@ class _Consumer:
 
 
 def _arrive(consumer: int) -> None:
-    _leave_interrupts()
+    _leave_signals()
     die_with(consumer)
     keep_freed_memory()
 
 
-def _leave_interrupts() -> None:
-    """Leave Ctrl-C, which a terminal sends to all processes of a script, to the consumer."""
+def _leave_signals() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes of a script, to the consumer.
+
+    SIGTERM ends a reader: a forked one would run the handler that its consumer has set.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

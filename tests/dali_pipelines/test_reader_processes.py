@@ -42,6 +42,8 @@ class Watched:
 
 def die(number: int) -> None:
     faulthandler.disable()  # pytest's
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)  # a script that a test ran may have left its own
     signal.raise_signal(number)
 
 

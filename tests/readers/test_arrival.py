@@ -18,7 +18,7 @@ from readers import arrival
 @pytest.fixture
 def arrived(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
-    monkeypatch.setattr(arrival, "_leave_interrupts", lambda: found.append("left"))
+    monkeypatch.setattr(arrival, "_leave_signals", lambda: found.append("left"))
     monkeypatch.setattr(arrival, "die_with", found.append)
     monkeypatch.setattr(arrival, "keep_freed_memory", lambda: found.append("kept"))
     return found
