@@ -12,11 +12,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
 
-_held = False
-"""Whether an interrupt is held back."""
+_held: list[int] | None = None
+"""Interrupts that are held back."""
 _let_in = False
 """Whether the main thread is where one does no harm."""
+_OWN = (__file__, contextmanager.__code__.co_filename)
+"""Code that no interrupt may leave halfway: later ones would not be held, or be raised again."""
+
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -35,36 +40,36 @@ def interrupt_held(when_held: Callable[[], None] | None = None) -> Iterator[None
         yield
         return
 
+    came: list[int] = []
+
     def hold(number: int, frame: FrameType | None) -> None:
-        global _held
-        if _held or _let_in:
+        if _let_in or (came and frame is not None and frame.f_code.co_filename not in _OWN):
             signal.default_int_handler(number, frame)
-        _held = True
+        came.append(number)
         if when_held is not None:
             when_held()
 
     signal.signal(signal.SIGINT, hold)
+    _held = came
     try:
         yield
     finally:
+        _held = None
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        came, _held = _held, False
         if came:
             raise KeyboardInterrupt from None
 
 
-@contextmanager
-def interrupts_let_in() -> Iterator[None]:
-    """Raise a KeyboardInterrupt that comes meanwhile, or is held, at once: nothing is under way."""
+def interruptible(wait: Callable[[], Result]) -> Result:
+    """Wait, with nothing under way: raise a KeyboardInterrupt at once that comes or is held."""
     global _let_in
     if not _is_main():
-        yield
-        return
-    _let_in = True
+        return wait()
     try:
+        _let_in = True
         if _held:
             raise KeyboardInterrupt
-        yield
+        return wait()
     finally:
         _let_in = False
 

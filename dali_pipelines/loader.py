@@ -40,6 +40,11 @@ Batch = dict[str, torch.Tensor]
 _LISTED = 10
 """Rows left out that are named in the log."""
 
+_CLOSED = (
+    "this Loader was closed by another thread while it waited for a batch: the next loop over it "
+    "starts with that batch"
+)
+
 _DAMAGED = "the compressed bytes of a tile do not add up"
 
 
@@ -433,6 +438,8 @@ class Loader:
         try:
             with interrupt_held():
                 batches = [_next(iterator) for iterator in self._iterators]
+            if not self._pipelines:
+                raise RuntimeError(_CLOSED)
             self.stats.wait_s += time.perf_counter() - started
             self._note_waits()
             if self._config["tail"] == "fill" and self._leave_out_damaged(batches):
@@ -440,14 +447,15 @@ class Loader:
                 self.close()
                 return None
             return [self._accept(batch) for batch in batches]
-        except ReaderProcessError as error:
-            self.close()
-            self._use_restart(error)
-            return None
         except RuntimeError as error:
-            # DALI fails the whole batch for one stream that it cannot decode.
+            closed = not self._pipelines
             self.close()
-            self._find_undecodable(error)
+            if closed:
+                raise RuntimeError(_CLOSED) from None
+            if isinstance(error, ReaderProcessError):
+                self._use_restart(error)
+            else:  # DALI fails the whole batch for one stream that it cannot decode.
+                self._find_undecodable(error)
             return None
         except BaseException:
             # The pipelines are past this step, or broken; the cursor is not. A later loop starts

@@ -14,7 +14,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 
-from dali_pipelines.interrupts import interrupts_let_in
+from dali_pipelines.interrupts import interruptible
 from readers.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -91,8 +91,7 @@ def _wait(processes: Sequence[BaseProcess], end: socket.socket, event: int) -> b
     poll.register(end, event)
     for process in processes:
         poll.register(process.sentinel, select.POLLIN)
-    with interrupts_let_in():
-        return poll.poll() == [(end.fileno(), event)]
+    return interruptible(poll.poll) == [(end.fileno(), event)]
 
 
 def _end(
@@ -100,10 +99,10 @@ def _end(
     queues: Sequence[MessageQueue],
     codes: dict[int | None, int],
 ) -> None:
-    for queue in queues:
-        queue.close()
     deadline = time.monotonic() + _GRACE_S
     try:
+        for queue in queues:
+            queue.close()
         while len(codes) < len(processes) and time.monotonic() < deadline:
             _note_ended(processes, codes, deadline)
     finally:

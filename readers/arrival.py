@@ -82,9 +82,13 @@ def _arrive(consumer: int) -> None:
 
 
 def _leave_signals() -> None:
-    """Leave Ctrl-C, which a terminal sends to all processes of a script, to the consumer.
+    """Leave signals that terminals and schedulers send to all processes of a job to the consumer.
 
-    SIGTERM ends a reader: a forked one would run the handler that its consumer has set.
+    A forked reader would run the handlers that its consumer has set, which may save a checkpoint,
+    say. SIGTERM ends it.
     """
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

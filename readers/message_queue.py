@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,9 @@ other end is closed, or will not be used any more."""
 
 _ALL = 1024
 """Messages that are taken at once at most."""
+_AT_ONCE = 64
+"""Messages that are sent at once at most: the kernel takes 2 KiB whole or not at all, however small
+net.core.wmem_default is."""
 _LOOK_MS = 1000
 """How often a reader that waits looks whether its other thread has given up."""
 
@@ -43,6 +47,7 @@ class MessageQueue:
         self._size = message().get_size()
         self._consumer = os.getpid()
         self._ends: Sequence[socket.socket] = socket.socketpair()
+        weakref.finalize(self, _close, self._ends)
         self.is_closed = False
         self.wait: Wait = _wait
 
@@ -64,7 +69,7 @@ class MessageQueue:
                 found = self._end.recv((num_samples or _ALL) * self._size, socket.MSG_DONTWAIT)
             except BlockingIOError:  # another reader took it, or none came for a while
                 continue
-            if not found:
+            if not found:  # closed meanwhile
                 break
             starts = range(0, len(found), self._size)
             return [self._message().unpack_from(found, start) for start in starts]
@@ -72,27 +77,31 @@ class MessageQueue:
 
     def put(self, messages: Sequence[Any]) -> int | None:
         """Send messages; give how many, or None as `get` does."""
+        for first in range(0, len(messages), _AT_ONCE):
+            if not self._send(messages[first : first + _AT_ONCE]):
+                return None
+        return len(messages)
+
+    def _send(self, messages: Sequence[Any]) -> bool:
         packed = bytearray(len(messages) * self._size)
         for number, message in enumerate(messages):
             message.pack_into(packed, number * self._size)
         while not self.is_closed and self.wait(self._end, select.POLLOUT):
             try:
-                # So few bytes go at once, or not at all.
                 self._end.send(packed, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 continue
             except OSError:  # closed meanwhile
-                return None
-            return len(messages)
-        return None
+                return False
+            return True
+        return False
 
     def close(self) -> None:
         """Let all readers stop, if this is the consumer's end; else only this one."""
         if not self.is_closed and os.getpid() == self._consumer:
-            # It reaches the readers even where a forked process has a copy of this end.
+            # It reaches the readers even where a forked process has a copy of this end. Another
+            # thread may wait at it: its file descriptor must not become that of another file yet.
             self._end.shutdown(socket.SHUT_RDWR)
-            for end in self._ends:
-                end.close()
         self.is_closed = True
 
     # How DALI hands it over to readers that are not forked.
@@ -116,6 +125,11 @@ class MessageQueue:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _ends=[], wait=_wait)
+
+
+def _close(ends: Sequence[socket.socket]) -> None:
+    for end in ends:
+        end.close()
 
 
 def _wait(end: socket.socket, event: int) -> bool:

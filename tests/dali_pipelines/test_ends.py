@@ -8,12 +8,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from fakes import MarkingReader
 
 from dali_pipelines import Index, Loader, npy_pipeline
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.decode import decode_array
+from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 
 LIMIT_S = 60.0
 
@@ -187,3 +193,42 @@ def run(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProc
         timeout=200,
         check=False,
     )
+
+
+def slow_pipeline(marks: Path, index: Index, **config: Any) -> ReaderPipeline:
+    reader = MarkingReader(folder=str(marks), pause_s=600)
+    return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))
+
+
+def test_another_thread_may_close_it_while_it_waits(npy_index: Index, tmp_path: Path) -> None:
+    loader = Loader(
+        partial(slow_pipeline, tmp_path),
+        npy_index,
+        batch_size=4,
+        devices=[None],
+        start_method="forkserver",
+        restart_readers=1,
+    )
+
+    def close_when_it_reads() -> None:
+        while not any(tmp_path.iterdir()):
+            time.sleep(0.01)
+        loader.close()
+
+    thread = threading.Thread(target=close_when_it_reads)
+    thread.start()
+    with pytest.raises(RuntimeError, match="was closed by another thread"):
+        next(iter(loader))
+    thread.join()
+    assert (loader.step, loader.stats.restarts, loader.pipelines) == (0, 0, ())
+
+
+def test_no_step_is_lost_where_it_is_closed_before_it_waits(
+    npy_index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = Loader(npy_pipeline, npy_index, batch_size=4, devices=[None], shuffle=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(loader, "start", lambda: None)  # closed again already
+        with pytest.raises(RuntimeError, match="was closed by another thread"):
+            next(iter(loader))
+    assert loader.step == 0

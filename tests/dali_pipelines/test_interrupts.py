@@ -6,24 +6,29 @@ tests/dali_pipelines/test_interrupts.py``.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import psutil
 import pytest
 from fakes import LateReader, MarkingReader
 
-from dali_pipelines import Index, Loader, npy_pipeline
+from dali_pipelines import Index, Loader, interrupts, npy_pipeline
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.decode import decode_array
-from dali_pipelines.interrupts import interrupt_held, interrupts_let_in
+from dali_pipelines.interrupts import interrupt_held, interruptible
 from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 
 INTERRUPTS = int(os.environ.get("INTERRUPTS", "6"))
@@ -59,8 +64,7 @@ def hold(*actions: Callable[[], object]) -> None:
 
 
 def let_in(action: Callable[[], object]) -> None:
-    with interrupts_let_in():
-        action()
+    interruptible(action)
 
 
 def fail() -> None:
@@ -134,6 +138,54 @@ def test_what_was_held_is_not_raised_again() -> None:
         hold(ctrl_c)
     let_in(hold)
     hold()
+
+
+def press_at(place: int, action: Callable[[], object], errors: list[BaseException]) -> bool:
+    """Press Ctrl-C at one of the places where the code that holds it can be interrupted.
+
+    Returns
+    -------
+    bool
+        Whether there is such a place.
+    """
+    files = (interrupts.__file__, contextlib.__file__)
+    passed = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal passed
+        if event in ("call", "line") and frame.f_code.co_filename in files:
+            passed += 1
+            if passed == place + 1:
+                handler = signal.getsignal(signal.SIGINT)
+                assert callable(handler)
+                handler(signal.SIGINT, frame)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt as error:
+        errors.append(error)  # as a notebook does: what was under way lives on in its frames
+    finally:
+        sys.settrace(before)
+    return passed > place
+
+
+@pytest.mark.parametrize("action", [hold, partial(hold, partial(let_in, int))])
+@pytest.mark.parametrize("first", [(), (ctrl_c,)], ids=["one", "two"])
+def test_wherever_it_comes_the_next_one_is_held(
+    first: tuple[Callable[[], object], ...], action: Callable[..., object]
+) -> None:
+    errors: list[BaseException] = []
+    for place in itertools.count():
+        if not press_at(place, partial(action, *first), errors):
+            break
+        assert len(errors) == place + 1
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        let_in(hold)  # raises nothing
+        test_an_interrupt_is_raised_at_the_end()
+    assert place > 10
 
 
 def stuck_pipeline(marks: Path, index: Index, **config: object) -> ReaderPipeline:

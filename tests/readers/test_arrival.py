@@ -1,10 +1,11 @@
-"""Whatever way a reader process arrives: it leaves Ctrl-C alone, and watches its consumer."""
+"""Whatever way a reader process arrives: it leaves signals alone, and watches its consumer."""
 
 from __future__ import annotations
 
 import io
 import multiprocessing
 import os
+import signal
 from multiprocessing.context import set_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from types import SimpleNamespace
@@ -66,3 +67,20 @@ def test_a_parcel_needs_no_room_in_the_pipe(method: str) -> None:
     finally:
         set_spawning_popen(None)
     assert len(buffer.getvalue()) < 1000
+
+
+def test_a_forked_reader_runs_no_handler_of_its_consumer() -> None:
+    """It would save a checkpoint of its own, say, where a scheduler signals all processes."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.signal(number, lambda *_: None) for number in signals]
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    try:
+        with arrival.forks_arrive():
+            reader = context.Process(target=lambda: queue.put(list(map(signal.getsignal, signals))))
+            reader.start()
+            assert queue.get() == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_IGN]
+            reader.join()
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)

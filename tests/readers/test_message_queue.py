@@ -220,3 +220,40 @@ def test_the_end_of_the_consumer_is_the_end_of_the_queue() -> None:
     assert copy.get() is None
     assert copy.put([Number()]) is None
     copy._end.close()
+
+
+def test_many_messages_pass_through_the_smallest_buffer(
+    queues: tuple[MessageQueue, MessageQueue],
+) -> None:
+    tasks, _ = queues
+    tasks._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # makes it 4.5 KiB, the least
+
+    def take_all() -> None:
+        found: list[int] = []
+        while found[-1:] != [299] and (messages := tasks.get(7)) is not None:
+            found += values(messages) or []
+        assert found == list(range(300))
+
+    reader = forked(take_all)
+    assert tasks.put([Number(value) for value in range(300)]) == 300
+    reader.join(30)
+    assert reader.exitcode == 0
+
+
+@pytest.mark.parametrize("act", [MessageQueue.get, lambda queue: queue.put([Number(1)])])
+def test_it_may_be_closed_by_another_thread(
+    queues: tuple[MessageQueue, MessageQueue], act: Callable[[MessageQueue], object]
+) -> None:
+    """Just when what was waited for has come; no other file may get its descriptor by then."""
+    tasks, _ = queues
+    descriptor = tasks._end.fileno()
+
+    def wait(end: socket.socket, event: int) -> bool:
+        tasks.close()
+        return True
+
+    tasks.wait = wait
+    with open(os.devnull) as other:
+        assert act(tasks) is None
+        assert other.fileno() != descriptor
+        assert tasks._end.fileno() == descriptor
