@@ -17,6 +17,7 @@ import pytest
 from _job import RunConfig, choose_devices
 from _ranks import Ranks
 from astropy.io import fits
+from jobs import Job
 from run import share_of
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
@@ -34,8 +35,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(archive: Path, folder: Path, *flags: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def start(archive: Path, folder: Path, *flags: str) -> Job:
+    return Job(
         [*TORCHRUN, str(SCRIPT), f"--data={archive}", "--device=cpu", *flags],
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -135,9 +136,9 @@ def test_a_rank_that_is_killed_ends_the_others(archive: Path, tmp_path: Path) ->
         assert not alive
 
 
-def wait_for_steps(folder: Path, job: subprocess.Popen[str]) -> None:
+def wait_for_steps(folder: Path, job: Job) -> None:
     """Wait until both ranks have written something."""
-    files = [folder / f"audit.rank{rank}.csv" for rank in range(2)]
+    files = [folder / f"audit.rank{rank}.csv.part" for rank in range(2)]
     while not all(file.exists() and file.stat().st_size > 1000 for file in files):
         assert job.poll() is None
         time.sleep(0.05)

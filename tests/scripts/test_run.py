@@ -20,6 +20,7 @@ import pytest
 import solar_files
 from _job import RunConfig
 from astropy.io import fits
+from jobs import Job
 from run import main
 
 from readers.aia.degradation import OFFICIAL_SHA256
@@ -274,7 +275,7 @@ def test_a_kill_leaves_no_half_file(archive: Path, tmp_path: Path) -> None:
     audit.write_text("of an earlier run")
     flags = [f"--data={archive}", "--device=cpu", "--batch_size=1", "--num_read_processes=1"]
     command = [sys.executable, str(SCRIPT), *flags, f"--audit={audit}", f"--state={state}"]
-    with subprocess.Popen([*command, "--epochs=1000000"], stdout=subprocess.DEVNULL) as run:
+    with Job([*command, "--epochs=1000000"], stdout=subprocess.DEVNULL) as run:
         part = tmp_path / "audit.csv.part"
         while not (part.exists() and part.stat().st_size > 200):
             assert run.poll() is None
@@ -344,7 +345,7 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
         audit = tmp_path / f"{attempt}.csv"
         resume = [f"--resume={state}"] if attempt else []
         arguments = [*flags, f"--audit={audit}", f"--state={state}", *resume]
-        with subprocess.Popen(
+        with Job(
             [sys.executable, str(SCRIPT), *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -452,7 +453,7 @@ def test_memory_that_is_not_there_is_refused(
 def test_signals_end_everything(archive: Path, number: int, to_all: bool) -> None:
     """To all processes, as a terminal sends Ctrl-C, and Slurm and torchrun SIGTERM."""
     flags = ["--batch_size=4", "--epochs=1000000", "--device=cpu", "--num_gpus=2"]
-    with subprocess.Popen(
+    with Job(
         [sys.executable, str(SCRIPT), f"--data={archive}", *flags],
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -19,6 +19,7 @@ import psutil
 import pytest
 import torch
 from astropy.io import fits
+from jobs import Job
 from train import TrainConfig, Training, main
 
 from readers.order import Order
@@ -111,9 +112,7 @@ def logged(folder: Path, rank: int) -> list[list[int]]:
         return [[int(word) for word in line] for line in csv.reader(file)]
 
 
-def start(
-    folder: Path, launch: list[str], arguments: list[str], pause_s: float = 0
-) -> subprocess.Popen[str]:
+def start(folder: Path, launch: list[str], arguments: list[str], pause_s: float = 0) -> Job:
     """Start train.py in a session of its own, with `log_steps`."""
     script = folder / "logged_train.py"
     script.write_text(
@@ -126,8 +125,8 @@ def start(
         "    train.Training.step = log\n"
         "    raise SystemExit(train.main())\n"
     )
-    places = [SCRIPTS.parent, SCRIPTS, Path(__file__).parent]
-    return subprocess.Popen(
+    places = [SCRIPTS.parent, SCRIPTS, Path(__file__).parent, Path(__file__).parents[1]]
+    return Job(
         [sys.executable, *launch, str(script), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
         stderr=subprocess.PIPE,
