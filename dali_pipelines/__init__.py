@@ -21,11 +21,11 @@ if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
         "rename that file or folder, or put it behind the installed packages on sys.path"
     )
 
-from dali_pipelines.calibration import Calibration
+from dali_pipelines.aia.calibration import Calibration
+from dali_pipelines.aia.preset import Preset, load_preset, preset_names
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.mcu_rows import with_mcu_rows
-from dali_pipelines.preset import Preset, load_preset, preset_names
-from dali_pipelines.reader_processes import ReaderProcessError
+from dali_pipelines.jpeg_index import with_mcu_rows
+from dali_pipelines.runtime.reader_processes import ReaderProcessError
 from dali_pipelines.settings import AiaSettings, PipelineSettings
 from dali_pipelines.stretch import Stretch
 from readers import (
@@ -43,10 +43,10 @@ from readers import (
 )
 
 if TYPE_CHECKING:
-    from dali_pipelines.decode import Decoded, decode_array
     from dali_pipelines.factories import aia_pipeline, fits_pipeline, jpeg_pipeline, npy_pipeline
+    from dali_pipelines.graph.decode import Decoded, decode_array
+    from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
     from dali_pipelines.loader import Loader, LoaderStats, Rejected
-    from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
 
 __all__ = [
     "AiaReader",
@@ -84,17 +84,17 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Decoded": "decode",
+    "Decoded": "graph.decode",
     "Loader": "loader",
     "LoaderStats": "loader",
-    "ReaderPipeline": "pipeline",
+    "ReaderPipeline": "graph.pipeline",
     "Rejected": "loader",
     "aia_pipeline": "factories",
-    "decode_array": "decode",
+    "decode_array": "graph.decode",
     "fits_pipeline": "factories",
     "jpeg_pipeline": "factories",
     "npy_pipeline": "factories",
-    "reader_pipeline": "pipeline",
+    "reader_pipeline": "graph.pipeline",
 }
 """Names that need DALI or PyTorch, and their modules: imported when they are asked for. These take
 2 s, which processes that only decode and calibrate need not pay."""

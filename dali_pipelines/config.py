@@ -11,7 +11,7 @@ from typing import Any, TypeGuard, get_args
 import numpy as np
 
 from dali_pipelines.settings import DType, PipelineSettings, StartMethod, check_names, names_of
-from readers.schedule import Tail
+from readers.sampling.schedule import Tail
 from readers.source import Flip, WindowMode
 
 NAMES = frozenset(PipelineSettings.__annotations__)
@@ -32,7 +32,7 @@ class PipelineConfig:
     batch_size: int
     """Samples per batch of this pipeline."""
     shard_id: int = 0
-    """Which part of each step this pipeline reads, see `readers.shard.Shard`."""
+    """Which part of each step this pipeline reads, see `readers.sampling.shard.Shard`."""
     num_shards: int = 1
     """Pipelines that share the epoch, over all devices and nodes."""
     seed: int = 0

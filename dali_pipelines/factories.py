@@ -6,24 +6,24 @@ import dataclasses
 import functools
 from typing import Any, Unpack
 
-from dali_pipelines.calibration import Calibration
+from dali_pipelines.aia.calibration import Calibration
+from dali_pipelines.aia.preset import Preset
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
-from dali_pipelines.mcu_rows import warn_of_old_rows
-from dali_pipelines.pipeline import PEEKS, ReaderPipeline, check_index, reader_pipeline
-from dali_pipelines.preset import Preset
+from dali_pipelines.graph.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
+from dali_pipelines.graph.pipeline import PEEKS, ReaderPipeline, check_index, reader_pipeline
+from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
 from readers.channels import ChannelsReader
+from readers.contract import Reader
 from readers.errors import ReadError
-from readers.fits import FitsReader
-from readers.hdus import HduName
-from readers.index import Index
-from readers.jpeg import JpegReader
+from readers.fits.hdus import HduName
+from readers.fits.planes import Planes
+from readers.fits.reader import FitsReader
+from readers.index.table import Index
+from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
-from readers.planes import Planes
-from readers.sample import Reader
-from readers.timelimit import TimeLimit, within
 from readers.window import Window
+from readers.worker.timeout import TimeLimit, within
 
 
 def fits_pipeline(
@@ -117,7 +117,7 @@ def aia_pipeline(
     calibration : Calibration, optional
         What is done to each frame.
     preset : str, path or Preset, optional
-        Recipe to take that from, see `dali_pipelines.preset`.
+        Recipe to take that from, see `dali_pipelines.aia.preset`.
     **settings
         Fields of `Calibration` that win over the preset's, if no calibration is given, among them
         ``pointing_table`` and ``correction_table`` as paths; and keyword arguments of
@@ -179,9 +179,9 @@ def jpeg_pipeline(
         Decode to RGB, or to gray: of colours the luma, 0.299 R + 0.587 G + 0.114 B.
     check_entropy : bool
         Whether the readers go through the entropy-coded data of each JPEG, to reject nearly all
-        that are damaged: see `readers.entropy.check_entropy`. For whole images that adds about half
-        of the time that DALI takes to decode them. Rows of MCUs that the Index notes have checksums
-        and need no such check.
+        that are damaged: see `readers.jpeg.entropy.check_entropy`. For whole images that adds about
+        half of the time that DALI takes to decode them. Rows of MCUs that the Index notes have
+        checksums and need no such check.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
 

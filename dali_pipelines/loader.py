@@ -17,20 +17,20 @@ import torch
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from dali_pipelines.config import PipelineConfig, check_settings, is_integer
-from dali_pipelines.devices import Device, LatePlacement, Placement, share_out
-from dali_pipelines.interrupts import interrupt_held
-from dali_pipelines.pipeline import ReaderPipeline, check_index
-from dali_pipelines.reader_processes import ReaderProcessError
+from dali_pipelines.graph.pipeline import ReaderPipeline, check_index
+from dali_pipelines.runtime.devices import Device, LatePlacement, Placement, share_out
+from dali_pipelines.runtime.interrupts import interrupt_held
+from dali_pipelines.runtime.reader_processes import ReaderProcessError
 from dali_pipelines.state import check_state
 from dali_pipelines.undecodable import find_undecodable
 from readers.errors import ReadError
-from readers.index import Index
-from readers.order import VERSION
-from readers.printable import printable
-from readers.report import ReadReport
-from readers.schedule import Schedule
-from readers.shard import Shard
+from readers.index.table import Index
+from readers.messages import printable
+from readers.sampling.order import VERSION
+from readers.sampling.schedule import Schedule
+from readers.sampling.shard import Shard
 from readers.source import NEIGHBOURS
+from readers.worker.read_report import ReadReport
 
 logger = logging.getLogger(__name__)
 
@@ -128,8 +128,8 @@ class Loader:
     shuffle : bool
         A new order in each epoch.
     tail : {"partial", "fill", "drop"}
-        What becomes of the last step of an epoch, see `readers.schedule.Tail`. With ``fill`` look
-        at ``valid``; otherwise it is True throughout.
+        What becomes of the last step of an epoch, see `readers.sampling.schedule.Tail`. With
+        ``fill`` look at ``valid``; otherwise it is True throughout.
     bad_sample : {"raise", "skip"}
         What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
         ``stats.rejected``. With tail ``fill`` another row stands in its place, not valid. Either

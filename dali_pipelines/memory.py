@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from dali_pipelines.pipeline import ReaderPipeline
+from dali_pipelines.graph.pipeline import ReaderPipeline
 
 SHM = "/dev/shm"
 _CONSUMER_BYTES = 700 << 20

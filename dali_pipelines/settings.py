@@ -7,15 +7,15 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict, Unpack, get_args, get_origin
 
-from dali_pipelines.preset import Negative
+from dali_pipelines.aia.preset import Negative
 from dali_pipelines.stretch import Stretch
 from readers.aia.degradation import CorrectionTable
 from readers.aia.pointing import PointingTable
 from readers.aia.registration import Center
 from readers.aia.rules import HeaderRules
-from readers.schedule import Tail
+from readers.messages import did_you_mean
+from readers.sampling.schedule import Tail
 from readers.source import Flip, WindowMode
-from readers.spelling import did_you_mean
 
 _ELSEWHERE = {
     "num_workers": "num_read_processes",

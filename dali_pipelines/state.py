@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
-from readers.index import Index
-from readers.order import VERSION
+from readers.index.table import Index
+from readers.sampling.order import VERSION
 
 
 def check_state(state: Any, index: Index) -> None:

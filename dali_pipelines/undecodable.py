@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 
-from dali_pipelines.pipeline import ReaderPipeline
+from dali_pipelines.graph.pipeline import ReaderPipeline
 from readers.errors import ReadError
 
 MakePipeline = Callable[[int, Mapping[int, str]], ReaderPipeline]

@@ -138,7 +138,7 @@ def draw_figures(app: Sphinx) -> None:
 def make_samples(app: Sphinx) -> None:
     """Make the sample sets, where they are not yet, before the examples run."""
     del app
-    from _samples import fits_samples, jpeg_samples
+    from dali_pipelines.cli.samples.sets import fits_samples, jpeg_samples
 
     fits_samples(num_frames=4)
     jpeg_samples(num_per_class=48)

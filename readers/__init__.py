@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from readers.aia.reader import AiaReader
     from readers.aia.rules import HeaderRules
     from readers.channels import ChannelsReader
-    from readers.columns import Columns, Row
-    from readers.draws import Draws
+    from readers.contract import Peek, Reader, Row, Sample, SampleSpec
     from readers.errors import ReadError
-    from readers.fits import FitsReader
-    from readers.index import Index
-    from readers.jpeg import JpegReader
+    from readers.fits.reader import FitsReader
+    from readers.index.columns import Columns
+    from readers.index.table import Index
+    from readers.jpeg.reader import JpegReader
     from readers.npy import NpyReader
-    from readers.order import Order
-    from readers.report import ReadReport
-    from readers.sample import Peek, Reader, Sample, SampleSpec
-    from readers.schedule import Schedule, Slot, Tail
-    from readers.shard import Shard
+    from readers.sampling.draws import Draws
+    from readers.sampling.order import Order
+    from readers.sampling.schedule import Schedule, Slot, Tail
+    from readers.sampling.shard import Shard
     from readers.source import Source
     from readers.window import Window
+    from readers.worker.read_report import ReadReport
 
 DISTRIBUTION = "dali-pipelines"
 """Tells this package from any other that is called `readers`; checked by dali_pipelines."""
@@ -42,28 +42,28 @@ DISTRIBUTION = "dali-pipelines"
 _MODULES = {
     "AiaReader": "aia.reader",
     "ChannelsReader": "channels",
-    "Columns": "columns",
+    "Columns": "index.columns",
     "CorrectionTable": "aia.degradation",
-    "Draws": "draws",
-    "FitsReader": "fits",
+    "Draws": "sampling.draws",
+    "FitsReader": "fits.reader",
     "HeaderRules": "aia.rules",
-    "Index": "index",
-    "JpegReader": "jpeg",
+    "Index": "index.table",
+    "JpegReader": "jpeg.reader",
     "NpyReader": "npy",
-    "Order": "order",
-    "Peek": "sample",
+    "Order": "sampling.order",
+    "Peek": "contract",
     "PointingTable": "aia.pointing",
     "ReadError": "errors",
-    "ReadReport": "report",
-    "Reader": "sample",
-    "Row": "columns",
-    "Sample": "sample",
-    "SampleSpec": "sample",
-    "Schedule": "schedule",
-    "Shard": "shard",
-    "Slot": "schedule",
+    "ReadReport": "worker.read_report",
+    "Reader": "contract",
+    "Row": "contract",
+    "Sample": "contract",
+    "SampleSpec": "contract",
+    "Schedule": "sampling.schedule",
+    "Shard": "sampling.shard",
+    "Slot": "sampling.schedule",
     "Source": "source",
-    "Tail": "schedule",
+    "Tail": "sampling.schedule",
     "Window": "window",
 }
 

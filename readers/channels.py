@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.columns import Row
+from readers.contract import Peek, Reader, Row, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.sample import Peek, Reader, Sample, SampleSpec
 from readers.window import Window
 
 
@@ -25,7 +24,7 @@ class ChannelsReader:
     reader : Reader
         Reads one file.
     parts : tuple of str
-        Parts of the Index, in the order of the channels. See `readers.index.Index.group`.
+        Parts of the Index, in the order of the channels. See `readers.index.table.Index.group`.
 
     Notes
     -----

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readers.printable import printable
+from readers.messages import printable
 
 
 class ReadError(OSError):

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from readers.columns import Row
+from readers.byte_ranges import read_into
+from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.files import open_regular
-from readers.ranges import read_into
-from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
 

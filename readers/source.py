@@ -17,15 +17,15 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.columns import Columns
-from readers.draws import Draws
+from readers.contract import Reader, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.order import Order
-from readers.report import ReadReport
-from readers.sample import Reader, Sample, SampleSpec
-from readers.schedule import Schedule, Slot
-from readers.timelimit import TimeLimit, within
+from readers.index.columns import Columns
+from readers.sampling.draws import Draws
+from readers.sampling.order import Order
+from readers.sampling.schedule import Schedule, Slot
 from readers.window import Window
+from readers.worker.read_report import ReadReport
+from readers.worker.timeout import TimeLimit, within
 
 Flip = Literal["", "h", "v", "hv"]
 """Which flips chance may choose: none, horizontal, vertical, or each of both."""

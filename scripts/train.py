@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _cli import option, parse
-from _files import check_output
-from _ranks import Ranks, check_same_index
-from _refusal import Refusal
+from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.options import option, parse
+from dali_pipelines.cli.paths import check_output
+from dali_pipelines.cli.ranks import Ranks, check_same_index
 
 if TYPE_CHECKING:
     import torch
@@ -124,7 +124,7 @@ def choose_device(config: TrainConfig, ranks: Ranks) -> torch.device:
     """Give this rank's GPU, or the CPU."""
     import torch
 
-    from dali_pipelines.devices import visible_gpus
+    from dali_pipelines.runtime.devices import visible_gpus
 
     gpus, count = 0 if config.device == "cpu" else visible_gpus(), ranks.local_world_size
     if gpus >= count:
@@ -137,7 +137,7 @@ def choose_device(config: TrainConfig, ranks: Ranks) -> torch.device:
 def make_loader(config: TrainConfig, device: torch.device, ranks: Ranks) -> Loader:
     """Make the Loader of this rank; it finds its shard by itself when it starts."""
     from dali_pipelines import Loader, fits_pipeline
-    from dali_pipelines.devices import share_out
+    from dali_pipelines.runtime.devices import share_out
 
     return Loader(
         fits_pipeline,
@@ -160,11 +160,11 @@ def make_loader(config: TrainConfig, device: torch.device, ranks: Ranks) -> Load
 
 def open_index(config: TrainConfig) -> Index:
     """Scan the data that was asked for, or the sample set."""
-    from readers.index import SUFFIXES, Index
+    from readers.index.table import SUFFIXES, Index
 
     data = config.data
     if data is None:
-        from _samples import fits_samples
+        from dali_pipelines.cli.samples.sets import fits_samples
 
         data = str(fits_samples())
     return Index.scan(data, suffixes=SUFFIXES["fits"])

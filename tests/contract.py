@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from readers.columns import Row
+from readers.contract import Reader, Row, Sample
 from readers.errors import ReadError
-from readers.sample import Reader, Sample
 from readers.window import Window
 
 NUMBER = 17

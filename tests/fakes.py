@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from _placed import PlacedReader
 
-from readers.columns import Row
+from dali_pipelines.cli.verify.placed import PlacedReader
+from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.sample import Peek, Sample, SampleSpec
 from readers.window import Window
 
 

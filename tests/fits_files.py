@@ -10,7 +10,7 @@ import numpy as np
 from astropy.io import fits
 from strategies import StoredImage, bitpix
 
-from readers.sample import Sample
+from readers.contract import Sample
 
 BLOCK = 2880
 
@@ -57,7 +57,7 @@ def truth(path: str | Path, hdu: int | None = None) -> np.ndarray:
 
 def decoded(sample: Sample, planes: int | None = None) -> np.ndarray:
     """Do what the graph does with a Sample: (height, width, 1), or (planes, height, width)."""
-    from dali_pipelines.kernels.physical import decode_image  # numba
+    from dali_pipelines.kernels.fits.image import decode_image  # numba
 
     out = np.full((planes or 1, *sample["shape"].shape[:2], 1), 7, np.float32)
     no_flip, no_finish = np.zeros(2, np.int32), np.array((0, 1), np.float32)

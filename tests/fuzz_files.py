@@ -20,11 +20,11 @@ from random import Random
 from typing import NamedTuple
 
 import numpy as np
-from _by_astropy import Truth, by_astropy
-from _placed import Place
 from astropy.io import fits
 
-from dali_pipelines.kernels.physical import decode_image
+from dali_pipelines.cli.verify.astropy_truth import Truth, by_astropy
+from dali_pipelines.cli.verify.placed import Place
+from dali_pipelines.kernels.fits.image import decode_image
 from readers import FitsReader, ReadError, Row, Window
 
 _NO_FLIP, _NO_FINISH = np.zeros(2, np.int32), np.array((0, 1), np.float32)

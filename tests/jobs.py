@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from types import TracebackType
 
 import psutil
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = ROOT / "scripts"
 
 
 class Job(subprocess.Popen[str]):

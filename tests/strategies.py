@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from readers.schedule import Schedule, Tail
-from readers.shard import Shard
+from readers.sampling.schedule import Schedule, Tail
+from readers.sampling.shard import Shard
 
 seeds = st.integers(0, 2**64 - 1)
 fractions = st.floats(0, 1, exclude_max=True)

@@ -19,7 +19,7 @@ from typing import Any
 from numba import njit
 from numba.core import config
 
-import readers.plan
+import readers.fits.payload
 from readers.cache import cache_folder
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def _stamp(files: list[Path]) -> str:
     return hashlib.sha256(contents).hexdigest()
 
 
-STAMP = _stamp([*Path(__file__).parent.glob("*.py"), Path(readers.plan.__file__)])
+STAMP = _stamp([*Path(__file__).parent.rglob("*.py"), Path(readers.fits.payload.__file__)])
 """Of all files that kernels are made of."""
 
 

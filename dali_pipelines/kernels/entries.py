@@ -15,10 +15,10 @@ from numba import carray, cfunc, types
 
 from dali_pipelines.kernels.bits import load_int64, pointer, store_int64
 from dali_pipelines.kernels.compiled import STAMP, compiled, kept
-from dali_pipelines.kernels.physical import decode_image
-from dali_pipelines.kernels.resize import resize
+from dali_pipelines.kernels.fits.image import decode_image
+from dali_pipelines.kernels.resample.resize import resize
+from dali_pipelines.kernels.resample.warp import NUM_SPECIAL, warp
 from dali_pipelines.kernels.stretch import NUM_PARAMETERS
-from dali_pipelines.kernels.warp import NUM_SPECIAL, warp
 
 _AT = types.uint64
 _RUN = types.void(_AT, _AT, _AT, types.int32, _AT, _AT, _AT, types.int32)

@@ -10,9 +10,9 @@ Read random 512x512 windows of 4096x4096 frames, and look at them as a network w
 # tiles that a window touches are read and decoded.
 
 import matplotlib.pyplot as plt
-from _samples import fits_samples
 
 from dali_pipelines import Index, Loader, fits_pipeline
+from dali_pipelines.cli.samples.sets import fits_samples
 
 
 def draw(batch):

@@ -11,10 +11,10 @@ An image classifier in PyTorch: random crops and flips for training, centre crop
 
 import matplotlib.pyplot as plt
 import torch
-from _samples import jpeg_samples
 from torch import nn
 
 from dali_pipelines import Index, Loader, jpeg_pipeline
+from dali_pipelines.cli.samples.sets import jpeg_samples
 
 MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
 

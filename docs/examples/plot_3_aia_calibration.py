@@ -11,9 +11,9 @@ divides by the exposure time, and stretches them for a network.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from _samples import fits_samples
 
 from dali_pipelines import Index, Loader, Stretch, aia_pipeline, fits_pipeline
+from dali_pipelines.cli.samples.sets import fits_samples
 
 STRETCH = Stretch.onto(-1, 1, kind="asinh", unit=2000, a=0.02, clip=(0, 1))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from readers.aia.words import number, text
+from readers.aia.keywords import number, text
 
 _PRODUCTS = {
     "MAGNETOGRAM": "hmi_m",

@@ -1,6 +1,7 @@
 """Master pointing: where each telescope looked, three hours at a time, as aiapy's update_pointing.
 
-The table is read once. Reader processes map its numbers (`readers.columns`) and look up by halving.
+The table is read once. Reader processes map its numbers (`readers.index.columns`) and look up by
+halving.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from readers.aia.keywords import number, text
 from readers.aia.tables import TableFile
 from readers.aia.times import tai_nanoseconds
-from readers.aia.words import number, text
-from readers.columns import Columns
+from readers.index.columns import Columns
 
 _FULL_FRAME = 4096
 _COLUMN = re.compile(r"A_(\d{3,4})_X0")

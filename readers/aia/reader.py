@@ -1,7 +1,8 @@
 """AIA level 1 files, and HMI: the bytes of the part that a registered window needs, and its affine.
 
-Nothing is resampled here. What `readers.fits.FitsReader` reads travels to the graph, and with it
-the matrix from pixels of the output to pixels of what was read, and what is done to the values.
+Nothing is resampled here. What `readers.fits.reader.FitsReader` reads travels to the graph, and
+with it the matrix from pixels of the output to pixels of what was read, and what is done to the
+values.
 """
 
 from __future__ import annotations
@@ -15,19 +16,18 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.aia.box import HALO, Box, needed_box
 from readers.aia.channel import channel_name, is_hmi
 from readers.aia.degradation import CorrectionTable
+from readers.aia.footprint import HALO, Box, needed_box
+from readers.aia.keywords import number, text
 from readers.aia.pointing import PointingTable, update_pointing
 from readers.aia.registration import Center, register_matrix
 from readers.aia.rules import KEYS, HeaderRules
 from readers.aia.wcs import CD, PC
-from readers.aia.words import number, text
-from readers.columns import Row
+from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.fits import FitsReader
-from readers.hdus import checked
-from readers.sample import Peek, Sample, SampleSpec
+from readers.fits.hdus import checked
+from readers.fits.reader import FitsReader
 from readers.window import Window
 
 _KEYS = (*KEYS, "NAXIS1", "NAXIS2", "WAVELNTH", "CONTENT", "DATE-OBS", "T_OBS", "SAT_ROT")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.aia.keywords import number
 from readers.aia.wcs import CD, PC, AffineWCS
-from readers.aia.words import number
 from readers.window import Window
 
 if TYPE_CHECKING:

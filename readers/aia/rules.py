@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.aia.channel import is_hmi
+from readers.aia.keywords import number, text
 from readers.aia.wcs import CD, PC, AffineWCS
-from readers.aia.words import number, text
 
 if TYPE_CHECKING:
     import pyarrow as pa

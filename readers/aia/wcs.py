@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.aia.words import number, text
+from readers.aia.keywords import number, text
 
 _ARCSEC = {"arcsec": 1.0, "deg": 3600.0, "degree": 3600.0}
 PC = ("PC1_1", "PC1_2", "PC2_1", "PC2_2")

@@ -3,12 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from _cli import parse
-from _job import RunConfig
+from jobs import ROOT
 
 from dali_pipelines import PipelineConfig, load_preset
+from dali_pipelines.cli.options import parse
+from dali_pipelines.cli.run_config import RunConfig
 
-FOLDER = Path(__file__).resolve().parents[2] / "configs"
+FOLDER = ROOT / "configs"
 FILES = sorted(FOLDER.rglob("*.toml"))
 
 

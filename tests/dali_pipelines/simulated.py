@@ -40,7 +40,7 @@ def cupy() -> ModuleType:
 
 def decode(samples: list[Any], dtype: str, flip: tuple[int, int], finish: tuple[float, float]):  # type: ignore[no-untyped-def]
     """Decode the samples as one batch; give images and statuses."""
-    from dali_pipelines.operators_gpu import ImageDecoder
+    from dali_pipelines.graph.operators_gpu import ImageDecoder
 
     names = ("shape", "payload", "plan", "scaling")
     arrays = [[sample[name].view(Array) for sample in samples] for name in names]
@@ -51,7 +51,7 @@ def decode(samples: list[Any], dtype: str, flip: tuple[int, int], finish: tuple[
 
 def warp(samples: list[tuple[Any, ...]], order: int) -> list[Any]:
     """Warp samples of (image, grid, matrix, ..., flip) as one batch."""
-    from dali_pipelines.operators_gpu import Warp
+    from dali_pipelines.graph.operators_gpu import Warp
 
     columns = ([array.view(Array) for array in arrays] for arrays in zip(*samples, strict=True))
     return [np.array(image) for image in Warp(order)(*columns)]

@@ -12,7 +12,7 @@ import pytest
 from solar_files import changed, frame, hmi_header, save
 
 from dali_pipelines import Calibration, Loader, Stretch, aia_pipeline
-from dali_pipelines.calibrate import calibrate
+from dali_pipelines.aia.calibrate import calibrate
 from readers import Draws, Index, Row, Window
 
 PIXELS, HEADER = frame()

@@ -12,7 +12,7 @@ from image_files import C8, C16, G8, G16, LOSSLESS, pillow, png, refused
 from PIL import Image
 
 from dali_pipelines import Index, Loader, fits_pipeline, jpeg_pipeline, with_mcu_rows
-from readers.index import SUFFIXES
+from readers.index.table import SUFFIXES
 
 LUMA = np.array([0.299, 0.587, 0.114])
 

@@ -18,8 +18,8 @@ from fakes import MarkingReader
 
 from dali_pipelines import Index, Loader, npy_pipeline
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.decode import decode_array
-from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.graph.decode import decode_array
+from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 
 LIMIT_S = 60.0
 

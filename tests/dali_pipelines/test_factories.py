@@ -28,8 +28,8 @@ from dali_pipelines import (
     npy_pipeline,
     reader_pipeline,
 )
-from dali_pipelines.decode import Decoded
-from readers.draws import Draws
+from dali_pipelines.graph.decode import Decoded
+from readers.sampling.draws import Draws
 from readers.window import Window
 
 SEED = 11

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jobs import SCRIPTS
 from private_shm import in_private_shm
 
-RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
+RUN = SCRIPTS / "run.py"
 
 CONSUMER = """
 def main():

@@ -13,10 +13,10 @@ from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines import Calibration, PipelineConfig
-from dali_pipelines.decode import Decode, aia_decoder, decode_array, decode_fits, decode_jpeg
-from dali_pipelines.transform import transform
+from dali_pipelines.graph.decode import Decode, aia_decoder, decode_array, decode_fits, decode_jpeg
+from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, JpegReader, NpyReader
-from readers.sample import Reader
+from readers.contract import Reader
 
 
 def arrays_of(reader: Reader) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from fakes import DyingReader, MarkingReader
 
 from dali_pipelines import Index, Loader, ReaderProcessError
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.decode import decode_array
-from dali_pipelines.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.graph.decode import decode_array
+from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from dali_pipelines import Index, Loader, ReaderProcessError, ReadError, npy_pipeline
-from readers.order import Order
+from readers.sampling.order import Order
 
 ROWS, BATCH = 23, 4
 DROPPED = {1: 3, 2: 7, 3: 11, 4: 7}

@@ -29,7 +29,7 @@ def test_estimate_counts_every_batch_in_flight(npy_index: Index) -> None:
 def test_frames_that_are_registered_count_as_they_are_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, psf: tuple[int, ...], frames: int
 ) -> None:
-    monkeypatch.setattr("dali_pipelines.operators_psf._deconvolver", lambda *_: None)
+    monkeypatch.setattr("dali_pipelines.graph.operators_psf._deconvolver", lambda *_: None)
     header = solar_files.full_header()
     save = functools.partial(solar_files.save, compression_type="RICE_1")
     path = save(tmp_path / "a.fits", np.zeros((4096, 4096), np.int16), header)

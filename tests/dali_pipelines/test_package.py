@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from jobs import ROOT, SCRIPTS
 
 import dali_pipelines
-
-ROOT = Path(__file__).resolve().parents[2]
+from dali_pipelines.cli.main import COMMANDS
 
 
 def test_all_names_exist() -> None:
@@ -34,7 +33,7 @@ def test_importing_does_nothing() -> None:
 def test_what_needs_dali_or_pytorch_is_imported_on_demand() -> None:
     """Processes that only decode and calibrate start in a third of the time."""
     program = (
-        "import sys, dali_pipelines.level15, dali_pipelines as package\n"
+        "import sys, dali_pipelines.aia.level15, dali_pipelines as package\n"
         "assert not {'nvidia', 'torch'} & set(sys.modules)\n"
         "assert package.Loader.__name__ == 'Loader' and 'torch' in sys.modules\n"
         "assert 'Loader' in vars(package) and not hasattr(package, 'Lader')\n"
@@ -69,44 +68,18 @@ def test_the_wheel_holds_two_packages(tmp_path: Path) -> None:
         "dali_pipelines",
         "readers",
     }
-    presets = {f"dali_pipelines/presets/{name}.toml" for name in dali_pipelines.preset_names()}
+    presets = {f"dali_pipelines/aia/presets/{name}.toml" for name in dali_pipelines.preset_names()}
     assert presets
     assert presets <= set(files)
 
 
-LIGHT = (
-    "_check_files",
-    "_check_limits",
-    "_check_software",
-    "_cli",
-    "_files",
-    "_finding",
-    "_grouping",
-    "_index_out",
-    "_job",
-    "_nvidia",
-    "_pool",
-    "_quota",
-    "_ranks",
-    "_refusal",
-    "_targets",
-    "_where",
-    "run",
-)
-"""Modules of the scripts that import nothing heavy at the top themselves."""
-
-
-def test_scripts_stay_light_at_the_top() -> None:
+def test_commands_stay_light_at_the_top() -> None:
     """Reader processes import the script again, so it may load nothing heavy by itself."""
-    scripts = ("bench", "doctor", "index", "prep", "show", "verify", *LIGHT)
-    for script in (f"{name}.py" for name in scripts):
-        tree = ast.parse((ROOT / "scripts" / script).read_text())
-        names = {
-            alias.name.split(".")[0]
-            for node in tree.body
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            for alias in (
-                [ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names
-            )
-        }
-        assert names <= {*sys.stdlib_module_names, *LIGHT}, script
+    program = f"import sys; sys.path[:0] = [{str(SCRIPTS)!r}]\n"
+    program += "".join(f"import {path.stem}\n" for path in SCRIPTS.glob("*.py"))
+    program += "".join(f"import dali_pipelines.cli.{name}.main\n" for name in COMMANDS)
+    program += "print({'torch', 'nvidia', 'tqdm', 'matplotlib', 'duckdb'} & {*sys.modules})"
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "set()\n"

@@ -7,14 +7,17 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from astropy.io import fits
+from jobs import ROOT
 from numba.core.caching import UserProvidedCacheLocator
 
-ROOT = Path(__file__).resolve().parents[2]
+KERNELS = "dali_pipelines/kernels"
 
 RUN = """
 import json, sys
@@ -25,7 +28,7 @@ if __name__ == "__main__":
     with Loader(fits_pipeline, index, batch_size=2, num_read_processes=1, devices=[None]) as loader:
         found = {row: float(image.sum()) for (batch,) in loader
                  for row, image in zip(batch["row"].tolist(), batch["image"])}
-    from dali_pipelines.kernels.physical import decode_image
+    from dali_pipelines.kernels.fits.image import decode_image
     print(json.dumps([found, decode_image.stats.cache_path]))
 """
 
@@ -40,16 +43,20 @@ print(_resize_setup().address > 0)
 
 
 @pytest.fixture
-def container(tmp_path: Path) -> Path:
+def container() -> Iterator[Path]:
     """Copy the packages; neither they nor the home beside them can be written, but tmp can."""
-    for package in ("dali_pipelines", "readers"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / package, tmp_path / "packages" / package, ignore=ignored)
-    (tmp_path / "home").mkdir()
-    (tmp_path / "tmp").mkdir()
-    for folder in ("home", "packages"):
-        subprocess.run(["chmod", "-R", "a-w", tmp_path / folder], check=True)
-    return tmp_path
+    # Not tmp_path, which is too long for a TMPDIR: the socket of the fork server lies there.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for package in ("dali_pipelines", "readers"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / package, folder / "packages" / package, ignore=ignored)
+        (folder / "home").mkdir()
+        (folder / "tmp").mkdir()
+        for part in ("home", "packages"):
+            subprocess.run(["chmod", "-R", "a-w", folder / part], check=True)
+        yield folder
+        subprocess.run(["chmod", "-R", "u+w", folder], check=True)
 
 
 def run(container: Path, code: str, *arguments: str) -> tuple[str, str]:
@@ -81,24 +88,26 @@ def run(container: Path, code: str, *arguments: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+def kept_in(folder: Path, source: Path) -> Path:
+    """Return where numba keeps what it compiles of a file."""
+    return folder / "numba" / UserProvidedCacheLocator.get_suitable_cache_subpath(str(source))
+
+
 def test_a_pipeline_runs_and_keeps_its_kernels(container: Path) -> None:
     archive = container / "archive"
     archive.mkdir()
     for row in range(3):
         image = np.full((12, 16), row, np.int16)
         fits.CompImageHDU(image, compression_type="RICE_1").writeto(archive / f"{row}.fits")
-    kernels = container / "packages" / "dali_pipelines" / "kernels"
     folder = container / "tmp" / f"dali-pipelines-{os.geteuid()}"
-    kept = (
-        folder
-        / "numba"
-        / UserProvidedCacheLocator.get_suitable_cache_subpath(str(kernels / "physical.py"))
-    )
-    # What has been compiled so far does for the copy, too: 15 s less.
     folder.mkdir(mode=0o700)
-    kept.mkdir(parents=True)
-    for file in (ROOT / "dali_pipelines" / "kernels" / "__pycache__").glob("*.nb?"):
-        shutil.copy(file, kept)
+    # What has been compiled so far does for the copy, too: 15 s less.
+    for kernels in (".", "fits", "resample"):
+        for file in (ROOT / KERNELS / kernels / "__pycache__").glob("*.nb?"):
+            kept = kept_in(folder, container / "packages" / KERNELS / kernels / "image.py")
+            kept.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, kept)
+    kept = kept_in(folder, container / "packages" / KERNELS / "fits" / "image.py")
     out, err = run(container, RUN, str(archive))
     assert json.loads(out) == [{str(row): row * 12.0 * 16 for row in range(3)}, str(kept)]
     (line,) = [line for line in err.splitlines() if "NUMBA_CACHE_DIR" in line]
@@ -106,7 +115,7 @@ def test_a_pipeline_runs_and_keeps_its_kernels(container: Path) -> None:
         f"compiled kernels are kept in {folder / 'numba'} for now: set NUMBA_CACHE_DIR to a folder "
         "that can be written, and that lasts"
     )
-    assert any(kept.glob("physical.decode_image-*.nbi"))
+    assert any(kept.glob("image.decode_image-*.nbi"))
 
 
 def test_nowhere_to_keep_kernels(container: Path) -> None:

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dali_pipelines import Index, Loader, npy_pipeline
-from readers.schedule import Schedule
-from readers.shard import Shard
+from readers.sampling.schedule import Schedule
+from readers.sampling.shard import Shard
 
 
 class CountingLoader(Loader):

@@ -22,7 +22,7 @@ from dali_pipelines import (
     npy_pipeline,
     reader_pipeline,
 )
-from dali_pipelines.decode import decode_array
+from dali_pipelines.graph.decode import decode_array
 
 NOWHERE = Index.from_paths(["/nowhere/0.jpg", "/nowhere/1.jpg"])
 

@@ -19,7 +19,7 @@ from astropy.io import fits
 from PIL import Image
 
 from dali_pipelines import Index, Loader, fits_pipeline, jpeg_pipeline
-from dali_pipelines.pipeline import ReaderPipeline
+from dali_pipelines.graph.pipeline import ReaderPipeline
 
 logger = logging.getLogger(__name__)
 

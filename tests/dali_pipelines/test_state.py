@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dali_pipelines import Index, Loader, npy_pipeline
-from readers.order import VERSION
+from readers.sampling.order import VERSION
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from dali_pipelines import (
     npy_pipeline,
     reader_pipeline,
 )
-from dali_pipelines.decode import Decoded
+from dali_pipelines.graph.decode import Decoded
 
 OPTIONS: dict[str, Any] = {"num_read_processes": 2, "devices": [None, None], "shuffle": False}
 FUZZED = int(os.environ.get("FUZZED_IMAGES", "36"))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from simulation import simulated
 
-from dali_pipelines.kernels.warp import warp
+from dali_pipelines.kernels.resample.warp import warp
 from dali_pipelines.stretch import Stretch
 
 PLAIN = Stretch()

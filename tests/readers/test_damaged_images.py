@@ -17,9 +17,9 @@ import pytest
 from contract import written
 from PIL import Image
 
-from dali_pipelines.mcu_rows import find_mcu_rows
+from dali_pipelines.jpeg_index import find_mcu_rows
 from readers import JpegReader, ReadError, Row, Window
-from readers.mcu import McuRows, NoRowsError
+from readers.jpeg.crop_rows import McuRows, NoRowsError
 
 logger = logging.getLogger(__name__)
 

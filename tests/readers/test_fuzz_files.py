@@ -15,11 +15,12 @@ from random import Random
 
 import numpy as np
 import pytest
-from _by_astropy import Truth
-from _pool import Crash, isolated_map
 from fits_files import write
 from fuzz_files import MEMORY_UNSAFE, Outcome, before_a_hole, damaged, judged, outcome, sum_past
 from strategies import StoredImage
+
+from dali_pipelines.cli.process_pool import Crash, isolated_map
+from dali_pipelines.cli.verify.astropy_truth import Truth
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import pytest
 
 import readers
 from readers import Columns, FitsReader, Order, Schedule, Shard, Source
-from readers.columns import Strings
+from readers.index.columns import Strings
 
 HEAVY = ["pyarrow", "astropy", "PIL", "torch", "nvidia", "cupy", "numba", "scipy", "sunpy"]
 
@@ -27,7 +27,7 @@ def loaded():
 def test_importing_does_nothing(fresh_python):
     code = STATE + (
         "before = state()\n"
-        "import readers, readers.source, readers.index, readers.columns\n"
+        "import readers, readers.source, readers.index.table, readers.index.columns\n"
         "assert state() == before\n"
         "print(json.dumps(loaded()))"
     )
@@ -37,9 +37,9 @@ def test_importing_does_nothing(fresh_python):
 LIGHT = [
     ("readers", [*HEAVY, "numpy"]),
     ("readers.npy", HEAVY),
-    ("readers.fits", [name for name in HEAVY if name != "astropy"]),
+    ("readers.fits.reader", [name for name in HEAVY if name != "astropy"]),
     ("readers.aia.reader", [name for name in HEAVY if name != "astropy"]),
-    ("readers.jpeg", [name for name in HEAVY if name != "PIL"]),
+    ("readers.jpeg.reader", [name for name in HEAVY if name != "PIL"]),
 ]
 
 

@@ -30,7 +30,7 @@ from readers import (
     Tail,
     Window,
 )
-from readers.columns import Strings
+from readers.index.columns import Strings
 
 ROWS = 23
 TAILS = get_args(Tail)

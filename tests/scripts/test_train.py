@@ -19,12 +19,11 @@ import psutil
 import pytest
 import torch
 from astropy.io import fits
-from jobs import Job
+from jobs import SCRIPTS, Job
 from train import TrainConfig, Training, main
 
-from readers.order import Order
+from readers.sampling.order import Order
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 ROWS, BATCH = 18, 4
 TWO_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 

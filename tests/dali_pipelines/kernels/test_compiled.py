@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dali_pipelines.kernels import compiled, entries, physical, resize, rice
+from dali_pipelines.kernels import compiled, entries
+from dali_pipelines.kernels.fits import image, rice
+from dali_pipelines.kernels.resample import resize
 
 
 def test_any_change_makes_another_stamp(tmp_path: Path) -> None:
@@ -20,7 +22,7 @@ def test_any_change_makes_another_stamp(tmp_path: Path) -> None:
 
 
 def test_the_cache_of_each_kernel_has_the_stamp() -> None:
-    for kernel in (physical.decode_image, rice.decode_chunk, resize.resize):
+    for kernel in (image.decode_image, rice.decode_chunk, resize.resize):
         assert kernel._cache._cache_file._source_stamp == compiled.STAMP
     for entry in (
         entries.decode_entry("float32"),

@@ -1,0 +1,158 @@
+"""What is done to AIA and HMI frames: the settings of `aia_pipeline`, of prep.py and of show.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from dali_pipelines.aia.preset import Negative, Preset, load_preset
+from dali_pipelines.aia.psf import check_psf_channel
+from dali_pipelines.stretch import Stretch
+from readers.aia.degradation import OFFICIAL_SHA256, OFFICIAL_URL, CorrectionTable
+from readers.aia.pointing import PointingTable
+from readers.aia.reader import AiaReader
+from readers.aia.registration import PLATE_SCALE, Center
+from readers.aia.rules import HeaderRules
+
+_FRAME = 4096
+_SUN = 976.0
+"""Radius of the Sun in arcsec, about, which says how much `radius` reduces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """From level 1 frames to images on one grid, in aiapy's order of steps.
+
+    Pointing, deconvolution, registration, degradation and exposure; then reduction by area, and the
+    stretch. Steps are left out unless they are asked for, but for the registration.
+    """
+
+    size: tuple[int, int] = (1024, 1024)
+    """(height, width) in pixels of the whole registered image; an int: square."""
+    scale: float | None = None
+    """Arcsec per pixel of that image; by default what makes a full frame fit it."""
+    radius: float | None = None
+    """Radius in pixels that each solar disk (RSUN_OBS) is brought to, in place of `scale`."""
+    reduce: int | None = None
+    """Samples along each axis that a pixel is the mean of; by default as many as the file has
+    pixels there, so that frames are warped at their own resolution."""
+    order: Literal[1, 3] = 3
+    """Of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
+    center: Center = "reference_pixel"
+    """What comes to the middle: aiapy's choice, or ``sun``, which differs where CRVALi is not 0."""
+    pointing_table: PointingTable | None = None
+    """Master pointing table, to take the pointing from it and not from the header."""
+    correction_table: CorrectionTable | None = None
+    """Table of the degradation to divide by, for AIA."""
+    exposure: bool = False
+    """Divide by EXPTIME, for AIA."""
+    psf: tuple[int, ...] = ()
+    """Channels in angstrom that are deconvolved; files of others are refused then."""
+    stretch: Stretch | Mapping[str, Stretch] = field(default_factory=Stretch)
+    """One for all channels, or by channel; files of a channel without one are refused then."""
+    negative: Negative = "keep"
+    """What becomes of negative pixels of AIA frames, see `dali_pipelines.aia.preset.Preset`."""
+    missing: float = 0.0
+    """Value in DN of what is missing in the frame or lies beyond it. It is calibrated and stretched
+    as any pixel; NaN stays NaN."""
+    rules: HeaderRules = field(default_factory=HeaderRules)
+    """What is expected of headers."""
+    hdu: int | None = None
+    """HDU of the images; by default the first that holds one."""
+
+    def __post_init__(self) -> None:
+        size = (self.size, self.size) if isinstance(self.size, int) else tuple(self.size)
+        object.__setattr__(self, "size", size)
+        if len(size) != 2 or min(size) < 1:
+            raise ValueError(f"size must be (height, width) in pixels, got {self.size!r}")
+        if self.scale is not None and self.radius is not None:
+            raise ValueError("give scale or radius, not both")
+        if self.reduce is not None and self.reduce < 1:
+            raise ValueError(f"reduce must be at least 1, got {self.reduce}")
+        if self.order not in (1, 3):
+            raise ValueError(f"order must be 1 or 3, got {self.order}")
+        if self.negative not in get_args(Negative):
+            known = ", ".join(map(repr, get_args(Negative)))
+            raise ValueError(f"negative must be one of {known}, got {self.negative!r}")
+        for channel in self.psf:
+            check_psf_channel(channel)
+
+    @classmethod
+    def of(cls, preset: str | Preset | None = None, **settings: Any) -> Calibration:
+        """Make a calibration of a preset, by name or path, and settings that win over it.
+
+        With another size alone, images show as much of the Sun, in finer or coarser pixels.
+
+        Raises
+        ------
+        ValueError
+            If the preset divides by the degradation and no table is given, or a setting makes no
+            sense.
+        """
+        known = {field.name for field in fields(cls)}
+        if unknown := set(settings) - known:
+            raise TypeError(f"unknown settings {sorted(unknown)}, known are {sorted(known)}")
+        for name, table in (
+            ("pointing_table", PointingTable),
+            ("correction_table", CorrectionTable),
+        ):
+            if settings.get(name) is not None and not isinstance(settings[name], table):
+                settings[name] = table.read(settings[name])
+        if preset is None:
+            return cls(**settings)
+        recipe = preset if isinstance(preset, Preset) else load_preset(preset)
+        if recipe.degradation and settings.get("correction_table") is None:
+            raise ValueError(
+                f"preset {recipe.name!r} divides by the degradation: give correction_table, the "
+                f"path of SolarSoft's response table, which is at {OFFICIAL_URL} "
+                f"(sha256 {OFFICIAL_SHA256})"
+            )
+        own: dict[str, Any] = {
+            "size": recipe.size,
+            "exposure": recipe.exposure,
+            "negative": recipe.negative,
+            "stretch": {channel: recipe.stretch(channel) for channel in recipe.channels},
+        }
+        if not {"scale", "radius"} & set(settings):
+            enlarged = min(cls(size=settings.get("size", recipe.size)).size) / recipe.size
+            own["scale"] = recipe.scale and recipe.scale / enlarged
+            own["radius"] = recipe.disk_radius and recipe.disk_radius * enlarged
+        return cls(**own | settings)
+
+    @property
+    def pixel_scale(self) -> float:
+        """Arcsec per pixel of the image; about, where `radius` is given."""
+        if self.radius is not None:
+            return _SUN / self.radius
+        return self.scale or PLATE_SCALE * _FRAME / min(self.size)
+
+    def reader(self) -> AiaReader:
+        """Make the Reader of single files."""
+        nothing = -math.inf
+        stretch = self.stretch
+        return AiaReader(
+            hdu=self.hdu,
+            shape=self.size,
+            scale=self.pixel_scale,
+            center=self.center,
+            radius=self.radius,
+            order=self.order,
+            reduce=self.reduce,
+            deconvolved=self.psf,
+            pointing=self.pointing_table,
+            correction=self.correction_table,
+            exposure=self.exposure,
+            missing=self.missing,
+            lowest=0.0 if self.negative == "zero" else nothing,
+            floor=0.0 if self.negative == "missing" else nothing,
+            curves=_parameters(stretch)
+            if isinstance(stretch, Stretch)
+            else {str(channel): _parameters(one) for channel, one in stretch.items()},
+            rules=self.rules,
+        )
+
+
+def _parameters(stretch: Stretch) -> tuple[float, ...]:
+    return tuple(stretch.parameters().tolist())

@@ -1,0 +1,219 @@
+"""Recipes for AIA training images by name: what is done to a frame, with the published numbers.
+
+The files are in `dali_pipelines/presets/`, each with its sources. A preset of your own is a file of
+the same form, given by its path.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from dali_pipelines.stretch import Stretch
+
+Reduction = Literal["mean", "sum"]
+Negative = Literal["keep", "zero", "missing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """What is done to a level 1 frame before a network gets it.
+
+    Raises
+    ------
+    ValueError
+        If the settings contradict each other.
+    """
+
+    name: str
+    """Name of the recipe."""
+    size: int
+    """Height and width in pixels."""
+    scale: float | None = None
+    """Arcsec per pixel of the result, or None where `disk_radius` says it."""
+    disk_radius: float | None = None
+    """Radius in pixels of the result that every solar disk (RSUN_OBS) is brought to."""
+    reduction: Reduction = "mean"
+    """What becomes of the pixels that fall into one of the result."""
+    reduced_from: int | None = None
+    """With ``sum``: height and width of the frames whose pixels are summed. Where they are smaller
+    than level 1 frames, their pixels are means."""
+    exposure: bool
+    """Whether AIA frames are divided by EXPTIME, in seconds: DN become DN/s."""
+    degradation: bool
+    """Whether AIA frames are divided by the degradation factor of their channel and time."""
+    negative: Negative = "keep"
+    """What becomes of pixels of AIA frames before they are interpolated: ``keep`` leaves them,
+    ``zero`` makes negative ones 0, ``missing`` has all that are not above 0 take no part in their
+    neighbours, and makes 0 of what then has no value. HMI frames keep theirs."""
+    stretches: Mapping[str, Stretch]
+    """By channel, in the units of the recipe; see `stretch`."""
+
+    def __post_init__(self) -> None:
+        for name in ("size", "reduced_from"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a number of pixels, got {value!r}")
+        if (self.scale is None) == (self.disk_radius is None):
+            raise ValueError(
+                f"give one of scale (arcsec/pixel) and disk_radius (pixels), got "
+                f"scale={self.scale} and disk_radius={self.disk_radius}"
+            )
+        for name in ("scale", "disk_radius"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0 < value < math.inf):
+                raise ValueError(f"{name} must be a positive number, got {value!r}")
+        for name in ("exposure", "degradation"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        for name, words in (("reduction", Reduction), ("negative", Negative)):
+            if getattr(self, name) not in get_args(words):
+                known = ", ".join(map(repr, get_args(words)))
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        if (self.reduction == "sum") != (self.reduced_from is not None):
+            raise ValueError(
+                f"reduced_from goes with reduction 'sum', got {self.reduction!r} and "
+                f"reduced_from={self.reduced_from}"
+            )
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Channels that the recipe has numbers for: wavelengths in angstrom, and HMI's products."""
+        return tuple(self.stretches)
+
+    def stretch(self, channel: int | str) -> Stretch:
+        """Give the stretch of a channel.
+
+        Parameters
+        ----------
+        channel : int or str
+            Wavelength in angstrom, such as 171, or one of `channels`.
+
+        Returns
+        -------
+        Stretch
+            Of the MEAN over each pixel of the result, calibrated: where the recipe sums, the number
+            of pixels that it sums over is in the unit, so that whoever applies this takes means.
+
+        Raises
+        ------
+        ValueError
+            If the recipe has no numbers for the channel.
+        """
+        stretch = self.stretches.get(str(channel))
+        if stretch is None:
+            raise ValueError(
+                f"preset {self.name!r} has no numbers for channel {channel}, but for "
+                f"{', '.join(self.channels)}: leave that channel out, or write a preset file with "
+                "numbers of your own"
+            )
+        if self.reduced_from is None:
+            return stretch
+        return replace(stretch, unit=stretch.unit * (self.size / self.reduced_from) ** 2)
+
+
+_NEEDED = {"size", "exposure", "degradation"}
+_SETTINGS = {field.name for field in fields(Preset)} - {"name", "stretches"}
+_PAIRS = {"clip", "clip_output", "range"}
+_STRETCH = {field.name for field in fields(Stretch)} | {"range"}
+
+
+def preset_names() -> list[str]:
+    """List the presets that are installed."""
+    folder = files("dali_pipelines.aia") / "presets"
+    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir())
+
+
+def load_preset(name_or_path: str | Path) -> Preset:
+    """Load a preset.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        One of `preset_names`, or the path of a ``.toml`` file.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name, or the file does not say what it must, or more.
+    OSError
+        If the file cannot be read.
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        return _parse(path.stem, path.read_text(encoding="utf-8"), str(path))
+    name = str(name_or_path)
+    if name not in preset_names():
+        raise ValueError(
+            f"there is no preset {name!r}: give one of {', '.join(preset_names())}, or the path of "
+            "a .toml file"
+        )
+    file = files("dali_pipelines.aia") / "presets" / f"{name}.toml"
+    return _parse(name, file.read_text(encoding="utf-8"), str(file))
+
+
+def _parse(name: str, text: str, where: str) -> Preset:
+    try:
+        return _preset(name, tomllib.loads(text))
+    except ValueError as error:  # also what TOML says
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _preset(name: str, settings: dict[str, Any]) -> Preset:
+    stretch = _table("[stretch]", settings.pop("stretch", {}))
+    channels = _table("[channels]", settings.pop("channels", {}))
+    if unknown := set(settings) - _SETTINGS:
+        raise ValueError(
+            f"unknown keys {_listed(unknown)}; known are {_listed(_SETTINGS)}, and the tables "
+            "[stretch] and [channels]"
+        )
+    if missing := _NEEDED - set(settings):
+        raise ValueError(f"{_listed(missing)} must be said")
+    if not channels:
+        raise ValueError("[channels] must name at least one, as in 171 = {}")
+    stretches = {
+        channel: _stretch(f"channel {channel}", stretch | _table(f"[channels] {channel}", own))
+        for channel, own in channels.items()
+    }
+    return Preset(name=name, stretches=stretches, **settings)
+
+
+def _stretch(where: str, settings: dict[str, Any]) -> Stretch:
+    """Make a Stretch of its fields; ``range`` stands for mean and std, see `Stretch.onto`."""
+    if unknown := set(settings) - _STRETCH:
+        raise ValueError(f"{where}: unknown keys {_listed(unknown)}; known are {_listed(_STRETCH)}")
+    for key, value in settings.items():
+        if key in _PAIRS:
+            if not (isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))):
+                raise ValueError(f"{where}: {key} must be two numbers, got {value!r}")
+            settings[key] = tuple(value)
+        elif key != "kind" and not _is_number(value):
+            raise ValueError(f"{where}: {key} must be a number, got {value!r}")
+    try:
+        if "range" not in settings:
+            return Stretch(**settings)
+        low, high = settings.pop("range")
+        if wrong := set(settings) & {"mean", "std", "clip_output"}:
+            raise ValueError(f"range says what {_listed(wrong)} would say: give one of them")
+        return Stretch.onto(low, high, **{"clip": (-math.inf, math.inf)} | settings)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _table(where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} must be a table, got {value!r}")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

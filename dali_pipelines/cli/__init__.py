@@ -1,0 +1,1 @@
+"""The commands: dali-pipelines run|doctor|index|verify|prep|show|bench."""

@@ -1,0 +1,1 @@
+"""``dali-pipelines bench``: run the benchmarks of a clone."""

@@ -1,0 +1,24 @@
+"""Run the benchmarks, which are in tests/benchmarks of the repository and are not installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+TESTS = Path(__file__).parents[3] / "tests"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmarks of the clone that this package is installed from; return the status."""
+    if not (TESTS / "benchmarks").is_dir():
+        print(
+            "dali-pipelines bench: the benchmarks are not installed: clone the repository, run "
+            "'make .venv/ready' there, and then scripts/bench.py",
+            file=sys.stderr,
+        )
+        return 2
+    sys.path.insert(0, str(TESTS))
+    status: int = import_module("benchmarks.main").main(argv)
+    return status

@@ -1,0 +1,1 @@
+"""dali-pipelines doctor: check whether this machine is fit for a run."""

@@ -1,0 +1,144 @@
+"""What a check of doctor.py finds, and what all checks look at."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.doctor.nvml import Driver, installed_driver
+from dali_pipelines.cli.errors import one_line
+
+if TYPE_CHECKING:
+    from dali_pipelines import Index
+    from dali_pipelines.cli.run_config import RunConfig
+    from dali_pipelines.graph.pipeline import ReaderPipeline
+    from dali_pipelines.memory import MemoryEstimate
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the answer."""
+
+    level: str
+    """OK, NOTE or BAD."""
+    text: str
+    """What was found; with BAD also the remedy, after a colon."""
+
+    def line(self) -> str:
+        """Give the line that is printed."""
+        return f"{self.level:<4} {one_line(self.text)}"
+
+
+def ok(found: str) -> Finding:
+    """Say that it is as it should be."""
+    return Finding("OK", found)
+
+
+def note(found: str) -> Finding:
+    """Say what is worth knowing and no fault."""
+    return Finding("NOTE", found)
+
+
+def bad(found: str, remedy: str) -> Finding:
+    """Say what is not fit, and what to do."""
+    return Finding("BAD", f"{found}: {remedy}")
+
+
+def count(number: int, noun: str) -> str:
+    """Give a number of things in words."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+class Unknown(Exception):
+    """A check needs what another one could not find out, and told."""
+
+
+class Job:
+    """What is to run, and the facts that several checks need, each looked up once."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+
+    @cached_property
+    def driver(self) -> Driver | None:
+        """NVIDIA's driver, None without one."""
+        return installed_driver()
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Names of the GPUs, none of them if they are hidden on purpose."""
+        try:
+            driver = self.driver
+        except OSError:  # the check of the driver tells it
+            return ()
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+        return () if driver is None or hidden else driver.gpus
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether GPUs are asked for, or there to be used."""
+        wanted = self.config.device
+        return wanted == "gpu" or (wanted == "auto" and bool(self.gpus))
+
+    @property
+    def num_threads(self) -> int:
+        """DALI's threads of a shard."""
+        return int(self.config.pipeline_settings()["num_threads"])
+
+    @cached_property
+    def index(self) -> Index:
+        """Rows of the data that were asked for."""
+        from dali_pipelines.cli.run_config import open_index
+
+        return open_index(self.config)
+
+    @cached_property
+    def pipelines(self) -> list[ReaderPipeline]:
+        """The pipelines that a run would start, on the CPU, so that CUDA is left alone.
+
+        Raises
+        ------
+        Unknown
+            If there is no Index to make them for.
+        """
+        from dali_pipelines.cli.run_config import new_loader
+
+        try:
+            index = self.index
+        except Exception as error:
+            raise Unknown("the data could not be opened") from error
+        return new_loader(self.config, index, [None] * self.config.num_gpus).make_pipelines()
+
+    @property
+    def known_pipelines(self) -> list[ReaderPipeline]:
+        """The pipelines, for all checks but the one that tells why they cannot be made.
+
+        Raises
+        ------
+        Unknown
+            If they cannot be made.
+        """
+        try:
+            pipelines = self.pipelines
+        except Exception as error:
+            raise Unknown("what the settings need is not known") from error
+        if pipelines[0].peek is None:
+            raise Unknown("what the files need is not known")
+        return pipelines
+
+    @cached_property
+    def estimate(self) -> MemoryEstimate:
+        """Memory that the pipelines will take.
+
+        Raises
+        ------
+        Unknown
+            If the pipelines cannot be made.
+        """
+        from dali_pipelines.memory import estimate_memory
+
+        estimate = estimate_memory(self.known_pipelines)
+        # With GPUs the decoded batches lie there; all else is the same.
+        return replace(estimate, images=0) if self.on_gpu else estimate

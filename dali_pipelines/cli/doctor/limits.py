@@ -1,0 +1,113 @@
+"""Checks of doctor.py: what this machine gives a run of memory, processors and open files."""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.cgroup import cpu_quota, usable_cores
+from dali_pipelines.cli.doctor.finding import Finding, bad, count, note, ok
+
+if TYPE_CHECKING:
+    from dali_pipelines.cli.doctor.finding import Job
+    from dali_pipelines.graph.pipeline import ReaderPipeline
+
+_BUSY = 2.0
+"""Threads and readers for each core up to which nothing is said: readers mostly wait for files."""
+_TOO_MANY = 8.0
+"""From here on they mostly take the cores from each other, and each reader costs 60 MB."""
+
+# Open files of this process while readers start. Measured by lowering the limit until a run failed:
+# 128, 96 and 96 were enough for 16 readers with 1, 1 and 2 shards and prefetch 2, 1 and 2. Below,
+# runs failed, or hung, as DALI waits for readers that could not start.
+_FILES_ELSEWHERE = 64
+"""Libraries, terminal, fork server, and what the script itself opens. The runs above had 10."""
+_FILES_A_READER = 4
+"""Two ends of a pipe and of a socket while it starts, 2 to 3 of them for as long as it lives."""
+
+
+def settings(job: Job) -> Finding:
+    """Whether the settings fit the data; all that is estimated comes from this."""
+    first = job.pipelines[0]
+    config = job.config
+    if first.peek is None:
+        return bad(
+            f"settings: none of the first files can be read as {config.pipeline}{_reason(first)}",
+            "give another --pipeline, or look at the files with scripts/verify.py",
+        )
+    size = f"{first.peek.height}x{first.peek.width}"
+    return ok(
+        f"settings: fit the data, the first image is {size} and takes {first.peek.nbytes / 1e6:.1f}"
+        f" MB on its way; batches of {config.batch_size}, {first.ahead} ahead"
+    )
+
+
+def _reason(pipeline: ReaderPipeline) -> str:
+    """Say what is wrong with the first file, which the pipeline has passed over."""
+    source = pipeline.source
+    try:
+        source.reader.peek(source.columns.row(0), None)
+    except OSError as error:
+        return f" (the first: {error})"
+    return ""  # it is the window that was asked for
+
+
+def shared_memory(job: Job) -> Finding:
+    """/dev/shm, where the samples lie that readers have read."""
+    from dali_pipelines.memory import SHM, free_shared, in_words
+
+    job.estimate.check_shared()
+    needed, free = in_words(job.estimate.shared), in_words(free_shared())
+    return ok(f"shared memory: {needed} needed, {free} free ({SHM})")
+
+
+def memory(job: Job) -> Finding:
+    """Memory of the machine, or of the control group."""
+    from dali_pipelines.memory import free_memory, in_words
+
+    job.estimate.check_total()
+    needed, free = in_words(job.estimate.total), in_words(free_memory())
+    return ok(f"memory: about {needed} needed, {free} free")
+
+
+def open_files(job: Job) -> Finding:
+    """Files that may be open, a limit that readers inherit."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    pipelines = job.known_pipelines
+    readers = sum(pipeline.num_read_processes for pipeline in pipelines)
+    # Readers and graph each keep `ahead` batches, and DALI cuts each into a chunk of shared memory
+    # for every reader. A chunk is an open file: in the reader for good, and here while the readers
+    # of that pipeline start; pipelines start one after the other.
+    chunks = max(2 * pipeline.ahead * pipeline.num_read_processes for pipeline in pipelines)
+    needed = _FILES_ELSEWHERE + _FILES_A_READER * readers + chunks
+    words = (
+        f"open files: {needed} needed for {count(readers, 'reader')} of "
+        f"{count(len(pipelines), 'shard')}"
+    )
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        return bad(
+            f"{words}, the limit is {limit}, and below what it needs DALI fails or hangs",
+            f"ulimit -n {needed} (or more, docker run --ulimit nofile={needed}), or fewer "
+            "--num_read_processes or --prefetch",
+        )
+    return ok(f"{words}, the limit is {'none' if limit == resource.RLIM_INFINITY else limit}")
+
+
+def cores(job: Job) -> Finding:
+    """Processors against the readers and DALI's threads."""
+    from dali_pipelines.runtime.devices import share_out
+
+    shards, threads = job.config.num_gpus, job.num_threads
+    readers = sum(share_out(job.config.least_readers(shards), shards))
+    wanted = readers + shards * threads
+    allowed, quota, given = len(os.sched_getaffinity(0)), cpu_quota(), usable_cores()
+    granted = "" if quota is None else f" (the control group grants {quota:g})"
+    words = (
+        f"cores: {allowed}{granted} for {count(readers, 'reader')} and {shards} x "
+        f"{count(threads, 'thread')}, {wanted / given:.1f} a core"
+    )
+    if wanted <= _BUSY * given:
+        return ok(words)
+    remedy = f"fewer --num_read_processes, --num_threads or --num_gpus, {_BUSY * given:.0f} in all"
+    return note(f"{words}; try {remedy}") if wanted <= _TOO_MANY * given else bad(words, remedy)

@@ -1,0 +1,75 @@
+"""Is this machine fit for a run? Takes the flags of run.py, and prints one line a check.
+
+    python scripts/doctor.py --num_read_processes=16 --batch_size=16 --num_gpus=4
+
+    OK    what was found
+    NOTE  what was found, and is worth knowing
+    BAD   what was found: the remedy
+
+Nothing is started, and CUDA is not initialised; --num_read_processes=auto is taken as one for each
+shard, as run.py then chooses no more than there is room for. Without --data it looks at the sample
+set, made on first use as by run.py. The exit status is 0 if nothing is BAD, else 1; 2 for wrong
+usage.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+
+from dali_pipelines.cli.doctor import files, limits, software
+from dali_pipelines.cli.doctor.finding import Finding, Job, Unknown, note
+from dali_pipelines.cli.options import log_errors, parse
+from dali_pipelines.cli.run_config import RunConfig
+
+Check = Callable[[Job], Finding]
+
+# In this order: what is asked of the GPUs may initialise CUDA, which the start method asks about,
+# and the settings are what memory and open files are estimated from.
+CHECKS: tuple[Check, ...] = (
+    software.packages,
+    software.driver,
+    software.gpus,
+    software.start_method,
+    software.vectors,
+    software.kernel_cache,
+    limits.cores,
+    files.folders,
+    files.data,
+    limits.settings,
+    limits.shared_memory,
+    limits.memory,
+    limits.open_files,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run all checks; give 0, 1 if something is BAD, 2 for wrong usage, 130 if interrupted."""
+    job = Job(parse(RunConfig, argv, __doc__))
+    log_errors()
+    fit = True
+    try:
+        for check in CHECKS:
+            finding = examine(check, job)
+            print(finding.line(), flush=True)
+            fit = fit and finding.level != "BAD"
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return 0 if fit else 1
+
+
+def examine(check: Check, job: Job) -> Finding:
+    """Run one check; whatever goes wrong in it becomes a finding."""
+    name = check.__name__.replace("_", " ")
+    try:
+        return check(job)
+    except Unknown as reason:
+        return note(f"{name}: not checked, {reason}")
+    except (OSError, ValueError, MemoryError) as error:  # ours, with the remedy in their text
+        return Finding("BAD", f"{name}: {error}")
+    except Exception as error:
+        return Finding("BAD", f"{name}: the check failed with {type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,166 @@
+"""Checks of doctor.py: driver, GPUs, packages, start method and compiled kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import os
+import platform
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+
+from dali_pipelines.cli.doctor.finding import Finding, bad, count, note, ok
+
+if TYPE_CHECKING:
+    from dali_pipelines.cli.doctor.finding import Job
+
+_DALI_CUDA = (12, 0)
+"""What nvidia-dali-cuda120 asks of the driver (DALI's installation page: 525.60 or later)."""
+
+
+def driver(job: Job) -> Finding:
+    """NVIDIA's driver, and its CUDA against what DALI and PyTorch were built for."""
+    found = job.driver
+    if found is None:
+        if job.config.device == "gpu":
+            return bad("driver: none from NVIDIA", "install it, or say --device=cpu")
+        return note("driver: none from NVIDIA, all shards run on the CPU")
+    words = f"driver: NVIDIA {found.version}, offers CUDA {found.cuda[0]}.{found.cuda[1]}"
+    if not job.on_gpu:
+        return ok(f"{words}, not used")
+    if found.cuda < _DALI_CUDA:
+        return bad(f"{words}, nvidia-dali-cuda120 needs 12.0", "install driver 525.60 or later")
+    torch_cuda = _torch_cuda()
+    if torch_cuda is not None and int(torch_cuda.partition(".")[0]) > found.cuda[0]:
+        return bad(
+            f"{words}, PyTorch was built for CUDA {torch_cuda}",
+            "install a newer driver, or a PyTorch for this CUDA (pytorch.org has the command)",
+        )
+    return ok(words)
+
+
+def gpus(job: Job) -> Finding:
+    """GPUs that PyTorch can see, as run.py counts them, against the shards."""
+    config = job.config
+    from dali_pipelines.cli.ranks import Ranks
+    from dali_pipelines.cli.run_config import choose_devices
+    from dali_pipelines.runtime.devices import visible_gpus
+
+    if config.device == "cpu":
+        return ok("GPUs: none wanted, --device=cpu")
+    visible = visible_gpus()
+    names = job.gpus
+    if names and not visible:
+        named = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if _torch_cuda() is None:
+            remedy = "install a PyTorch with CUDA (pytorch.org has the command)"
+        elif named is not None:
+            remedy = f"CUDA_VISIBLE_DEVICES is {named!r}, name others or unset it"
+        else:
+            remedy = "see whether nvidia-smi works, and whether a job has reserved them"
+        return bad(f"GPUs: PyTorch sees none of {len(names)} ({names[0]})", remedy)
+    with contextlib.redirect_stderr(io.StringIO()):  # it would print what is told here
+        devices = choose_devices(config, Ranks())
+    if devices[0] is None:
+        return note(f"GPUs: none is visible, {count(len(devices), 'shard')} on the CPU")
+    kinds = ", ".join(sorted(set(names))) or "of unknown kind"
+    return ok(f"GPUs: {visible} visible ({kinds}), {len(devices)} wanted")
+
+
+def packages(job: Job) -> Finding:
+    """Check the packages that this one requires, with those of its `gpu` extra where needed."""
+    extra = "gpu" if job.on_gpu else ""
+    found, wrong, wanted = [f"Python {platform.python_version()}"], [], []
+    for text in importlib.metadata.requires("dali-pipelines") or ():
+        requirement = Requirement(text)
+        name, marker = requirement.name, requirement.marker
+        if marker is not None and not marker.evaluate({"extra": extra}):
+            continue
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            version = None
+        if version is not None and requirement.specifier.contains(version, prereleases=True):
+            found.append(f"{name} {version}")
+        else:
+            wrong.append(f"{name} is missing" if version is None else f"{name} {version} is old")
+            requirement.marker = None
+            wanted.append(f"'{requirement}'")
+    if wrong:
+        return bad(f"packages: {', '.join(wrong)}", f"pip install {' '.join(wanted)}")
+    return ok(f"packages: {', '.join(found)}")
+
+
+def start_method(job: Job) -> Finding:
+    """How readers start, against the state of CUDA."""
+    method = job.config.start_method
+    words = f"start method: {method}"
+    if method != "fork":
+        return ok(f"{words}, safe with CUDA")
+    if _cuda_initialised():
+        return bad(
+            f"{words}, but here CUDA is initialised by asking for the GPUs",
+            "use --start_method=forkserver",
+        )
+    if job.on_gpu:
+        return note(f"{words}, which must come before anything that initialises CUDA")
+    return ok(f"{words}, CUDA is not initialised")
+
+
+def vectors(job: Job) -> Finding:
+    """Vectors of the CPU that the decoder of RICE_1 can use."""
+    if job.config.pipeline != "fits" or job.on_gpu:
+        return ok("vectors: not used, as no FITS image is decoded on the CPU")
+    from dali_pipelines.kernels.fits import rice_avx512
+
+    if rice_avx512.HAS_VECTORS:
+        return ok("vectors: the CPU has AVX-512, and the decoder of RICE_1 uses it")
+    return note("vectors: no AVX-512 (F, BW and CD), so that RICE_1 takes three times as long")
+
+
+def kernel_cache(_: Job) -> Finding:
+    """Whether numba can keep what it compiles."""
+    try:
+        folder = _cache_folder()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, RuntimeError) as error:
+        return bad(
+            f"kernel cache: numba cannot keep what it compiles ({error})",
+            "set NUMBA_CACHE_DIR to a folder that you can write",
+        )
+    if any(folder.glob("entries.*.nbi")):
+        return ok(f"kernel cache: {folder}, in use")
+    return note(f"kernel cache: {folder} has no kernels yet, the first start takes 15 s longer")
+
+
+def _cache_folder() -> Path:
+    """Give the folder that numba has chosen for the kernels, made if need be."""
+    from dali_pipelines.kernels.fits.image import decode_image
+
+    if decode_image.stats.cache_path is None:
+        raise OSError("nowhere can be written")
+    folder = Path(decode_image.stats.cache_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _torch_cuda() -> str | None:
+    """Give the CUDA that PyTorch was built for, None if for none."""
+    import torch
+
+    version: str | None = torch.version.cuda
+    return version
+
+
+def _cuda_initialised() -> bool:
+    import torch
+    from nvidia.dali import backend
+
+    # DALI looks at the driver, and refuses to fork by it.
+    found: Any = backend.IsDriverInitialized()  # type: ignore[attr-defined]
+    return bool(found) or bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]

@@ -1,0 +1,1 @@
+"""dali-pipelines index: scan an archive into an Index."""

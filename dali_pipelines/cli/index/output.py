@@ -1,0 +1,72 @@
+"""The Index file that scripts/index.py writes: what it may be called and replace."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.errors import Refusal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Kept in the file beside the table, with the names of the columns, to tell what may be overwritten:
+# who adds a column of their own makes the file theirs.
+MARK = b"dali-pipelines scripts/index.py"
+
+
+def check(out: str, *, data: str, rejected: str | None, overwrite: bool) -> None:
+    """Refuse before the scan what could not be written after it."""
+    from readers.index.table import INDEX_SUFFIXES
+
+    if not out.endswith(INDEX_SUFFIXES):
+        suffixes = " or ".join(INDEX_SUFFIXES)
+        raise Refusal(f"-o must end in {suffixes}, as each Index does, got {out}")
+    for path in filter(None, (out, rejected)):
+        folder = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path) or not os.access(folder, os.W_OK):
+            raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
+    if os.path.exists(out) and not (overwrite or _is_ours(out)):
+        raise Refusal(f"{out} exists and is not as index.py left it; --overwrite replaces")
+    if is_table(data) and os.path.realpath(data) == os.path.realpath(out):
+        raise Refusal(f"{out} is the Index that is read: give -o another name")
+
+
+def is_table(data: str) -> bool:
+    """Tell whether what is to be scanned is an Index or a catalogue."""
+    from readers.index.table import INDEX_SUFFIXES
+
+    return data.endswith((*INDEX_SUFFIXES, ".csv")) and os.path.isfile(data)
+
+
+def _is_ours(path: str) -> bool:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if path.endswith(".parquet"):
+            schema = pq.read_schema(path)
+        else:
+            with pa.OSFile(path) as file:
+                schema = pa.ipc.open_file(file).schema
+    except (pa.ArrowException, OSError):
+        return False
+    return (schema.metadata or {}).get(MARK) == ",".join(schema.names).encode()
+
+
+def save(table: pa.Table, path: str) -> None:
+    """Write the table as an Index, and note that it is from here."""
+    import pyarrow as pa
+
+    from readers.index.classes import classes_of, with_classes
+    from readers.index.table import Index
+
+    for place, name in enumerate(table.column_names):
+        if table[name].type == pa.null():  # a key that no file has: readers can use NaN
+            table = table.set_column(place, name, table[name].cast(pa.float64()))
+    classes = classes_of(table)
+    table = table.replace_schema_metadata({MARK: ",".join(table.column_names)})
+    try:
+        Index(with_classes(table, classes)).save(path)
+    except OSError as error:
+        raise Refusal(f"{path} could not be written: {error}", 1) from error

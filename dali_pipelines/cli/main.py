@@ -1,0 +1,50 @@
+"""The program ``dali-pipelines``: run the command that its first argument names."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "run": "iterate an archive, alone or under torchrun, and report speed and what limits it",
+    "doctor": "check whether this machine is fit for a run with the same flags",
+    "index": "scan an archive once into an Index file; filter it, group it",
+    "verify": "decode files, and compare with astropy's and Pillow's pixels",
+    "prep": "write level 1.5 files of AIA level 1 and HMI",
+    "show": "draw a contact sheet of what a network will see",
+    "bench": "compare speed with other tools; from a clone of the repository only",
+}
+"""Each has a function `main` in `dali_pipelines.cli.NAME.main`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The name of the command and its arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        The exit status: 0 for success, 2 for wrong usage; each command has others.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    width = max(map(len, COMMANDS)) + 2
+    parser = argparse.ArgumentParser(
+        prog="dali-pipelines",
+        description="DALI pipelines fed by parallel readers of FITS and JPEG archives.",
+        epilog="\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of these:")
+    name: str = parser.parse_args(argv[:1]).command
+    status: int = import_module(f"dali_pipelines.cli.{name}.main").main(argv[1:])
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,158 @@
+"""Command lines: a frozen dataclass as flags and a TOML file, or a parser for positional ones."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from dali_pipelines.cli.errors import Refusal
+
+Config = TypeVar("Config")
+
+
+def option(default: Any, help_text: str, **argparse_options: Any) -> Any:
+    """Declare a field of a configuration.
+
+    Parameters
+    ----------
+    default : object
+        Value without flag and file. A bool makes a pair of flags, ``--name`` and ``--no-name``.
+    help_text : str
+        Shown by ``--help``; the default is added.
+    **argparse_options
+        For ``ArgumentParser.add_argument``: type, choices, nargs, metavar.
+    """
+    metadata = {"help": help_text, "argparse": argparse_options}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def parse(
+    config_class: type[Config], argv: Sequence[str] | None, description: str | None
+) -> Config:
+    """Make a configuration of flags and of the file that ``--config`` names; flags win.
+
+    Whatever is wrong ends the program with one line and exit code 2, as argparse does it.
+    """
+    parser = _Parser(
+        description=description,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE.toml", help="take settings from this file")
+    fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
+    for field in fields:
+        _add(parser, field)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    path = vars(parser.parse_args(argv)).get("config")
+    try:
+        known = {field.name for field in fields}
+        # The file's settings go through the same parser, before the flags, which therefore win.
+        flags = vars(parser.parse_args([*(_load(path, known) if path else ()), *argv]))
+        flags.pop("config", None)
+        return config_class(**flags)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+
+
+def log_errors() -> None:
+    """Print errors of the log; of its warnings only those that no report has."""
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    for name in ("readers.index.scan", "dali_pipelines.kernels"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
+    options = dict(field.metadata["argparse"])
+    default = "" if field.default in (None, "") else f" (default: {field.default})"
+    if isinstance(field.default, bool):
+        options["action"] = argparse.BooleanOptionalAction
+    elif field.default is not None:
+        options.setdefault("type", type(field.default))
+    parser.add_argument(f"--{field.name}", help=field.metadata["help"] + default, **options)
+
+
+def _load(path: str, known: set[str]) -> list[str]:
+    """Give the settings of a TOML file as flags."""
+    try:
+        settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    if unknown := sorted(set(settings) - known):
+        from readers.messages import did_you_mean
+
+        raise ValueError(
+            f"{path}: unknown keys {', '.join(unknown)}; {did_you_mean(unknown[0], known)}"
+            f"known are {', '.join(sorted(known))}"
+        )
+    flags: list[str] = []
+    for name, value in settings.items():
+        if isinstance(value, bool):
+            flags.append(f"--{name}" if value else f"--no-{name}")
+        elif isinstance(value, list):
+            flags += [f"--{name}", *map(str, value)]
+        else:
+            flags.append(f"--{name}={value}")
+    return flags
+
+
+class _Parser(argparse.ArgumentParser):
+    """Names the flags that are near to one that is unknown."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse all arguments; what is left over is an error."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            from readers.messages import did_you_mean
+
+            flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
+            asked = did_you_mean(unknown[0].partition("=")[0], flags).rstrip()
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
+        return found
+
+
+class RefusingParser(_Parser):
+    """For scripts with positional arguments: wrong usage becomes a Refusal."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse in one line."""
+        raise Refusal(f"{message} (see --help)")
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Give a type for `add_argument`: integers from `least` on."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected an integer from {least} on, got {text!r}")
+        return int(text)
+
+    return number
+
+
+def hdu_name(text: str) -> int | str | tuple[str, int]:
+    """Read an HDU of the command line: a number, EXTNAME, or EXTNAME,EXTVER."""
+    name, comma, version = text.rpartition(",")
+    if text.isdecimal():
+        return int(text)
+    if not text.strip() or text.startswith("-") or (comma and not version.strip().isdecimal()):
+        raise argparse.ArgumentTypeError(
+            f"expected the number of an HDU, its EXTNAME, or EXTNAME,EXTVER, got {text!r}"
+        )
+    return (name, int(version)) if comma else text
+
+
+def plane_numbers(text: str) -> tuple[int, ...] | str:
+    """Read planes of the command line: all, or numbers as 0,2,3."""
+    numbers = [part.strip() for part in text.split(",")]
+    if text == "all":
+        return text
+    if not all(number.isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"expected all, or numbers as 0,2,3, got {text!r}")
+    return tuple(map(int, numbers))

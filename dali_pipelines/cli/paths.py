@@ -1,0 +1,156 @@
+"""Files that a command line names: those that are read, and the one that is written."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+from dali_pipelines.cli.errors import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from readers.index.table import Index
+
+
+def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = None) -> Index:
+    """Give one Index of all images, each once, also of those that make one sample.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Files, folders, globs and Index files.
+    suffixes : sequence of str
+        What to look for in folders.
+    hdu : int, optional
+        For those of which no file tells it.
+    """
+    import pyarrow as pa
+
+    from readers.index.table import Index
+
+    rows: dict[tuple[str, int | None, int | None], None] = {}
+    for file in files:
+        index = _scan(file, suffixes)
+        columns = index.columns(parts=index.parts)
+        for position in range(len(index)):
+            row = columns.row(position)
+            for found in row.parts.values() if index.parts else (row,):
+                if found is not None:
+                    number = hdu if found.hdu is None else found.hdu
+                    rows[found.path, number, found.plane] = None
+    kinds = {"path": pa.large_string(), "hdu": pa.int64(), "plane": pa.int64()}
+    arrays = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return Index(pa.table({name: pa.array(column, kind) for (name, kind), column in arrays}))
+
+
+def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:
+    """Give the Index itself if it is the only file and has samples of several; else all images."""
+    index = _scan(files[0], suffixes)
+    return index if len(files) == 1 and index.parts else index_of(files, suffixes)
+
+
+def _scan(file: str, suffixes: Sequence[str]) -> Index:
+    from readers.index.table import Index
+
+    try:
+        return Index.scan(file, suffixes=suffixes)
+    except (OSError, ValueError) as error:
+        raise Refusal(error) from error
+
+
+def check_output(path: str) -> None:
+    """Refuse before the work what could not be written after it."""
+    place = path if _is_device(path) else os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(place, os.W_OK):
+        raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
+
+
+class OutputFile:
+    """A file that takes its name when it is closed, so that no half of it is ever there.
+
+    Until then it is called ``NAME.part``. A device, such as /dev/stdout, is written to as it is. As
+    a context manager it is given up where the block raises.
+
+    Parameters
+    ----------
+    path : str
+        Its name. What is there keeps it until then.
+    binary : bool
+        Whether bytes will be written; else text, as UTF-8, whose lines end as they are.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, a full disk included; it names the file. So do all methods.
+    """
+
+    def __init__(self, path: str, *, binary: bool = False) -> None:
+        self._path = path
+        self._part = path if _is_device(path) else f"{path}.part"
+        self._failed = False
+        with self._named():
+            self._file: IO[Any] = (
+                open(self._part, "wb")  # noqa: SIM115
+                if binary
+                else open(self._part, "w", encoding="utf-8", newline="")  # noqa: SIM115
+            )
+
+    def write(self, content: str | bytes) -> None:
+        """Write a text, or bytes."""
+        with self._named():
+            self._file.write(content)
+
+    def close(self) -> None:
+        """Finish the file and give it its name, unless something has failed before."""
+        with self._named():
+            self._file.close()
+            if self._part != self._path and not self._failed:
+                os.replace(self._part, self._path)
+
+    def __enter__(self) -> OutputFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._give_up()
+        self.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._give_up()
+            raise OSError(error.errno, error.strerror, self._path) from error
+
+    def _give_up(self) -> None:
+        self._failed = True
+        if self._part != self._path:
+            with suppress(OSError):
+                os.unlink(self._part)
+
+
+def write_file(path: str, content: str | bytes) -> None:
+    """Write a whole file, all or nothing, see `OutputFile`."""
+    with OutputFile(path, binary=isinstance(content, bytes)) as file:
+        file.write(content)
+
+
+def write_table(path: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file, all or nothing, see `OutputFile`.
+
+    Paths stand in it as they are, for programs to open them: of no absolute path, number or reason
+    would a spreadsheet make a formula.
+    """
+    import csv
+
+    with OutputFile(path) as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def _is_device(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isfile(path)

@@ -1,0 +1,172 @@
+"""Where the files that a script makes of others go: the same names, below one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import re
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.paths import index_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from readers.contract import Row
+
+_PARTS = ".part-"
+"""How the names of folders begin where files are written before they get their names."""
+
+
+class Target(NamedTuple):
+    """A file to read, and the one to make of it."""
+
+    row: Row
+    path: str
+
+
+def targets_of(files: Sequence[str], out: str, suffixes: Sequence[str]) -> list[Target]:
+    """Give each file that the arguments name, once, and where what is made of it goes.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Files, folders, globs and Index files. Subfolders of a folder, of the folder that a glob
+        begins with, and of the one that holds all rows of an Index come again below `out`.
+    out : str
+        The folder to write to. What lies in it is not read.
+    suffixes : sequence of str
+        What to look for in folders.
+
+    Raises
+    ------
+    Refusal
+        If there are no files, or two would be written to one path.
+    """
+    from readers.contract import Row
+
+    out = os.path.realpath(out)
+    targets: dict[tuple[str, int | None], Target] = {}
+    for file in files:
+        index = index_of([file], suffixes)
+        rows = [Row(at, index.path(at), index.hdu(at)) for at in range(len(index))]
+        root = _root(file, [row.path for row in rows])
+        for row in rows:
+            key = row.path, row.hdu
+            inside = os.path.realpath(row.path).startswith(out + os.sep)
+            if key not in targets and not inside:
+                name = _fits_name(os.path.relpath(row.path, root))
+                targets[key] = Target(Row(len(targets), *key), os.path.join(out, name))
+    if not targets:
+        raise Refusal(f"all files lie in {out}, to which is written: give -o another folder")
+    made: dict[str, Row] = {}
+    for row, path in targets.values():
+        other = made.setdefault(path, row)
+        if other is not row:
+            raise Refusal(
+                f"both {_named(other)} and {_named(row)} would be written to {path}: rename one, "
+                "or write them to different folders"
+            )
+    return list(targets.values())
+
+
+def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Target]) -> None:
+    """Make the folder, or see that what is in it was made with the same settings.
+
+    Parameters
+    ----------
+    out : str
+        The folder.
+    made : str
+        File in it that holds the settings, JSON.
+    settings : mapping
+        What decides about what is written, for JSON.
+    targets : sequence of Target
+        What is going to be written.
+
+    Raises
+    ------
+    Refusal
+        If there is something else.
+    """
+    record = os.path.join(out, made)
+    wanted = json.loads(json.dumps(settings))
+    try:
+        os.makedirs(out, exist_ok=True)
+        if os.path.exists(record):
+            with open(record, encoding="utf-8") as file:
+                found = json.load(file)
+            _check_same(record, found, wanted)
+            return
+        foreign = next((target.path for target in targets if os.path.lexists(target.path)), None)
+        if foreign is not None:
+            raise Refusal(f"{foreign} exists, and there is no {record}: give -o another folder")
+        with parts_folder(out) as parts:
+            part = os.path.join(parts, made)
+            with open(part, "w", encoding="utf-8") as file:
+                json.dump(wanted, file, indent=1)
+                file.write("\n")
+            os.replace(part, record)
+    except OSError as error:
+        raise Refusal(f"{out} cannot be written: {error}") from error
+    except ValueError as error:
+        raise Refusal(f"{record} is damaged: {error}: give -o another folder") from error
+
+
+@contextlib.contextmanager
+def parts_folder(out: str) -> Iterator[str]:
+    """Give a hidden folder in `out` for unfinished files, and remove those that were left there."""
+    handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Who has the lock alone is the only run: what lies there is of one that was killed. Where
+        # a file system knows no locks, it stays.
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for name in os.listdir(out):
+                if name.startswith(_PARTS):
+                    shutil.rmtree(os.path.join(out, name))
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        # A child process that is killed may still be writing.
+        with tempfile.TemporaryDirectory(
+            dir=out, prefix=_PARTS, ignore_cleanup_errors=True
+        ) as folder:
+            yield folder
+    finally:
+        os.close(handle)
+
+
+def _root(argument: str, paths: Sequence[str]) -> str:
+    """Give the folder that what an argument names is told relative to."""
+    if os.path.isdir(argument):
+        return os.path.abspath(argument)
+    if glob.has_magic(argument) and not os.path.lexists(argument):
+        parts = os.path.abspath(argument).split(os.sep)
+        plain = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+        return os.sep.join(parts[:plain]) or os.sep
+    return os.path.commonpath([os.path.dirname(path) for path in paths])
+
+
+def _fits_name(path: str) -> str:
+    """Give the path of a plain FITS file for one that may be compressed."""
+    name = re.sub(r"\.(gz|fz)$", "", path, flags=re.IGNORECASE)
+    return name if re.search(r"\.(fits|fit|fts)$", name, re.IGNORECASE) else f"{name}.fits"
+
+
+def _named(row: Row) -> str:
+    return row.path if row.hdu is None else f"{row.path}[{row.hdu}]"
+
+
+def _check_same(record: str, found: Any, wanted: Mapping[str, Any]) -> None:
+    if not isinstance(found, dict):
+        raise ValueError("expected settings")
+    differ = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+    if differ:
+        told = "; ".join(f"{name} {found.get(name)}, not {wanted.get(name)}" for name in differ)
+        raise Refusal(f"{record}: the files there were made with {told}: give -o another folder")

@@ -1,0 +1,1 @@
+"""dali-pipelines run: iterate an archive, and report how fast it goes and why."""

@@ -1,0 +1,198 @@
+"""What limits a run, and what to change: from the figures of its stages alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dali_pipelines.cli.run.stages import Stages
+
+Limit = Literal["consumer", "storage", "readers", "graph", "cpu", "transport"]
+"""The stage that all others wait for.
+
+consumer   takes batches later than they are ready
+storage    readers wait for files
+readers    readers compute, and there are cores for more of them
+graph      DALI's graph: transfer, decode, transforms
+cpu        readers or graph, and no core is left for more of them
+transport  neither is busy: samples wait on their way between the two
+"""
+
+_KEEPS_UP = 0.1
+"""Share of the time that a consumer may wait before loading is called the limit."""
+_FED_LATE = 0.15
+"""Share of the consumer's wait that is for readers where they just keep up with the graph."""
+_FULL = 0.8
+"""Share of the time of DALI's threads above which they are taken to work all the time."""
+_IDLE = 0.6
+"""Share of the readers' time below which more of them would be idle, too."""
+_QUEUED = 0.3
+"""Share of the work time in wait for a core above which there are too few cores."""
+_SPARE_CORE = 0.4
+"""Idle cores from which on one more process or thread is worth it."""
+_HEADROOM = 1.2
+"""Readers that are busy all the time are late now and then."""
+_STEP = 4
+"""Times the present number that is advised at most: figures of few readers reach no further."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What limits a run, and what to do about it."""
+
+    limit: Limit
+    sentence: str
+    change: Mapping[str, int] = field(default_factory=dict)
+    """Flags of run.py, and values to try; empty where no flag helps."""
+
+
+def advise(stages: Stages, world_size: int = 1) -> Advice:
+    """Find the stage that all others wait for.
+
+    Parameters
+    ----------
+    stages : Stages
+        Of one process.
+    world_size : int
+        Processes like this one, whose readers ``--num_read_processes`` counts together.
+
+    Notes
+    -----
+    If the consumer waits, it waits for the readers or for the graph. Where both take nearly as
+    long, the wait is mostly for the graph, as the readers go on meanwhile: any wait for them that
+    remains means that they are the slower ones.
+    """
+    if stages.wait_fraction < _KEEPS_UP:
+        return _consumer(stages)
+    if stages.wait_readers_s < _FED_LATE * (stages.wait_readers_s + stages.wait_graph_s):
+        return _graph(stages)
+    if stages.readers_busy < _IDLE:
+        return _graph(stages) if stages.graph_busy > _FULL else _transport(stages)
+    if stages.blocked_s > stages.read_s / 2:
+        return _storage(stages, world_size)
+    return _readers(stages, world_size)
+
+
+def readers_needed(*, read_s: float, rate: float) -> int:
+    """Give the number of readers that deliver samples at a rate, with some headroom.
+
+    By Little's law the reads under way are on average the rate times the time that one takes.
+
+    Parameters
+    ----------
+    read_s : float
+        Seconds that a reader takes for a sample, when it has a core.
+    rate : float
+        Samples per second.
+    """
+    return max(1, math.ceil(_HEADROOM * read_s * rate))
+
+
+def _consumer(stages: Stages) -> Advice:
+    memory = "; where memory is tight, --prefetch=1 will do" if stages.ahead > 1 else ""
+    return Advice(
+        "consumer",
+        f"Loading keeps up: the consumer waits {_percent(stages.wait_fraction)} of the time"
+        f"{memory}.",
+    )
+
+
+def _storage(stages: Stages, world_size: int) -> Advice:
+    count = world_size * _more_readers(stages)
+    each = 1e3 / max(1, stages.samples)
+    return Advice(
+        "storage",
+        f"Storage is the limit: a read takes {each * stages.read_s:.3g} ms, "
+        f"{each * stages.blocked_s:.3g} ms of them in wait for files, "
+        f"{stages.input_bytes / stages.seconds / 1e6:.3g} MB/s in all. More readers wait side by "
+        f"side: try --num_read_processes={count}; beyond, faster storage or a smaller --crop.",
+        {"num_read_processes": count},
+    )
+
+
+def _readers(stages: Stages, world_size: int) -> Advice:
+    now, worked = stages.num_read_processes, stages.read_cpu_s + stages.read_queued_s
+    if stages.cores_idle < _SPARE_CORE or stages.read_queued_s > _QUEUED * worked:
+        return _cpu(stages, "the readers, which compute,")
+    # More of them than cores would only take turns.
+    count = world_size * min(_more_readers(stages), max(now + 1, int(stages.cores)))
+    each = 1e3 / max(1, stages.samples)
+    return Advice(
+        "readers",
+        f"The readers are the slowest part: each computes {each * stages.read_cpu_s:.3g} ms for a "
+        f"sample, and cores are idle: try --num_read_processes={count}.",
+        {"num_read_processes": count},
+    )
+
+
+def _graph(stages: Stages) -> Advice:
+    slow = "The graph (transfer, decode, transforms) is the slowest part"
+    if stages.gpus:
+        return Advice("graph", f"{slow}: more --num_gpus or a smaller --crop will help.")
+    queued = stages.graph_queued_s > _QUEUED * (stages.graph_cpu_s + stages.graph_queued_s)
+    if queued or stages.cores_idle < _SPARE_CORE:
+        return _cpu(stages, "the graph")
+    threads = stages.num_threads // stages.num_shards
+    if stages.batch_size <= threads:
+        size = 2 * stages.batch_size
+        return Advice(
+            "graph",
+            f"{slow}, and a batch of {stages.batch_size} keeps no more than as many threads busy: "
+            f"try --batch_size={size}, or a GPU, or a smaller --crop.",
+            {"batch_size": size},
+        )
+    count = threads + max(1, round(stages.cores_idle / stages.num_shards))
+    return Advice(
+        "graph",
+        f"{slow}, and cores are idle: try --num_threads={count}, or a GPU, or a smaller --crop.",
+        {"num_threads": count},
+    )
+
+
+def _cpu(stages: Stages, who: str) -> Advice:
+    remedy = "More cores" if stages.gpus else "A GPU, more cores"
+    return Advice(
+        "cpu",
+        f"The CPU is the limit: {who} can have no more of it. Of {stages.cores:g} cores, reading "
+        f"and decoding take {stages.cores_used:.1f}, and all else {stages.cores_elsewhere:.1f}. "
+        f"{remedy} or a smaller --crop will help, more processes or threads will not.",
+    )
+
+
+def _transport(stages: Stages) -> Advice:
+    idle = _percent(1 - stages.readers_busy)
+    each = stages.num_read_processes / stages.num_shards
+    if stages.batch_size < each or stages.ahead == 1:
+        change = {"prefetch": stages.ahead + 1}
+        remedy = f"--prefetch={stages.ahead + 1}, or a larger --batch_size, gives them more to do"
+    else:
+        change = {}
+        remedy = "a smaller --crop, or a larger --batch_size of small images, eases the hand-over"
+    return Advice(
+        "transport",
+        f"The hand-over to the graph is the limit: the readers are idle {idle} of the time, and "
+        f"the graph waits for them; {remedy}.",
+        change,
+    )
+
+
+def _more_readers(stages: Stages) -> int:
+    """Give the readers that keep all other stages busy; always more than there are now."""
+    samples = max(1, stages.samples)
+    cpu_s = (stages.read_cpu_s + stages.graph_cpu_s) / samples
+    others = [
+        stages.cores / cpu_s if cpu_s > 0 else math.inf,
+        samples / max(1e-9, stages.seconds - stages.wait_s),
+    ]
+    if not stages.gpus and stages.graph_cpu_s > 0:
+        others.append(samples * stages.num_threads / stages.graph_cpu_s)
+    read_s = (stages.read_s - stages.read_queued_s) / samples
+    now = stages.num_read_processes
+    rate = min(*others, _STEP * now / max(1e-9, read_s))
+    return max(now + 1, min(_STEP * now, readers_needed(read_s=read_s, rate=rate)))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,212 @@
+"""Iterate an archive through DALI pipelines: the main job, and the way to see how fast it goes.
+
+    python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
+    torchrun --nproc_per_node=4 scripts/run.py --num_read_processes=16 --batch_size=16
+
+Without --data it reads a sample set, made on first use in your cache folder.
+
+Under torchrun, srun or mpirun there is a process, a rank, for each GPU; the last two need
+MASTER_ADDR and MASTER_PORT. Numbers of GPUs and readers still are those of all ranks together,
+which take each step together, so that they stop at the same one. Each rank writes its own files,
+audit.rank1.csv for --audit=audit.csv, but there is one --state.
+"""
+
+# Reader processes import this file again: what is heavy is imported in the functions.
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.errors import Refusal, one_line
+from dali_pipelines.cli.options import log_errors, parse
+from dali_pipelines.cli.paths import check_output
+from dali_pipelines.cli.ranks import Ranks
+from dali_pipelines.cli.run_config import RunConfig, choose_devices, cores, new_loader, open_index
+
+if TYPE_CHECKING:
+    from dali_pipelines import Index, Loader
+    from dali_pipelines.cli.run.auto_readers import Choice
+    from dali_pipelines.cli.run.report import Run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; give the exit code: 0 done, 1 failed, 2 wrong usage."""
+    config = parse(RunConfig, argv, __doc__)
+    log_errors()
+    stop = Stop()
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        ranks = Ranks.of()
+        config = share_of(config, ranks)
+        for path in (config.rejected, config.report, config.audit, config.state):
+            if path is not None:
+                check_output(path)
+        index, devices = open_index(config), choose_devices(config, ranks)
+        ranks.join(index.digest)
+        choice = None
+        if config.num_read_processes == "auto":
+            choice = agree_on_readers(config, index, devices, ranks)
+            config = replace(config, num_read_processes=choice.num_read_processes)
+        loader = make_loader(config, index, devices, ranks)
+        return iterate(loader, config, ranks, stop, choice)
+    except Refusal as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return error.status
+    except (ValueError, TypeError, ImportError, FileNotFoundError, MemoryError) as error:
+        print(f"run.py: {one_line(error)}", file=sys.stderr)
+        return 2
+    except (OSError, RuntimeError) as error:
+        print(f"run.py: {one_line(error)}{_remedy(error, config)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _remedy(error: Exception, config: RunConfig) -> str:
+    from readers.errors import ReadError
+
+    helps = isinstance(error, ReadError) and config.bad_sample == "raise"
+    return "; --bad_sample=skip leaves out such files" if helps else ""
+
+
+class Stop:
+    """A handler of SIGTERM: it ends the run at once, or once all ranks have delivered a step."""
+
+    def __init__(self) -> None:
+        self.later = False
+        self.status = 0
+        """Exit code to end with; 0 to go on."""
+
+    def __call__(self, number: int, _: object) -> None:
+        """Note the signal; a second one ends the run at once."""
+        if not self.later or self.status:
+            sys.exit(128 + number)
+        self.status = 128 + number
+
+
+def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
+    """Give what a rank does of a run: one shard, its share of the readers, and its own files.
+
+    Raises
+    ------
+    ValueError
+        If ``num_gpus`` is neither the number of ranks nor left at 1.
+    """
+    if ranks.world_size == 1:
+        return config
+    if config.num_gpus not in (1, ranks.world_size):
+        raise ValueError(
+            f"--num_gpus={config.num_gpus} but {ranks.world_size} ranks were launched, one for "
+            "each GPU: leave it out, or launch another number, torchrun's --nproc_per_node"
+        )
+    from dali_pipelines.runtime.devices import share_out
+
+    return replace(
+        config,
+        num_gpus=1,
+        num_read_processes=(
+            "auto"
+            if config.num_read_processes == "auto"
+            else share_out(config.num_read_processes, ranks.world_size)[ranks.rank]
+        ),
+        num_threads=config.num_threads or max(1, cores() // ranks.local_world_size),
+        rejected=ranks.own_file(config.rejected),
+        report=ranks.own_file(config.report),
+        audit=ranks.own_file(config.audit),
+        state=config.state if ranks.rank == 0 else None,
+    )
+
+
+def agree_on_readers(
+    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
+) -> Choice:
+    """Let rank 0 find out how many readers each rank has use for, and tell."""
+    from dali_pipelines.cli.run.auto_readers import Choice, choose_readers
+
+    if ranks.rank:
+        return Choice(ranks.agree(0), "rank 0 has measured")
+    choice = choose_readers(config, index, devices, ranks)
+    count = ranks.agree(choice.num_read_processes)
+    each = " for each rank" if ranks.world_size > 1 else ""
+    print(f"--num_read_processes={count}{each}: {choice.because}.", file=sys.stderr)
+    return choice
+
+
+def make_loader(
+    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
+) -> Loader:
+    """Make the Loader, where it was stopped, and check that it fits into memory."""
+    loader = new_loader(config, index, devices)
+    from dali_pipelines.memory import estimate_memory
+
+    if config.resume is not None:
+        resume(loader, config)
+    estimate_memory(loader.make_pipelines(), ranks.local_world_size).check()
+    return loader
+
+
+def resume(loader: Loader, config: RunConfig) -> None:
+    """Let the Loader go on where the state says, in the order that the run began with.
+
+    Raises
+    ------
+    ValueError
+        If the file is none that --state wrote, or of other data.
+    """
+    where = f"--resume={config.resume}"
+    try:
+        with open(str(config.resume), encoding="utf-8") as file:
+            state = json.load(file)
+    except ValueError as error:
+        raise ValueError(f"{where}: expected a file that --state wrote: {error}") from error
+    try:
+        loader.load_state_dict(state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error
+    for name in ("seed", "shuffle"):
+        given, default = getattr(config, name), getattr(RunConfig, name)
+        if given not in (state[name], default):
+            kept = f"the run goes on with {name} {state[name]}, not {given}"
+            print(f"{where}: {kept}.", file=sys.stderr)
+
+
+def iterate(
+    loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop, choice: Choice | None
+) -> int:
+    """Go through the epochs, and say how it went."""
+    from dali_pipelines.cli.run.report import Run
+
+    with Run(loader, config, ranks, choice) as run, loader:
+        stop.later = True
+        try:
+            return go_on(run, loader, config, ranks, stop)
+        except RuntimeError:
+            # Slurm and torchrun send SIGTERM to the readers, too, or it has ended another rank.
+            if not stop.status:
+                raise
+            return run.finish(stop.status)
+
+
+def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
+    """Take the steps that are left; give the exit code."""
+    for epoch in range(loader.epoch, config.epochs):
+        steps_before = run.steps_done
+        for step, batches in enumerate(run.steps(epoch), loader.step):
+            # A step counts when all ranks have it at hand: if one fails before, none does.
+            status = ranks.agree(stop.status)
+            run.deliver(epoch, step, batches)
+            del batches  # what is held here cannot be reused for the next batch
+            enough = run.steps_done == config.max_batches
+            if status or enough:
+                return run.finish(status)
+        if run.steps_done == steps_before:
+            raise RuntimeError(f"the Loader gave no step of epoch {epoch}")
+    return run.finish()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

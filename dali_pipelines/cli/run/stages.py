@@ -1,0 +1,172 @@
+"""Where the time of a run went, stage by stage: what advice is given by."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from dali_pipelines.cli.cgroup import usable_cores
+from dali_pipelines.cli.run.threads import CpuTime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dali_pipelines import Loader
+    from dali_pipelines.loader import LoaderStats
+
+_DALI_THREADS = "[DALI]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """Figures of one process between two moments of a run; seconds are summed over what works."""
+
+    seconds: float
+    """Between the two moments."""
+    samples: int
+    """Delivered, over all shards of this process."""
+    input_bytes: int
+    """Read from files."""
+    wait_s: float
+    """The consumer waited for batches; for the rest of the time it had one."""
+    wait_readers_s: float
+    """Of these, until the readers had delivered and the graph was fed."""
+    wait_graph_s: float
+    """Of these, until the graph was done."""
+    read_s: float
+    """Readers were at work on samples."""
+    read_cpu_s: float
+    """Of these, they computed."""
+    read_queued_s: float
+    """Of these, they could have computed, but had no core; at most what is left."""
+    graph_cpu_s: float
+    """DALI's threads computed."""
+    graph_queued_s: float
+    """They could have computed, but had no core."""
+    cpu_busy: float
+    """Share of the machine's CPU time that was used, by whomever."""
+    num_read_processes: int
+    num_threads: int
+    """DALI's threads, of all shards of this process."""
+    num_shards: int
+    """Of this process."""
+    batch_size: int
+    """Of a shard."""
+    ahead: int
+    """Batches that are kept ready, by the readers and again by the graph."""
+    cores: float
+    """That this process may use; less than one is a share of one."""
+    gpus: bool
+    """Whether the graph runs on GPUs."""
+
+    @property
+    def wait_fraction(self) -> float:
+        """Share of the time that the consumer waited."""
+        return self.wait_s / max(1e-9, self.seconds)
+
+    @property
+    def readers_busy(self) -> float:
+        """Share of the readers' time that they were at work."""
+        return min(1.0, self.read_s / max(1e-9, self.num_read_processes * self.seconds))
+
+    @property
+    def graph_busy(self) -> float:
+        """Share of the time of DALI's threads that they computed, or could have."""
+        worked = self.graph_cpu_s + self.graph_queued_s
+        return min(1.0, worked / max(1e-9, self.num_threads * self.seconds))
+
+    @property
+    def cores_used(self) -> float:
+        """Cores that were busy with reading and with the graph, on average."""
+        return (self.read_cpu_s + self.graph_cpu_s) / max(1e-9, self.seconds)
+
+    @property
+    def cores_elsewhere(self) -> float:
+        """Cores that were busy with all else, of those that this process may use."""
+        return max(0.0, self.cores * self.cpu_busy - self.cores_used)
+
+    @property
+    def cores_idle(self) -> float:
+        """Cores that more readers or threads would find."""
+        # The share is of the machine, which can have more cores than this process may use.
+        return self.cores - max(self.cores_used, self.cores * self.cpu_busy)
+
+    @property
+    def blocked_s(self) -> float:
+        """Seconds that readers waited for files."""
+        return self.read_s - self.read_cpu_s - self.read_queued_s
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The counts of a Loader at one moment of a run."""
+
+    at: float
+    stats: LoaderStats
+    readers: Mapping[int, CpuTime]
+    """By process ID."""
+    graph: CpuTime
+    machine: Any
+    """As psutil gives it."""
+
+    @classmethod
+    def of(cls, loader: Loader) -> Moment:
+        """Read all counts now."""
+        readers = [process for pipeline in loader.pipelines for process in pipeline.processes()]
+        return cls(
+            at=time.perf_counter(),
+            stats=replace(loader.stats),
+            readers={reader.pid: CpuTime.of(reader.pid) for reader in readers if reader.pid},
+            graph=CpuTime.of(name=_DALI_THREADS),
+            machine=psutil.cpu_times(),
+        )
+
+    def stages(self, loader: Loader) -> Stages:
+        """Give what has happened since, without the starting of readers.
+
+        Parameters
+        ----------
+        loader : Loader
+            The same one, while its pipelines run.
+        """
+        now = Moment.of(loader)
+
+        def counted(name: str) -> Any:
+            return getattr(now.stats, name) - getattr(self.stats, name)
+
+        queued = sum(
+            (used - self.readers.get(pid, CpuTime())).queued for pid, used in now.readers.items()
+        )
+        graph = now.graph - self.graph
+        first = loader.pipelines[0]
+        return Stages(
+            seconds=max(1e-9, now.at - self.at - counted("start_s")),
+            samples=counted("samples"),
+            input_bytes=counted("input_bytes"),
+            wait_s=counted("wait_s"),
+            wait_readers_s=counted("wait_readers_s"),
+            wait_graph_s=counted("wait_graph_s"),
+            read_s=counted("read_s"),
+            read_cpu_s=counted("read_cpu_s"),
+            read_queued_s=min(queued, counted("read_s") - counted("read_cpu_s")),
+            graph_cpu_s=graph.used,
+            graph_queued_s=graph.queued,
+            cpu_busy=_busy(self.machine, now.machine),
+            num_read_processes=sum(each.num_read_processes for each in loader.pipelines),
+            num_threads=sum(each.num_threads for each in loader.pipelines),
+            num_shards=len(loader.pipelines),
+            batch_size=first.max_batch_size,
+            ahead=first.ahead,
+            cores=usable_cores(),
+            gpus=first.device_id is not None,
+        )
+
+
+def _busy(before: Any, after: Any) -> float:
+    """Share of CPU time between two `psutil.cpu_times` that was not idle."""
+    total = sum(after) - sum(before)
+    idle = (after.idle + after.iowait) - (before.idle + before.iowait)
+    return 1 - idle / total if total > 0 else 0.0

@@ -1,0 +1,292 @@
+"""What is to run: the flags of run.py, and what they describe.
+
+doctor.py has the same flags.
+"""
+
+# Reader processes import this file, as run.py does: what is heavy is imported in the functions.
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from dali_pipelines.cli.options import hdu_name, option
+from dali_pipelines.cli.ranks import Ranks
+
+if TYPE_CHECKING:
+    from dali_pipelines import Calibration, Index, Loader, ReaderPipeline
+
+
+CALIBRATION = ("size", "order", "pointing_table", "correction_table", "exposure", "psf")
+"""Flags that are fields of `dali_pipelines.Calibration`."""
+
+
+def _number_or_auto(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r}") from None
+
+
+def _number_or_all(text: str) -> int | Literal["all"]:
+    if text == "all":
+        return "all"
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected numbers from 0 on, or all, got {text!r}")
+    return int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Flags of run.py; the names are fixed by tests/scripts/test_run.py."""
+
+    data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
+    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
+    hdu: int | str | tuple[str, int] | None = option(
+        None,
+        "fits: HDU to read, its number, EXTNAME, or EXTNAME,EXTVER (default: the Index's, or the "
+        "first that holds an image)",
+        type=hdu_name,
+        metavar="N|NAME",
+    )
+    planes: tuple[int | Literal["all"], ...] | None = option(
+        None,
+        "fits: planes to read of images with more than two axes, as channels, or all",
+        type=_number_or_all,
+        nargs="+",
+        metavar="N",
+    )
+    num_read_processes: int | Literal["auto"] = option(
+        4,
+        "reader processes in all, shared out over the shards; auto: as many as a short measurement "
+        "finds useful",
+        type=_number_or_auto,
+        metavar="NUMBER",
+    )
+    batch_size: int = option(16, "samples per shard and step")
+    num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
+    device: str = option(
+        "auto",
+        "auto: the GPUs, or the CPU if none is visible; gpu never falls back",
+        choices=("auto", "gpu", "cpu"),
+    )
+    num_threads: int | None = option(
+        None, "DALI threads per shard (default: cores / shards)", type=int
+    )
+    crop: tuple[int, ...] | None = option(
+        None, "window to cut, height and width or one number", type=int, nargs="+", metavar="PIXELS"
+    )
+    window: str = option("center", "where the window lies", choices=("center", "random"))
+    flip: str = option("", "flip at random: h, v or hv", choices=("", "h", "v", "hv"))
+    rotate: float = option(
+        0.0, "aia: turn the window at random, by so many degrees at most either way"
+    )
+    zoom: tuple[float, ...] = option(
+        (1.0, 1.0), "aia: enlarge it at random", type=float, nargs=2, metavar=("LEAST", "MOST")
+    )
+    resize: tuple[int, ...] | None = option(
+        None, "size after the crop, height and width or one", type=int, nargs="+", metavar="PIXELS"
+    )
+    mean: tuple[float, ...] | None = option(
+        None, "subtract, one or per channel", type=float, nargs="+", metavar="X"
+    )
+    std: tuple[float, ...] | None = option(
+        None, "divide by, one or per channel", type=float, nargs="+", metavar="X"
+    )
+    preset: str | None = option(
+        None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
+    )
+    size: tuple[int, ...] | None = option(
+        None,
+        "aia: size of the whole registered image, height and width or one "
+        "(default: the preset's, or 1024)",
+        type=int,
+        nargs="+",
+        metavar="PIXELS",
+    )
+    order: int | None = option(
+        None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
+    )
+    pointing_table: str | None = option(
+        None, "aia: take the pointing from this master table", metavar="FILE"
+    )
+    correction_table: str | None = option(
+        None, "aia: divide by the degradation in this response table", metavar="FILE"
+    )
+    exposure: bool | None = option(
+        None,
+        "aia: divide by the exposure time (default: as the preset says, or not)",
+        action=argparse.BooleanOptionalAction,
+    )
+    psf: tuple[int, ...] | None = option(
+        None,
+        "aia: deconvolve these channels, which all files must be of",
+        type=int,
+        nargs="+",
+        metavar="ANGSTROM",
+    )
+    shuffle: bool = option(True, "a new order in each epoch")
+    seed: int = option(0, "order, windows and flips follow from it")
+    epochs: int = option(1, "times to go through the data")
+    max_batches: int | None = option(None, "stop after this many steps", type=int)
+    tail: str = option("partial", "last step of an epoch", choices=("partial", "fill", "drop"))
+    bad_sample: str = option("raise", "what to do with unreadable files", choices=("raise", "skip"))
+    max_bad: float | None = option(
+        None, "unreadable files to skip at most, a number or a share below 1", type=float
+    )
+    rejected: str | None = option(None, "write the files that were skipped", metavar="FILE.csv")
+    read_timeout: float | None = option(
+        None, "seconds after which a read is given up, and its file is a bad one", type=float
+    )
+    restart_readers: int = option(0, "times to go on after a reader process has died")
+    start_method: str = option(
+        "forkserver", "of the reader processes", choices=("spawn", "forkserver", "fork")
+    )
+    prefetch: int | None = option(
+        None, "batches kept ready (default: 2, or 1 where a batch is large)", type=int
+    )
+    report: str | None = option(None, "write what was measured", metavar="FILE.json")
+    audit: str | None = option(None, "write a line per delivered sample", metavar="FILE.csv")
+    state: str | None = option(
+        None, "write where the run stopped, after SIGTERM, too", metavar="FILE.json"
+    )
+    resume: str | None = option(None, "go on from there", metavar="FILE.json")
+
+    def __post_init__(self) -> None:
+        for name in ("num_read_processes", "batch_size", "num_gpus", "epochs", "max_batches"):
+            value = getattr(self, name)
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"--{name} must be at least 1, got {value}")
+        if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
+            raise ValueError("--planes takes numbers or all, not both")
+        if self.pipeline != "fits":
+            for name in ("hdu", "planes"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
+        if self.pipeline != "aia":
+            for name in ("preset", *CALIBRATION):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"--{name} is for --pipeline=aia, got {self.pipeline}")
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What is done to each frame of AIA or HMI; None for other pipelines."""
+        if self.pipeline != "aia":
+            return None
+        from dali_pipelines import Calibration
+
+        settings = {name: getattr(self, name) for name in CALIBRATION}
+        settings["size"] = _pair("size", self.size)
+        given = {name: value for name, value in settings.items() if value is not None}
+        return Calibration.of(self.preset, **given)
+
+    def least_readers(self, shards: int) -> int:
+        """Give the number of reader processes, one for each shard where it is yet to be chosen."""
+        return shards if self.num_read_processes == "auto" else self.num_read_processes
+
+    def pipeline_settings(self) -> dict[str, Any]:
+        """Give the keywords for the pipeline factory."""
+        pairs = {name: _pair(name, getattr(self, name)) for name in ("crop", "resize")}
+        return {
+            **pairs,
+            "window": self.window,
+            "flip": self.flip,
+            "rotate": self.rotate,
+            "zoom": tuple(self.zoom),
+            "mean": self.mean,
+            "std": self.std,
+            "num_threads": self.num_threads or max(1, cores() // self.num_gpus),
+            "start_method": self.start_method,
+            "prefetch": self.prefetch,
+            "num_epochs": self.epochs,
+            "read_timeout": self.read_timeout,
+        }
+
+
+def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -> Loader:
+    """Make the Loader that the flags describe."""
+    from dali_pipelines import Loader, aia_pipeline, fits_pipeline, jpeg_pipeline
+
+    factories: dict[str, Callable[..., ReaderPipeline]] = {
+        "fits": fits_pipeline,
+        "jpeg": jpeg_pipeline,
+        "aia": aia_pipeline,
+    }
+    settings = config.pipeline_settings()
+    if config.calibration is not None:
+        settings["calibration"] = config.calibration
+    if config.pipeline == "fits":
+        planes = tuple(config.planes or ())
+        settings |= {"hdu": config.hdu, "planes": "all" if "all" in planes else planes or None}
+    return Loader(
+        factories[config.pipeline],
+        index,
+        batch_size=config.batch_size,
+        num_read_processes=config.least_readers(len(devices)),
+        devices=devices,
+        seed=config.seed,
+        shuffle=config.shuffle,
+        tail=config.tail,  # type: ignore[arg-type]
+        bad_sample=config.bad_sample,  # type: ignore[arg-type]
+        max_bad=config.max_bad,
+        restart_readers=config.restart_readers,
+        **settings,
+    )
+
+
+def open_index(config: RunConfig) -> Index:
+    """Scan the data that was asked for, or the sample set."""
+    from readers.index.table import SUFFIXES, Index
+
+    data = config.data
+    if data is None:
+        from dali_pipelines.cli.samples import sets
+
+        make = sets.jpeg_samples if config.pipeline == "jpeg" else sets.fits_samples
+        data = str(make())
+    return Index.scan(data, suffixes=SUFFIXES["jpeg" if config.pipeline == "jpeg" else "fits"])
+
+
+def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
+    """Give a CUDA device, or None for the CPU, to each shard of this process."""
+    from dali_pipelines.runtime.devices import visible_gpus
+
+    gpus = 0 if config.device == "cpu" else visible_gpus()
+    wanted = config.num_gpus * ranks.local_world_size
+    if gpus >= wanted:
+        first = config.num_gpus * ranks.local_rank
+        return list(range(first, first + config.num_gpus))
+    if gpus or config.device == "gpu":
+        asked = f"--num_gpus={wanted}"
+        if ranks.local_world_size > 1:
+            asked = f"the {wanted} ranks on this machine need a GPU each,"
+        raise ValueError(
+            f"{asked} but {gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} "
+            "visible: use fewer, check nvidia-smi and CUDA_VISIBLE_DEVICES, or say --device=cpu"
+        )
+    if config.device == "auto" and ranks.rank == 0:
+        shards = config.num_gpus * ranks.world_size
+        words = f"{shards} shard{'s' if shards > 1 else ''}"
+        print(f"No GPU is visible: {words} on the CPU.", file=sys.stderr)
+    return [None] * config.num_gpus
+
+
+def _pair(name: str, value: Sequence[int] | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if isinstance(value, int):
+        value = (value,)
+    if len(value) not in (1, 2):
+        raise ValueError(f"--{name} takes one number or two (height width), got {len(value)}")
+    return value[0], value[-1]
+
+
+def cores() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0))

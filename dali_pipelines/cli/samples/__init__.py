@@ -1,0 +1,1 @@
+"""Synthetic sample sets that the commands read when no data are given."""

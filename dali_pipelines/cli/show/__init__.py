@@ -1,0 +1,1 @@
+"""dali-pipelines show: draw contact sheets."""

@@ -1,0 +1,271 @@
+"""Draw a contact sheet of what a network will see: images as the pipeline delivers them.
+
+    python scripts/show.py archive/ -o sheet.png
+    python scripts/show.py archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10
+    python scripts/show.py frame.fits -o steps.png --pipeline aia --exposure --before_after
+
+FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
+channel of AIA. Colours run from the 1st to the 99.9th percentile, those of magnetograms equally
+far from 0 on both sides; the range under an image is that of all its pixels. Pixels without a
+value are grey. A file that cannot be read has its reason in place of the image. A sample of
+several files has a picture for each, in the order of the channels.
+
+With --before_after there is one file, and a picture after each step of its calibration; then the
+limb, at full resolution, and the circle on which the header says that it is.
+
+The exit status is 0; 1 if no image could be shown, 2 for wrong usage, 130 if interrupted.
+"""
+
+# Reader processes import this file again: what is heavy is imported in the functions.
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.options import RefusingParser, at_least, log_errors
+from dali_pipelines.cli.paths import check_output, samples_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from dali_pipelines import Calibration, Loader, ReaderPipeline
+    from dali_pipelines.cli.show.sheet import Picture
+    from readers import Index
+    from readers.contract import Row
+
+PIPELINES = ("fits", "jpeg", "aia")
+CALIBRATION = ("preset", "pointing_table", "correction_table", "exposure", "psf")
+"""Options that say what is done to frames of AIA and HMI."""
+COLUMNS = 6
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; give 0, 1 if nothing could be shown, 2 for wrong usage, 130 if interrupted."""
+    log_errors()
+    try:
+        return _show(_options(argv))
+    except Refusal as refusal:
+        print(f"show.py: {refusal}", file=sys.stderr)
+        return refusal.status
+    except KeyboardInterrupt:
+        print("show.py: interrupted", file=sys.stderr)
+        return 130
+
+
+def _show(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from readers.index.table import SUFFIXES
+
+    check_output(options.output)
+    _check_installed()
+    from dali_pipelines.cli.show.sheet import save_sheet
+
+    calibration = _calibration(options)
+    found = samples_of(options.files, SUFFIXES["jpeg" if options.pipeline == "jpeg" else "fits"])
+    if options.before_after and (len(found) > 1 or found.parts):
+        raise Refusal(f"--before_after is for one file, got {len(found)}")
+    index = _spread(found, options.count)
+    pictures: list[Picture] = []
+    try:
+        if options.before_after:
+            made = _steps(index, calibration, options.size)
+        else:
+            made = _pictures(index, options.pipeline, calibration, options.size)
+        with closing(made):
+            bar = tqdm(made, unit=" pictures", disable=not sys.stderr.isatty())
+            pictures.extend(bar)
+        rows = _rows(pictures, options.columns or len(index.parts) or COLUMNS)
+        heading = _heading(options, calibration, index, len(found))
+        save_sheet(options.output, rows, heading=heading, size=options.size)
+    except ValueError as error:  # of the settings, before the first picture
+        raise Refusal(error) from error
+    except (OSError, RuntimeError, MemoryError) as error:
+        raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
+    shown = sum(picture.pixels is not None for picture in pictures)
+    print(f"{options.output}: {shown} images, {len(pictures) - shown} rejected", file=sys.stderr)
+    return 0 if shown else 1
+
+
+# ---- The command line --------------------------------------------------------------------------
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = RefusingParser(
+        prog="show.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="file, folder, glob in quotes, or Index file")
+    add("-o", "--output", required=True, metavar="SHEET.png", help="the file to write")
+    add("--pipeline", choices=PIPELINES, default="fits", help="what the files are (default: fits)")
+    add("--preset", metavar="NAME", help="aia: calibrate and stretch as this preset, or file, says")
+    add("--pointing_table", metavar="TABLE", help="aia: take the pointing from this master table")
+    add("--correction_table", metavar="TABLE", help="aia: divide by the degradation in this table")
+    add("--exposure", action=argparse.BooleanOptionalAction, help="aia: divide by EXPTIME")
+    add("--psf", nargs="+", type=int, metavar="ANGSTROM", help="aia: deconvolve these channels")
+    add("--before_after", action="store_true", help="aia: one file, after each of these steps")
+    add(
+        "--count",
+        type=at_least(1),
+        default=24,
+        metavar="N",
+        help="most samples, evenly spread (24)",
+    )
+    add(
+        "--columns",
+        type=at_least(1),
+        metavar="N",
+        help=f"of the sheet ({COLUMNS}, or the channels of a sample)",
+    )
+    add("--size", type=at_least(64), default=256, metavar="PIXELS", help="of an image (256)")
+    options = parser.parse_args(argv)
+    if not options.output.lower().endswith(".png"):
+        parser.error(f"-o must end in .png, got {options.output}")
+    if options.pipeline != "aia":
+        for name in (*CALIBRATION, "before_after"):
+            if getattr(options, name):
+                parser.error(f"--{name} is for --pipeline=aia, got {options.pipeline}")
+    return options
+
+
+def _check_installed() -> None:
+    try:
+        import sunpy.visualization.colormaps  # noqa: F401
+    except ImportError as error:
+        raise Refusal(f"{error}: install what AIA needs, pip install '.[aia]'") from error
+
+
+def _calibration(options: argparse.Namespace) -> Calibration | None:
+    if options.pipeline != "aia":
+        return None
+    from dali_pipelines import Calibration
+
+    given = {name: getattr(options, name) for name in CALIBRATION}
+    try:
+        return Calibration.of(**{name: value for name, value in given.items() if value is not None})
+    except (OSError, ValueError) as error:
+        raise Refusal(error) from error
+
+
+def _spread(index: Index, count: int) -> Index:
+    """Choose rows that are evenly spread over the Index, in its order."""
+    if len(index) <= count:
+        return index
+    return index.select([place * len(index) // count for place in range(count)])
+
+
+def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:
+    """Lay the pictures out, those with a circle in rows of their own."""
+    groups = [
+        [picture for picture in pictures if bool(picture.circle) is with_circle]
+        for with_circle in (False, True)
+    ]
+    return [group[i : i + columns] for group in groups for i in range(0, len(group), columns)]
+
+
+def _heading(
+    options: argparse.Namespace, calibration: Calibration | None, index: Index, found: int
+) -> str:
+    """Say what is on the sheet."""
+    if options.before_after:
+        heading = index.path(0)
+    else:
+        noun = "samples" if index.parts else "images"
+        heading = f"{len(index)} of {found} {noun} by the {options.pipeline} pipeline"
+    if calibration is None:
+        return heading
+    tables = (calibration.pointing_table, calibration.correction_table)
+    names = [None if table is None else table.name for table in tables]
+    steps = (
+        f"preset {options.preset}" if options.preset else "",
+        f"pointing by {names[0]}" if names[0] else "",
+        f"PSF of {', '.join(map(str, calibration.psf))}" if calibration.psf else "",
+        f"order {calibration.order}",
+        f"degradation by {names[1]}" if names[1] else "",
+        "exposure" if calibration.exposure else "",
+    )
+    return "; ".join((heading, *filter(None, steps)))
+
+
+# ---- The images --------------------------------------------------------------------------------
+
+
+def _pictures(
+    index: Index, pipeline: str, calibration: Calibration | None, size: int
+) -> Generator[Picture, None, None]:
+    """Give a picture for each file of each row."""
+    from dali_pipelines.cli.show.pictures import image_picture, rejected_picture
+    from dali_pipelines.cli.show.sheet import Picture
+
+    columns = index.columns(parts=index.parts)
+    with _loader(index, pipeline, calibration) as loader:
+        for number, (batch,) in enumerate(loader):
+            row = columns.row(number)
+            files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
+            rejected = loader.stats.rejected.get(number)
+            for place, file in enumerate(files):
+                if file is None:
+                    caption = f"channel {index.parts[place]}", f"of {row.path}"
+                    yield Picture(caption, None, "missing: the sample has no such file")
+                elif rejected is not None:
+                    yield rejected_picture(file, rejected.reason)
+                else:
+                    image = batch["image"][0]
+                    image = image[place : place + 1] if index.parts else image
+                    yield image_picture(file, image, size)
+            del batch  # what is held here cannot be reused for the next one
+
+
+def _steps(
+    index: Index, calibration: Calibration | None, size: int
+) -> Generator[Picture, None, None]:
+    """Give a picture after each step of the one file's calibration."""
+    from dali_pipelines.cli.show.pictures import rejected_picture
+    from dali_pipelines.cli.show.steps import step_pictures
+    from readers import ReadError
+
+    assert calibration is not None  # as the pipeline is aia
+    file = index.columns().row(0)
+    try:
+        yield from step_pictures(file, calibration, size)
+    except ReadError as error:
+        yield rejected_picture(file, error.reason)
+
+
+def _loader(index: Index, pipeline: str, calibration: Calibration | None) -> Loader:
+    """Make a Loader that gives a batch a row, in the order of the Index."""
+    from dali_pipelines import Loader, aia_pipeline, fits_pipeline, jpeg_pipeline
+    from dali_pipelines.memory import estimate_memory
+
+    factories: dict[str, Callable[..., ReaderPipeline]] = {
+        "fits": fits_pipeline,
+        "jpeg": jpeg_pipeline,
+        "aia": aia_pipeline,
+    }
+    settings: dict[str, Any] = {} if calibration is None else {"calibration": calibration}
+    loader = Loader(
+        factories[pipeline],
+        index,
+        batch_size=1,  # images of all sizes
+        num_read_processes=min(len(os.sched_getaffinity(0)), 4, len(index)),
+        devices=[None],
+        shard_id=0,
+        num_shards=1,
+        shuffle=False,
+        bad_sample="skip",
+        num_epochs=1,
+        **settings,
+    )
+    estimate_memory(loader.make_pipelines()).check()
+    return loader
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

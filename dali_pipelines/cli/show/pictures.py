@@ -1,0 +1,127 @@
+"""Pictures of images for a contact sheet: colours by what the header says, and captions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from dali_pipelines.cli.errors import one_line
+from dali_pipelines.cli.show.sheet import Picture
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from numpy.typing import NDArray
+
+    from readers.contract import Row
+    from readers.header_scan import Fact
+
+KEYS = ("TELESCOP", "INSTRUME", "WAVELNTH", "CONTENT", "T_OBS", "DATE-OBS")
+"""Header keys that a picture is coloured and described by."""
+
+_SIGNED = ("MAGNETOGRAM", "DOPPLERGRAM")
+"""CONTENT of HMI whose values have a sign: 0 is in the middle of their colours."""
+
+
+def image_picture(file: Row, image: torch.Tensor, size: int) -> Picture:
+    """Make the picture of an image of a file.
+
+    Parameters
+    ----------
+    file : Row
+        Where it is from.
+    image : Tensor, shape (channels, height, width)
+        One channel, first row at the bottom if the file is FITS; or RGB from 0 to 255, or to 65535,
+        first row on top.
+    size : int
+        Width and height in pixels that it shrinks to, if it is larger.
+    """
+    from readers.header_scan import file_facts
+
+    (facts,) = file_facts(file.path, KEYS, file.hdu)
+    caption = (
+        file.path,
+        subject(facts),
+        *describe(image),
+    )
+    return Picture(tuple(filter(None, caption)), coloured(reduced(image, size), facts))
+
+
+def rejected_picture(file: Row, reason: str) -> Picture:
+    """Make the cell of a file that could not be read."""
+    return Picture((file.path, "rejected"), None, one_line(reason))
+
+
+def describe(image: torch.Tensor) -> tuple[str, str]:
+    """Give lines about an image, shape (channels, height, width): its size, and its range."""
+    values = image[~image.isnan()]
+    empty = image.numel() - len(values)
+    return (
+        "x".join(map(str, image.shape[1:])) + (f", {empty} NaN" if empty else ""),
+        f"{values.min():.5g} to {values.max():.5g}" if len(values) else "no values",
+    )
+
+
+def subject(facts: Mapping[str, Fact]) -> str:
+    """Say what an image is of, and when, to the second, as far as that is known.
+
+    ``AIA 171 2015-01-01T00:00:25Z``, or ``HMI magnetogram`` and a time.
+    """
+    channel = _aia_channel(facts)
+    name = f"AIA {channel}" if channel is not None else ""
+    if _is_hmi(facts):
+        name = f"HMI {str(facts['CONTENT'] or '').lower()}"
+    time = re.sub(r"(:\d\d)\.\d+", r"\1", str(facts["T_OBS"] or facts["DATE-OBS"] or ""))
+    return " ".join(filter(None, (name, time)))
+
+
+def reduced(image: torch.Tensor, size: int) -> torch.Tensor:
+    """Shrink to the size of a cell, each pixel the mean of the area that it covers."""
+    from torch.nn.functional import interpolate
+
+    height, width = image.shape[1:]
+    largest = max(height, width)
+    if largest <= size:
+        return image
+    shape = max(1, height * size // largest), max(1, width * size // largest)
+    return interpolate(image[None], size=shape, mode="area")[0]
+
+
+def coloured(image: torch.Tensor, facts: Mapping[str, Fact]) -> NDArray[Any]:
+    """Give RGB, first row on top, of an image of shape (channels, height, width).
+
+    SunPy's colours where the channel is one of AIA, grey for all else; from the 1st to the 99.9th
+    percentile, or as far from 0 on both sides for values that have a sign.
+    """
+    import matplotlib
+    import numpy as np
+    import sunpy.visualization.colormaps  # noqa: F401  registers them with Matplotlib
+
+    values = image.numpy()
+    if len(values) == 3:  # a photograph
+        if values.max() > 255:  # of 16 bits
+            values = values / 257
+        return values.transpose(1, 2, 0).clip(0, 255).astype(np.uint8)
+    plane = values[0, ::-1]
+    finite = plane[np.isfinite(plane)]
+    if _is_hmi(facts) and facts["CONTENT"] in _SIGNED:
+        high = np.percentile(np.abs(finite), 99.9) if finite.size else 1
+        low = -high
+    else:
+        low, high = np.percentile(finite, (1, 99.9)) if finite.size else (0, 1)
+    scaled = np.ma.masked_invalid((plane - low) / max(high - low, 1e-30))
+    name = f"sdoaia{_aia_channel(facts)}"
+    colours = matplotlib.colormaps[name if name in matplotlib.colormaps else "gray"]
+    return colours.with_extremes(bad="0.5")(scaled.clip(0, 1), bytes=True)[..., :3]
+
+
+def _aia_channel(facts: Mapping[str, Fact]) -> int | None:
+    """Give the wavelength of an AIA image in angstrom."""
+    wavelength = facts["WAVELNTH"]
+    is_aia = facts["TELESCOP"] == "SDO/AIA" and isinstance(wavelength, int | float)
+    return int(wavelength) if is_aia else None  # type: ignore[arg-type]
+
+
+def _is_hmi(facts: Mapping[str, Fact]) -> bool:
+    return str(facts["INSTRUME"]).startswith("HMI")

@@ -1,0 +1,127 @@
+"""A contact sheet: pictures in a grid, with captions, as a PNG file."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.paths import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+DPI = 100
+GAP = 12
+"""Pixels between the pictures, and around them."""
+LINE = 13
+"""Pixels from one line of text to the next."""
+FONT = 7
+"""Size in points."""
+CHARACTER = 6.05
+"""Pixels that a character of that size is wide at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One cell of a sheet."""
+
+    caption: tuple[str, ...]
+    """Lines under it; one that is too long loses its beginning."""
+    pixels: NDArray[np.uint8] | None
+    """RGB, shape (height, width, 3), first row on top; None for a cell without picture."""
+    remark: str = ""
+    """Text in a cell without picture."""
+    circle: tuple[float, float, float] | None = None
+    """Drawn over the picture: x, y and radius in its pixels, (0, 0) the middle of the first."""
+
+
+def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, size: int) -> None:
+    """Draw rows of pictures, each from left to right, and write the file.
+
+    Parameters
+    ----------
+    path : str
+        Of the PNG file.
+    rows : sequence of sequences of Picture
+        Larger ones shrink to their cell, smaller ones grow to it.
+    heading : str
+        Line on top.
+    size : int
+        Width and height of a cell in pixels.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    pitch = size + max(len(picture.caption) for row in rows for picture in row) * LINE + GAP
+    width = max(map(len, rows)) * (size + GAP) + GAP
+    head = textwrap.wrap(heading, int((width - 2 * GAP) / CHARACTER))
+    top = GAP + len(head) * LINE + GAP // 2
+    height = top + len(rows) * pitch
+    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    _write(figure, GAP, GAP, head)
+    for number, row in enumerate(rows):
+        for column, picture in enumerate(row):
+            x, y = GAP + column * (size + GAP), top + number * pitch
+            _draw(figure, x, y, size, picture)
+            _write(figure, x + 6, y + 6, _wrapped(picture.remark, size), "firebrick")
+            _write(figure, x, y + size + 3, [_ending(line, size) for line in picture.caption])
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=DPI)
+    write_file(path, image.getvalue())
+
+
+def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
+    """Draw a picture in the middle of its cell, whose upper left corner is given in pixels."""
+    width, height = figure.get_size_inches() * DPI
+    place = (x / width, 1 - (y + size) / height, size / width, size / height)
+    axes = figure.add_axes(place, xticks=[], yticks=[], facecolor="0.93")
+    axes.spines[:].set_visible(False)
+    if picture.pixels is None:
+        return
+    axes.imshow(picture.pixels, interpolation="nearest")
+    rows, columns = picture.pixels.shape[:2]
+    side = max(rows, columns)
+    axes.set_xlim((columns - side - 1) / 2, (columns + side - 1) / 2)
+    axes.set_ylim((rows + side - 1) / 2, (rows - side - 1) / 2)
+    if picture.circle is not None:
+        from matplotlib.patches import Circle
+
+        *_, radius = picture.circle
+        # Two colours, of which one can be seen on any picture.
+        for color, dashes in (("black", "solid"), ("white", (0, (4, 4)))):
+            line = {"edgecolor": color, "linestyle": dashes, "linewidth": 0.8, "fill": False}
+            axes.add_patch(Circle(picture.circle[:2], radius, **line))
+
+
+def _write(figure: Figure, x: int, y: int, lines: Sequence[str], color: str = "black") -> None:
+    """Write lines of text from a place in pixels on."""
+    width, height = figure.get_size_inches() * DPI
+    font = {"size": FONT, "family": "DejaVu Sans Mono"}
+    for number, line in enumerate(lines):
+        at = x / width, 1 - (y + number * LINE) / height
+        figure.text(*at, line, font, va="top", color=color, parse_math=False)
+
+
+def _wrapped(text: str, size: int) -> list[str]:
+    """Break a text into lines that fit into a cell."""
+    lines = textwrap.wrap(text, int((size - 12) / CHARACTER))
+    most = (size - 12) // LINE
+    return lines if len(lines) <= most else [*lines[: most - 1], "…"]
+
+
+def _ending(line: str, size: int) -> str:
+    """Give the end of a line, as the end of a path says more than its beginning."""
+    most = int(size / CHARACTER)
+    return line if len(line) <= most else "…" + line[len(line) - most + 1 :]

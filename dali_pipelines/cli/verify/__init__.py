@@ -1,0 +1,1 @@
+"""dali-pipelines verify: compare decoded pixels with astropy's and Pillow's."""

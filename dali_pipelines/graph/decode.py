@@ -1,0 +1,212 @@
+"""Graph fragments that turn what a Reader sends into an image."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from nvidia.dali import fn, types
+from nvidia.dali.types import to_dali_type
+
+from dali_pipelines.aia.calibration import Calibration
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.graph import operators, operators_gpu
+
+_CONDITIONAL: Any = fn._conditional  # type: ignore[attr-defined]
+
+
+class Decoded(NamedTuple):
+    """What a decoder adds to the graph."""
+
+    image: Any
+    """DataNode of the layout below, on the device where the rest shall run."""
+    dtype: str
+    """Its element type, which DALI knows only when it runs."""
+    status: Any = None
+    """DataNode of int32, shape (1,), on the CPU: 0 where the image is good. None if a bad one makes
+    the graph fail."""
+    finished: bool = False
+    """True if the image is flipped by ``arrays["flip"]``, normalised by mean and std, and of the
+    dtype of the settings (float32 for float16) already. A decoder that computes each pixel anyway
+    saves a pass over the frame by that. A resize is still done."""
+    layout: Literal["HWC", "CHW"] = "HWC"
+    """Order of the axes of `image`; HWC is permuted to CHW."""
+    channels: int | None = None
+    """Channels of `image`; None for those of the Reader."""
+    others: Mapping[str, Any] = {}
+    """More outputs of the pipeline, by name."""
+    frames: int = 1
+    """Images that are made of each file, one of the other, before it is resized or warped."""
+    other: Other | None = None
+    """Images of another element type, where a batch may hold both."""
+
+
+class Other(NamedTuple):
+    """The images of a batch that are not of the type of `Decoded.image`.
+
+    Each type goes through a graph of its own, as one operator takes one type, and the results are
+    merged. A batch that has none of a type costs nothing for it.
+    """
+
+    where: Any
+    """DataNode of bool, shape (), on the CPU: True where the image is among these."""
+    image: Any
+    """DataNode, like `Decoded.image`."""
+    dtype: str
+    """Element type of `image`."""
+
+
+Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
+"""(the Reader's arrays and the Source's flip, by name; the settings) -> what was decoded."""
+
+
+def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int = 1) -> Decoded:
+    """Decode FITS tiles or rows to physical values, or to stored integers.
+
+    Parameters
+    ----------
+    arrays : mapping of str to DataNode
+        As a FitsReader gives them.
+    config : PipelineConfig
+        Its dtype, mean, std, resize and device_id.
+    planes : int
+        Planes of the images, each a channel: layout HWC for one, (height, width, 1), CHW for more.
+    """
+    dtype = "float32" if config.dtype == "float16" else config.dtype
+    # The resize takes the channels of a pixel together: they are brought so, and the rest is done
+    # behind it.
+    last = planes > 1 and config.resize is not None
+    mean, std = (None, None) if last else (config.mean, config.std)
+    finish = tuple(zip(_each("mean", mean, 0, planes), _each("std", std, 1, planes), strict=True))
+    finish = tuple((mean, 1 / std) for mean, std in finish)
+    no_flip = types.Constant(np.zeros(2, np.int32), device="cpu")
+    inputs = [arrays[name] for name in ("shape", "payload", "plan", "scaling")]
+    inputs.append(no_flip if last else arrays.get("flip", no_flip))
+    if config.device_id is not None:
+        image, status = operators_gpu.decode_image(dtype, inputs, finish)
+    else:
+        numbers = np.array(finish, np.float32).reshape(-1)
+        inputs.append(types.Constant(numbers, device="cpu"))
+        image, status = operators.decode_image(dtype, inputs, planes)
+    if last:
+        image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
+        return Decoded(image, dtype, status)
+    layout: Literal["HWC", "CHW"] = "HWC" if planes == 1 else "CHW"
+    return Decoded(image, dtype, status, finished=True, layout=layout)
+
+
+def _each(
+    name: str, values: tuple[float, ...] | None, default: float, planes: int
+) -> tuple[float, ...]:
+    """Give a number for each plane."""
+    values = (default,) if values is None else values
+    if len(values) not in (1, planes):
+        several = "one channel" if planes == 1 else f"{planes} channels"
+        raise ValueError(f"the FITS images have {several}, got {name} {tuple(values)}")
+    return values if len(values) == planes else values * planes
+
+
+def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
+    """Make the decoder of what `readers.aia.AiaReader` reads, or a ChannelsReader of it.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        What is done to each frame.
+    parts : tuple of str
+        Parts of the Index, each a channel of the image; () for samples of one file.
+    """
+
+    def decode(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
+        suffixes = [f"_{place}" for place in range(len(parts))] or [""]
+        decoded = [_decode_aia(arrays, suffix, calibration, config) for suffix in suffixes]
+        images, statuses = zip(*decoded, strict=True)
+        others = {"present": arrays["present"]} if parts else {}
+        image = images[0] if len(images) == 1 else fn.cat(*images, axis=0)
+        status = functools.reduce(operator.add, statuses)
+        return Decoded(
+            image,
+            "float32",
+            status,
+            finished=True,
+            layout="CHW",
+            others=others,
+            frames=3 if calibration.psf else 1,  # what Python gives is copied into the graph
+        )
+
+    return decode
+
+
+def _decode_aia(
+    arrays: Mapping[str, Any], suffix: str, calibration: Calibration, config: PipelineConfig
+) -> tuple[Any, Any]:
+    no_flip = types.Constant(np.zeros(2, np.int32), device="cpu")
+    flip = arrays.get("flip", no_flip)
+    files = [arrays[name + suffix] for name in ("shape", "payload", "plan", "scaling")]
+    names = ("grid", "matrix", "reduce", "gain", "stretch", "special", "frame")
+    how = [*(arrays[name + suffix] for name in names), flip]
+    device: Any = operators
+    if config.device_id is None:
+        finish = types.Constant(np.array((0, 1), np.float32), device="cpu")
+        image, status = operators.decode_image("float32", [*files, no_flip, finish])
+    else:
+        device = operators_gpu
+        image, status = operators_gpu.decode_image("float32", [*files, no_flip], ((0, 1),))
+    if calibration.psf:
+        from dali_pipelines.graph.operators_psf import deconvolve_node
+
+        wavelnth = arrays["wavelnth" + suffix]
+        threads = config.num_threads
+        image = deconvolve_node(image, wavelnth, calibration.psf, num_threads=threads)
+    return device.warp([image, *how], calibration.order), status
+
+
+def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3) -> Decoded:
+    """Decode at full depth to RGB or gray, shape (height, width, channels); of a window no more.
+
+    Images of 8 bits become uint8, of 16 uint16, and a batch may hold both; an integer dtype in the
+    settings takes one of them. EXIF orientation is honoured, and the window lies in the image as it
+    is displayed.
+    """
+    names = ("encoded",) if config.crop is None else ("encoded", "anchor", "shape")
+    inputs = [arrays[name] for name in names]
+    if config.dtype in ("uint8", "uint16"):
+        return Decoded(_decode_image(inputs, config.dtype, channels, config), config.dtype)
+    deep, shallow = zip(*(split(node, arrays["deep"]) for node in inputs), strict=True)
+    other = Other(arrays["deep"], _decode_image(deep, "uint16", channels, config), "uint16")
+    return Decoded(_decode_image(shallow, "uint8", channels, config), "uint8", other=other)
+
+
+def _decode_image(inputs: Sequence[Any], dtype: str, channels: int, config: PipelineConfig) -> Any:
+    options = {
+        "device": "cpu" if config.device_id is None else "mixed",
+        "output_type": types.RGB if channels == 3 else types.GRAY,
+        "dtype": to_dali_type(dtype),
+    }
+    if config.crop is None:
+        return fn.decoders.image(*inputs, **options)
+    return fn.decoders.image_slice(*inputs, axis_names="HW", **options)
+
+
+def split(node: Any, where: Any) -> tuple[Any, Any]:
+    """Split a batch in two, where a DataNode of bool is True and where not.
+
+    That is what DALI makes of an ``if`` in a function with `enable_conditionals`; a graph that is
+    not made by such a function has no other way to say it. `merge` is the counterpart.
+    """
+    true, false = _CONDITIONAL.split(node, predicate=where, _if_stmt=True)
+    return true, false
+
+
+def merge(true: Any, false: Any, where: Any) -> Any:
+    """Put together what `split` has taken apart."""
+    return _CONDITIONAL.merge(true, false, predicate=where)
+
+
+def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
+    """Give the array ``image`` as float32, for Readers that decode for themselves."""
+    image = arrays["image"] if config.device_id is None else arrays["image"].gpu()
+    return Decoded(fn.cast(image, dtype=types.FLOAT), "float32")

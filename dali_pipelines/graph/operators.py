@@ -1,0 +1,137 @@
+"""The project's own CPU operators: compiled kernels that DALI runs in its threads.
+
+numba is imported here, when an operator is asked for, to keep it out of pipelines that need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from nvidia.dali import fn, types
+from nvidia.dali.types import to_dali_type
+
+if TYPE_CHECKING:
+    from dali_pipelines.kernels.entries import Entry
+
+
+def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, Any]:
+    """Add `dali_pipelines.kernels.fits.image.decode_image` to the graph.
+
+    Parameters
+    ----------
+    dtype : {"float32", "uint8", "int16", "int32"}
+        Element type of the image.
+    inputs : list of DataNode
+        shape, payload, plan and scaling, as a FitsReader gives them, then flip and finish, as the
+        kernel takes them, but finish for each plane; all on the CPU.
+    planes : int
+        Of the image.
+
+    Returns
+    -------
+    image, status : DataNode
+        The image, layout HWC, of shape (height, width, 1), or of several planes layout CHW; and
+        int32 of shape (1,), 0 if good.
+    """
+    from dali_pipelines.kernels import entries
+
+    operator = _operator()(
+        entries.decode_entry(dtype),
+        out_types=[to_dali_type(dtype), types.INT32],
+        in_types=[types.UINT8, types.UINT8, types.INT64, types.FLOAT64, types.INT32, types.FLOAT],
+        outs_ndim=[3, 1],
+        ins_ndim=[3, 1, 1, 1, 1, 1],
+    )
+    image, status = operator(*inputs)
+    return fn.reshape(image, layout="HWC" if planes == 1 else "CHW"), status
+
+
+def resize(dtype: str, image: Any, size: Any) -> Any:
+    """Add `dali_pipelines.kernels.resample.resize.resize` to the graph.
+
+    Parameters
+    ----------
+    dtype : {"uint8", "float32"}
+        Element type of the image.
+    image : DataNode
+        Layout HWC, on the CPU.
+    size : DataNode
+        uint8, of the shape (height, width) of the output, whatever its values; on the CPU.
+
+    Returns
+    -------
+    DataNode
+        float32, layout HWC.
+    """
+    from dali_pipelines.kernels import entries
+
+    operator = _operator()(
+        entries.resize_entry(dtype),
+        out_types=[types.FLOAT],
+        in_types=[to_dali_type(dtype), types.UINT8],
+        outs_ndim=[3],
+        ins_ndim=[3, 2],
+    )
+    return fn.reshape(operator(image, size), layout="HWC")
+
+
+def warp(inputs: list[Any], order: int) -> Any:
+    """Add `dali_pipelines.kernels.resample.warp.warp` to the graph.
+
+    Parameters
+    ----------
+    inputs : list of DataNode
+        The image, float32, layout HWC with one channel; grid, matrix, reduce, gain, stretch,
+        special and frame, as `readers.aia.AiaReader` gives them; and flip. All on the CPU.
+    order : {1, 3}
+        Of the spline.
+
+    Returns
+    -------
+    DataNode
+        float32, layout CHW, of shape (1, height, width).
+    """
+    from dali_pipelines.kernels import entries
+
+    image, grid, matrix, reduce, gain, stretch, special, frame, flip = inputs
+    constant = types.Constant(np.array([order], np.int64), device="cpu")
+    # The operator takes no more than six inputs.
+    numbers = fn.cat(
+        fn.reshape(matrix, shape=[6]),
+        gain,
+        stretch,
+        special,
+        *(fn.cast(node, dtype=types.FLOAT64) for node in (frame, constant, reduce)),
+        axis=0,
+    )
+    operator = _operator()(
+        entries.warp_entry(),
+        out_types=[types.FLOAT],
+        in_types=[types.FLOAT, types.UINT8, types.FLOAT64, types.INT32],
+        outs_ndim=[3],
+        ins_ndim=[3, 3, 1, 1],
+    )
+    return fn.reshape(operator(image, grid, numbers, flip), layout="CHW")
+
+
+@cache
+def _operator() -> Callable[..., Any]:
+    from nvidia.dali.plugin.numba import NumbaFunction
+
+    class CompiledFunction(NumbaFunction):
+        """DALI's numba operator, given addresses of compiled functions in place of Python."""
+
+        def _get_run_fn_cpu(self, run_fn: int, *_: Any) -> int:
+            return run_fn
+
+        def _get_setup_fn_cpu(self, setup_fn: int) -> int:
+            return setup_fn
+
+    def make(entry: Entry, **options: Any) -> Any:
+        run, setup = (function.address for function in entry)
+        return CompiledFunction(run_fn=run, setup_fn=setup, batch_processing=False, **options)
+
+    return make

@@ -1,0 +1,230 @@
+"""The project's own GPU operators: FITS images decoded, and images warped.
+
+They run on DALI's stream, without waiting for it: CuPy lends the memory, numba-cuda compiles the
+kernels. Both come with ``pip install 'dali-pipelines[gpu]'``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from nvidia.dali import fn
+
+from readers.fits.payload import HEAD
+
+Finish = tuple[tuple[float, float], ...]
+
+
+def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, Any]:
+    """Add `dali_pipelines.kernels.fits.image_cuda.decode_images` to the graph.
+
+    Parameters
+    ----------
+    dtype : {"float32", "uint8", "int16", "int32"}
+        Element type of the image.
+    inputs : list of DataNode
+        shape, payload, plan and scaling, as a FitsReader gives them, and flip, int32 of shape (2,).
+    finish : tuple of (mean, factor)
+        For each plane; ``(value - mean) * factor`` is what float32 images hold.
+
+    Returns
+    -------
+    image, status : DataNode
+        The image on the GPU, layout HWC, of shape (height, width, 1), or of several planes layout
+        CHW; and int32 of shape (1,) on the CPU, 0 if good.
+    """
+    outputs: Any = fn.python_function(
+        *(node.gpu() for node in inputs),
+        function=ImageDecoder(dtype, finish),
+        device="gpu",
+        batch_processing=True,
+        num_outputs=2,
+        output_layouts=["HWC" if len(finish) == 1 else "CHW", ""],
+    )
+    image, status = outputs
+    return image, status.cpu()
+
+
+@dataclass(frozen=True)
+class ImageDecoder:
+    """What the graph calls with the arrays of a batch."""
+
+    dtype: str
+    finish: Finish
+
+    def __call__(
+        self,
+        shapes: list[Any],
+        payloads: list[Any],
+        plans: list[Any],
+        scalings: list[Any],
+        flips: list[Any],
+    ) -> tuple[list[Any], list[Any]]:
+        """Decode a batch of CuPy arrays; give images and statuses. CuPy's stream is DALI's."""
+        import cupy
+        import numpy as np
+
+        planes = len(self.finish)
+        outs = [cupy.empty((planes, *shape.shape[:2]), self.dtype) for shape in shapes]
+        statuses = cupy.zeros((len(outs), 1), np.int32)
+        for plane, (mean, factor) in enumerate(self.finish):
+            images = []
+            for out, *arrays in zip(outs, statuses, payloads, plans, scalings, flips, strict=True):
+                if arrays[2].size <= planes * HEAD:
+                    out.fill(0)
+                else:
+                    images.append(_plane(plane, planes, out, *arrays))
+            if images:
+                self._launch(images, mean, factor)
+        if planes == 1:
+            outs = [out.reshape((*out.shape[1:], 1)) for out in outs]
+        return outs, list(statuses)
+
+    def _launch(self, images: list[Any], mean: float, factor: float) -> None:
+        import cupy
+        import numpy as np
+        from numba import cuda
+
+        from dali_pipelines.kernels.fits.image_cuda import WARP, decode_images, launch_table
+
+        table, blocks = launch_table(images)
+        on_device = cupy.asarray(table)
+        stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
+        item = 0 if self.dtype == "float32" else np.dtype(self.dtype).itemsize
+        decode_images[blocks, WARP, stream](
+            # An address: numba would wait for the stream of a CuPy array.
+            on_device.data.ptr,
+            len(images),
+            item,
+            np.float32(mean),
+            np.float32(factor),
+            _random_numbers(cupy.cuda.runtime.getDevice()).data.ptr,
+        )
+
+
+def _plane(
+    plane: int,
+    planes: int,
+    out: Any,
+    status: Any,
+    payload: Any,
+    plan: Any,
+    scaling: Any,
+    flip: Any,
+) -> Any:
+    """Describe a plane of an image, whose arrays hold those of all planes one behind the other."""
+    from dali_pipelines.kernels.fits.image_cuda import Image
+
+    plan_size, scaling_size = plan.size // planes, scaling.size // planes
+    return Image(
+        out=out.data.ptr + plane * (out.size // planes) * out.itemsize,
+        status=status.data.ptr,
+        payload=payload.data.ptr,
+        payload_size=payload.size,
+        plan=plan.data.ptr + 8 * plane * plan_size,
+        plan_size=plan_size,
+        scaling=scaling.data.ptr + 8 * plane * scaling_size,
+        scaling_size=scaling_size,
+        flip=flip.data.ptr,
+        rows=out.shape[1],
+        columns=out.shape[2],
+    )
+
+
+def warp(inputs: list[Any], order: int) -> Any:
+    """Add a warp to the graph, as `dali_pipelines.graph.operators.warp` does for the CPU.
+
+    The image is on the GPU, and so is what is returned.
+    """
+    image, *others = inputs
+    return fn.python_function(
+        image,
+        *(node.gpu() for node in others),
+        function=Warp(order),
+        device="gpu",
+        batch_processing=True,
+        output_layouts="CHW",
+    )
+
+
+@dataclass(frozen=True)
+class Warp:
+    """What the graph calls with the arrays of a batch."""
+
+    order: int
+
+    def __call__(self, images: list[Any], grids: list[Any], *others: list[Any]) -> list[Any]:
+        """Warp a batch of CuPy arrays. CuPy's stream is DALI's."""
+        import cupy
+        import numpy as np
+
+        outs = []
+        for image, grid, *arrays in zip(images, grids, *others, strict=True):
+            out = cupy.empty((1, *grid.shape[:2]), np.float32)
+            self._warp(out[0], image, *arrays)
+            outs.append(out)
+        return outs
+
+    def _warp(
+        self,
+        out: Any,
+        image: Any,
+        matrix: Any,
+        reduce: Any,
+        gain: Any,
+        stretch: Any,
+        special: Any,
+        frame: Any,
+        flip: Any,
+    ) -> None:
+        import cupy
+        import numpy as np
+
+        from dali_pipelines.kernels.resample import warp_cuda as kernels
+        from dali_pipelines.kernels.resample.warp import LOWEST
+
+        shape = image.shape[:2]
+        special = special.astype(np.float32)
+        limits = cupy.asarray(np.array([-np.inf, np.inf], np.float32))
+        coefficients = 0
+        if self.order == 3:
+            lines, filtered = cupy.empty(shape, np.float32), cupy.empty(shape, np.float32)
+            coefficients = filtered.data.ptr
+            at = image.data.ptr, *shape, special.data.ptr
+            _launch(kernels.prefilter_rows, shape, lines.data.ptr, *at)
+            _launch(kernels.prefilter_columns, shape, coefficients, lines.data.ptr, *shape)
+            # As aiapy, where all of the frame is there. Nothing here waits for the device.
+            whole = (frame[2] == shape[0]) & (frame[3] == shape[1])
+            missing = cupy.isnan(image)
+            low = cupy.maximum(cupy.where(missing, np.inf, image).min(), special[LOWEST])
+            high = cupy.where(missing, -np.inf, image).max()
+            limits = cupy.where(whole, cupy.stack((low, high)), limits).astype(np.float32)
+        sizes = *out.shape, coefficients, image.data.ptr, *shape
+        arrays = matrix, reduce, special, limits, gain, stretch, flip
+        _launch(kernels.warp, out.shape, out.data.ptr, *sizes, *(a.data.ptr for a in arrays))
+
+
+def _launch(kernel: Any, shape: tuple[int, int], *arguments: int) -> None:
+    """Launch a kernel over pixels, on CuPy's stream; arrays are given by their addresses."""
+    import cupy
+    from numba import cuda
+
+    from dali_pipelines.kernels.resample.warp_cuda import BLOCK, blocks
+
+    stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
+    kernel[blocks(*shape), BLOCK, stream](*arguments)
+
+
+@cache
+def _random_numbers(device: int) -> Any:
+    """Give the table of random numbers on a device, the current one; it stays there."""
+    del device  # tells calls apart
+    import cupy
+
+    from dali_pipelines.kernels.fits.dither import RANDOM
+
+    numbers = cupy.asarray(RANDOM)
+    cupy.cuda.get_current_stream().synchronize()  # once: other pipelines have other streams
+    return numbers

@@ -1,0 +1,127 @@
+"""PSF deconvolution in the graph: between decoding and registration, on the grid of the CCD.
+
+Python runs it, one frame after the other: on a GPU CuPy launches on DALI's stream, on the CPU SciPy
+leaves the GIL to others while it transforms, and takes 10 s or more a frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from nvidia.dali import fn
+
+from dali_pipelines.aia.deconvolve import Deconvolver, scipy_fft
+from dali_pipelines.aia.psf import FRAME_SHAPE, cached_psf, check_psf_channel
+
+
+def deconvolve_node(
+    image: Any,
+    wavelnth: Any,
+    channels: Iterable[int],
+    *,
+    use_preflightcore: bool = False,
+    iterations: int = 25,
+    clip_negative: bool = True,
+    num_threads: int = 1,
+) -> Any:
+    """Add `Deconvolver` with the PSF of each frame's channel to the graph.
+
+    The PSFs are made here, 2 s each if they are not in the user's cache folder, so that what can
+    fail fails before anything runs.
+
+    Parameters
+    ----------
+    image : DataNode
+        float32, layout HWC, shape (4096, 4096, 1): whole frames of AIA, not registered yet.
+    wavelnth : DataNode
+        Integer of one element on the CPU: the frame's channel in angstrom, as WAVELNTH says. Give
+        ``types.Constant(171, device="cpu")`` where there is but one.
+    channels : iterable of int
+        What `wavelnth` may be. Each takes 67 MB, once a process and once on each GPU.
+    use_preflightcore : bool
+        As for `dali_pipelines.aia.psf.psf`.
+    iterations, clip_negative : int, bool
+        As for `Deconvolver`.
+    num_threads : int
+        Threads of the FFT on the CPU.
+
+    Returns
+    -------
+    DataNode
+        Like `image`, on the same device. An error within the graph would end the pipeline, so that
+        a frame of another shape or channel becomes NaN. Readers must refuse such files, and name
+        them; the NaN is for the placeholders of rows that could not be read.
+
+    Raises
+    ------
+    ValueError
+        If a channel has no PSF.
+    ImportError
+        If SciPy, or on a GPU CuPy, is missing.
+    """
+    gpu = image.device == "gpu"
+    if not gpu:
+        scipy_fft()
+    known = tuple(channels)
+    for channel in known:
+        check_psf_channel(channel)
+    for channel in known:
+        _deconvolver(channel, use_preflightcore, None)
+    return fn.python_function(
+        image,
+        wavelnth.gpu() if gpu else wavelnth,
+        function=FrameDeconvolver(known, use_preflightcore, iterations, clip_negative, num_threads),
+        device=image.device,
+        batch_processing=True,
+        output_layouts="HWC",
+    )
+
+
+@dataclass(frozen=True)
+class FrameDeconvolver:
+    """What the graph calls with the arrays of a batch, of NumPy or CuPy."""
+
+    channels: tuple[int, ...]
+    use_preflightcore: bool
+    iterations: int
+    clip_negative: bool
+    workers: int
+
+    def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
+        """Deconvolve a batch of images, each by the PSF of its channel."""
+        channels = [
+            int(wavelnth.item()) for wavelnth in wavelnths
+        ]  # GPU: waits for what comes before
+        return [self._frame(*frame) for frame in zip(images, channels, strict=True)]
+
+    def _frame(self, image: Any, channel: int) -> Any:
+        if image.shape != (*FRAME_SHAPE, 1) or channel not in self.channels:
+            blank = image.copy()
+            blank[...] = np.nan
+            return blank
+        device = image.device.id if hasattr(image, "__cuda_array_interface__") else None
+        deconvolver = replace(
+            _deconvolver(channel, self.use_preflightcore, device),
+            iterations=self.iterations,
+            clip_negative=self.clip_negative,
+            workers=self.workers,
+        )
+        return deconvolver(image[..., 0])[..., None]
+
+
+@cache
+def _deconvolver(channel: int, use_preflightcore: bool, device: int | None) -> Deconvolver:
+    """Give the deconvolution of a channel in memory, or on a GPU, which is the current one."""
+    if device is None:
+        psf = cached_psf(channel, use_preflightcore=use_preflightcore, shape=FRAME_SHAPE)
+        return Deconvolver.of(psf)
+    import cupy
+
+    host = _deconvolver(channel, use_preflightcore, None)
+    resident = replace(host, transfer=cupy.asarray(host.transfer))
+    cupy.cuda.get_current_stream().synchronize()  # once: other pipelines have other streams
+    return resident

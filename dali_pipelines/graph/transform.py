@@ -1,0 +1,157 @@
+"""The graph after decoding: resize, flip, normalise, permute to CHW, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from nvidia.dali import fn, types
+
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.graph import operators
+from dali_pipelines.graph.decode import Decoded, merge, split
+
+_NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
+
+
+def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
+    """Tell whether a graph must normalise, convert or permute what was decoded."""
+    return channels > 1 or not _is_plain(decoded, config)
+
+
+def _is_plain(decoded: Decoded, config: PipelineConfig) -> bool:
+    """Tell whether the values are wanted as they are when they have been resized."""
+    dtype = decoded.dtype if config.resize is None else "float32"
+    return config.dtype == dtype and config.mean is None and config.std is None
+
+
+def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> None:
+    """Check what a decoder says of its image against the settings.
+
+    Parameters
+    ----------
+    decoded : Decoded
+        What the decoder returned.
+    config : PipelineConfig
+        Its flip and dtype.
+    uses_flip : bool
+        Whether the decoder has asked for the array ``flip``.
+
+    Raises
+    ------
+    TypeError
+        If it is not a Decoded.
+    ValueError
+        If the layout is unknown, or a finished image cannot be what the settings ask for.
+    """
+    if not isinstance(decoded, Decoded):
+        raise TypeError(f"a decoder must return a Decoded, got {type(decoded).__name__}")
+    if decoded.layout not in ("HWC", "CHW"):
+        raise ValueError(f"layout of Decoded must be 'HWC' or 'CHW', got {decoded.layout!r}")
+    if not decoded.finished:
+        return
+    if config.flip and not uses_flip:
+        raise ValueError(
+            f"flip={config.flip!r} is asked for, and the decoder returned finished=True but made "
+            "no use of arrays['flip']: flip the image by it, or return finished=False"
+        )
+    if decoded.dtype != ("float32" if config.dtype == "float16" else config.dtype):
+        raise ValueError(
+            f"the decoder returned finished=True, and {decoded.dtype} in place of "
+            f"dtype={config.dtype!r}: convert it in the decoder, or return finished=False"
+        )
+
+
+def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig) -> Any:
+    """Extend the graph from a decoded image to the tensor that a network takes.
+
+    Parameters
+    ----------
+    decoded : Decoded
+        Checked by `check_decoded`.
+    flip : DataNode
+        int32, shape (2,), on the CPU: whether to flip left-right, and up-down.
+    channels : int
+        Channels of the image.
+    config : PipelineConfig
+        Its flip, resize, mean, std, dtype and device_id.
+
+    Returns
+    -------
+    DataNode
+        Layout CHW, of the dtype of the settings.
+
+    Raises
+    ------
+    ValueError
+        If the dtype is an integer type that the images do not have, or mean and std do not fit
+        the channels.
+    """
+    if decoded.other is None:
+        return _transform(decoded, flip, channels, config)
+    where, image, dtype = decoded.other
+    others = decoded._replace(image=image, dtype=dtype)
+    false = _transform(decoded, flip, channels, config, lambda node: split(node, where)[1])
+    true = _transform(others, flip, channels, config, lambda node: split(node, where)[0])
+    return merge(true, false, where)
+
+
+def _transform(
+    decoded: Decoded,
+    flip: Any,
+    channels: int,
+    config: PipelineConfig,
+    part: Callable[[Any], Any] = lambda node: node,
+) -> Any:
+    """Do what `transform` does to those images of a batch that `part` takes of other nodes."""
+    image, layout = decoded.image, decoded.layout
+    flips = bool(config.flip) and not decoded.finished
+    done = decoded.finished or not normalises(decoded, channels, config)
+    if layout == "CHW" and (config.resize is not None or flips or not done):
+        image, layout = _permute(image, "HWC", channels), "HWC"
+    if config.resize is not None:
+        image = _resize(image, decoded.dtype, config.resize, part, gpu=config.device_id is not None)
+    if flips:
+        # After the resize, where there is less to copy; the filter is symmetric.
+        flags = part(flip)
+        image = fn.flip(image, horizontal=flags[0], vertical=flags[1])
+    if done:
+        image = image if layout == "CHW" else _permute(image, "CHW", channels)
+        return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
+    if config.dtype == decoded.dtype == "uint16":  # of the others the operator below is faster
+        return fn.transpose(image, perm=[2, 0, 1])
+    if config.dtype not in _NORMALISED or config.dtype == "uint8" != decoded.dtype:
+        raise ValueError(f"the images are {decoded.dtype}, they cannot be had as {config.dtype}")
+    mean = [0.0] if config.mean is None else list(config.mean)
+    std = [1.0] if config.std is None else list(config.std)
+    for name, values in (("mean", mean), ("std", std)):
+        if len(values) not in (1, channels):
+            raise ValueError(
+                f"{name} must be one number, or {channels}, one for each channel of the images, "
+                f"got {tuple(values)}"
+            )
+    return fn.crop_mirror_normalize(
+        image, dtype=_NORMALISED[config.dtype], output_layout="CHW", mean=mean, std=std
+    )
+
+
+def _permute(image: Any, layout: str, channels: int) -> Any:
+    """Permute the axes to HWC from CHW, or the other way round."""
+    axes = [2, 0, 1] if layout == "CHW" else [1, 2, 0]
+    if channels == 1:
+        # The same bytes: no copy of the frame is made.
+        return fn.reshape(image, src_dims=axes, layout=layout)
+    return fn.transpose(image, perm=axes, output_layout=layout)
+
+
+def _resize(
+    image: Any, dtype: str, size: tuple[int, int], part: Callable[[Any], Any], *, gpu: bool
+) -> Any:
+    """Resize to float32 by the same filter on both devices."""
+    if gpu:
+        return fn.resize(image, size=size, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR)
+    if dtype == "uint16":
+        image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
+    carrier = types.Constant(np.zeros(size, np.uint8), device="cpu")
+    return operators.resize(dtype, image, part(carrier))

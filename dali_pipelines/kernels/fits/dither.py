@@ -1,0 +1,92 @@
+"""Quantised floats back from the integers that RICE_1 holds.
+
+Notes
+-----
+FITS Standard 4.0, section 10.2 and appendix I (the random numbers).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_pipelines.kernels.bits import load_float32, product64
+from dali_pipelines.kernels.compiled import compiled
+from readers.fits.payload import DITHER_2, NO_DITHER
+
+_SIZE = 10000
+_ZERO = -2147483646
+"""The integer that stands for exactly 0.0 with SUBTRACTIVE_DITHER_2."""
+
+
+def _random_numbers() -> NDArray[np.float32]:
+    found = np.empty(_SIZE, np.float32)
+    seed = 1
+    for i in range(_SIZE):
+        seed = 16807 * seed % 2147483647
+        found[i] = seed / 2147483647
+    return found
+
+
+RANDOM = _random_numbers()
+"""Kernels are given its address: a GPU has too little constant memory for it."""
+
+
+@compiled
+def dequantized(quantized, scale, zero, blank, dither, row, position, numbers):  # type: ignore[no-untyped-def]
+    """Give the float of a pixel.
+
+    Parameters
+    ----------
+    quantized : int32
+        What the tile holds.
+    scale, zero : float64
+        ZSCALE and ZZERO of the tile.
+    blank : float64
+        ZBLANK, NaN for none.
+    dither : int
+        A word of `readers.fits.payload`: `NO_DITHER`, `DITHER_1` or `DITHER_2`.
+    row : int
+        `random_row` of the tile.
+    position : int
+        Of the pixel in its tile.
+    numbers : int
+        Address of `RANDOM`.
+
+    Returns
+    -------
+    float32
+        NaN where the pixel is blank.
+    """
+    number = np.float64(quantized)
+    if number == blank:
+        return np.float32(math.nan)
+    if dither == NO_DITHER:
+        return np.float32(product64(number, scale) + zero)
+    if dither == DITHER_2 and quantized == _ZERO:
+        return np.float32(0)
+    return np.float32(product64(number - _random(numbers, row, position) + 0.5, scale) + zero)
+
+
+@compiled
+def random_row(tile, seed):  # type: ignore[no-untyped-def]
+    """Give the random number that tells where a tile's numbers begin: tile from 0, and ZDITHER0."""
+    return (tile + seed - 1) % _SIZE
+
+
+@compiled
+def _random(numbers, row, position):  # type: ignore[no-untyped-def]
+    """Give the random number of a pixel; where they end they go on from another start."""
+    place = _start(numbers, row) + position
+    while place >= _SIZE:
+        position = place - _SIZE
+        row = (row + 1) % _SIZE
+        place = _start(numbers, row) + position
+    return np.float64(load_float32(numbers + 4 * place))
+
+
+@compiled
+def _start(numbers, row):  # type: ignore[no-untyped-def]
+    return np.int64(load_float32(numbers + 4 * row) * np.float32(500))

@@ -1,0 +1,73 @@
+"""Where the tiles of a plan lie in the image, and what of them a window needs."""
+
+from __future__ import annotations
+
+from dali_pipelines.kernels.bits import load_int64
+from dali_pipelines.kernels.compiled import compiled
+from readers.fits.payload import HEAD, HEIGHT, LEFT, PER_TILE, TILE_HEIGHT, TILE_WIDTH, TOP, WIDTH
+
+
+@compiled
+def number(plan, place):  # type: ignore[no-untyped-def]
+    """Give a number of the head of a plan, whose address is given."""
+    return load_int64(plan + 8 * place)
+
+
+@compiled
+def tile_number(plan, tile, place):  # type: ignore[no-untyped-def]
+    """Give a number of a tile of the plan."""
+    return load_int64(plan + 8 * (HEAD + PER_TILE * tile + place))
+
+
+@compiled
+def num_tiles(plan, rows, columns):  # type: ignore[no-untyped-def]
+    """Count the tiles that a window of rows x columns pixels touches."""
+    tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
+    top, left = number(plan, TOP), number(plan, LEFT)
+    down = (top + rows - 1) // tile_height + 1 - top // tile_height
+    return down * ((left + columns - 1) // tile_width + 1 - left // tile_width)
+
+
+@compiled
+def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
+    """Give the place of a tile.
+
+    Parameters
+    ----------
+    plan : int
+        Address of the plan.
+    tile : int
+        Number of the tile among those of the plan.
+    rows, columns : int
+        Size of the window, in pixels.
+
+    Returns
+    -------
+    y, x : int
+        Of the tile's first pixel, in the window; negative where the tile begins outside.
+    height, width : int
+        Of the tile: those at the far edges of the image are cut short.
+    bottom, right : int
+        The rows and columns of the tile that the window needs end before these; they begin at the
+        window's first, or the tile's.
+    """
+    tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
+    top, left = number(plan, TOP), number(plan, LEFT)
+    across = (left + columns - 1) // tile_width + 1 - left // tile_width
+    y = (top // tile_height + tile // across) * tile_height
+    x = (left // tile_width + tile % across) * tile_width
+    height = min(tile_height, number(plan, HEIGHT) - y)
+    width = min(tile_width, number(plan, WIDTH) - x)
+    y, x = y - top, x - left
+    return y, x, height, width, min(rows - y, height), min(columns - x, width)
+
+
+@compiled
+def image_tile(plan, tile, columns):  # type: ignore[no-untyped-def]
+    """Give the number of a tile among all tiles of the image: its row in the table."""
+    tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
+    first = number(plan, LEFT) // tile_width
+    across = (number(plan, LEFT) + columns - 1) // tile_width + 1 - first
+    in_image = (number(plan, WIDTH) - 1) // tile_width + 1
+    row = number(plan, TOP) // tile_height + tile // across
+    return row * in_image + first + tile % across

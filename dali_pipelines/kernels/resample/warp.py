@@ -1,0 +1,378 @@
+"""Resample an image by an affine map in one pass: the warp of `aia_pipeline`, on a core of a CPU.
+
+Notes
+-----
+Order 1 is bilinear; order 3 the interpolating cubic B-spline of ``scipy.ndimage`` with its mirrored
+border, which aiapy's ``register`` uses. The output is made in square tiles. The part of the image
+that a tile needs is filtered into a scratch that stays in the core's cache, so that no copy of a
+frame in coefficients is ever written.
+
+Where the map hardly turns, as AIA's does, hundreds of neighbouring pixels are equally many pixels
+from their places in the input: such runs are computed by vectors, without gathers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dali_pipelines.kernels.compiled import compiled, contracted
+from dali_pipelines.kernels.resample.bspline import (
+    REACH,
+    prefilter_columns,
+    prefilter_rows,
+    spline_weights,
+)
+from dali_pipelines.kernels.resample.holes import hole_value, pixel_weight
+from dali_pipelines.kernels.stretch import stretch_line
+
+TILE = 256
+"""Pixels of the unreduced output along an edge of a tile, about."""
+NUM_SPECIAL = 4
+OUTSIDE, HOLE, LOWEST, FLOOR = range(NUM_SPECIAL)
+"""Of the values for special pixels: what is written beyond the centres of the outermost pixels, and
+in holes; what darker pixels are raised to (-inf: none); and what pixels are not holes above (-inf:
+only NaN is a hole). The last two before the image is resampled, the first two before the gain."""
+
+_LONG = 16
+"""Pixels from which on a run is worth its preparation."""
+_MARGIN = 3
+"""Pixels of the input around those that a tile falls between: the spline's, and for rounding."""
+_ROUNDING = 1e-9
+"""Pixels by which a place may miss the frame."""
+
+
+@compiled
+def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):  # type: ignore[no-untyped-def]
+    """Write the resampled image.
+
+    Parameters
+    ----------
+    out : ndarray, shape (rows, columns), float32
+        Written in full.
+    image : ndarray, shape (height, width), float32, C-contiguous
+        Holes are kept from their neighbours: see `dali_pipelines.kernels.resample.holes`.
+    matrix : ndarray, shape (2, 3), float64
+        From (x, y, 1) in the unreduced output to (x, y) in the image, both counted from the centre
+        of the first pixel.
+    order : int
+        1 or 3.
+    reduce : int
+        Each output pixel is the mean of so many unreduced ones along each axis, holes left out; a
+        hole if half of them or more are holes.
+    special : ndarray, shape (4,), float32
+        Values for special pixels, see `OUTSIDE`.
+    clip : bool
+        Keep the spline's overshoot within the range of the image, as aiapy does.
+    gain : float
+        Factor of all values.
+    stretch : ndarray, shape (9,), float64
+        What becomes of the values then: see `dali_pipelines.kernels.stretch`.
+    flip : ndarray, shape (2,), int32
+        Whether to flip the output left-right, and up-down.
+    """
+    low, high = np.float32(-np.inf), np.float32(np.inf)
+    if clip and order == 3:
+        low, high = _range(image)
+        low = max(low, special[LOWEST])
+    border = REACH if order == 3 else 0
+    side = max(TILE // reduce, 1)
+    height, width = _largest_box(matrix, side * reduce, image.shape)
+    height, width = height + 2 * border, width + 2 * border
+    source = np.empty((height, width), np.float32)
+    lines = np.empty((height, width) if order == 3 else (0, 0), np.float32)
+    tile = np.empty((side * reduce, side * reduce), np.float32)
+    for top in range(0, out.shape[0], side):
+        for left in range(0, out.shape[1], side):
+            rows = min(side, out.shape[0] - top) * reduce
+            columns = min(side, out.shape[1] - left) * reduce
+            tile.fill(special[OUTSIDE])
+            x = matrix[0, 0] * (left * reduce) + matrix[0, 1] * (top * reduce) + matrix[0, 2]
+            y = matrix[1, 0] * (left * reduce) + matrix[1, 1] * (top * reduce) + matrix[1, 2]
+            x0, box_columns = _extent(x, matrix[0], rows, columns, image.shape[1])
+            y0, box_rows = _extent(y, matrix[1], rows, columns, image.shape[0])
+            if box_rows > 0 and box_columns > 0:
+                if order == 3:
+                    height, width = box_rows + 2 * REACH, box_columns + 2 * REACH
+                    holes = _load(lines, image, y0 - REACH, x0 - REACH, height, width, special)
+                    prefilter_rows(lines, height, box_columns)
+                    prefilter_columns(source, lines, box_rows, box_columns)
+                else:
+                    holes = _load(source, image, y0, x0, box_rows, box_columns, special)
+                for row in range(rows):
+                    xs, ys = x + matrix[0, 1] * row, y + matrix[1, 1] * row
+                    begin, end = _inside(xs, matrix[0, 0], columns, image.shape[1])
+                    begin_y, end_y = _inside(ys, matrix[1, 0], columns, image.shape[0])
+                    begin, end = max(begin, begin_y), min(end, end_y)
+                    if begin < end:
+                        xs += matrix[0, 0] * begin - x0
+                        ys += matrix[1, 0] * begin - y0
+                        target = tile[row][begin:end]
+                        _sample(target, source, xs, ys, matrix[0, 0], matrix[1, 0], order)
+                        if high < np.inf:
+                            _clip(target, low, high)
+                if holes:
+                    _mark_holes(tile, rows, columns, image, x, y, matrix, special[FLOOR])
+            if reduce > 1:
+                rows, columns = rows // reduce, columns // reduce
+                _reduce(tile, rows, columns, reduce)
+            _fill(tile, rows, columns, special[HOLE])
+            _deliver(out, tile, rows, columns, top, left, np.float32(gain), stretch, flip)
+
+
+@compiled
+def _range(image):  # type: ignore[no-untyped-def]
+    """Give the least and the greatest pixel."""
+    low, high = np.float32(np.inf), np.float32(-np.inf)
+    for y in range(image.shape[0]):
+        for value in image[y]:
+            low = value if value < low else low  # never for NaN
+            high = value if value > high else high
+    return low, high
+
+
+@compiled
+def _largest_box(matrix, side, shape):  # type: ignore[no-untyped-def]
+    """Give how many rows and columns of the input a tile can need."""
+    rows = (abs(matrix[1, 0]) + abs(matrix[1, 1])) * side
+    columns = (abs(matrix[0, 0]) + abs(matrix[0, 1])) * side
+    # Also a safe number where the matrix is not.
+    height = math.ceil(rows) if rows < shape[0] else shape[0]
+    width = math.ceil(columns) if columns < shape[1] else shape[1]
+    return height + 2 * _MARGIN + 2, width + 2 * _MARGIN + 2
+
+
+@compiled
+def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
+    """Give where the part of an axis begins that a tile needs, and its length; 0 for nothing."""
+    along, across = axis[0] * (columns - 1), axis[1] * (rows - 1)
+    low = start + min(along, 0.0) + min(across, 0.0)
+    high = start + max(along, 0.0) + max(across, 0.0)
+    if not (high >= -_ROUNDING and low <= size - 1 + _ROUNDING):
+        return 0, 0
+    first = math.floor(max(low, 0.0)) - _MARGIN
+    return first, math.floor(min(high, size - 1.0)) + _MARGIN + 1 - first
+
+
+@compiled
+def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
+    """Give the first of `count` steps along an axis that is inside the frame, and the end."""
+    if step == 0:
+        return (0, count) if -_ROUNDING <= start <= size - 1 + _ROUNDING else (0, 0)
+    one, other = -start / step, (size - 1 - start) / step
+    # Floats: a tiny step makes numbers that no integer holds.
+    begin = min(max(np.ceil(min(one, other) - _ROUNDING), 0.0), float(count))
+    end = min(np.floor(max(one, other) + _ROUNDING) + 1, float(count))
+    return int(begin), int(max(end, begin))
+
+
+@compiled
+def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-untyped-def]
+    """Copy a part of the image, mirrored where it reaches beyond; fill holes, and tell of them."""
+    height, width = image.shape
+    at = np.int64(image.ctypes.data)
+    begin = min(max(-x0, 0), columns)
+    end = max(min(width - x0, columns), begin)
+    found = False
+    for row in range(rows):
+        y = mirrored(y0 + row, height)
+        line, pixels = lines[row, :columns], image[y]
+        for column in range(begin):
+            line[column] = pixels[mirrored(x0 + column, width)]
+        for column in range(begin, end):  # a slice would take seconds longer to compile
+            line[column] = pixels[x0 + column]
+        for column in range(end, columns):
+            line[column] = pixels[mirrored(x0 + column, width)]
+        if _has_holes(line, special[FLOOR]):
+            found = True
+            for column in range(columns):
+                if not line[column] > special[FLOOR]:
+                    x = mirrored(x0 + column, width)
+                    line[column] = hole_value(at, height, width, y, x, special[FLOOR])
+        if special[LOWEST] > -np.inf:
+            for column in range(columns):
+                line[column] = max(line[column], special[LOWEST])
+    return found
+
+
+@compiled
+def _has_holes(line, floor):  # type: ignore[no-untyped-def]
+    count = np.int32(0)
+    for value in line:
+        count += np.int32(not value > floor)
+    return count > 0
+
+
+@compiled
+def is_inside(y, x, height, width):  # type: ignore[no-untyped-def]
+    """Tell whether a place is between the centres of the outermost pixels."""
+    return -_ROUNDING <= x <= width - 1 + _ROUNDING and -_ROUNDING <= y <= height - 1 + _ROUNDING
+
+
+@compiled
+def mirrored(i, size):  # type: ignore[no-untyped-def]
+    """Give the pixel that a place beyond the border mirrors; the border pixel comes once."""
+    if size == 1:
+        return 0
+    i = abs(i) % (2 * (size - 1))
+    return min(i, 2 * (size - 1) - i)
+
+
+@compiled
+def _sample(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-def]
+    """Sample a row of places from (y, x) on, by steps of (dy, dx)."""
+    if abs(dx - 1) + abs(dy) > 1 / _LONG:
+        if order == 3:
+            _cubic(target, source, x, y, dx, dy)
+        else:
+            _linear(target, source, x, y, dx, dy)
+        return
+    at = 0
+    while at < target.size:
+        x_at, y_at = x + dx * at, y + dy * at
+        ix, iy = math.floor(x_at), math.floor(y_at)
+        tx, ty = x_at - ix, y_at - iy
+        count = min(_run(tx, dx - 1), _run(ty, dy), target.size - at)
+        steps = np.float32(tx), np.float32(dx - 1), np.float32(ty), np.float32(dy)
+        if order == 3:
+            _cubic_run(target, at, count, source, iy - 1, ix - 1, *steps)
+        else:
+            _linear_run(target, at, count, source, iy, ix, *steps)
+        at += count
+
+
+@compiled
+def _run(t, step):  # type: ignore[no-untyped-def]
+    """Give how many steps from `t` on stay in [0, 1), at least 1."""
+    if step > 0:
+        return max(math.ceil(min((1 - t) / step, 1e6)), 1)
+    if step < 0:
+        return math.floor(min(-t / step, 1e6)) + 1
+    return 1_000_000
+
+
+@contracted
+def _cubic_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
+    # Unsigned, as above.
+    flat = source.reshape(-1)
+    start, pitch = np.uint64(start), np.uint64(source.shape[1])
+    first = np.uint64(top) * pitch + np.uint64(left)
+    second, third, fourth = first + pitch, first + pitch + pitch, first + pitch + pitch + pitch
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+    for i in range(np.uint64(count)):
+        steps = np.float32(np.int32(i))
+        u0, u1, u2, u3 = spline_weights(tx + steps * ex)
+        v0, v1, v2, v3 = spline_weights(ty + steps * ey)
+        total = np.float32(0)
+        for at, v in ((first + i, v0), (second + i, v1), (third + i, v2), (fourth + i, v3)):
+            total += v * (
+                u0 * flat[at] + u1 * flat[at + one] + u2 * flat[at + two] + u3 * flat[at + three]
+            )
+        target[start + i] = total
+
+
+@contracted
+def _linear_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
+    flat = source.reshape(-1)
+    start, pitch, one = np.uint64(start), np.uint64(source.shape[1]), np.uint64(1)
+    upper = np.uint64(top) * pitch + np.uint64(left)
+    lower = upper + pitch
+    for i in range(np.uint64(count)):
+        steps = np.float32(np.int32(i))
+        u, v = tx + steps * ex, ty + steps * ey
+        a, b = upper + i, lower + i
+        above = flat[a] + u * (flat[a + one] - flat[a])
+        below = flat[b] + u * (flat[b + one] - flat[b])
+        target[start + i] = above + v * (below - above)
+
+
+@contracted
+def _cubic(target, source, x, y, dx, dy):  # type: ignore[no-untyped-def]
+    for i in range(target.size):
+        x_at, y_at = x + dx * i, y + dy * i
+        ix, iy = math.floor(x_at), math.floor(y_at)
+        u = spline_weights(np.float32(x_at - ix))
+        v = spline_weights(np.float32(y_at - iy))
+        total = np.float32(0)
+        for k in range(4):
+            line = source[iy - 1 + k]
+            total += v[k] * (
+                u[0] * line[ix - 1] + u[1] * line[ix] + u[2] * line[ix + 1] + u[3] * line[ix + 2]
+            )
+        target[i] = total
+
+
+@contracted
+def _linear(target, source, x, y, dx, dy):  # type: ignore[no-untyped-def]
+    for i in range(target.size):
+        x_at, y_at = x + dx * i, y + dy * i
+        ix, iy = math.floor(x_at), math.floor(y_at)
+        u, v = np.float32(x_at - ix), np.float32(y_at - iy)
+        above = source[iy, ix] + u * (source[iy, ix + 1] - source[iy, ix])
+        below = source[iy + 1, ix] + u * (source[iy + 1, ix + 1] - source[iy + 1, ix])
+        target[i] = above + v * (below - above)
+
+
+@compiled
+def _clip(target, low, high):  # type: ignore[no-untyped-def]
+    for i in range(target.size):
+        target[i] = min(max(target[i], low), high)
+
+
+@compiled
+def _mark_holes(tile, rows, columns, image, x, y, matrix, floor):  # type: ignore[no-untyped-def]
+    """Make NaN of pixels that come from holes, by half of their weight or more."""
+    height, width = image.shape
+    at = np.int64(image.ctypes.data)
+    for row in range(rows):
+        for column in range(columns):
+            x_at = x + matrix[0, 0] * column + matrix[0, 1] * row
+            y_at = y + matrix[1, 0] * column + matrix[1, 1] * row
+            inside = is_inside(y_at, x_at, height, width)
+            if inside and pixel_weight(at, height, width, y_at, x_at, floor) <= 0.5:
+                tile[row, column] = np.nan
+
+
+@compiled
+def _reduce(tile, rows, columns, reduce):  # type: ignore[no-untyped-def]
+    """Write means of squares of pixels over the first pixels of the tile."""
+    for row in range(rows):
+        for column in range(columns):
+            total, count = np.float32(0), 0
+            for y in range(row * reduce, (row + 1) * reduce):
+                for x in range(column * reduce, (column + 1) * reduce):
+                    value = tile[y, x]
+                    if not math.isnan(value):
+                        total += value
+                        count += 1
+            half = 2 * count > reduce * reduce
+            tile[row, column] = total / np.float32(count) if half else np.float32(np.nan)
+
+
+@compiled
+def _fill(tile, rows, columns, hole):  # type: ignore[no-untyped-def]
+    for row in range(rows):
+        line = tile[row]
+        for column in range(columns):
+            line[column] = hole if math.isnan(line[column]) else line[column]
+
+
+@compiled
+def _deliver(out, tile, rows, columns, top, left, gain, stretch, flip):  # type: ignore[no-untyped-def]
+    """Stretch a tile and write it where it belongs, flipped."""
+    for row in range(rows):
+        line = tile[row][:columns]
+        for column in range(columns):
+            line[column] *= gain
+        stretch_line(line, stretch)
+        y = out.shape[0] - 1 - top - row if flip[1] else top + row
+        if flip[0]:
+            last = np.uint64(out.shape[1] - 1 - left)  # unsigned places make vectors
+            target = out[y]
+            for column in range(np.uint64(columns)):
+                target[last - column] = line[column]
+        else:
+            target = out[y][left:]
+            for column in range(columns):
+                target[column] = line[column]

@@ -1,0 +1,1 @@
+"""Processes, ranks, signals, devices and memory of a running pipeline."""

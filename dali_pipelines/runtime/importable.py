@@ -1,0 +1,94 @@
+"""Whether reader processes can import what they need: a Reader's class, and the main script."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pickle
+import pickletools
+import sys
+from pathlib import Path
+from typing import Any
+
+from readers.contract import Reader
+
+_REMEDY = (
+    "reader processes cannot import it from there: put it into a module (a .py file) and import "
+    "it, or use start_method='fork', before anything initialises CUDA"
+)
+
+
+def check_main() -> None:
+    """Refuse a main script that reader processes started by spawn or forkserver cannot import.
+
+    They import it again. One without a guard would start reader processes there, too.
+
+    Raises
+    ------
+    RuntimeError
+        If it is no file, as with ``python - < script.py``, or has no guard.
+    """
+    main = sys.modules["__main__"]
+    script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if script is None or (spec is not None and spec.name.endswith("__main__")):
+        return  # Python imports neither
+    other = "or use start_method='fork', before anything initialises CUDA"
+    if not os.path.isfile(script):
+        if spec is None:
+            reason = f"reader processes import the main script, and {script!r} is no file"
+            raise RuntimeError(f"{reason}: save the script in a file, {other}")
+    elif b"__name__" not in Path(script).read_bytes():
+        raise RuntimeError(
+            f"reader processes import {script} again, and would run all of it: put what it does "
+            f"below 'if __name__ == \"__main__\":', {other}"
+        )
+
+
+def check_sendable(reader: Reader) -> None:
+    """Refuse a Reader that processes started by spawn or forkserver could not unpickle.
+
+    Raises
+    ------
+    TypeError
+        If it cannot be pickled, or if a class of it was defined in a notebook, in an interactive
+        session, or in a script below ``if __name__ == "__main__":``.
+    """
+    try:
+        pickled = pickle.dumps(reader)
+    except Exception as error:  # whatever a __reduce__ may raise
+        raise TypeError(
+            f"{type(reader).__name__} cannot be sent to the reader processes: {error}: define its "
+            "class at the top level of a module (a .py file), and hold settings, no open files"
+        ) from error
+    if b"__main__" not in pickled:
+        return
+    script = getattr(sys.modules["__main__"], "__file__", "")  # "<stdin>" is none, either
+    for name in _names_of_main(reader):
+        if not os.path.isfile(script):
+            raise TypeError(f"{name} was defined in a notebook or a session, and {_REMEDY}")
+        if name in _guarded_names(script):
+            guard = 'if __name__ == "__main__":'
+            raise TypeError(f"{name} is defined below '{guard}' of {script}, and {_REMEDY}")
+
+
+def _names_of_main(value: Any) -> list[str]:
+    """Return the names of what is pickled as a global of ``__main__``."""
+    # Protocol 2 writes module and name in one piece.
+    found = (arg for code, arg, _ in pickletools.genops(pickle.dumps(value, 2)) if arg is not None)
+    texts = (arg.partition(" ") for arg in found if isinstance(arg, str))
+    return [name for module, _, name in texts if module == "__main__" and name]
+
+
+def _guarded_names(script: str) -> set[str]:
+    """Return the classes and functions that a script defines only where it is run itself."""
+    try:
+        statements = ast.parse(Path(script).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):  # a zip file, say
+        return set()
+    return {
+        node.name
+        for statement in statements
+        if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    }

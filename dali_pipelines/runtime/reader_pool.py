@@ -1,0 +1,149 @@
+"""The parts of DALI's pool of reader processes that are replaced by others.
+
+DALI has no other way in than the names in its modules. What it then shares with the readers has no
+lock and no condition variable, see `readers.worker.message_queue`, and there is no thread that
+watches them, see `dali_pipelines.runtime.reader_processes`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from nvidia.dali._multiproc import pool
+from nvidia.dali._multiproc.messages import ShmMessageDesc, WorkerArgs
+from nvidia.dali._multiproc.shared_mem import SharedMem
+
+from dali_pipelines.runtime.reader_processes import ReaderProcessError, ReaderProcesses
+from readers.worker.message_queue import MessageQueue
+
+_HEAD = 64 << 10
+"""Bytes at the start of each piece of shared memory that hold a task, in front of the samples."""
+
+_starting = threading.Lock()
+"""What is replaced is replaced for all threads: they start their pools one after the other."""
+
+
+def _forget_other_threads() -> None:
+    """Free the lock in a forked process, which has no copy of a thread that holds it."""
+    global _starting
+    _starting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_other_threads)
+
+
+_terminate = BaseProcess.terminate
+
+
+class _Parts:
+    """What stands in for parts of one pool of DALI's while it starts."""
+
+    def __init__(self) -> None:
+        self.readers: list[ReaderProcesses] = []
+        self._queues: list[MessageQueue] = []
+        self._sockets: list[socket.socket | None] = []
+        self._thread = threading.get_ident()
+
+    def queue(self, *args: Any, **kwargs: Any) -> MessageQueue:
+        self._queues.append(MessageQueue(ShmMessageDesc, *args, **kwargs))
+        return self._queues[-1]
+
+    def arguments(self, **arguments: Any) -> WorkerArgs:
+        self._sockets.append(arguments["setup_socket"])
+        return WorkerArgs(**arguments)
+
+    def observe(self, *args: Any) -> ReaderProcesses:
+        # The readers have copies. DALI keeps the last one open: handles sent to that reader after
+        # its death would not be refused, but wait for room in the socket forever.
+        for end in filter(None, self._sockets):
+            end.close()
+        self.readers.append(ReaderProcesses(*args))
+        return self.readers[-1]
+
+    def terminate(self, process: BaseProcess) -> None:
+        # DALI then waits without limit, and a reader may ignore SIGTERM, as its consumer does, or
+        # run the handler that it has from it.
+        if threading.get_ident() == self._thread:
+            process.kill()
+        else:
+            _terminate(process)
+
+    def close(self) -> None:
+        # An interrupt in the midst of a fork leaves a reader that no Process object knows.
+        for queue in self._queues:
+            queue.close()
+
+
+@contextmanager
+def started_readers() -> Iterator[list[ReaderProcesses]]:
+    """Let DALI start a pool of reader processes, and add them to a list.
+
+    Raises
+    ------
+    OSError
+        If /dev/shm is full.
+    ReaderProcessError
+        If a reader dies.
+    """
+    parts = _Parts()
+    with (
+        _starting,
+        _replaced(pool, "ShmQueue", parts.queue),
+        _replaced(pool, "WorkerArgs", parts.arguments),
+        _replaced(pool, "Observer", parts.observe),
+        _replaced(BaseProcess, "terminate", lambda process: parts.terminate(process)),
+        _replaced(SharedMem, "allocate", partial(_allocate, SharedMem.allocate)),
+    ):
+        try:
+            yield parts.readers
+        except BaseException as error:
+            parts.close()
+            clear = _clear(error, parts.readers)
+            if clear is None:
+                raise
+            # That DALI's calls failed for it, and where, is of no use to anybody.
+            raise clear from None
+
+
+def _clear(error: BaseException, readers: list[ReaderProcesses]) -> Exception | None:
+    """Return the error to raise for one that DALI's calls have raised, if it is another."""
+    if isinstance(error, (RuntimeError, ConnectionError, EOFError)):
+        if readers and (death := readers[-1].death()):
+            return ReaderProcessError(death)
+        if not isinstance(error, RuntimeError):
+            cause = "a reader process, or the fork server, has died as it was started"
+            return ReaderProcessError(cause)
+    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        remedy = "give it more room (docker run --shm-size, or --ipc=host)"
+        reason = f"no reader can be started, /dev/shm is full: {remedy}"
+        return OSError(errno.ENOSPC, reason)
+    return None
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _allocate(allocate: Any, size: int) -> Any:
+    """Allocate shared memory, with room for a task.
+
+    DALI's is files that have a size but no pages yet. Where /dev/shm is full, who writes to such a
+    page is killed by SIGBUS: a reader's death can be reported, that of the consumer cannot.
+    """
+    memory = allocate(size)
+    os.posix_fallocate(memory.handle, 0, min(size, _HEAD))
+    return memory

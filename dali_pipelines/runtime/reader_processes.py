@@ -1,0 +1,130 @@
+"""Reader processes as their consumer sees them: it notices when one dies, and ends them all."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing.process
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
+
+from dali_pipelines.runtime.interrupts import interruptible
+from readers.worker.message_queue import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+_GRACE_S = 1.0
+"""For a reader to end by itself, and for the exit code of one that has died to be known."""
+_KILLED_S = 2.0
+"""For a reader to end that was killed: it may take the kernel some time to free its memory."""
+
+_CAUSES = {
+    -signal.SIGBUS: "shared memory is full: give /dev/shm more room (docker run --shm-size, or "
+    "--ipc=host), or use a smaller batch_size or prefetch",
+    -signal.SIGKILL: "it was killed from outside, most likely for want of memory: use fewer "
+    "num_read_processes, or a smaller batch_size or prefetch",
+    -signal.SIGSEGV: "it crashed while it read: run with fewer files to find the one that does it",
+    -signal.SIGTERM: "it was told to stop by SIGTERM",
+    128 + signal.SIGTERM: "it was told to stop by SIGTERM",  # by a handler that it has inherited
+    0: "it ended early, see its own output for the reason",
+    255: "its exit code is 255, as it is where the fork server that started it is killed",
+}
+
+
+class ReaderProcessError(RuntimeError):
+    """A reader process has died; the pipelines are closed and can be started again."""
+
+
+class ReaderProcesses:
+    """The reader processes of one pipeline; stands in for DALI's Observer, without a thread.
+
+    They are ended by `close`, when this object is garbage, and at exit before multiprocessing waits
+    for its processes. A forked copy of this object leaves them alone.
+
+    Parameters
+    ----------
+    context : object
+        Not needed.
+    processes : sequence of multiprocessing.Process
+        Started.
+    task_queues : sequence of MessageQueue
+        From this process to the readers.
+    result_queue : MessageQueue
+        From the readers to this process.
+    """
+
+    def __init__(
+        self,
+        context: object,
+        processes: Sequence[BaseProcess],
+        task_queues: Sequence[MessageQueue],
+        result_queue: MessageQueue,
+    ) -> None:
+        del context
+        self.processes = list(processes)
+        self._codes: dict[int | None, int] = {}
+        queues = [*task_queues, result_queue]
+        for queue in queues:
+            queue.wait = partial(_wait, self.processes)
+        self.close = Finalize(self, _end, (self.processes, queues, self._codes), exitpriority=0)
+
+    def death(self) -> str | None:
+        """Say which reader has died of itself and why, if one has."""
+        if not self._codes and self.close.still_active():
+            _note_ended(self.processes, self._codes, time.monotonic() + _GRACE_S)
+        # The others have ended as they were let go.
+        for pid, code in sorted(self._codes.items(), key=lambda item: item[1] == 0):
+            cause = _CAUSES.get(code, f"its exit code is {code}")
+            return f"reader process {pid} has died: {cause}"
+        return None
+
+
+def _wait(processes: Sequence[BaseProcess], end: socket.socket, event: int) -> bool:
+    """Wait at the consumer's end of a queue, as long as all readers live."""
+    poll = select.poll()
+    poll.register(end, event)
+    for process in processes:
+        poll.register(process.sentinel, select.POLLIN)
+    return interruptible(poll.poll) == [(end.fileno(), event)]
+
+
+def _end(
+    processes: Sequence[BaseProcess],
+    queues: Sequence[MessageQueue],
+    codes: dict[int | None, int],
+) -> None:
+    deadline = time.monotonic() + _GRACE_S
+    try:
+        for queue in queues:
+            queue.close()
+        while len(codes) < len(processes) and time.monotonic() < deadline:
+            _note_ended(processes, codes, deadline)
+    finally:
+        left = [process for process in processes if process.pid not in codes]
+        for process in left:
+            process.kill()
+    deadline = time.monotonic() + _KILLED_S
+    for process in left:
+        process.join(max(0, deadline - time.monotonic()))
+        if process.is_alive():
+            logger.warning("reader process %d cannot be killed: a read of it hangs", process.pid)
+            vars(multiprocessing.process)["_children"].discard(process)  # it would wait at exit
+
+
+def _note_ended(
+    processes: Sequence[BaseProcess], codes: dict[int | None, int], deadline: float
+) -> None:
+    """Wait until a reader has ended, if none is noted yet; note the exit codes."""
+    living = [process for process in processes if process.pid not in codes]
+    ended = wait([process.sentinel for process in living], max(0, deadline - time.monotonic()))
+    for process in living:
+        if process.sentinel in ended:
+            process.join(_GRACE_S)
+            if process.exitcode is not None:
+                codes[process.pid] = process.exitcode

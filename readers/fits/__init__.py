@@ -1,0 +1,1 @@
+"""FITS: headers, byte plans of compressed and plain images, and the Reader."""

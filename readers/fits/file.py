@@ -1,0 +1,220 @@
+"""FITS files, opened: by their bytes, and by astropy where that is needed."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from astropy.io import fits
+from astropy.utils.exceptions import AstropyWarning
+
+from readers.errors import ReadError
+from readers.files import open_regular
+from readers.fits.gunzip import MAGIC, UnpackedFits
+from readers.fits.hdus import HduName, find_header, no_such_hdu
+from readers.fits.headers import ImageHeader
+
+_PACKED = {
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"PK\x03\x04": "zip",
+    b"\x1f\x9d": "compress",
+}
+_COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
+
+
+class FitsFile:
+    """An open FITS file, plain or gzipped; of a gzipped one only headers, until data are needed.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    wanted : int, str, (str, int) or None
+        HDU that is asked for; None for the first that holds an image.
+    every : bool
+        Let the headers of all HDUs be there.
+    """
+
+    def __init__(self, path: str, wanted: HduName | None, *, every: bool = False) -> None:
+        self.path, self.wanted = path, wanted
+        self._file = open_regular(path)
+        self._unpacked: UnpackedFits | None = None
+        try:
+            head = os.pread(self._file.fileno(), 6, 0)
+            for magic, name in _PACKED.items():
+                if head.startswith(magic):
+                    raise ValueError(
+                        f"the file is packed by {name}: unpack it, or pack it by gzip or fpack"
+                    )
+            if head.startswith(MAGIC):
+                self._unpacked = UnpackedFits(self._file, wanted, every=every)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> FitsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        if self._unpacked is not None:
+            self._unpacked.file.close()
+
+    @property
+    def fileno(self) -> int:
+        """Descriptor of the FITS file, which has no more than headers until data are needed."""
+        return (self._file if self._unpacked is None else self._unpacked.file).fileno()
+
+    def header(self) -> ImageHeader | None:
+        """Read the header of the image; None if astropy shall."""
+        return find_header(self.fileno, self.path, self.wanted)
+
+    def need(self, start: int, stop: int) -> None:
+        """Let some of the image's data be there, in bytes from the start of the file; once."""
+        if self._unpacked is not None:
+            self._unpacked.keep(start, stop)
+
+    def input_bytes(self, read: int) -> int:
+        """Return the bytes of the file on disk that were read, if so many of the FITS file were."""
+        return read if self._unpacked is None else self._unpacked.input_bytes
+
+    @contextmanager
+    def by_astropy(self, **options: bool) -> Iterator[tuple[fits.HDUList, int]]:
+        """Open it by astropy; yield the HDUs, and the number of the one that is asked for."""
+        # astropy goes on when the file ends early; here that is a bad file.
+        warnings.filterwarnings("error", message="File may have been truncated")
+        # A file of its own: astropy closes what it has opened.
+        with (
+            open(f"/proc/self/fd/{self.fileno}", "rb") as file,
+            _opened(file, **options) as hdus,
+        ):
+            yield hdus, _find(hdus, self.wanted)
+
+
+@dataclass
+class Where:
+    """What the error of a file names."""
+
+    hdu: int | None
+
+
+@contextmanager
+def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Where]:
+    """Make a ReadError of whatever goes wrong inside; the HDU may be told when it is known."""
+    where = Where(hdu if isinstance(hdu, int) else None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd headers, values beyond float32
+            yield where
+    except ReadError:
+        raise
+    except Exception as error:
+        # astropy raises many types on hostile input (TypeError, KeyError, VerifyError, ...).
+        named = isinstance(error, (OSError, ValueError, AstropyWarning))
+        reason = f"{error}" if named else f"{type(error).__name__}: {error}"
+        reason = reason.replace(f": {path!r}", "")
+        raise ReadError(path, reason, hdu=where.hdu, row=row) from error
+
+
+@contextmanager
+def open_image(
+    path: str, wanted: HduName | None, *, row: int | None = None
+) -> Iterator[tuple[fits.HDUList, int]]:
+    """Open a file by astropy, for its headers; what goes wrong inside becomes a ReadError.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    wanted : int, str, (str, int) or None
+        HDU that must hold the image; None for the first one that does.
+    row : int, optional
+        Row of the Index, for the error.
+
+    Yields
+    ------
+    HDUList, int
+        The HDUs, and the number of the one that holds the image. Of a gzipped file there are no
+        data, and no HDUs behind it.
+    """
+    with (
+        read_errors(path, wanted, row) as where,
+        FitsFile(path, wanted) as file,
+        file.by_astropy(do_not_scale_image_data=True) as (hdus, number),
+    ):
+        where.hdu = number
+        yield hdus, number
+
+
+@contextmanager
+def open_images(path: str) -> Iterator[tuple[fits.HDUList, list[int]]]:
+    """Open a file as `open_image` does; yield the HDUs, and the numbers of all with pixels."""
+    with (
+        read_errors(path, None, None),
+        FitsFile(path, None, every=True) as file,
+        file.by_astropy(do_not_scale_image_data=True) as (hdus, _),
+    ):
+        images = [n for n, hdu in enumerate(hdus) if _holds_image(hdu) and math.prod(hdu.shape)]
+        if not images:
+            raise no_such_hdu(None, ())
+        yield hdus, images
+
+
+def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
+    _check_counts(file)
+    try:
+        return fits.open(file, memmap=False, **options)
+    except OSError as error:
+        # astropy advises an option of its own then.
+        if "No SIMPLE card" not in str(error):
+            raise
+        head = os.pread(file.fileno(), 8, 0)
+        raise OSError(f"not a FITS file: it begins with {head!r}") from None
+
+
+def _check_counts(file: BinaryIO) -> None:
+    """Refuse first headers that count more axes or columns than the 999 there can be.
+
+    astropy would look at each of them.
+    """
+    head = os.pread(file.fileno(), 16 * 2880, 0)
+    if (found := _COUNT.search(head)) is not None:
+        raise ValueError(f"a header has {found[0].decode()!r}, at most 999 is possible")
+
+
+def _find(hdus: fits.HDUList, wanted: HduName | None) -> int:
+    if wanted is None:
+        number = next((n for n, hdu in enumerate(hdus) if _holds_image(hdu)), None)
+        if number is None:
+            raise no_such_hdu(None, ())
+        return number
+    try:
+        number = hdus.index_of(wanted)
+        hdu = hdus[number]
+    except (IndexError, KeyError):
+        raise no_such_hdu(wanted, [hdu.name for hdu in hdus]) from None
+    if not _holds_image(hdu):
+        raise ValueError(f"HDU {wanted!r} holds no image, it is a {type(hdu).__name__}")
+    return number
+
+
+def _holds_image(hdu: Any) -> bool:
+    if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
+        return True
+    return bool(hdu.is_image) and hdu.header.get("NAXIS", 0) >= 1
+
+
+def bytes_read() -> int:
+    """Bytes that this process has read so far: astropy does not say how many it needed."""
+    try:
+        with open("/proc/self/io", "rb") as counters:
+            return int(counters.readline().split()[1])
+    except OSError:  # hidden in some containers
+        return 0

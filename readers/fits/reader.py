@@ -1,0 +1,269 @@
+"""FITS images: what travels to the graph are the bytes of the file, of no more tiles than needed.
+
+RICE_1 tiles travel compressed (`readers.fits.rice_tiles`), the rows of plain images as they are
+stored (`readers.fits.plain_image`). What is neither is decoded by astropy in the reader process, no
+more tiles than needed either, and travels as it would be stored, with BSCALE, BZERO and BLANK
+beside it. The graph makes float32 physical values of it all, see
+`dali_pipelines.kernels.fits.image`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from astropy.io import fits
+from numpy.typing import NDArray
+
+from readers.contract import Peek, Row, Sample, SampleSpec
+from readers.fits.file import FitsFile, bytes_read, read_errors
+from readers.fits.hdus import HduName, checked
+from readers.fits.image import FitsImage, find_image
+from readers.fits.payload import OVERHEAD, make_plan
+from readers.fits.plain_image import planned
+from readers.fits.planes import ImageShape, Planes
+from readers.window import Window
+
+_AS_STORED = (8, 16, 32, -32, -64)
+_STORED_INTEGERS = {"uint8": 8, "int16": 16, "int32": 32}
+
+
+@dataclass(frozen=True)
+class FitsReader:
+    """One image of a FITS file, or planes of it: plain, ``.gz``, ``.fz`` or tile-compressed.
+
+    Parameters
+    ----------
+    hdu : int, str or (str, int), optional
+        HDU to read, where the Index has no column ``hdu``: its number, 0 for the primary, its
+        EXTNAME, or EXTNAME and EXTVER, as in astropy. By default the first HDU that holds an image.
+    stored : {"uint8", "int16", "int32"}, optional
+        Leave integers as they are stored: BSCALE, BZERO and BLANK are not applied. An image of
+        another BITPIX is refused.
+    planes : int, sequence of int or "all", optional
+        Planes to read of images of more than two axes, where the Index has no column ``plane``.
+        Several become the channels of the image, in this order.
+    num_planes : int, optional
+        How many planes each image must have; needed where planes is "all".
+
+    Notes
+    -----
+    Values equal those of ``astropy.io.fits`` bit for bit, converted to float32. That holds for its
+    ways with BLANK, too: it is not applied where BSCALE and BZERO make unsigned integers, nor
+    where it is 0.
+
+    The last two axes in NumPy's order (NAXIS2 and NAXIS1) are rows and columns. Planes are counted
+    from 0, along NAXIS3; of more axes they are counted in C order, that is NAXIS3 runs fastest,
+    then NAXIS4. A one-dimensional image has one row.
+    """
+
+    hdu: HduName | None = None
+    stored: str | None = None
+    planes: Planes | None = None
+    num_planes: int | None = None
+
+    specs: ClassVar[tuple[SampleSpec, ...]] = (
+        # The numba operator learns the shape of its output from the shape of its first input.
+        SampleSpec(name="shape", dtype="uint8", ndim=3, layout="HWC"),
+        SampleSpec(name="payload", dtype="uint8", ndim=1),
+        SampleSpec(name="plan", dtype="int64", ndim=1),
+        SampleSpec(name="scaling", dtype="float64", ndim=1),
+    )
+    """An empty array of shape (height, width, 0); bytes of the file; what they are, tile by tile
+    (`readers.fits.payload`); and BSCALE, BZERO, BLANK (NaN for none), then those of quantised
+    tiles. The
+    last two once for each plane, one behind the other."""
+
+    def __post_init__(self) -> None:
+        if self.stored not in (None, *_STORED_INTEGERS):
+            raise ValueError(
+                f"stored must be one of {tuple(_STORED_INTEGERS)} or None, got {self.stored!r}"
+            )
+        object.__setattr__(self, "hdu", checked(self.hdu))
+        if isinstance(self.planes, str) and self.planes == "all":
+            if self.num_planes is None:
+                raise ValueError('planes="all" needs num_planes, how many each image has')
+        elif self.planes is not None:
+            object.__setattr__(self, "planes", _numbers(self.planes))
+
+    @property
+    def channels(self) -> int:
+        """One for each plane that is read."""
+        if isinstance(self.planes, tuple):
+            return len(self.planes)
+        return self.num_planes or 1 if self.planes == "all" else 1
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        """Read the image, or the window with no more tiles than it touches."""
+        with self._found(row) as found:
+            planes, scaling = self._chosen(row, found.shape), self._scaling(found.words)
+            *_, height, width = found.shape.place(window)
+            image = found.image
+            found.file.need(*found.span(window, planes))
+            if image is not None and image.travels and scaling is not None:
+                fileno = found.file.fileno
+                payload, plans, tile_scaling, nbytes = image.read(fileno, window, planes)
+                nbytes += found.header_bytes
+            else:
+                before = bytes_read()
+                pixels = found.pixels(window, planes, scaled=scaling is None)
+                if scaling is None:
+                    scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
+                payload, plans = planned(pixels)
+                tile_scaling, nbytes = np.zeros((len(planes), 0)), bytes_read() - before
+            nbytes = found.file.input_bytes(nbytes)
+        whole_scaling = np.tile(np.array(scaling, np.float64), (len(planes), 1))
+        arrays: dict[str, NDArray[Any]] = {
+            "shape": np.zeros((height, width, 0), np.uint8),
+            "payload": payload,
+            "plan": plans.reshape(-1),
+            "scaling": np.hstack((whole_scaling, tile_scaling)).reshape(-1),
+        }
+        return Sample(arrays, nbytes)
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        """Read the headers up to the image's."""
+        with self._found(row) as found:
+            planes, scaling = self._chosen(row, found.shape), self._scaling(found.words)
+        _, height, width = found.shape
+        if found.image is not None and found.image.travels and scaling is not None:
+            nbytes = found.image.travelling_bytes(window, planes)
+            return Peek(height=height, width=width, nbytes=nbytes)
+        bitpix = found.words["BITPIX"]
+        rows, columns = (window.height, window.width) if window else (height, width)
+        item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
+        nbytes = len(planes) * (rows * (columns * item + 24) + OVERHEAD)
+        return Peek(height=height, width=width, nbytes=nbytes)
+
+    def shape(self, row: Row) -> ImageShape:
+        """Read the headers up to the image's, however many planes it has. Raises like `read`."""
+        with self._found(row) as found:
+            return found.shape
+
+    def header(self, row: Row, keys: Collection[str]) -> fits.Header:
+        """Read keywords of the image's header.
+
+        Parameters
+        ----------
+        row : Row
+            Path and HDU.
+        keys : collection of str
+            Keywords that are wanted, in capitals; of a long header the others take most of the
+            time.
+
+        Returns
+        -------
+        Header
+            With these keywords, where the file has them, and some others. NAXISn are the image's
+            also where it is compressed into a table.
+
+        Raises
+        ------
+        ReadError
+            Like `read`.
+        """
+        wanted = self._wanted(row)
+        with read_errors(row.path, wanted, row.number) as where, FitsFile(row.path, wanted) as file:
+            found = file.header()
+            if found is None:
+                with file.by_astropy() as (hdus, where.hdu):
+                    return hdus[where.hdu].header
+            where.hdu = found.number
+            header = found.header(keys)
+            if "ZNAXIS" in header:
+                del header["NAXIS*"]
+                for key in [key for key in header if key.startswith("ZNAXIS")]:
+                    header[key[1:]] = header[key]
+            return header
+
+    def verify(self, row: Row) -> None:
+        """Decode the whole image, or the planes that are read of it, by astropy."""
+        with self._found(row) as found:
+            planes = self._chosen(row, found.shape)
+            found.file.need(*found.span(None, planes))
+            found.pixels(None, planes, scaled=False)
+
+    def blank(self, height: int, width: int) -> Sample:
+        """Give a sample that decodes to zeros and carries none."""
+        no_tiles = np.zeros((0, 3), np.int64)
+        plan = make_plan(
+            no_tiles, bitpix=8, height=height, width=width, tile_height=1, tile_width=width
+        )
+        arrays: dict[str, NDArray[Any]] = {
+            "shape": np.zeros((height, width, 0), np.uint8),
+            "payload": np.zeros(0, np.uint8),
+            "plan": np.tile(plan, self.channels),
+            "scaling": np.tile(np.array((1, 0, math.nan)), self.channels),
+        }
+        return Sample(arrays)
+
+    def _scaling(self, header: Mapping[str, Any]) -> tuple[float, float, float] | None:
+        if self.stored is None:
+            return _scaling(header)
+        if header["BITPIX"] != _STORED_INTEGERS[self.stored]:
+            raise ValueError(
+                f"BITPIX is {header['BITPIX']}, expected {_STORED_INTEGERS[self.stored]} for "
+                f"stored values of type {self.stored}"
+            )
+        return 1, 0, math.nan
+
+    def _wanted(self, row: Row) -> HduName | None:
+        return self.hdu if row.hdu is None else row.hdu
+
+    def _chosen(self, row: Row, shape: ImageShape) -> list[int]:
+        """Give the numbers of the planes to read: the row decides, then the setting."""
+        if row.plane is None:
+            return shape.chosen(self.planes, self.num_planes)
+        if self.channels > 1:
+            raise ValueError(
+                f"the Index names plane {row.plane}, and planes={self.planes!r} asks for several: "
+                "leave out one of them"
+            )
+        return shape.chosen(row.plane)
+
+    @contextmanager
+    def _found(self, row: Row) -> Iterator[FitsImage]:
+        """Open the file of a row, and describe its image."""
+        wanted = self._wanted(row)
+        with read_errors(row.path, wanted, row.number) as where, FitsFile(row.path, wanted) as file:
+            found = find_image(file)
+            where.hdu = found.number
+            yield found
+
+
+def _numbers(planes: Any) -> int | tuple[int, ...]:
+    """Check the numbers of planes, which may be NumPy's."""
+    try:
+        several = np.ndim(planes) > 0
+        numbers = tuple(operator.index(number) for number in (planes if several else (planes,)))
+    except (TypeError, ValueError):
+        numbers = ()
+    if not numbers or min(numbers) < 0:
+        raise ValueError(f'planes must be a number from 0 on, several or "all", got {planes!r}')
+    return numbers if several else numbers[0]
+
+
+def _scaling(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Give (BSCALE, BZERO, BLANK) as astropy applies them, or None to leave it to astropy.
+
+    Notes
+    -----
+    FITS Standard 4.0, section 4.4.2.5; what astropy makes of BLANK is in its
+    ``_ImageBaseHDU._scale_data``.
+    """
+    bitpix = header["BITPIX"]
+    bscale, bzero = header.get("BSCALE", 1), header.get("BZERO", 0)
+    if bitpix not in _AS_STORED or (bitpix < 0 and (bscale, bzero) != (1, 0)):
+        return None
+    if not isinstance(bscale, int | float) or not isinstance(bzero, int | float):
+        raise ValueError(f"BSCALE and BZERO must be numbers, got {bscale!r} and {bzero!r}")
+    blank = header.get("BLANK")
+    unsigned = bitpix > 8 and bscale == 1 and bzero == 1 << (bitpix - 1)
+    if bitpix < 0 or unsigned or not blank or not isinstance(blank, int):
+        blank = math.nan
+    return float(bscale), float(bzero), float(blank)

@@ -1,0 +1,185 @@
+"""The Index file that opens at once, whatever its number of rows: Arrow IPC, mapped.
+
+What must hold of an Index is found once, when it is saved, and noted at the first batch of rows.
+There only this module sees it: who reads the table and writes it again has a file without the note,
+which is checked like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from readers.index import schema
+from readers.index.columns import StoredNumbers, StoredStrings
+from readers.index.shared_file import SharedFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUFFIX = ".arrow"
+
+_BATCH_BYTES = 512 << 20
+"""Size of a batch of rows. As much is copied at one time when a table is written; but when the file
+is opened each batch has to be looked at, which takes some ms if it comes from a disk."""
+_NOTE = b"dali-pipelines Index"
+_VERSION = 2
+"""Version 1 knew of no planes: a column of that name may hold anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowFile:
+    """An Index file that `write` made, open."""
+
+    table: pa.Table
+    """Mapped: what nobody looks at is not read."""
+    digest: str
+    """See `readers.index.schema.digest`."""
+    batch_rows: int
+    file: SharedFile
+    address: int
+    """Of the first byte of the file, in this process."""
+
+    @classmethod
+    def open(cls, path: str) -> ArrowFile | None:
+        """Open a file, in a time that does not depend on its size.
+
+        Returns
+        -------
+        ArrowFile or None
+            None for an Arrow file that `write` has not made.
+
+        Raises
+        ------
+        ValueError, KeyError, NotImplementedError, OSError
+            If it is no Arrow file, or one that is damaged or cut off; the OSError has no errno.
+        """
+        import pyarrow as pa
+
+        shared = SharedFile(open(path, "rb", buffering=0), os.path.abspath(path))  # noqa: SIM115
+        content = pa.memory_map(f"/proc/self/fd/{shared.fileno}").read_buffer()
+        reader = pa.ipc.open_file(content)
+        if not reader.num_record_batches:
+            return None
+        _, noted = reader.get_batch_with_custom_metadata(0)
+        note = json.loads((noted or {}).get(_NOTE, "{}"))
+        table = reader.read_all()
+        planes = any(name.startswith("plane") for name in table.column_names)
+        if note.get("version") != _VERSION and (note.get("version") != 1 or planes):
+            return None
+        table.validate()
+        expected, found = (note["num_rows"], note["columns"]), (table.num_rows, _columns(table))
+        if found != expected:
+            raise ValueError(f"expected rows and columns {expected}, found {found}")
+        return cls(table, note["digest"], note["batch_rows"], shared, content.address)
+
+    def strings(self, name: str) -> StoredStrings:
+        """Say where a column of paths, or of bytes, lies."""
+        chunks = [column.buffers() for column in self.table[name].chunks]
+        blobs = tuple((self._start(blob), blob.size if blob else 0) for _, _, blob in chunks)
+        offsets = tuple(self._start(offsets) for _, offsets, _ in chunks)
+        return StoredStrings(self.file, self.table.num_rows, self.batch_rows, offsets, blobs)
+
+    def places(self, name: str) -> StoredNumbers:
+        """Say where a column of HDUs or planes lies, with -1 for none."""
+        return self._numbers(name, np.dtype(np.int64))
+
+    def numbers(self, name: str) -> StoredNumbers | None:
+        """Say where a numeric column lies as `readers.index.schema.numbers` gives it, or None."""
+        import pyarrow as pa
+
+        column = self.table[name]
+        if column.type in (pa.float32(), pa.float64()):
+            return self._numbers(name, np.dtype(column.type.to_pandas_dtype()))
+        if column.null_count:
+            return None
+        if pa.types.is_integer(column.type):
+            return self._numbers(name, np.dtype(column.type.to_pandas_dtype()))
+        if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+            return self._numbers(name, np.dtype(np.int64))
+        return None
+
+    def _numbers(self, name: str, dtype: np.dtype[Any]) -> StoredNumbers:
+        starts = tuple(self._start(column.buffers()[1]) for column in self.table[name].chunks)
+        return StoredNumbers(self.file, dtype.str, self.table.num_rows, self.batch_rows, starts)
+
+    def _start(self, buffer: pa.Buffer | None) -> int:
+        # An empty one may lie anywhere.
+        return buffer.address - self.address if buffer else 0
+
+
+def read(path: str) -> pa.Table:
+    """Read an Arrow file of another's making into memory, and check it throughout.
+
+    Raises
+    ------
+    ValueError, KeyError, NotImplementedError, OSError
+        Those of `ArrowFile.open`.
+    """
+    import pyarrow as pa
+
+    with pa.OSFile(path) as file:
+        table = pa.ipc.open_file(file).read_all()
+    table.validate(full=True)
+    return table
+
+
+def write(table: pa.Table, path: str, digest: str) -> None:
+    """Write the table of an Index, whose paths are absolute.
+
+    Paths become large_string, bytes large_binary, HDUs and planes int64, and below null lies what
+    reader processes take for it: the empty path, no bytes, -1, NaN.
+    """
+    import pyarrow as pa
+
+    batch_rows = max(1, _BATCH_BYTES * table.num_rows // table.nbytes)
+    table = table.unify_dictionaries()  # a file can have but one dictionary for a column
+    kinds = {True: pa.large_string(), False: pa.int64()}
+    located = {
+        name: kinds[is_text] for name, is_text in schema.file_columns(table, schema.parts(table))
+    }
+    for field in table.schema:
+        if schema.is_binary(field.type):
+            located[field.name] = pa.large_binary()
+    fields = [field.with_type(located.get(field.name, field.type)) for field in table.schema]
+    stored = pa.schema(fields, table.schema.metadata)
+    note = {
+        "version": _VERSION,
+        "num_rows": table.num_rows,
+        "columns": _columns(stored.empty_table()),
+        "batch_rows": batch_rows,
+        "digest": digest,
+    }
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, stored) as writer:
+        for start in range(0, table.num_rows, batch_rows):
+            rows = table.slice(start, batch_rows)
+            columns = [_stored(rows[field.name], field) for field in stored]
+            batch = pa.record_batch(columns, schema=stored)
+            writer.write_batch(batch, None if start else {_NOTE: json.dumps(note)})
+
+
+def _columns(table: pa.Table) -> list[list[str]]:
+    return [[field.name, str(field.type)] for field in table.schema]
+
+
+def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = pa.concat_arrays(column.cast(field.type).chunks)
+    fillers = {
+        pa.large_string(): "",
+        pa.large_binary(): b"",
+        pa.int64(): -1,
+        pa.float32(): np.nan,
+        pa.float64(): np.nan,
+    }
+    if not array.null_count or field.type not in fillers:
+        return array
+    filled, present = array.fill_null(fillers[field.type]), pc.is_valid(array)
+    buffers = [present.buffers()[1], *filled.buffers()[1:]]
+    return pa.Array.from_buffers(field.type, len(array), buffers, array.null_count, filled.offset)

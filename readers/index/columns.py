@@ -1,0 +1,249 @@
+"""Columns of the Index as the reader processes see them: read from a file, row by row, not copied.
+
+That is the Index file itself where it is an Arrow file (see `readers.index.arrow_file`). Otherwise
+the owner writes each column once into a temporary file without a name, so that nothing is left
+behind however the processes end. What is pickled is only where the columns lie. Strings are stored
+as Arrow stores them: n + 1 offsets, then one run of UTF-8.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.contract import Row
+from readers.index.shared_file import SharedFile
+
+PART = "path_"
+"""How the names of columns begin that hold the paths of a part, of samples of several files."""
+
+_ALIGNMENT = 64
+_OFFSETS = struct.Struct("=2q")
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """A column of text, or of bytes."""
+
+    offsets: NDArray[np.int64]
+    """Shape (n + 1,): text i is ``blob[offsets[i]:offsets[i + 1]]``."""
+    blob: NDArray[np.uint8]
+    """UTF-8 of all texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNumbers:
+    """Where a column of numbers lies: in batches of equally many rows, the last may be shorter."""
+
+    file: SharedFile
+    dtype: str
+    """As NumPy spells it, with the byte order."""
+    num_rows: int
+    batch_rows: int
+    starts: tuple[int, ...]
+    """First byte of each batch."""
+
+    def value(self, row: int) -> np.generic:
+        """Read one number."""
+        batch, place = _locate(self, row)
+        dtype = np.dtype(self.dtype)
+        start = self.starts[batch] + place * dtype.itemsize
+        found: np.generic = np.frombuffer(self.file.read(start, dtype.itemsize), dtype)[0]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStrings:
+    """Where a column of text, or of bytes, lies, in such batches."""
+
+    file: SharedFile
+    num_rows: int
+    batch_rows: int
+    offsets: tuple[int, ...]
+    """First byte of the n + 1 offsets (int64) of each batch."""
+    blobs: tuple[tuple[int, int], ...]
+    """First byte, and number of bytes, of the UTF-8 of each batch."""
+
+    def text(self, row: int) -> str:
+        """Read one text."""
+        # What is no UTF-8, in a damaged file, is no file's name either: the Reader tells.
+        return self.raw(row).decode(errors="replace")
+
+    def raw(self, row: int) -> bytes:
+        """Read the bytes of one text."""
+        batch, place = _locate(self, row)
+        start, stop = _OFFSETS.unpack(self.file.read(self.offsets[batch] + 8 * place, 16))
+        blob, nbytes = self.blobs[batch]
+        if not 0 <= start <= stop <= nbytes:
+            raise self.file.damaged(f"text {row} from byte {start} to {stop} of {nbytes}")
+        return self.file.read(blob + start, stop - start)
+
+
+def _locate(column: StoredNumbers | StoredStrings, row: int) -> tuple[int, int]:
+    if not 0 <= row < column.num_rows:
+        raise IndexError(f"row must lie in [0, {column.num_rows}), got {row}")
+    return divmod(row, column.batch_rows)
+
+
+Column = NDArray[Any] | Strings
+Stored = StoredNumbers | StoredStrings
+
+
+class Columns:
+    """Read-only columns of equal length, in files of the process that made them.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray, Strings, StoredNumbers or StoredStrings
+        The owner's columns; those that are not stored yet are written into a temporary file. Rows
+        need ``path``; ``hdu`` and ``plane`` (int64, -1 for none) are understood, and so are
+        ``path_{part}`` (text, empty where the part is missing) with ``hdu_{part}`` and
+        ``plane_{part}``.
+    notes : sequence of str
+        Names of those among them that rows carry with them for their Reader.
+    """
+
+    def __init__(self, columns: Mapping[str, Column | Stored], notes: Sequence[str] = ()) -> None:
+        new = {name: found for name, found in columns.items() if not isinstance(found, Stored)}
+        stored = {name: found for name, found in columns.items() if isinstance(found, Stored)}
+        self._stored = stored | (_store(new) if new else {})
+        self._parts = tuple(
+            name.removeprefix(PART)
+            for name, column in columns.items()
+            if isinstance(column, Strings | StoredStrings) and name.startswith(PART)
+        )
+        self._notes = tuple(notes)
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_arrays": {}}
+
+    def __len__(self) -> int:
+        return self._stored["path"].num_rows
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Give a whole numeric column, shape (len,), read-only: a view of the file, if it can be.
+
+        It cannot, and is a copy, where the file has several batches of rows.
+        """
+        if name not in self._arrays:
+            column = self._numbers(name)
+            sizes = [column.batch_rows] * len(column.starts)
+            sizes[-1] = column.num_rows - sum(sizes[:-1])
+            batches = [
+                column.file.view(column.dtype, start, size)
+                for start, size in zip(column.starts, sizes, strict=True)
+            ]
+            self._arrays[name] = batches[0] if len(batches) == 1 else np.concatenate(batches)
+            self._arrays[name].flags.writeable = False
+        return self._arrays[name]
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Give the type of a numeric column."""
+        return np.dtype(self._numbers(name).dtype)
+
+    def value(self, name: str, row: int) -> np.generic:
+        """Give one value of a numeric column.
+
+        Raises
+        ------
+        ReadError
+            If its file was written to meanwhile, or cannot be read.
+        """
+        column = self._numbers(name)
+        found = column.value(row)
+        column.file.check()
+        return found
+
+    def text(self, name: str, row: int) -> str:
+        """Give one value of a column of text; errors are those of `value`."""
+        column = self._strings(name)
+        found = column.text(row)
+        column.file.check()
+        return found
+
+    def row(self, number: int) -> Row:
+        """Give what a Reader needs to know of a row; errors are those of `value`."""
+        parts = {part: self._part(number, part) for part in self._parts}
+        notes = {name: self._strings(name).raw(number) for name in self._notes}
+        row = self._row(number, "", parts, notes)
+        self._stored["path"].file.check()
+        return row
+
+    def _part(self, number: int, part: str) -> Row | None:
+        row = self._row(number, f"_{part}", {}, {})
+        return row if row.path else None
+
+    def _row(
+        self,
+        number: int,
+        suffix: str,
+        parts: Mapping[str, Row | None],
+        notes: Mapping[str, bytes],
+    ) -> Row:
+        path = self._strings(f"path{suffix}").text(number)
+        hdu, plane = self._place(number, f"hdu{suffix}"), self._place(number, f"plane{suffix}")
+        return Row(number, path, hdu, parts, notes, plane)
+
+    def _place(self, number: int, name: str) -> int | None:
+        found = int(self._numbers(name).value(number)) if name in self._stored else -1
+        return None if found < 0 else found
+
+    def _numbers(self, name: str) -> StoredNumbers:
+        column = self._stored[name]
+        if not isinstance(column, StoredNumbers):
+            raise TypeError(f"column {name!r} is text")
+        return column
+
+    def _strings(self, name: str) -> StoredStrings:
+        column = self._stored[name]
+        if not isinstance(column, StoredStrings):
+            raise TypeError(f"column {name!r} is numeric")
+        return column
+
+
+def _store(columns: Mapping[str, Column]) -> dict[str, Stored]:
+    """Write columns into a temporary file, each in one batch.
+
+    Raises
+    ------
+    OSError
+        If there is no room; it names the folder.
+    """
+    try:
+        return _stored(columns)
+    except OSError as error:
+        where = f"the folder of temporary files, TMPDIR={tempfile.gettempdir()}"
+        raise OSError(error.errno, error.strerror, where) from error
+
+
+def _stored(columns: Mapping[str, Column]) -> dict[str, Stored]:
+    file = tempfile.TemporaryFile(prefix="dali-pipelines-")  # noqa: SIM115
+    shared = SharedFile(file)
+    stored: dict[str, Stored] = {}
+    for name, column in columns.items():
+        if isinstance(column, Strings):
+            rows = len(column.offsets) - 1
+            offsets, blob = _append(file, column.offsets), _append(file, column.blob)
+            blobs = ((blob, column.blob.nbytes),)
+            stored[name] = StoredStrings(shared, rows, max(rows, 1), (offsets,), blobs)
+        else:
+            start, rows = _append(file, column), len(column)
+            dtype = column.dtype.str
+            stored[name] = StoredNumbers(shared, dtype, rows, max(rows, 1), (start,))
+    file.flush()
+    return stored
+
+
+def _append(file: IO[bytes], array: NDArray[Any]) -> int:
+    """Write an array behind what is there; give the place of its first byte."""
+    file.write(bytes(-file.tell() % _ALIGNMENT))
+    start = file.tell()
+    file.write(np.ascontiguousarray(array).data)
+    return start

@@ -1,0 +1,266 @@
+"""Samples of several files: the rows of an Index brought together by time, a file per channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from astropy.units import Quantity
+
+Missing = Literal["drop", "keep"]
+"""What becomes of a sample that lacks a channel."""
+
+_LISTED = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """How the files of several channels make one sample: see `Index.group`.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of its range, or two do not go together.
+    """
+
+    channels: Sequence[Any]
+    """Values of the column `by`, each once. Without `cadence` the first is the reference: each of
+    its files makes a sample."""
+    by: str = "wavelnth"
+    """Column that tells channels apart: numbers or text."""
+    time: str = "t_obs"
+    """Column of times. For AIA that is T_OBS, the middle of the exposure: DATE-OBS is its start,
+    which the automatic exposure control moves."""
+    tolerance: float | str | Quantity = 12.0
+    """How far a file may be from the time of its sample, that included: seconds, or what
+    ``astropy.units.Quantity`` takes, as ``"12 s"``. The default is the cadence of AIA's EUV
+    channels."""
+    missing: Missing = "drop"
+    """Leave out samples that lack a channel, or keep those that have one at least."""
+    cadence: float | str | Quantity | None = None
+    """Let samples be at the multiples of this duration since 1970-01-01T00:00, whatever files there
+    are, instead of at the times of the first channel. At least twice the tolerance."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.channels, str) or not len(self.channels):
+            raise ValueError(f"channels must be a sequence of at least one, got {self.channels!r}")
+        names = [str(channel) for channel in self.channels]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"channels must be given once each, got {', '.join(twice)} again")
+        if self.missing not in get_args(Missing):
+            raise ValueError(f"missing must be one of {get_args(Missing)}, got {self.missing!r}")
+        tolerance, cadence = self._tolerance_ns, self._cadence_ns
+        if cadence is not None and cadence < max(1, 2 * tolerance):
+            raise ValueError(
+                f"cadence must be at least twice the tolerance, which is {tolerance / 1e9:g} s, "
+                f"got {self.cadence!r}: farther off, a file is nearer to the next sample"
+            )
+
+    @property
+    def _tolerance_ns(self) -> int:
+        return _nanoseconds("tolerance", self.tolerance)
+
+    @property
+    def _cadence_ns(self) -> int | None:
+        return None if self.cadence is None else _nanoseconds("cadence", self.cadence)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse a table without the columns that are needed.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the table's columns.
+
+        Raises
+        ------
+        KeyError
+            If `by` or `time` is not among them.
+        """
+        for name in (self.by, self.time):
+            if name not in names:
+                raise KeyError(
+                    f"grouping needs a column {name!r}, the Index has {', '.join(names)}: make it "
+                    f"with scripts/index.py --keys ...,{name.upper()}, or name another column"
+                )
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Give the table of the samples, see `readers.index.table.Index.group`."""
+        import pyarrow as pa
+
+        self.check(table.column_names)
+        file_times, timed = _times(table, self.time)
+        channels = self._channels(table, file_times, timed)
+        times = self._sample_times(channels)
+        files = np.stack([channel.nearest(times, self._tolerance_ns) for channel in channels])
+        present = files >= 0
+        kept = present.all(axis=0) if self.missing == "drop" else present.any(axis=0)
+        if not kept.any():
+            raise ValueError(self._nothing_left(channels, times, present))
+        times, files, present = times[kept], files[:, kept], present[:, kept]
+        first = files[present.argmax(axis=0), np.arange(len(times))]
+        columns = {**_located(table, first, ""), "time": pa.array(times, pa.timestamp("ns"))}
+        for channel, rows in zip(self.channels, files, strict=True):
+            columns |= _located(table, rows, f"_{channel}")
+            away = (file_times[rows] - times) / 1e9
+            columns[f"dt_{channel}"] = pa.array(np.where(rows >= 0, away, math.nan))
+        return pa.table(columns)
+
+    def _channels(
+        self, table: pa.Table, times: NDArray[np.int64], timed: NDArray[np.bool_]
+    ) -> list[_Channel]:
+        channels = []
+        for channel in self.channels:
+            belongs = _equal(table[self.by], channel)
+            if not belongs.any():
+                raise ValueError(
+                    f"column {self.by!r} has no {channel!r}, it has {_values(table[self.by])}"
+                )
+            rows = np.flatnonzero(belongs & timed)
+            if not len(rows):
+                raise ValueError(
+                    f"column {self.time!r} is empty in all {belongs.sum()} rows of {channel!r}: "
+                    "name another column of times"
+                )
+            # Of several files at one time this gives the first row.
+            unique, place = np.unique(times[rows], return_index=True)
+            channels.append(_Channel(unique, rows[place]))
+        return channels
+
+    def _sample_times(self, channels: list[_Channel]) -> NDArray[np.int64]:
+        cadence = self._cadence_ns
+        if cadence is None:
+            return channels[0].times
+        before = [_each_once(channel.times // cadence) for channel in channels]
+        around = np.concatenate([*before, *(number + 1 for number in before)])
+        return _each_once(np.sort(around, kind="stable")) * cadence
+
+    def _nothing_left(
+        self, channels: list[_Channel], times: NDArray[np.int64], present: NDArray[np.bool_]
+    ) -> str:
+        counts = []
+        for name, channel, count in zip(self.channels, channels, present.sum(axis=1), strict=True):
+            counts.append(f"{count} have {name!r}")
+            if not count:
+                seconds = channel.least_distance(times) / 1e9
+                counts[-1] += f" (the nearest is {seconds:.12g} s off)"
+        return (
+            f"no sample has all channels within {self._tolerance_ns / 1e9:g} s: of "
+            f"{present.shape[1]} times, {', '.join(counts)}; use a larger tolerance, fewer "
+            "channels or missing='keep'"
+        )
+
+
+@dataclass(frozen=True)
+class _Channel:
+    times: NDArray[np.int64]
+    """Shape (n,), nanoseconds since 1970, ascending, each once."""
+    rows: NDArray[np.int64]
+    """Shape (n,), rows of the table."""
+
+    def nearest(self, wanted: NDArray[np.int64], tolerance: int) -> NDArray[np.int64]:
+        """Give the row for each of some ascending times, -1 where there is none; no row twice."""
+        place, distance = self._nearest(wanted)
+        chosen = np.flatnonzero(distance <= np.uint64(tolerance))
+        chosen = chosen[_last_of_nearest(place[chosen], distance[chosen])]
+        rows = np.full(len(wanted), -1)
+        rows[chosen] = self.rows[place[chosen]]
+        return rows
+
+    def least_distance(self, wanted: NDArray[np.int64]) -> int:
+        """Give the nanoseconds between a file and one of some times where that is least."""
+        return int(self._nearest(wanted)[1].min())
+
+    def _nearest(self, wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+        """Give the place of the file nearest to each time, and its distance."""
+        right = np.searchsorted(self.times, wanted)
+        left = right - 1
+        # As unsigned integers, since the difference of two times can be as large.
+        limit = np.iinfo(np.uint64).max
+        before = (wanted - self.times[left]).view(np.uint64)
+        before[right == 0] = limit
+        after = (self.times[np.minimum(right, len(self.times) - 1)] - wanted).view(np.uint64)
+        after[right == len(self.times)] = limit
+        place = np.where(before <= after, left, right)
+        return place, np.minimum(before, after)
+
+
+def _each_once(ascending: NDArray[np.int64]) -> NDArray[np.int64]:
+    # np.unique goes by a hash table, which takes ten times as long here.
+    return ascending[np.append(True, ascending[1:] != ascending[:-1])]
+
+
+def _last_of_nearest(place: NDArray[np.int64], distance: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Of each run of equal places, find where the distance is smallest, the last time it is so."""
+    if not len(place):
+        return place
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    least = np.minimum.reduceat(distance, starts)
+    nearest = np.flatnonzero(distance == np.repeat(least, np.diff(starts, append=len(place))))
+    return nearest[np.diff(place[nearest], append=-1) != 0]
+
+
+def _nanoseconds(name: str, duration: float | str | Quantity) -> int:
+    from astropy import units
+
+    try:
+        seconds = float(units.Quantity(duration, units.s).value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must be seconds, or a duration such as '12 s' or '12 min', got {duration!r}"
+        ) from error
+    if not 0 <= seconds < 9e9:
+        raise ValueError(f"{name} must be from 0 to 9e9 s, got {duration!r}")
+    return round(seconds * 1e9)
+
+
+def _times(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Give a column of times in nanoseconds since 1970, and where it is not empty."""
+    import pyarrow as pa
+
+    column = table[name]
+    if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+        raise TypeError(f"column {name!r} must hold times, it is {column.type}")
+    numbers = column.cast(pa.timestamp("ns")).cast(pa.int64())
+    return numbers.fill_null(0).to_numpy(), column.is_valid().to_numpy()
+
+
+def _equal(column: pa.ChunkedArray, channel: Any) -> NDArray[np.bool_]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        value = pa.scalar(channel).cast(column.type)
+    except pa.ArrowException:  # no value of this column can be equal
+        return np.zeros(len(column), bool)
+    return pc.fill_null(pc.equal(column, value), False).to_numpy()
+
+
+def _values(column: pa.ChunkedArray) -> str:
+    counts = column.drop_null().value_counts().to_pylist()
+    counts.sort(key=lambda count: -count["counts"])
+    listed = [f"{count['values']!r} ({count['counts']} rows)" for count in counts[:_LISTED]]
+    more = len(counts) - len(listed)
+    return ", ".join(listed + [f"{more} more"] * (more > 0)) or "no values"
+
+
+def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str, Any]:
+    """Give the path, HDU and plane of some rows, null for -1."""
+    import pyarrow as pa
+
+    chosen = pa.array(rows, mask=rows < 0)
+    # Of large_string, which more than 2 GiB of paths need.
+    columns = {f"path{suffix}": table["path"].cast(pa.large_string()).take(chosen)}
+    for name in ("hdu", "plane"):
+        if name in table.column_names:
+            columns[f"{name}{suffix}"] = table[name].take(chosen)
+    return columns

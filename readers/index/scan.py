@@ -1,0 +1,190 @@
+"""Files of a folder or a glob, in the order of their paths."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from readers.index.schema import check_local
+from readers.messages import printable
+
+logger = logging.getLogger(__name__)
+
+_LISTED = 10
+"""Files and folders left out that are named."""
+
+_Formats = Mapping[str, tuple[str, ...]]
+
+_MOST_KINDS = 5
+"""Kinds of files left out that the message counts one by one."""
+
+
+def find_files(
+    text: str, suffixes: tuple[str, ...], formats: _Formats = MappingProxyType({})
+) -> Iterator[str]:
+    """Give the absolute paths of what a text names, sorted.
+
+    Parameters
+    ----------
+    text : str
+        A folder, which is searched with its subfolders; a file; or a glob.
+    suffixes : tuple of str
+        What to look for in a folder, lower case, with the dot.
+    formats : mapping of str to tuple of str
+        Suffixes of each format that can be read: if a folder has none of the files that are looked
+        for, the error tells which of these it has.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the text is a URL, or not UTF-8.
+
+    Notes
+    -----
+    When a folder has been searched, one line of the log counts the files left out, by suffix.
+    """
+    check_local(text)
+    if os.path.isdir(text):
+        search = _Search(suffixes, formats)
+        path = None
+        for path in search.below(os.path.abspath(text)):
+            yield path
+        search.left_out.close()
+        if path is None:
+            raise FileNotFoundError(f"{text}: {search.nothing_found()}")
+        if search.others:
+            logger.warning("%s: %s", text, search.others_counted())
+    elif os.path.isfile(text):
+        yield os.path.abspath(text)
+    elif not glob.has_magic(text):
+        raise FileNotFoundError(
+            f"{text}: no such folder or file; give a folder, a glob, a .csv or an Index file"
+        )
+    else:
+        found = [os.path.abspath(path) for path in glob.iglob(text, recursive=True)]
+        left_out = _LeftOut()
+        found = [path for path in found if os.path.isfile(path) and left_out.keeps(path)]
+        left_out.close()
+        if not found:
+            raise FileNotFoundError(f"{text}: no file matches this pattern")
+        yield from sorted(found)
+
+
+class _LeftOut:
+    """Names the first few files and folders that are left out, and counts the others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, reason: object) -> None:
+        """Log one."""
+        self.count += 1
+        if self.count <= _LISTED:
+            logger.warning("left out: %s", printable(reason))
+
+    def keeps(self, path: str) -> bool:
+        """Tell whether a name is UTF-8, which an Index can hold; if not, leave it out."""
+        try:
+            check_local(path)
+        except ValueError as error:
+            self.add(error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Log how many were not named."""
+        if self.count > _LISTED:
+            logger.warning("left out: and %d more", self.count - _LISTED)
+
+
+class _Search:
+    """Looks for files below a folder."""
+
+    def __init__(self, suffixes: tuple[str, ...], formats: _Formats) -> None:
+        self.suffixes = suffixes
+        self._formats = {suffix: name for name, known in formats.items() for suffix in known}
+        self.left_out = _LeftOut()
+        self._seen: set[tuple[int, int]] = set()
+        self.others: Counter[str] = Counter()
+        """Files that are not looked for, by suffix; under '' those without one."""
+
+    def below(self, root: str) -> Iterator[str]:
+        """Give the files below a folder, links followed, each folder only once.
+
+        Only the names of one folder on each level are held, so memory does not grow with the
+        archive. As names of folders are sorted with their slash, all paths come sorted.
+        """
+        prefix = os.path.join(root, "")
+        levels = [(prefix, iter(self._names(prefix)))]
+        while levels:
+            prefix, names = levels[-1]
+            for name in names:
+                if name.endswith("/"):
+                    levels.append((prefix + name, iter(self._names(prefix + name))))
+                    break
+                yield prefix + name
+            else:
+                levels.pop()
+
+    def nothing_found(self) -> str:
+        """Say what there is instead."""
+        wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
+        if self.left_out.count:
+            return f"{wanted}; {self.left_out.count} left out"
+        if not self.others:
+            return f"{wanted}; the folder is empty"
+        for suffix, count in self.others.most_common():
+            if suffix in self._formats:
+                ending = "1 file ends" if count == 1 else f"{count} files end"
+                pipeline = f"the {self._formats[suffix].upper()} pipeline"
+                return f"{wanted}; {ending} in {suffix}, which is for {pipeline}"
+        return wanted
+
+    def others_counted(self) -> str:
+        """Count the files that are not looked for, by suffix."""
+        counted = sorted(self.others.items(), key=lambda kind: (-kind[1], kind[0]))
+        kinds = [f"{count} {suffix or 'of no suffix'}" for suffix, count in counted]
+        if len(kinds) > _MOST_KINDS:
+            kinds[_MOST_KINDS:] = [f"{len(kinds) - _MOST_KINDS} more kinds"]
+        total = self.others.total()
+        return f"{total} file{'s' if total > 1 else ''} left out: {', '.join(kinds)}"
+
+    def _names(self, folder: str) -> list[str]:
+        """Give the sorted names of the files in a folder, and of its folders, with a slash."""
+        try:
+            status = os.stat(folder)
+            identity = status.st_dev, status.st_ino
+            if identity in self._seen:  # a link to a folder above, or a second one to the same
+                return []
+            self._seen.add(identity)
+            with os.scandir(folder) as entries:
+                named = [f"{entry.name}/" if _is_folder(entry) else entry.name for entry in entries]
+        except OSError as error:
+            self.left_out.add(error)
+            return []
+        names = []
+        for name in named:
+            if not (name.endswith("/") or name.lower().endswith(self.suffixes)):
+                self.others[self._suffix(name)] += 1
+            elif self.left_out.keeps(folder + name):
+                names.append(name)
+        return sorted(names)
+
+    def _suffix(self, name: str) -> str:
+        """Return the suffix of a name, a format's if it has one; '' if it has none fit to print."""
+        name = name.lower()
+        suffix = next(filter(name.endswith, self._formats), os.path.splitext(name)[1])
+        return suffix if suffix in self._formats or suffix[1:].isalnum() else ""
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in circles, say
+        return False

@@ -1,0 +1,232 @@
+"""Arrow tables that name files: what must hold of one, and its columns as NumPy arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index.columns import PART, Strings
+from readers.messages import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK_ROWS = 1 << 16
+"""Texts that are Python objects at one time: some 10 MB of paths."""
+
+_URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
+
+_NO_NUMBERS = (
+    "column {name!r} is {type}; a tensor can carry numbers and times: "
+    "add a numeric column in its place"
+)
+
+
+def check(table: pa.Table) -> None:
+    """Refuse what cannot be an Index: see `readers.index.table.Index`."""
+    import pyarrow.compute as pc
+
+    if "path" not in table.column_names:
+        raise ValueError(f"an Index needs a column 'path', got {table.column_names}")
+    if table.num_rows == 0:
+        raise ValueError("an Index needs at least one row, got none")
+    paths = table["path"]
+    if not _is_text(paths):
+        raise ValueError(f"column 'path' must be text, got {paths.type}")
+    empty = paths.null_count + (pc.sum(pc.equal(paths, "")).as_py() or 0)
+    if empty:
+        raise ValueError(f"column 'path' has {empty} empty rows")
+    for name, is_text in file_columns(table, parts(table)):
+        if not is_text:
+            _check_places(name, table[name])
+
+
+def parts(table: pa.Table) -> tuple[str, ...]:
+    """Names of the parts, where a sample consists of several files."""
+    return tuple(
+        name.removeprefix(PART)
+        for name in table.column_names
+        if name.startswith(PART) and _is_text(table[name])
+    )
+
+
+def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Name the columns of the files of a row and some parts, and say which are text (paths).
+
+    The others are numbers of HDUs and planes.
+    """
+    for suffix in ("", *(f"_{part}" for part in parts)):
+        yield f"path{suffix}", True
+        for number in ("hdu", "plane"):
+            if f"{number}{suffix}" in table.column_names:
+                yield f"{number}{suffix}", False
+
+
+def digest(table: pa.Table) -> str:
+    """Give the SHA-256 of all paths, HDUs and planes, in order."""
+    sha256 = hashlib.sha256()
+    for name, is_text in file_columns(table, sorted(parts(table))):
+        sha256.update(name.encode())
+        if is_text:
+            for offsets in _running(_texts(table[name])):
+                sha256.update(offsets.data)
+            for text in _texts(table[name]):
+                sha256.update(text.blob.data)
+        else:
+            for chunk in table[name].chunks:
+                sha256.update(places(chunk).data)
+    return sha256.hexdigest()
+
+
+def absolute(table: pa.Table, folder: str) -> pa.Table:
+    """Take relative paths as relative to a folder."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, name in enumerate(table.column_names):
+        paths = table[name]
+        if not (name == "path" or name.startswith(PART)) or not _is_text(paths):
+            continue
+        whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
+        if pc.all(whole).as_py() is False:
+            for url in paths.filter(pc.match_substring_regex(paths, _URL.pattern))[:1]:
+                check_local(url.as_py())
+            paths = paths.cast(pa.large_string())
+            words = (pa.scalar(word, pa.large_string()) for word in (os.path.join(folder, ""), ""))
+            joined = pc.binary_join_element_wise(next(words), paths, next(words))
+            table = table.set_column(place, name, pc.if_else(whole, paths, joined))
+    return table
+
+
+def check_local(path: str) -> None:
+    """Refuse a URL, which would be taken for a relative path, and a name that is not UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If it is one.
+    """
+    if _URL.match(path):
+        raise ValueError(
+            f"{printable(path)} is a URL: for now paths are those of local files, so mount the "
+            "store, or copy the files"
+        )
+    if not path.isascii():
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            name = os.fsencode(path)
+            raise ValueError(f"{name!r}: its name is not UTF-8, rename it") from None
+
+
+def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
+    """Make a column of texts that need not all be at hand at one time."""
+    import pyarrow as pa
+
+    kind, texts = pa.large_string(), iter(texts)
+    chunks = iter(lambda: pa.array(list(islice(texts, _CHUNK_ROWS)), kind), pa.array([], kind))
+    return pa.chunked_array(chunks, kind)
+
+
+def strings(column: pa.ChunkedArray) -> Strings:
+    """Give a column of text, or of bytes, with what is empty as the empty one."""
+    texts = [*_texts(column)]
+    if len(texts) == 1:
+        return texts[0]
+    offsets = np.concatenate([*_running(texts)])
+    return Strings(offsets, np.concatenate([text.blob for text in texts]))
+
+
+def _texts(column: pa.ChunkedArray) -> Iterator[Strings]:
+    """Give each chunk of a column of text, or of bytes, by itself."""
+    import pyarrow as pa
+
+    kind, empty = (pa.large_string(), "") if _is_text(column) else (pa.large_binary(), b"")
+    for chunk in column.chunks:
+        text = chunk.cast(kind).fill_null(empty)
+        _, offsets, blob = text.buffers()
+        stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+        data = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)
+        if len(text):  # without texts there may be no offsets
+            yield Strings(stops - stops[0], data[stops[0] : stops[-1]])
+
+
+def _running(texts: Iterable[Strings]) -> Iterator[NDArray[np.int64]]:
+    """Give the offsets of texts one behind the other, the first 0 once."""
+    stop = 0
+    yield np.zeros(1, np.int64)
+    for text in texts:
+        offsets = text.offsets[1:] + stop
+        stop = int(offsets[-1])
+        yield offsets
+
+
+def _check_places(name: str, column: pa.ChunkedArray) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        least = pc.min(column.cast(pa.int64())).as_py()
+    except pa.ArrowException:
+        least = column.type
+    if least is not None and (not isinstance(least, int) or least < 0):
+        raise ValueError(
+            f"column {name!r} must hold integers from 0 on, or null, got {least}: rename it if it "
+            "means something else"
+        )
+
+
+def places(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    """Give a column of HDUs or planes, -1 for none."""
+    import pyarrow as pa
+
+    numbers = column.cast(pa.int64()).fill_null(-1)
+    return np.ascontiguousarray(numbers.to_numpy())
+
+
+def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+    """Give a numeric column; times as nanoseconds, empty floats as NaN.
+
+    Raises
+    ------
+    TypeError
+        If it is not numeric (bool, integer, float or time), or has empty rows that cannot be told
+        as NaN.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        # Nanoseconds, so that a time is one exact number in a tensor.
+        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
+    if not (
+        pa.types.is_integer(column.type)
+        or pa.types.is_floating(column.type)
+        or pa.types.is_boolean(column.type)
+    ):
+        raise TypeError(_NO_NUMBERS.format(name=name, type=column.type))
+    if column.null_count and not pa.types.is_floating(column.type):
+        raise TypeError(
+            f"column {name!r} is {column.type} and has {column.null_count} empty rows: "
+            "fill them, or make it floating (empty becomes NaN)"
+        )
+    return np.asarray(column.to_numpy())
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Tell whether a column holds bytes."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_text(column: pa.ChunkedArray) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))

@@ -1,0 +1,248 @@
+"""JPEG, PNG and their like: the encoded bytes travel, the graph decodes.
+
+The head of each file is parsed by Pillow, which tells its size and orientation, so that a window
+can be placed before anything is decoded. What Pillow would refuse is refused here: DALI's decoder
+fails a whole batch for one bad stream, and fills a window from a cut file without a word. So is
+what the file's structure shows to be damaged, see `readers.jpeg.structure`, and what DALI would
+refuse, or decode to other values, see `readers.jpeg.sample_format`.
+
+Of a file whose rows of MCUs the Index notes, only those travel that a window needs, see
+`readers.jpeg.crop_rows`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from readers.contract import Peek, Row, Sample, SampleSpec
+from readers.errors import ReadError
+from readers.files import open_regular
+from readers.jpeg.crop_rows import ChangedError, Head, McuRows, NoRowsError, cut_rows
+from readers.jpeg.entropy import check_entropy
+from readers.jpeg.exif import with_orientation
+from readers.jpeg.sample_format import sample_bits, unidentified
+from readers.jpeg.structure import DamagedError, structure_of, without_hints
+from readers.window import Window
+
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
+"""Pillow's names of what DALI's image decoder takes, on the CPU and on the GPU."""
+
+_BITS = {"uint8": 8, "uint16": 16}
+
+
+@dataclass(frozen=True)
+class JpegReader:
+    """Encoded images. The suffix does not matter: the format is recognised by content.
+
+    Parameters
+    ----------
+    channels : {3, 1}
+        Decode to RGB, or to gray.
+    stored : {"uint8", "uint16"}, optional
+        Refuse images of another depth. By default those of both travel, each at its own.
+    check_entropy : bool
+        Whether to go through the entropy-coded data of each JPEG that is read whole, see
+        `readers.jpeg.entropy.check_entropy`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is none of these.
+    """
+
+    channels: int = 3
+    stored: str | None = None
+    check_entropy: bool = False
+
+    specs: ClassVar[tuple[SampleSpec, ...]] = (
+        SampleSpec(name="encoded", dtype="uint8", ndim=1),
+        SampleSpec(name="anchor", dtype="int32", ndim=1, unit="pixel"),
+        SampleSpec(name="shape", dtype="int32", ndim=1, unit="pixel"),
+        SampleSpec(name="deep", dtype="bool", ndim=0),
+    )
+    """The file's bytes, then (y, x) and (height, width) of the window in the displayed image, and
+    whether its samples have 16 bits instead of 8."""
+    notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
+    """Column of the Index that is made use of, where it is there."""
+
+    def __post_init__(self) -> None:
+        if self.channels not in (1, 3):
+            raise ValueError(f"channels must be 3 (RGB) or 1 (gray), got {self.channels!r}")
+        if self.stored not in (None, *_BITS):
+            raise ValueError(f"stored must be one of {tuple(_BITS)} or None, got {self.stored!r}")
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        """Read the bytes of the file, or the rows that the window needs, and place the window."""
+        check = self.check_entropy
+        if window is not None and row.notes.get("mcu_rows") and self.stored != "uint16":
+            try:
+                return _read_rows(row, row.notes["mcu_rows"], window)
+            except ChangedError:  # to another image, or by damage
+                check = True
+            except Exception:  # Pillow's are many; the whole file tells what is wrong, if anything
+                pass
+        encoded, height, width, bits = self._load(row, check=check)
+        y, x = 0, 0
+        if window is not None:
+            try:
+                y, x = window.place(height, width)
+            except ValueError as error:
+                raise ReadError(row.path, str(error), row=row.number) from error
+            height, width = window.height, window.width
+        return _sample(encoded, y, x, height, width, deep=bits == 16)
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        """Read the file; the window does not matter, since the bytes travel whole."""
+        del window
+        encoded, height, width, _ = self._load(row)
+        return Peek(height=height, width=width, nbytes=len(encoded))
+
+    def verify(self, row: Row) -> None:
+        """Decode the whole image by Pillow, and go through the entropy-coded data of a JPEG."""
+        self._load(row, decode=True, check=True)
+
+    def blank(self, height: int, width: int) -> Sample:
+        """Give a grey JPEG."""
+        return _sample(_grey(height, width), 0, 0, height, width)
+
+    def _load(
+        self, row: Row, *, decode: bool = False, check: bool = False
+    ) -> tuple[bytes, int, int, int]:
+        """Return what travels of a file, its height and width as displayed, and bits a sample.
+
+        Parameters
+        ----------
+        row : Row
+            Of the file.
+        decode : bool
+            Whether Pillow decodes it, in any case.
+        check : bool
+            Whether to go through the entropy-coded data of a JPEG.
+        """
+        encoded, height, width, bits = _load(row, self.channels, decode=decode, check=check)
+        if self.stored is not None and bits != _BITS[self.stored]:
+            reason = f"{bits} bits a sample, expected {_BITS[self.stored]} for values of type"
+            raise ReadError(row.path, f"{reason} {self.stored}", row=row.number)
+        return encoded, height, width, bits
+
+
+def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
+    """Read the rows of MCUs that hold the window, or raise what `JpegReader.read` passes over."""
+    rows = McuRows.unpack(packed)
+    with open_regular(row.path) as file:
+        head_bytes = os.pread(file.fileno(), rows.head_size, 0)
+        if not rows.is_of(head_bytes, os.fstat(file.fileno()).st_size):
+            raise NoRowsError("the file is another one")
+        head = Head.parse(head_bytes)
+        head_bytes, orientation = with_orientation(head_bytes, structure_of(head_bytes))
+        turn = _TURNS.get(orientation, _Turn())
+        shape = (head.height, head.width)[:: -1 if turn.transposed else 1]
+        anchor = np.array(window.place(*shape), np.int32)
+        axis = 1 if turn.transposed else 0
+        extent = (window.height, window.width)[axis]
+        start = int(anchor[axis])
+        if turn.reversed:
+            start = head.height - start - extent
+        # A row more on either side: where colour is stored coarsely, pixels take part of it from
+        # their neighbours.
+        first = max(0, start // head.mcu_height - 1)
+        last = min(head.num_rows - 1, (start + extent - 1) // head.mcu_height + 1)
+        begin, end = rows.byte_range(first, last)
+        coded = os.pread(file.fileno(), end - begin, begin)
+    rows.check(first, last, coded)
+    cut = cut_rows(head_bytes, head, rows, coded, first, last)
+    start += cut.above - first * head.mcu_height
+    anchor[axis] = cut.height - start - extent if turn.reversed else start
+    y, x = anchor.tolist()
+    sample = _sample(cut.encoded, y, x, window.height, window.width)
+    return Sample(sample.arrays, len(head_bytes) + len(coded))
+
+
+class _Turn(NamedTuple):
+    """Which rows a displayed image has, by EXIF's orientation."""
+
+    transposed: bool = False
+    """Displayed columns are stored rows."""
+    reversed: bool = False
+    """They count from the last stored row."""
+
+
+_TURNS = {
+    **dict.fromkeys((3, 4), _Turn(reversed=True)),
+    **dict.fromkeys((5, 8), _Turn(transposed=True)),
+    **dict.fromkeys((6, 7), _Turn(transposed=True, reversed=True)),
+}
+
+
+def _sample(
+    encoded: bytes, y: int, x: int, height: int, width: int, *, deep: bool = False
+) -> Sample:
+    arrays: dict[str, NDArray[Any]] = {
+        "encoded": np.frombuffer(encoded, np.uint8),
+        "anchor": np.array((y, x), np.int32),
+        "shape": np.array((height, width), np.int32),
+        "deep": np.array(deep),
+    }
+    return Sample(arrays, len(encoded))
+
+
+@lru_cache(maxsize=4)
+def _grey(height: int, width: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (width, height), (128, 128, 128)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def _load(row: Row, channels: int, *, decode: bool, check: bool) -> tuple[bytes, int, int, int]:
+    """Return what `JpegReader._load` does, or raise ReadError."""
+    try:
+        with open_regular(row.path) as file:
+            encoded = file.read()
+        with warnings.catch_warnings():
+            # Pillow warns of odd EXIF data and the like; what matters comes as an exception.
+            warnings.simplefilter("ignore")
+            return _inspect(encoded, channels, decode=decode, check=check)
+    except Exception as error:
+        # Pillow's parsers raise many types on hostile input (SyntaxError, struct.error, ...).
+        reason = str(error).replace(f": {row.path!r}", "")
+        if isinstance(error, DamagedError):
+            reason = f"the file is damaged: {reason}"
+        elif not isinstance(error, OSError):
+            reason = f"not a readable image: {reason}"
+        raise ReadError(row.path, reason, row=row.number) from error
+
+
+def _inspect(
+    encoded: bytes, channels: int, *, decode: bool, check: bool
+) -> tuple[bytes, int, int, int]:
+    if not encoded:
+        raise OSError("the file is empty")
+    structure = structure_of(encoded)
+    encoded, orientation = with_orientation(encoded, structure)
+    encoded = without_hints(encoded, structure)
+    try:
+        with Image.open(io.BytesIO(encoded)) as image:
+            # MPO: a JPEG that more pictures follow; its first one is decoded.
+            if image.format not in (*FORMATS, "MPO"):
+                known = ", ".join(FORMATS)
+                raise OSError(f"format {image.format} is not decoded, expected one of {known}")
+            bits = sample_bits(encoded, image, channels)
+            width, height = image.size  # Pillow turns that of a TIFF by itself
+            if decode or not structure.complete:
+                image.load()
+            if check and image.format in ("JPEG", "MPO"):
+                check_entropy(encoded)
+    except UnidentifiedImageError:
+        raise OSError(unidentified(encoded, FORMATS)) from None
+    if orientation in (5, 6, 7, 8):
+        width, height = height, width
+    return encoded, height, width, bits

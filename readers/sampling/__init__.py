@@ -1,0 +1,1 @@
+"""Which row comes when, and its random numbers: pure functions."""

@@ -1,0 +1,96 @@
+"""From DALI's endless count of samples to epochs, steps and positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Literal, get_args
+
+from readers.sampling.shard import Shard
+
+Tail = Literal["partial", "fill", "drop"]
+"""What becomes of the last step of an epoch, in the words of DALI's LastBatchPolicy.
+
+``partial``
+    The last batches are short, or empty.
+``fill``
+    All batches are full; rows from the start of the epoch are repeated, with ``valid`` False.
+``drop``
+    A step that cannot be filled is left out. The index must have the rows of one step at least.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place in one batch."""
+
+    epoch: int
+    step: int
+    """Step since the epoch began, or since the position that was resumed at."""
+    index: int
+    """Place in the batch."""
+    position: int
+    """Position in the epoch; at or past the number of rows in the tail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What each shard reads and when, for an endless run of epochs.
+
+    DALI counts the samples of a Source from 0 without end; this says which epoch and position each
+    count means. Nothing is remembered, so any process can compute any sample.
+    """
+
+    num_rows: int
+    """Rows of the Index."""
+    shard: Shard
+    batch_size: int
+    """Samples per shard and step."""
+    tail: Tail = "partial"
+    epoch: int = 0
+    """Epoch to begin with."""
+    position: int = 0
+    """First position of that epoch that is still to be delivered; later epochs begin at 0."""
+
+    def __post_init__(self) -> None:
+        if self.tail not in get_args(Tail):
+            raise ValueError(f"tail must be one of {', '.join(get_args(Tail))}, got {self.tail!r}")
+        if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
+            raise ValueError(f"batch_size must be an integer, at least 1, got {self.batch_size!r}")
+        if self.epoch < 0 or not 0 <= self.position <= self.num_rows:
+            msg = (
+                f"epoch must be at least 0 and position in [0, {self.num_rows}], "
+                f"got {self.epoch} and {self.position}"
+            )
+            raise ValueError(msg)
+        if self.tail == "drop" and self.stride > self.num_rows:
+            msg = (
+                f"tail 'drop' leaves nothing: a step takes {self.stride} rows ({self.batch_size} "
+                f"for each of {self.shard.num_shards} shards) and the index has {self.num_rows}: "
+                "use a smaller batch_size, fewer shards or tail 'partial'"
+            )
+            raise ValueError(msg)
+
+    @property
+    def stride(self) -> int:
+        """Positions that all shards together take in one step."""
+        return self.shard.num_shards * self.batch_size
+
+    def steps(self, epoch: int) -> int:
+        """Count the steps of an epoch; in the first one only those from `position` on."""
+        rows = self.num_rows - (self.position if epoch == self.epoch else 0)
+        return rows // self.stride if self.tail == "drop" else -(-rows // self.stride)
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """Epoch and position of the first step: of the next epoch, if this one has none left."""
+        return (self.epoch, self.position) if self.steps(self.epoch) else (self.epoch + 1, 0)
+
+    def locate(self, count: int) -> Slot:
+        """Slot of DALI's ``SampleInfo.idx_in_epoch``, counted from 0 since the start."""
+        step, index = divmod(count, self.batch_size)
+        epoch, base = self.epoch, self.position
+        if step >= (first := self.steps(epoch)):
+            epochs, step = divmod(step - first, self.steps(epoch + 1))
+            epoch, base = epoch + 1 + epochs, 0
+        return Slot(epoch, step, index, base + self.shard.position(step, index, self.batch_size))

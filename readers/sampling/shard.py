@@ -1,0 +1,49 @@
+"""Who reads what: arithmetic on positions, no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several equal parts of each step, `shard_id` of `num_shards` (DALI's words).
+
+    The positions of an epoch are dealt out batch by batch, so that all shards take equally many
+    steps and position p is delivered in step ``p // (S * B)``. For 3 shards of batch 2 and 14
+    positions::
+
+                  step 0       step 1       step 2
+        shard 0    0  1         6  7        12 13
+        shard 1    2  3         8  9         -  -
+        shard 2    4  5        10 11         -  -
+
+    The slots marked ``-`` are the tail, see `readers.sampling.schedule.Tail`.
+    """
+
+    shard_id: int = 0
+    num_shards: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shard_id < self.num_shards:
+            msg = f"shard_id must lie in [0, num_shards={self.num_shards}), got {self.shard_id}"
+            raise ValueError(msg)
+
+    def position(self, step: int, slot: int, batch_size: int) -> int:
+        """Position of a slot of this shard's batch.
+
+        Parameters
+        ----------
+        step : int
+            Step of the epoch, counted from 0.
+        slot : int
+            Place in the batch, in ``[0, batch_size)``.
+        batch_size : int
+            Samples per shard and step.
+
+        Examples
+        --------
+        >>> [Shard(1, 3).position(step, slot, 2) for step in (0, 1) for slot in (0, 1)]
+        [2, 3, 8, 9]
+        """
+        return (step * self.num_shards + self.shard_id) * batch_size + slot

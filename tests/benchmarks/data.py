@@ -1,0 +1,70 @@
+"""What the suites read: the user's files or the sample sets, and what there is to say of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from dali_pipelines import Index
+
+Kind = Literal["fits", "jpeg"]
+
+
+class Settings(Protocol):
+    """What the suites need of bench.py's flags."""
+
+    @property
+    def data(self) -> str | None: ...
+    @property
+    def quick(self) -> bool: ...
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def num_read_processes(self) -> int: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def correction_table(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Files:
+    """The first files of an archive."""
+
+    kind: Kind
+    index: Index
+    paths: list[str]
+    described: str
+    """How many there are, of what size, and where they lie."""
+
+
+def find_files(settings: Settings, kind: Kind, most: int) -> Files:
+    """Take the first files of `settings.data`, or of the sample set, at most so many."""
+    from dali_pipelines import Index
+    from dali_pipelines.cli.samples import sets
+    from readers.index.table import SUFFIXES
+
+    data = settings.data
+    if data is None:
+        data = str(sets.fits_samples() if kind == "fits" else sets.jpeg_samples())
+    index = Index.scan(data, suffixes=SUFFIXES[kind])
+    index = index.select(range(min(len(index), most)))
+    paths = index.table["path"].to_pylist()
+    sample = "synthetic " if settings.data is None else ""
+    return Files(kind, index, paths, f"{len(paths)} {sample}{_described(index, paths, kind)}")
+
+
+def _described(index: Index, paths: list[str], kind: Kind) -> str:
+    from dali_pipelines import FitsReader, JpegReader
+
+    reader = FitsReader() if kind == "fits" else JpegReader()
+    peek = reader.peek(index.columns().row(0), None)
+    nbytes = sum(Path(path).stat().st_size for path in paths)
+    each = nbytes / len(paths)
+    bits = 8 * each / (peek.height * peek.width)
+    return (
+        f"{kind.upper()} files, the first {peek.height}x{peek.width}, {each / 1e6:.2f} MB each, "
+        f"{bits:.1f} bits a pixel; all in the page cache, as the comparison has read them"
+    )

@@ -1,0 +1,121 @@
+"""Time this toolkit against others that do the same: equal pixels are checked before any figure.
+
+    python scripts/bench.py --suite loader
+    python scripts/bench.py --suite all --out results --quick
+
+decode      one FITS frame on one core, from path to pixels, by number of bits a pixel
+loader      the Loader and PyTorch's DataLoader: frames, windows, photographs
+strategies  ways to feed DALI with FITS, from one process for everything to the graph that decodes;
+            start methods and prefetch depths of the Loader
+scaling     by reader processes, batch size and augmentation, and against a serial loader
+aia         AIA level 1 files to calibrated images, against aiapy
+jpeg        photographs, against Pillow, torchvision, DALI's own reader and SPDL
+
+Ways that need a package that is not there are listed without figures. All others go through the
+same files in turn, and speedups are taken round by round, so that a drift of the machine cancels.
+Start-up is told apart, and one more round, which is not timed, tells where the time goes.
+
+--out writes SUITE.json with all figures, SUITE.csv with those of each round, SUITE.md with the
+tables, and plots. Results that are kept are copied to tests/benchmarks/results, named
+THEME_HARDWARE_DATE.
+"""
+
+# Worker processes import this file again: what is heavy is imported in the functions.
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dali_pipelines.cli.options import option, parse
+
+SUITES = ("decode", "loader", "strategies", "scaling", "aia", "jpeg")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchConfig:
+    """Flags of bench.py."""
+
+    suite: str = option("loader", "what to compare", choices=(*SUITES, "all"))
+    data: str | None = option(None, "folder, glob or Index file (default: the sample sets)")
+    out: str | None = option(None, "write tables, figures and plots there", metavar="FOLDER")
+    quick: bool = option(False, "few files and two rounds, to see that it works")
+    rounds: int = option(5, "timed rounds; medians and ranges are given")
+    num_read_processes: int = option(2, "reader processes, and workers of the peers")
+    num_threads: int = option(2, "DALI threads")
+    correction_table: str | None = option(
+        None, "degradation of the aia suite (default: the table of aiapy's tests)", metavar="FILE"
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "num_read_processes", "num_threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        if self.quick:
+            object.__setattr__(self, "rounds", min(self.rounds, 2))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the suites; give the exit code: 0 done, 2 if one could not be run."""
+    config = parse(BenchConfig, argv, __doc__)
+    words = sys.argv[1:] if argv is None else argv
+    out = None if config.out is None else Path(config.out)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    status = 0
+    for suite in SUITES if config.suite == "all" else (config.suite,):
+        try:
+            run_suite(suite, config, out, f"python scripts/bench.py {shlex.join(words)}")
+        except (ImportError, OSError, ValueError) as error:
+            print(f"bench.py: {suite}: {error}", file=sys.stderr)
+            status = 2
+    return status
+
+
+def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -> None:
+    """Run one suite, print its tables, and write them."""
+    from benchmarks.tables import as_text, with_parts, write_tables
+    from dali_pipelines.cli.run.report import hardware, versions
+
+    load = os.getloadavg()[0]
+    tables = []
+    for table in getattr(importlib.import_module(f"benchmarks.{suite}"), f"{suite}_suite")(config):
+        for shown in with_parts([table]):
+            print(f"{as_text(shown)}\n", flush=True)
+        tables.append(table)
+    if out is None:
+        return
+    from benchmarks.plots import save_plots
+
+    facts: dict[str, Any] = {
+        "command": command,
+        "config": dataclasses.asdict(config),
+        "hardware": {**hardware(), "load_average_before": round(load, 2)},
+        "versions": {**versions(), **peer_versions()},
+    }
+    write_tables(out, suite, tables, facts)
+    save_plots(out, suite, tables)
+
+
+def peer_versions() -> dict[str, str]:
+    """Give the versions of the others that are here."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    names = ("aiapy", "sunpy", "scipy", "opencv-python-headless", "fitsio", "torchfits", "pillow")
+    found = {}
+    for name in (*names, "torchvision", "spdl"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,172 @@
+"""Tables of what was timed: for the terminal and for the files in the folder of `--out`."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.parts import Parts
+from benchmarks.race import Result, Round, Table
+from dali_pipelines.cli.paths import write_file, write_table
+
+HEADER = (
+    *("way", "images/s", "lowest to highest", "speedup", "CPU ms an image"),
+    *("first batch, s", "difference"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """Lines of text under a header: how a Table is shown, and what is no race of ways."""
+
+    title: str
+    header: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    data: str
+    """What was read, or made up."""
+    note: str
+    """What else there is to know."""
+
+
+def as_sheet(table: Table | Sheet) -> Sheet:
+    """Put the ways of a Table under `HEADER`."""
+    if isinstance(table, Sheet):
+        return table
+    return Sheet(
+        title=table.title,
+        header=HEADER,
+        lines=tuple(cells(table, result) for result in table.results),
+        data=table.data,
+        note=f"Speedups are against: {table.baseline}. {table.note}".rstrip(),
+    )
+
+
+def cells(table: Table, result: Result) -> tuple[str, ...]:
+    """Give the texts of one line under `HEADER`."""
+    if result.note:
+        return (result.name, result.note, *[""] * (len(HEADER) - 2))
+    rates = result.rates()
+    cpu = statistics.median(one.cpu_s_here + one.cpu_s_elsewhere for one in result.rounds)
+    return (
+        result.name,
+        number(statistics.median(rates)),
+        f"{number(min(rates))} to {number(max(rates))}",
+        f"{table.speedup(result):.2f}",
+        number(1e3 * cpu),
+        f"{result.first_batch_s:.1f}",
+        f"{result.difference:.1g}",
+    )
+
+
+def parts_sheet(table: Table | Sheet) -> Sheet | None:
+    """Show where the time of each way goes, if that was counted."""
+    parts = {} if isinstance(table, Sheet) else {one.name: one.parts for one in table.results}
+    lines = [
+        (name, *(number(1e3 * value) for value in (*astuple(one), sum(astuple(one)))))
+        for name, one in parts.items()
+        if one is not None
+    ]
+    if not lines:
+        return None
+    return Sheet(
+        title=f"Where the time goes: {table.title}",
+        header=("way", *(field.name for field in fields(Parts)), "all"),
+        lines=tuple(lines),
+        data=f"core-milliseconds an image, of one round more; {table.data}",
+        note="All is the number of cores by the time of an image. Graph: DALI's threads, which "
+        "decode, flip and normalise at once; without DALI, flips and normalisation alone. Of "
+        "fitsio, torchfits and torchvision, decode includes to read. Transport: all else that "
+        "computes (Python, pickling, copies, collating). Wait: cores that are idle, a GPU at work "
+        "or not, or taken by what else runs on the machine.",
+    )
+
+
+def with_parts(tables: Iterable[Table | Sheet]) -> Iterator[Table | Sheet]:
+    """Give the tables, each with where its time goes behind it."""
+    for table in tables:
+        yield table
+        parts = parts_sheet(table)
+        if parts is not None:
+            yield parts
+
+
+def number(value: float) -> str:
+    """Give three digits, or all that stand before the point."""
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
+
+
+def as_text(table: Table | Sheet) -> str:
+    """Lay a table out for a terminal."""
+    sheet = as_sheet(table)
+    lines = [sheet.header, *sheet.lines]
+    # A reason why there are no figures may run on to the right.
+    figures = [line for line in lines if any(line[2:])]
+    widths = [max(len(line[place]) for line in figures) for place in range(len(sheet.header))]
+    widths[0] = max(len(line[0]) for line in lines)
+    rows = (
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip()
+        for line in lines
+    )
+    return "\n".join([f"{sheet.title} ({sheet.data})", *rows, sheet.note])
+
+
+def as_markdown(table: Table | Sheet) -> str:
+    """Lay a table out for a README."""
+    sheet = as_sheet(table)
+    lines = [
+        f"## {sheet.title}",
+        "",
+        f"{sheet.data[0].upper()}{sheet.data[1:]}.",
+        "",
+        f"| {' | '.join(sheet.header)} |",
+        f"|{'---|' * len(sheet.header)}",
+        *(f"| {' | '.join(line)} |" for line in sheet.lines),
+        "",
+        sheet.note,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def write_tables(
+    folder: Path, suite: str, tables: Sequence[Table | Sheet], facts: dict[str, Any]
+) -> None:
+    """Write SUITE.json with all that is known, SUITE.csv with each round, and SUITE.md."""
+    written = {**facts, "tables": [_as_dict(table) for table in tables]}
+    text = json.dumps(written, indent=2) + "\n"
+    write_file(str(folder / f"{suite}.json"), text)
+    header = ("table", "way", "round", *(field.name for field in fields(Round)))
+    write_table(str(folder / f"{suite}.csv"), header, _rounds(tables))
+    parts = [f"# {suite}\n", _as_list(facts), *map(as_markdown, with_parts(tables))]
+    write_file(str(folder / f"{suite}.md"), "\n".join(parts))
+
+
+def _as_dict(table: Table | Sheet) -> dict[str, Any]:
+    written = asdict(table)
+    if isinstance(table, Sheet):
+        return written
+    for result, found in zip(table.results, written["results"], strict=True):
+        found["speedup"] = None if result.note else table.speedup(result)
+    return written
+
+
+def _rounds(tables: Iterable[Table | Sheet]) -> Iterable[tuple[Any, ...]]:
+    for table in tables:
+        if isinstance(table, Sheet):
+            continue
+        for result in table.results:
+            for count, one in enumerate(result.rounds):
+                yield (table.title, result.name, count, *astuple(one))
+
+
+def _as_list(facts: dict[str, Any]) -> str:
+    lines = []
+    for name, value in facts.items():
+        pairs = value.items() if isinstance(value, dict) else ()
+        text = ", ".join(f"{key} {one}" for key, one in pairs) if pairs else str(value)
+        lines.append(f"- {name}: {text}")
+    return "\n".join([*lines, ""])

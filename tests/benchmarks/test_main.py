@@ -1,0 +1,86 @@
+"""bench.py as a user runs it: what it writes, and what it refuses to time."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from benchmarks import main as script
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the suite that needs no processes writes."""
+    folder = tmp_path_factory.mktemp("bench") / "results"
+    assert script.main(["--suite=decode", "--quick", "--rounds=7", f"--out={folder}"]) == 0
+    return folder
+
+
+def test_json_says_what_was_measured_where_and_how(written):
+    found = json.loads((written / "decode.json").read_text())
+    assert found["command"].startswith("python scripts/bench.py --suite=decode --quick")
+    assert found["config"]["rounds"] == 2  # quick
+    assert found["hardware"]["cores"] == len(os.sched_getaffinity(0))
+    assert found["versions"]["astropy"]
+    table = found["tables"][0]
+    assert "bits a pixel" in table["title"]
+    ours, astropy, fitsio = table["results"]
+    assert (ours["name"], astropy["name"], fitsio["name"]) == ("decode_image", "astropy", "fitsio")
+    for result in (ours, astropy):
+        assert [one["cpu_s_here"] > 0 for one in result["rounds"]] == [True, True]
+        assert result["difference"] == 0
+    assert astropy["speedup"] == 1
+    mine, its = (
+        np.array([one["images_per_s"] for one in result["rounds"]]) for result in (ours, astropy)
+    )
+    assert ours["speedup"] == pytest.approx(np.median(mine / its))
+
+
+def test_csv_has_each_round(written):
+    with (written / "decode.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    table = json.loads((written / "decode.json").read_text())["tables"][1]
+    mine = [row for row in rows if (row["table"], row["way"]) == (table["title"], "astropy")]
+    rounds = table["results"][1]["rounds"]
+    assert [float(row["images_per_s"]) for row in mine] == [one["images_per_s"] for one in rounds]
+    assert [float(row["cpu_s_here"]) for row in mine] == [one["cpu_s_here"] for one in rounds]
+
+
+def test_markdown_has_a_line_for_each_way(written):
+    text = (written / "decode.md").read_text()
+    assert text.count("| astropy |") == text.count("| decode_image |") == 2
+    columns = {line.count("|") for line in text.splitlines() if line.startswith("|")}
+    assert columns == {8}
+
+
+def test_plots_have_a_panel_for_each_table(written):
+    titles = [
+        table["title"] for table in json.loads((written / "decode.json").read_text())["tables"]
+    ]
+    svg = (written / "decode.svg").read_text()
+    ElementTree.fromstring(svg)
+    for title in titles:
+        assert f"<!-- {title} -->" in svg
+    with Image.open(written / "decode.png") as image:
+        pixels = np.asarray(image.convert("RGB"))
+    assert (pixels == (0x2A, 0x6F, 0x97)).all(-1).mean() > 0.01  # our bars
+
+
+def test_wrong_numbers_are_one_line(capsys):
+    with pytest.raises(SystemExit) as refused:
+        script.main(["--rounds=0"])
+    assert refused.value.code == 2
+    assert "--rounds must be at least 1, got 0" in capsys.readouterr().err
+
+
+def test_a_folder_without_such_files_is_named(tmp_path, capsys):
+    (tmp_path / "a.fits").touch()
+    assert script.main(["--suite=jpeg", f"--data={tmp_path}"]) == 2
+    assert str(tmp_path) in capsys.readouterr().err

@@ -1,0 +1,234 @@
+"""Where the time goes: what threads count, and how it adds up to the time that passed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from PIL import Image
+
+from benchmarks.ledger import CountedReader, Ledger, new_ledger
+from benchmarks.parts import Parts, _Threads, parts_of
+from benchmarks.plots import save_plots
+from benchmarks.race import Result, Round, Table
+from benchmarks.tables import as_markdown, parts_sheet
+from readers import FitsReader, Row
+
+
+@pytest.fixture
+def ledger():
+    with new_ledger() as made:
+        yield made
+
+
+@pytest.fixture
+def second(monkeypatch):
+    """Let each look at the clock of a thread be a second after the one before."""
+    monkeypatch.setattr("benchmarks.ledger.time.thread_time", itertools.count().__next__)
+
+
+def test_a_part_within_another_is_taken_out_of_it(ledger, second):
+    with ledger.counting(), ledger.count("decode"):
+        with ledger.count("read"):
+            pass
+        with ledger.count("read"):
+            pass
+    assert ledger.seconds() == {"read": 2, "decode": 3, "graph": 0}
+
+
+def test_what_comes_between_is_not_counted(ledger, second):
+    with ledger.counting():
+        for _ in range(2):
+            with ledger.count("graph"):
+                pass
+            time.thread_time()
+    assert ledger.seconds() == {"read": 0, "decode": 0, "graph": 2}
+
+
+def test_a_closed_ledger_counts_nothing_and_opens_nothing(ledger, second):
+    for closed in (ledger, Ledger(), pickle.loads(pickle.dumps(Ledger()))):
+        with closed.count("decode"), closed.opened("/not/there") as source:
+            assert source == "/not/there"
+    assert ledger.seconds() == {"read": 0, "decode": 0, "graph": 0}
+
+
+def test_an_error_ends_the_part(ledger, second):
+    with ledger.counting():
+        with pytest.raises(FileNotFoundError), ledger.opened("/not/there"):
+            pass
+        with ledger.count("decode"):
+            pass
+    assert ledger.seconds() == {"read": 1, "decode": 1, "graph": 0}
+
+
+def test_threads_and_copies_count_into_one_ledger(ledger):
+    """Elsewhere a ledger is a copy that was pickled."""
+    copy = pickle.loads(pickle.dumps(ledger))
+
+    def count():
+        with copy.count("graph"):
+            spin(0.02)
+
+    with ledger.counting():
+        for _ in range(3):
+            thread = threading.Thread(target=count)
+            thread.start()
+            thread.join()
+    assert ledger.seconds()["graph"] >= 0.06
+    assert ledger.seconds()["read"] == 0
+
+
+def spin(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_astropy_reads_the_same_of_a_counted_file(tmp_path, ledger, compressed):
+    image = np.arange(48 * 64, dtype=np.int16).reshape(48, 64)
+    hdu = fits.CompImageHDU(image) if compressed else fits.ImageHDU(image)
+    hdu.writeto(tmp_path / "a.fits")
+    with (
+        ledger.counting(),
+        ledger.count("decode"),
+        ledger.opened(str(tmp_path / "a.fits")) as source,
+    ):
+        assert source != str(tmp_path / "a.fits")
+        with fits.open(source, memmap=False) as hdus:
+            np.testing.assert_array_equal(hdus[1].data, image)
+    assert ledger.seconds()["read"] > 0
+    assert ledger.seconds()["decode"] > 0
+
+
+def test_pillow_reads_the_same_of_a_counted_file(tmp_path, ledger):
+    path = str(tmp_path / "a.jpg")
+    noise = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
+    Image.fromarray(noise).save(path)
+    with ledger.counting(), ledger.opened(path) as source, Image.open(source) as image:
+        pixels = np.array(image)
+    assert ledger.seconds()["read"] > 0
+    with Image.open(path) as image:
+        np.testing.assert_array_equal(pixels, np.array(image))
+
+
+def test_a_counted_reader_is_that_reader(tmp_path, ledger):
+    fits.ImageHDU(np.ones((4, 5), np.int16)).writeto(tmp_path / "a.fits")
+    reader = FitsReader()
+    counting = pickle.loads(pickle.dumps(CountedReader(reader, ledger)))
+    assert counting.specs == reader.specs
+    row = Row(0, str(tmp_path / "a.fits"))
+    with ledger.counting():
+        sample = counting.read(row, None)
+    np.testing.assert_array_equal(sample["payload"], reader.read(row, None)["payload"])
+    assert ledger.seconds()["read"] > 0
+    with pytest.raises(AttributeError, match="no_such"):
+        counting.no_such  # noqa: B018
+
+
+def test_the_parts_are_all_of_the_time_of_all_cores(ledger):
+    """A thread named like DALI's works while this one decodes, reads, and does something else."""
+    work, done = threading.Semaphore(0), threading.Semaphore(0)
+
+    def graph():
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("[DALI][TP0]Exec")
+        while work.acquire() and ledger.is_open:
+            spin(0.02)
+            done.release()
+
+    times = []
+
+    def batches():
+        for batch in range(3):
+            times.append(time.perf_counter())
+            work.release()
+            with ledger.count("decode"):
+                spin(0.03)
+                with ledger.count("read"):
+                    spin(0.01)
+            spin(0.02)
+            done.acquire()
+            time.sleep(0.03)
+            yield 2 if batch else 100
+        times.append(time.perf_counter())
+
+    thread = threading.Thread(target=graph)
+    thread.start()
+    began = time.perf_counter()
+    parts = parts_of(batches(), 1, ledger)
+    outside = time.perf_counter() - began
+    work.release()
+    thread.join()
+    cores = len(os.sched_getaffinity(0))
+    whole = sum(vars(parts).values())
+    # Two batches of two images, behind one of many that may have been ready.
+    assert cores * (times[-1] - times[1]) / 4 <= whole * 1.001
+    assert whole <= cores * outside / 4
+    assert parts.read >= 0.005
+    assert parts.decode >= 0.015
+    assert parts.graph >= 0.0095
+    assert 0.007 <= parts.transport <= 0.03
+    if cores > 1:
+        assert parts.wait >= 0.015
+
+
+def test_threads_that_are_dalis_are_told_by_name():
+    thread = threading.Event()
+
+    def named():
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("PrefetchWorker")
+        spin(0.02)
+        ready.set()
+        thread.wait()
+
+    ready = threading.Event()
+    other = threading.Thread(target=named)
+    other.start()
+    ready.wait()
+    dali, everything = _Threads().seconds()
+    thread.set()
+    other.join()
+    assert 0.02 <= dali <= everything
+
+
+PARTS = Parts(read=0.001, decode=0.02, graph=0.003, transport=0.004, wait=0.005)
+ROUND = Round(images_per_s=60.0, cpu_s_here=0.01, cpu_s_elsewhere=0.018)
+
+
+def test_the_parts_are_a_sheet_and_bars(tmp_path):
+    results = (
+        Result(name="counted", rounds=(ROUND,), parts=PARTS, ours=True),
+        Result(name="absent", note="not installed"),
+    )
+    table = Table(title="T", baseline="counted", results=results, data="files")
+    sheet = parts_sheet(table)
+    assert sheet.header[1:] == ("read", "decode", "graph", "transport", "wait", "all")
+    assert sheet.lines == (("counted", "1.00", "20.0", "3.00", "4.00", "5.00", "33.0"),)
+    assert "| counted | 1.00 | 20.0 |" in as_markdown(sheet)
+    save_plots(tmp_path, "suite", [table, sheet])
+    svg = (tmp_path / "suite.svg").read_text()
+    for words in ("core-ms an image", *sheet.header[1:-1]):
+        assert f"<!-- {words} -->" in svg
+    with Image.open(tmp_path / "suite.png") as image:
+        pixels = np.asarray(image.convert("RGB"))
+    decode, graph = ((pixels == colour).all(-1).sum() for colour in ((200, 85, 61), (106, 153, 78)))
+    assert 5 < decode / graph < 8  # 20 to 3, and the legend
+
+
+def test_what_was_not_counted_has_no_sheet():
+    results = (Result(name="plain", rounds=(ROUND,)),)
+    table = Table(title="T", baseline="plain", results=results, data="files")
+    assert parts_sheet(table) is None
+    assert parts_sheet(parts_sheet_of_counted()) is None
+
+
+def parts_sheet_of_counted():
+    results = (Result(name="counted", rounds=(ROUND,), parts=PARTS),)
+    return parts_sheet(Table(title="T", baseline="counted", results=results, data="files"))

@@ -1,0 +1,180 @@
+"""The frame of all suites: what is compared, what is timed, and in which order."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from benchmarks.race import Result, Round, Table, Way, race
+from benchmarks.tables import as_text, cells, number
+
+IMAGES = np.arange(4 * 2 * 3, dtype=np.float32).reshape(4, 2, 3)
+
+
+@pytest.fixture(autouse=True)
+def no_rest(monkeypatch):
+    monkeypatch.setattr("benchmarks.race._REST_S", 0.001)
+
+
+def expected(row, _):
+    return IMAGES[row]
+
+
+def way(name, images=IMAGES, *, ahead=0, seconds=0.0, log=None, **how):
+    """Give two images a batch, after some seconds that no CPU works."""
+
+    def run(wanted):
+        if log is not None:
+            log.append(name)
+        for batch in range(-ahead, len(images) // 2):
+            time.sleep(seconds if batch >= 0 else 0)
+            first = 2 * max(batch, 0)
+            rows = range(first, first + 2)
+            yield rows, images[first : first + 2] if wanted else [None, None]
+
+    return Way(name=name, start=lambda: contextlib.nullcontext(run), ahead=ahead, **how)
+
+
+def test_other_pixels_are_not_timed():
+    other = IMAGES.copy()
+    other[3, 1, 2] += 0.01
+    with pytest.raises(SystemExit, match=r"theirs, row 3: 16\.67 % of the pixels differ, by 0\.01"):
+        race([way("ours"), way("theirs", other)], expected, 1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_pixels_that_are_no_numbers_are_others(bad):
+    other = IMAGES.copy()
+    other[0, 0, 0] = bad
+    with pytest.raises(SystemExit, match="row 0"):
+        race([way("ours", other)], expected, 1)
+
+
+def test_an_image_of_another_shape_is_refused():
+    with pytest.raises(SystemExit, match=r"row 0: \(2, 2\), expected \(2, 3\)"):
+        race([way("ours", IMAGES[:, :, :2])], expected, 1)
+
+
+def test_what_is_not_expected_to_be_anything_is_not_compared():
+    def unknown(row, _):
+        return np.where(IMAGES[row] == 7, np.nan, IMAGES[row])
+
+    other = IMAGES.copy()
+    other[1, 0, 1] = 99
+    (result,) = race([way("ours", other)], unknown, 1)
+    assert result.difference == 0
+
+
+def test_differences_are_stated_where_none_is_demanded():
+    (result,) = race([way("another kernel", IMAGES + 5, atol=None)], expected, 1)
+    assert result.difference == 5
+
+
+def test_a_share_of_outliers_may_be_allowed():
+    other = IMAGES.copy()
+    other[2, 0, 0] = -50
+    (result,) = race([way("ours", other, outliers=0.2)], expected, 1)
+    assert result.difference == 62
+
+
+def test_ways_take_turns_and_each_goes_first():
+    log = []
+    race([way("a", log=log), way("b", log=log)], expected, 3)
+    assert "".join(log) == "ab" + "ab" + "ba" + "ab"
+
+
+def test_rates_are_of_the_time_that_passed():
+    (result,) = race([way("slow", seconds=0.02)], expected, 3)
+    assert len(result.rounds) == 3
+    assert all(0 < rate <= 100 for rate in result.rates())
+
+
+def test_what_was_ready_does_not_count():
+    # Two batches of the three take no time: counted, they would make 300 images/s of 100.
+    (result,) = race([way("ahead", IMAGES[:2], ahead=2, seconds=0.02)], expected, 1)
+    assert result.rates()[0] <= 100
+
+
+BUSY = """
+import sys, time
+for line in sys.stdin:
+    until = time.process_time() + float(line)
+    while time.process_time() < until:
+        pass
+    print(flush=True)
+"""
+
+
+def test_cpu_time_is_of_all_processes():
+    """A child that works while this process waits."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+
+        def run(_):
+            child.stdin.write("0.4\n")
+            child.stdin.flush()
+            child.stdout.readline()
+            yield range(4), IMAGES
+
+        busy = Way(name="busy", start=lambda: contextlib.nullcontext(run))
+        (result,) = race([busy], expected, 1)
+        child.stdin.close()
+    assert result.rounds[0].cpu_s_elsewhere == pytest.approx(0.1, abs=0.03)
+    assert 0 <= result.rounds[0].cpu_s_here < 0.05
+
+
+def test_a_way_that_cannot_go_says_why(tmp_path, monkeypatch):
+    (tmp_path / "made_for_another_torch.py").write_text("raise RuntimeError('no such operator')")
+    (tmp_path / "loads_on_demand.py").write_text(
+        "def __getattr__(_): raise RuntimeError('no libavutil ' * 20)"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    ways = [
+        way("ours"),
+        way("absent", needs=("not_on_this_machine",)),
+        way("broken", needs=("made_for_another_torch",), remedy="get another"),
+        way("lazy", needs=("loads_on_demand:Buffer",)),
+    ]
+    table = Table(title="T", baseline="ours", results=race(ways, expected, 1), data="files")
+    _, absent, broken, lazy = table.results
+    assert cells(table, absent)[1] == "not_on_this_machine is not installed"
+    assert broken.note == "made_for_another_torch cannot be imported: no such operator; get another"
+    assert lazy.note == f"loads_on_demand cannot be imported: {('no libavutil ' * 20)[:100]}..."
+    assert "not installed" in as_text(table)
+
+
+def rounds(*rates):
+    return tuple(
+        Round(images_per_s=float(rate), cpu_s_here=0.0, cpu_s_elsewhere=0.0) for rate in rates
+    )
+
+
+def test_speedups_of_curves_are_place_by_place():
+    rates = {("Loader", "1"): 8.0, ("peer", "1"): 2.0, ("Loader", "2"): 9.0, ("peer", "2"): 3.0}
+    results = tuple(
+        Result(name=" ".join(point), rounds=rounds(rate, 2 * rate, 3 * rate), point=point)
+        for point, rate in rates.items()
+    )
+    table = Table(title="T", baseline="peer", results=results, data="files", axis="x")
+    assert [table.speedup(result) for result in results] == [4, 1, 3, 1]
+
+
+def test_speedups_are_taken_round_by_round():
+    ours = Result(name="ours", rounds=rounds(10, 2, 6))
+    theirs = Result(name="theirs", rounds=rounds(5, 1, 1))
+    table = Table(title="T", baseline="theirs", results=(ours, theirs), data="files")
+    assert table.speedup(ours) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0123, "0.0123"), (1.0, "1.00"), (52.04, "52.0"), (99.96, "100"), (1234.5, "1234")],
+)
+def test_three_digits(value, text):
+    assert number(value) == text

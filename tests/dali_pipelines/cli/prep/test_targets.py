@@ -1,0 +1,123 @@
+"""Where files go that are made of others, and folders that may be written to."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.prep.targets import claim, parts_folder, targets_of
+from readers import Index
+
+SUFFIXES = (".fits", ".fits.gz", ".fz")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    folder = tmp_path / "archive"
+    for name in "a.fits", "2011/b.fits", "2011/02/c.fits.gz", "2012/d.fits.fz", "2012/e.fz":
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+def made(*files: object, out: Path) -> dict[str, str]:
+    """Give the names of the files that are made, below `out`, of which they are made."""
+    targets = targets_of([*map(str, files)], str(out), SUFFIXES)
+    assert [row.number for row, _ in targets] == [*range(len(targets))]
+    return {os.path.relpath(path, out): os.path.basename(row.path) for row, path in targets}
+
+
+class TestNames:
+    def test_subfolders_and_suffixes(self, archive: Path, tmp_path: Path) -> None:
+        assert made(archive, out=tmp_path / "out") == {
+            "a.fits": "a.fits",
+            "2011/b.fits": "b.fits",
+            "2011/02/c.fits": "c.fits.gz",
+            "2012/d.fits": "d.fits.fz",
+            "2012/e.fits": "e.fz",
+        }
+
+    def test_of_files_globs_and_indexes(self, archive: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        assert [*made(archive / "2011/02/c.fits.gz", out=out)] == ["c.fits"]
+        assert [*made(archive / "201*/**/*.fits*", out=out)] == [
+            "2011/02/c.fits",
+            "2011/b.fits",
+            "2012/d.fits",
+        ]
+        index = tmp_path / "index.parquet"
+        Index.from_paths(archive / "2011" / name for name in ("b.fits", "02/c.fits.gz")).save(index)
+        assert [*made(index, out=out)] == ["b.fits", "02/c.fits"]
+
+    def test_each_once(self, archive: Path, tmp_path: Path) -> None:
+        found = made(archive / "2011", archive, out=tmp_path / "out")
+        assert len(found) == 5
+        assert {"b.fits", "02/c.fits", "2012/d.fits"} < {*found}
+
+    def test_two_of_one_name(self, archive: Path, tmp_path: Path) -> None:
+        (archive / "a.fits.gz").touch()
+        with pytest.raises(Refusal, match=r"both .*/a\.fits and .*/a\.fits\.gz would be written"):
+            made(archive, out=tmp_path / "out")
+        (archive / "a.fits.gz").unlink()
+        (archive / "2011/a.fits").touch()
+        with pytest.raises(Refusal, match=r"both .*2011/a\.fits and .*archive/a\.fits would be"):
+            made(archive / "2011/a.fits", archive, out=tmp_path / "out")
+
+    def test_what_was_written_is_not_read(self, archive: Path) -> None:
+        assert len(made(archive, out=archive / "2011")) == 3
+        with pytest.raises(Refusal, match=r"all files lie in .*archive, to which is written"):
+            made(archive, out=archive)
+
+    def test_nothing_there(self, tmp_path: Path) -> None:
+        with pytest.raises(Refusal, match="no such folder or file"):
+            made(tmp_path / "none", out=tmp_path / "out")
+
+
+class TestClaim:
+    def test_the_same_settings_again(self, archive: Path, tmp_path: Path) -> None:
+        out = tmp_path / "a/new/folder"
+        targets = targets_of([str(archive)], str(out), SUFFIXES)
+        claim(str(out), "made.json", {"order": 3, "pair": (1, 2)}, targets)
+        (out / "a.fits").touch()
+        claim(str(out), "made.json", {"order": 3, "pair": (1, 2)}, targets)
+        assert json.loads((out / "made.json").read_text()) == {"order": 3, "pair": [1, 2]}
+        assert sorted(os.listdir(out)) == ["a.fits", "made.json"]
+        with pytest.raises(Refusal, match=r"made\.json: .* made with order 3, not 1: give -o"):
+            claim(str(out), "made.json", {"order": 1, "pair": (1, 2)}, targets)
+
+    def test_files_of_others(self, archive: Path, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out/a.fits").touch()
+        targets = targets_of([str(archive)], str(tmp_path / "out"), SUFFIXES)
+        with pytest.raises(Refusal, match=r"a\.fits exists, and there is no .*made\.json"):
+            claim(str(tmp_path / "out"), "made.json", {}, targets)
+
+    @pytest.mark.parametrize("text", ["", "[]", "{"])
+    def test_a_damaged_record(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "made.json").write_text(text)
+        with pytest.raises(Refusal, match=r"made\.json is damaged"):
+            claim(str(tmp_path), "made.json", {}, [])
+
+    def test_no_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(Refusal, match=r"file cannot be written: "):
+            claim(str(tmp_path / "file"), "made.json", {}, [])
+
+
+class TestParts:
+    def test_it_goes_and_takes_what_was_left(self, tmp_path: Path) -> None:
+        (tmp_path / ".part-left").mkdir()
+        (tmp_path / ".part-left/half.fits").touch()
+        with parts_folder(str(tmp_path)) as folder:
+            assert os.listdir(tmp_path) == [os.path.basename(folder)]
+            (Path(folder) / "half.fits").touch()
+        assert os.listdir(tmp_path) == []
+
+    def test_two_runs_at_once_leave_each_other_alone(self, tmp_path: Path) -> None:
+        with parts_folder(str(tmp_path)) as one, parts_folder(str(tmp_path)) as other:
+            assert one != other
+            assert {*os.listdir(tmp_path)} == {os.path.basename(path) for path in (one, other)}

@@ -1,0 +1,413 @@
+"""show.py as a user runs it: what is on the sheet, and where."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import solar_files
+import torch
+from astropy.io import fits
+from astropy.wcs import WCS
+from matplotlib import colormaps
+from PIL import Image
+
+from dali_pipelines import Calibration, Index
+from dali_pipelines.aia.calibrate import calibrate
+from dali_pipelines.cli.paths import index_of
+from dali_pipelines.cli.show import main as script
+from dali_pipelines.cli.show import sheet
+from dali_pipelines.cli.show.steps import step_pictures
+from readers import Row
+
+SIZE = 64
+GREY = 237
+"""Of a cell: 0.93 of white."""
+
+
+@pytest.fixture
+def show(tmp_path, capsys):
+    """Run the command; give the sheet, shape (height, width, 3), and what was said."""
+
+    def show(*arguments, status=0):
+        out = tmp_path / "sheet.png"
+        found = script.main([*map(str, arguments), "-o", str(out), f"--size={SIZE}"])
+        _, err = capsys.readouterr()
+        assert found == status, err
+        assert "Traceback" not in err
+        sheet = np.array(Image.open(out).convert("RGB")) if out.exists() else None
+        return sheet, err
+
+    return show
+
+
+@pytest.fixture
+def captions(monkeypatch):
+    """The captions and remarks of the cells that were drawn."""
+    seen = []
+    draw = sheet._draw
+
+    def note(*arguments):
+        picture = arguments[-1]
+        seen.append((picture.caption, picture.remark))
+        draw(*arguments)
+
+    monkeypatch.setattr(sheet, "_draw", note)
+    return seen
+
+
+def cell(image: np.ndarray, place: int, columns: int, lines: int) -> np.ndarray:
+    """Cut a cell out, without its caption."""
+    pitch = SIZE + lines * sheet.LINE + sheet.GAP
+    # From the end, as the heading has as many lines as it needs.
+    rows = (image.shape[0] - 2 * sheet.GAP) // pitch
+    top = image.shape[0] - rows * pitch + place // columns * pitch
+    left = sheet.GAP + place % columns * (SIZE + sheet.GAP)
+    return image[top : top + SIZE, left : left + SIZE]
+
+
+def write(path: Path, pixels: np.ndarray, **header: object) -> Path:
+    hdu = fits.PrimaryHDU(pixels)
+    hdu.header.update(header)
+    hdu.writeto(path)
+    return path
+
+
+def aia(folder: Path, channel: int = 171) -> Path:
+    """A frame that is dark but for a bright corner: first rows, last columns."""
+    pixels = np.zeros((SIZE, SIZE), np.int16)
+    pixels[:16, -16:] = 900
+    return write(
+        folder / f"{channel}.fits",
+        pixels,
+        TELESCOP="SDO/AIA",
+        WAVELNTH=channel,
+        T_OBS="2015-01-01T00:00:25.34Z",
+    )
+
+
+def test_right_way_up_in_the_colours_of_the_channel(tmp_path, show, captions):
+    sheet, _ = show(aia(tmp_path))
+    found = cell(sheet, 0, 1, 4)
+    first, last = (np.array(colormaps["sdoaia171"](end, bytes=True)[:3]) for end in (0.0, 1.0))
+    assert (found[-16:, -16:] == last).all()
+    assert (found[:-16] == first).all()
+    assert (found[:, :-16] == first).all()
+    lines = (str(tmp_path / "171.fits"), "AIA 171 2015-01-01T00:00:25Z", "64x64", "0 to 900")
+    assert captions == [(lines, "")]
+
+
+def test_large_images_shrink_by_area_and_keep_their_shape(tmp_path, show, captions):
+    pixels = np.zeros((2 * SIZE, 4 * SIZE), np.float32)
+    pixels[:, ::2] = 10
+    pixels[:, : 2 * SIZE] *= 3
+    pixels[:5, :4] = math.nan
+    sheet, _ = show(write(tmp_path / "wide.fits", pixels))
+    found = cell(sheet, 0, 1, 3)
+    assert (found[:16] == GREY).all()
+    assert (found[-16:] == GREY).all()
+    picture = found[16:-16]
+    assert (picture[:-2, :32] == 255).all()  # columns of 30 and 0, together
+    assert (picture[:-2, 32:] == 0).all()
+    assert (picture[-2:, 0] == 127).all()  # not a number
+    assert captions[0][0][1:] == ("128x256, 20 NaN", "0 to 30")
+
+
+def test_what_cannot_be_read_is_there_with_the_reason(tmp_path, show, captions):
+    good = aia(tmp_path)
+    (tmp_path / "a.fits").write_bytes(good.read_bytes()[:4000])
+    (tmp_path / "b.fits").write_text("text")
+    sheet, err = show(tmp_path, "--columns=2")
+    assert "1 images, 2 rejected" in err
+    (good_lines, _), *bad = sorted(captions, key=lambda found: bool(found[1]))
+    assert good_lines[-1] == "0 to 900"
+    assert [lines for lines, _ in bad] == [
+        (str(tmp_path / "a.fits"), "rejected"),
+        (str(tmp_path / "b.fits"), "rejected"),
+    ]
+    assert all(len(reason) > 10 for _, reason in bad)
+    for place in (1, 2):
+        remark = cell(sheet, place, 2, 4)
+        assert (remark[-1] == GREY).all()
+        assert (remark != GREY).any()
+
+
+def test_nothing_to_show(tmp_path, show):
+    (tmp_path / "a.fits").write_text("text")
+    assert "0 images, 1 rejected" in show(tmp_path / "a.fits", status=1)[1]
+
+
+def test_photographs(shared_data, show, captions):
+    sheet, err = show(shared_data / "jpeg", "--pipeline=jpeg", "--count=3", "--columns=3")
+    assert "3 images, 0 rejected" in err
+    for place, (lines, _) in enumerate(captions):
+        with Image.open(lines[0]) as image:
+            assert lines[1] == f"{image.height}x{image.width}"
+            image.thumbnail((SIZE, SIZE), Image.Resampling.BOX)
+            expected = np.array(image.convert("RGB"), float)
+        found = cell(sheet, place, 3, 3).astype(float)
+        rows = np.flatnonzero((found != GREY).any(axis=(1, 2)))
+        middle = found[rows[0] : rows[-1] + 1]
+        assert abs(len(middle) - len(expected)) <= 2
+        assert np.abs(middle.mean(axis=(0, 1)) - expected.mean(axis=(0, 1))).max() < 5
+
+
+def test_photographs_of_16_bits_are_not_white():
+    from dali_pipelines.cli.show.pictures import coloured
+
+    image = torch.arange(3 * 4 * 5).reshape(3, 4, 5) * 1000.0
+    expected = (image.numpy() / 257).astype(np.uint8).transpose(1, 2, 0)
+    np.testing.assert_array_equal(coloured(image, {}), expected)
+
+
+def test_images_are_spread_over_the_index(tmp_path, show, captions):
+    for number in range(10):
+        write(tmp_path / f"{number}.fits", np.full((4, 4), number, np.int16))
+    show(tmp_path, "--count=4")
+    assert [os.path.basename(lines[0]) for lines, _ in captions] == [
+        f"{number}.fits" for number in (0, 2, 5, 7)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere: no such folder or file"),
+        ([".", "--pipeline=aia", "--preset=itti"], "there is no preset 'itti': give one of fdl"),
+        ([".", "--pipeline=aia", "--preset=iti"], "divides by the degradation: give correction_t"),
+        ([".", "--pipeline=aia", "--psf", "1600"], "the PSF is known for the EUV channels"),
+        ([".", "--preset=iti"], "--preset is for --pipeline=aia, got fits"),
+        (
+            [".", "--pipeline=jpeg", "--before_after"],
+            "--before_after is for --pipeline=aia, got jp",
+        ),
+        ([".", "--columns=0"], "expected an integer from 1 on"),
+        ([], "the following arguments are required: FILE"),
+    ],
+)
+def test_wrong_usage(show, arguments, message):
+    sheet, err = show(*arguments, status=2)
+    assert sheet is None
+    assert err.startswith("show.py: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_an_output_that_cannot_be_written(tmp_path, capsys):
+    assert script.main([str(aia(tmp_path)), "-o", str(tmp_path / "no" / "sheet.png")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert script.main([str(tmp_path), "-o", "sheet.jpg"]) == 2
+    assert "show.py: -o must end in .png, got sheet.jpg" in capsys.readouterr().err
+
+
+def test_long_texts_stay_in_their_cells():
+    long = "/a/path/that/is/longer/than/a/cell/of/the/sheet.fits"
+    assert sheet._ending(long, 128) == "…" + long[-20:]
+    assert sheet._ending("short", 128) == "short"
+    lines = sheet._wrapped("word " * 200, 100)
+    assert len(lines) * sheet.LINE <= 100 - 12
+    assert lines[-1] == "…"
+
+
+# ---- AIA and HMI -------------------------------------------------------------------------------
+
+
+def hmi_small(**words):
+    """The header of a magnetogram of 128x128."""
+    small = {"CDELT1": 16.14, "CDELT2": 16.14, "CRPIX1": 64.2, "CRPIX2": 64.9}
+    return solar_files.hmi_header(**{**small, **words})
+
+
+def range_of(values):
+    return f"{values.min():.5g} to {values.max():.5g}"
+
+
+def test_what_the_network_will_see(tmp_path, shared_data, show, captions):
+    pixels, header = solar_files.frame()
+    good = solar_files.save(tmp_path / "a.fits", pixels, header)
+    dark = solar_files.changed(header, QUALITY=1 << 16)
+    other = solar_files.changed(header, WAVELNTH=4500)
+    solar_files.save(tmp_path / "b.fits", pixels, dark)
+    solar_files.save(tmp_path / "c.fits", pixels, other)
+    table = shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
+    flags = ["--pipeline=aia", "--preset=sdoml", f"--correction_table={table}"]
+    _, err = show(tmp_path, *flags)
+    assert "1 images, 2 rejected" in err
+    (lines, _), (_, quality), (_, channel) = captions
+    expected = calibrate(Row(0, str(good)), Calibration.of("sdoml", correction_table=table))
+    time = header["T_OBS"][:19] + "Z"
+    assert lines == (str(good), f"AIA 171 {time}", "512x512", range_of(expected))
+    assert "16 (dark image)" in quality
+    assert "has nothing for 4500" in channel or "no channel 4500" in channel
+
+
+def test_samples_have_a_picture_for_each_channel(tmp_path, show, captions):
+    pixels, header = solar_files.frame()
+    first = str(solar_files.save(tmp_path / "171.fits", pixels, header))
+    magnetogram = np.full((128, 128), -5, np.int16)
+    magnetogram[:, 64:] = 5
+    second = str(solar_files.save(tmp_path / "m.fits", magnetogram, hmi_small()))
+    bad = str(solar_files.save(tmp_path / "bad.fits", pixels, hmi_small(CROTA2=None)))
+    index = Index(
+        pa.table(
+            {
+                "path": [first, first],
+                "path_171": [first, first],
+                "path_304": pa.array([None, None], pa.string()),
+                "path_hmi": [second, bad],
+            }
+        )
+    )
+    index.save(tmp_path / "samples.parquet")
+    sheet, err = show(tmp_path / "samples.parquet", "--pipeline=aia", "--exposure")
+    assert "2 images, 4 rejected" in err
+    assert [lines[:2] for lines, _ in captions] == [
+        (first, f"AIA 171 {header['T_OBS'][:19]}Z"),
+        ("channel 304", f"of {first}"),
+        (second, "HMI magnetogram 2011.02.15_00:01:12_TAI"),
+        (first, "rejected"),
+        ("channel 304", f"of {first}"),
+        (bad, "rejected"),
+    ]
+    assert captions[1][1] == "missing: the sample has no such file"
+    assert "CROTA2 is missing" in captions[5][1]
+    expected = calibrate(Row(0, first), Calibration(exposure=True))
+    assert captions[0][0][3] == range_of(expected)
+    # Turned by 180 degrees; 0, which is what there is off the frame, is in the middle of the greys.
+    found = cell(sheet, 2, 3, 4)
+    assert (found[20:44, 20:30] == 255).all()
+    assert (found[20:44, 34:44] == 0).all()
+    assert (np.abs(found[0].astype(int) - 127) <= 1).all()
+
+
+def sharp_sun(path, crota2, *, bright=1000.0):
+    """A disk that is as large as its header says and as bright everywhere, and turned."""
+    header = solar_files.full_header(
+        NAXIS1=512,
+        NAXIS2=512,
+        CDELT1=4.9,
+        CDELT2=4.9,
+        CRPIX1=259.3,
+        CRPIX2=249.9,
+        CROTA2=crota2,
+        LVL_NUM=1.0,
+    )
+    header["NAXIS"] = 2
+    world = WCS(header, fix=False).pixel_to_world_values(
+        *np.meshgrid(np.arange(512), np.arange(512))
+    )
+    away = [(value * 3600 + 648000) % 1296000 - 648000 for value in world]
+    pixels = np.where(np.hypot(*away) < header["RSUN_OBS"], bright, 0).astype(np.float32)
+    return solar_files.save(path, pixels, header)
+
+
+@pytest.mark.parametrize("crota2", [0.0, 17.3, 179.9])
+def test_the_limb_is_where_the_circle_is(tmp_path, crota2):
+    path = sharp_sun(tmp_path / "a.fits", crota2)
+    pictures = list(step_pictures(Row(0, str(path)), Calibration(size=512, scale=4.8), SIZE))
+    limbs = [picture for picture in pictures if picture.circle is not None]
+    assert [limb.caption[0] for limb in limbs] == [
+        "level 1: north limb",
+        "registered: north limb",
+        "level 1: west limb",
+        "registered: west limb",
+    ]
+    for limb in limbs:
+        x, y, radius = limb.circle
+        height, width, _ = limb.pixels.shape
+        rows, columns = np.indices((height, width))
+        away = np.hypot(columns - x, rows - y) - radius
+        brightness = limb.pixels.sum(axis=2)
+        border = 2 if limb.caption[0].startswith("registered") else 1
+        assert brightness[away < -border].min() > 600
+        assert brightness[away > border].max() < 100
+        assert (away < -border).any()
+        assert (away > border).any()
+    for limb, side in zip(limbs[1::2], ("north", "west"), strict=True):
+        # North is up, and west is right.
+        bright = limb.pixels.sum(axis=2) > 300
+        assert bright[-1].all() if side == "north" else bright[:, 0].all()
+        assert not (bright[0].any() if side == "north" else bright[:, -1].any())
+
+
+def test_each_step_that_is_asked_for(tmp_path, shared_data, show, captions):
+    path = sharp_sun(tmp_path / "a.fits", 17.3)
+    table = shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
+    flags = ["--pipeline=aia", "--preset=sdoml", f"--correction_table={table}", "--before_after"]
+    drawn, _ = show(path, *flags)
+    calibration = Calibration.of("sdoml", correction_table=table)
+    gain = calibration.reader().read(Row(0, str(path)), None)["gain"][0]
+    titles = [lines[0] for lines, _ in captions]
+    assert titles == [
+        "level 1",
+        "registered",
+        f"EXPTIME and degradation: gain {gain:.5g}",
+        "stretched and scaled",
+        *(
+            f"{step}: {side} limb"
+            for side in ("north", "west")
+            for step in ("level 1", "registered")
+        ),
+    ]
+    assert captions[0][0][1].startswith("AIA 171 ")
+    assert "4.9000 arcsec/pixel, CROTA2 17.3" in captions[0][0]
+    assert "Sun's centre at CRPIX 259.30, 249.90" in captions[0][0]
+    assert "Sun's centre at CRPIX 256.50, 256.50" in captions[1][0]
+    final = calibrate(Row(0, str(path)), calibration)
+    assert captions[3][0][-1] == range_of(final)
+    # The steps in a row, the limbs in another.
+    assert drawn.shape[1] == 4 * SIZE + 5 * sheet.GAP
+
+
+def test_frames_are_deconvolved_before_they_are_registered(tmp_path, monkeypatch):
+    monkeypatch.setattr("dali_pipelines.aia.psf.cached_psf", lambda channel: channel)
+    monkeypatch.setattr(
+        "dali_pipelines.aia.deconvolve.Deconvolver.of", lambda psf: lambda image: image + psf
+    )
+    header = solar_files.full_header()
+    path = solar_files.save(tmp_path / "a.fits", np.zeros((4096, 4096), np.int16), header)
+    calibration = Calibration(size=64, scale=2.4, psf=(171,), exposure=True)
+    gain = 1 / header["EXPTIME"]
+    lit = f"{171 * gain:.5g}"
+    captions = [picture.caption for picture in step_pictures(Row(0, str(path)), calibration, SIZE)]
+    assert [(lines[0], *lines[-2:]) for lines in captions] == [
+        ("level 1", "4096x4096", "0 to 0"),
+        ("deconvolved", "4096x4096", "171 to 171"),
+        ("registered", "256x256", "171 to 171"),
+        (f"EXPTIME: gain {gain:.5g}", "256x256", f"{lit} to {lit}"),
+        ("reduced, means of 4x4 pixels", "64x64", f"{lit} to {lit}"),
+        ("level 1: north limb", "64x64", "0 to 0"),
+        ("level 1: west limb", "64x64", "0 to 0"),
+    ]
+
+
+def test_before_and_after_is_for_one_file_that_is_fit(tmp_path, show, captions):
+    pixels, header = solar_files.frame()
+    solar_files.save(tmp_path / "a.fits", pixels, solar_files.changed(header, LVL_NUM=1.5))
+    flags = ["--pipeline=aia", "--before_after"]
+    show(tmp_path / "a.fits", *flags, status=1)
+    assert captions[0][0][1] == "rejected"
+    assert "must not be resampled twice" in captions[0][1]
+    solar_files.save(tmp_path / "b.fits", pixels, header)
+    assert "--before_after is for one file, got 2" in show(tmp_path, *flags, status=2)[1]
+
+
+def test_files_of_samples_are_taken_one_by_one(tmp_path):
+    for name, parts in (("x", ("a", "b")), ("y", ("b", None))):
+        columns = {f"path_{n}": pa.array([part], pa.string()) for n, part in enumerate(parts)}
+        Index(pa.table({"path": ["a"], **columns})).save(tmp_path / f"{name}.parquet")
+    index = index_of([str(tmp_path / "x.parquet"), str(tmp_path / "y.parquet")], (".fits",))
+    assert [Path(index.path(row)).name for row in range(len(index))] == ["a", "b"]
+
+
+def test_samples_are_for_aia(tmp_path, show):
+    paths = {f"path_{wave}": [f"{wave}.fits"] for wave in (171, 193)}
+    Index(pa.table({"path": ["171.fits"], **paths})).save(tmp_path / "samples.parquet")
+    _, err = show(tmp_path / "samples.parquet", status=2)
+    assert err.startswith(
+        "show.py: each row of the Index is a sample of 2 files (171, 193), and Fits"
+    )

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from jobs import SCRIPTS
+
+from dali_pipelines.cli.options import option, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    size: int = option(3, "a number")
+    kind: str = option("a", "a word", choices=("a", "b"))
+    crop: list[int] | None = option(None, "numbers", type=int, nargs="+")
+    fast: bool = option(True, "yes or no")
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"--size must be at least 1, got {self.size}")
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text('size = 5\nkind = "b"\ncrop = [4, 6]\nfast = false\n')
+    return path
+
+
+def test_defaults() -> None:
+    assert parse(Config, [], None) == Config()
+
+
+def test_a_file_fills_in(toml: Path) -> None:
+    assert parse(Config, ["--config", str(toml)], None) == Config(
+        size=5, kind="b", crop=[4, 6], fast=False
+    )
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
+    flags = ["--size=7", "--crop", "1", "--fast"]
+    file = [f"--config={toml}"]
+    found = parse(Config, [*flags, *file] if first else [*file, *flags], None)
+    assert found == Config(size=7, kind="b", crop=[1], fast=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sise = 3", "unknown keys sise; did you mean size? known are crop, fast, kind, size"),
+        ("x = 3", "unknown keys x; known are crop, fast, kind, size"),
+        ("size = ", "is not TOML: "),
+        ('size = "x"', "argument --size: invalid int value: 'x'"),
+        ('kind = "c"', "argument --kind: invalid choice: 'c'"),
+        ("size = 0", "--size must be at least 1, got 0"),
+    ],
+)
+def test_wrong_files_end_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(SystemExit) as caught:
+        parse(Config, [f"--config={path}"], None)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("flag", ["--siz=3", "--colour=red", "--kind=c", "--config=/nowhere.toml"])
+def test_wrong_flags_end_with_code_2(flag: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(Config, [flag], None)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--siz=3", "unrecognized arguments: --siz=3 (did you mean --size?)"),
+        ("--fats", "unrecognized arguments: --fats (did you mean --fast"),
+        ("--colour=red", "unrecognized arguments: --colour=red\n"),
+    ],
+)
+def test_flags_that_are_near_are_named(
+    capsys: pytest.CaptureFixture[str], flag: str, message: str
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(Config, [flag], None)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("script", ["run", "index", "doctor", "show", "verify", "prep", "bench"])
+def test_a_script_without_the_package_says_what_to_do(script: str, tmp_path: Path) -> None:
+    path = SCRIPTS / f"{script}.py"
+    found = subprocess.run(
+        [sys.executable, "-S", str(path), "archive", "-o", "x"],  # -S: nothing is installed
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode == 2
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith(f"{script}.py: ")
+    assert last.endswith(
+        f"dali_pipelines is not installed for {sys.executable}: run 'make .venv/ready' and "
+        "'. .venv/bin/activate', or pip install -e '.[cli]'"
+    )

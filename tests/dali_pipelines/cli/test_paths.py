@@ -1,0 +1,97 @@
+"""Files that scripts write: whole, or not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jobs import ROOT
+
+from dali_pipelines.cli.paths import OutputFile, write_file, write_table
+
+
+def test_it_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("before")
+    file = OutputFile(str(path))
+    file.write("after\r\n")
+    assert path.read_text() == "before"
+    file.close()
+    assert path.read_bytes() == b"after\r\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    write_table(str(path), ("path", "reason"), [("/a,b", 'a "reason"')])
+    assert path.read_bytes() == b'path,reason\r\n"/a,b","a ""reason"""\r\n'
+
+
+def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("before")
+
+    def rows() -> Iterator[tuple[int]]:
+        yield (1,)
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        write_table(str(path), ("number",), rows())
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_device_is_written_to_as_it_is() -> None:
+    command = "from dali_pipelines.cli.paths import write_file; write_file('/dev/stdout', 'text')"
+    found = subprocess.run(
+        [sys.executable, "-c", command], cwd=ROOT / "scripts", capture_output=True, check=True
+    )
+    assert found.stdout == b"text"
+
+
+def test_a_full_device_is_named() -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        write_file("/dev/full", "text")
+
+
+FULL = """
+import resource
+from dali_pipelines.cli.paths import write_file
+from readers.index.table import Index
+index = Index.from_paths([f"/data/{number:040x}" for number in range(20000)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
+for write in (
+    lambda: write_file("report.json", "x" * 20000),
+    lambda: index.save("index.parquet"),
+    lambda: index.save("index.arrow"),
+    index.columns,
+):
+    try:
+        write()
+    except OSError as error:
+        print(error)
+"""
+
+
+def test_a_disk_that_fills_leaves_nothing_and_is_named(tmp_path: Path) -> None:
+    """Files that may not grow beyond 10 kB stand in for a full disk."""
+    names = ["report.json", "index.parquet", "index.arrow"]
+    for name in names:
+        (tmp_path / name).write_text("before")
+    found = subprocess.run(
+        [sys.executable, "-c", FULL],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    temporary = f"the folder of temporary files, TMPDIR={tmp_path}"
+    assert found.stdout.splitlines() == [
+        f"[Errno 27] File too large: {name!r}" for name in (*names, temporary)
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert {(tmp_path / name).read_text() for name in names} == {"before"}

@@ -1,0 +1,79 @@
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing import util
+
+import psutil
+import pytest
+from fakes import die_of
+
+from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
+
+
+def test_a_task_that_kills_its_process_is_told_from_those_beside_it():
+    names = ["a", "b", "deadly1", "c", "deadly2", "deadly3", "d", "e", "f", "g"]
+    for num_processes in (1, 2):
+        found = list(isolated_map(die_of, ((name,) for name in names), num_processes))
+        assert [None if isinstance(result, Crash) else result for result in found] == [
+            None if name.startswith("deadly") else name for name in names
+        ]
+
+
+@pytest.fixture
+def other_thread():
+    """Take the signals that the main thread holds back, as a library's threads do."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("other_thread")
+@pytest.mark.parametrize("pool_map", [process_map, isolated_map])
+def test_an_interrupt_at_the_start_leaves_no_process(pool_map, monkeypatch, capfd):
+    start = util.spawnv_passfds
+    started = []
+
+    def start_and_interrupt(path, arguments, descriptors):
+        pid = start(path, arguments, descriptors)
+        if "spawn_main" in str(arguments):
+            started.append(psutil.Process(pid))
+        if len(started) == 1:  # a second one would be obeyed at once
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)  # the other thread has to run
+        return pid
+
+    monkeypatch.setattr(util, "spawnv_passfds", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(pool_map(die_of, [("a",)], 2))
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert started
+    assert not alive
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("pool_map", [process_map, isolated_map])
+def test_an_interrupt_leaves_no_lock_of_a_result_taken(pool_map, monkeypatch):
+    """It comes between the taking of the lock and the ``with`` that gives it back."""
+    enter = threading.Condition.__enter__
+    armed = []
+
+    def enter_and_interrupt(condition):
+        found = enter(condition)
+        if armed and sys._getframe(1).f_code.co_name == "result":
+            armed.clear()
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(threading.Condition, "__enter__", enter_and_interrupt)
+    results = pool_map(die_of, ((str(number),) for number in range(1000)), 2)
+    assert next(results) == "0"
+    armed.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        list(results)
+    results.close()

@@ -1,0 +1,104 @@
+"""The graph after a decoder of any layout, against NumPy and torch; no reader processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from nvidia.dali import Pipeline, fn
+
+from dali_pipelines import Index, NpyReader, PipelineConfig, reader_pipeline
+from dali_pipelines.graph.decode import Decoded, decode_array
+from dali_pipelines.graph.transform import check_decoded, transform
+
+HEIGHT, WIDTH = 6, 9
+
+
+def run(image: np.ndarray, flips: tuple[int, int], declared: dict[str, Any], **config: Any) -> Any:
+    """Give what the graph makes of one image, flipped as chance may have decided."""
+    settings = PipelineConfig(batch_size=1, **config)
+    pipeline = Pipeline(batch_size=1, num_threads=1, device_id=None)
+    with pipeline:
+        axes = declared.get("layout", "HWC")
+        node = fn.external_source(lambda: [image], layout=axes)
+        flip = fn.external_source(lambda: [np.array(flips, np.int32)])
+        decoded = Decoded(node, image.dtype.name, **declared)
+        check_decoded(decoded, settings, uses_flip=True)
+        channels = image.shape[axes.index("C")]
+        pipeline.set_outputs(transform(decoded, flip, channels, settings))
+    (out,) = pipeline.run()
+    assert out.layout() == "CHW"
+    return np.asarray(out.at(0))
+
+
+@pytest.mark.parametrize("resize", [None, (4, 5)])
+@pytest.mark.parametrize("flip", ["", "hv"])
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_every_layout_ends_as_chw(
+    layout: str, channels: int, finished: bool, flip: str, resize: tuple[int, int] | None
+) -> None:
+    image = np.random.default_rng(1).random((channels, HEIGHT, WIDTH), np.float32)
+    given = np.ascontiguousarray(image.transpose(1, 2, 0)) if layout == "HWC" else image
+    declared = {"layout": layout, "finished": finished}
+    found = run(given, (1, 0), declared, flip=flip, resize=resize)
+    # What is finished was flipped by the decoder.
+    expected = image if finished or not flip else image[:, :, ::-1]
+    if resize is not None:
+        batch = torch.from_numpy(expected.copy())[None]
+        options = {"mode": "bilinear", "antialias": True, "align_corners": False}
+        expected = torch.nn.functional.interpolate(batch, resize, **options)[0].numpy()  # type: ignore[arg-type]
+        # At the borders DALI repeats pixels, and torch leaves them out of the mean.
+        assert found.shape == expected.shape
+        found, expected = found[:, 1:-1, 1:-1], expected[:, 1:-1, 1:-1]
+    np.testing.assert_allclose(found, expected, atol=0 if resize is None else 1e-5)
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_mean_and_std_of_each_channel(layout: str) -> None:
+    image = np.random.default_rng(1).integers(0, 255, (3, HEIGHT, WIDTH), np.uint8)
+    given = np.ascontiguousarray(image.transpose(1, 2, 0)) if layout == "HWC" else image
+    found = run(given, (0, 0), {"layout": layout}, mean=(1, 2, 3), std=(4, 5, 6))
+    expected = (image - np.array([[[1]], [[2]], [[3]]])) / np.array([[[4]], [[5]], [[6]]])
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+REFUSED = [
+    ({"layout": "CWH"}, {}, r"layout of Decoded must be 'HWC' or 'CHW', got 'CWH'"),
+    ({"finished": True}, {"dtype": "uint8"}, r"finished=True, and float32 in place of dtype='uin"),
+    ({"finished": True}, {"flip": "h"}, r"flip='h' is asked for, .* no use of arrays\['flip'\]"),
+]
+
+
+@pytest.mark.parametrize(("declared", "config", "message"), REFUSED)
+def test_what_a_decoder_says_must_fit(
+    npy_index: Index, declared: dict[str, Any], config: dict[str, Any], message: str
+) -> None:
+    def decode(arrays: Any, config: PipelineConfig) -> Decoded:
+        return Decoded(decode_array(arrays, config).image, "float32", **declared)
+
+    with pytest.raises(ValueError, match=message):
+        reader_pipeline(npy_index, NpyReader(), decode, PipelineConfig(batch_size=2, **config))
+
+
+def test_a_decoder_that_returns_no_decoded(npy_index: Index) -> None:
+    def decode(arrays: Any, config: PipelineConfig) -> Any:
+        return decode_array(arrays, config).image
+
+    with pytest.raises(TypeError, match="a decoder must return a Decoded, got DataNode"):
+        reader_pipeline(npy_index, NpyReader(), decode, PipelineConfig(batch_size=2))
+
+
+def test_a_decoder_that_makes_other_channels_than_its_reader(npy_index: Index) -> None:
+    """Readers of 1 channel, an image of 3 with a mean for each."""
+
+    def decode(arrays: Any, config: PipelineConfig) -> Decoded:
+        image = decode_array(arrays, config).image
+        return Decoded(fn.cat(image, image, image, axis=2), "float32", channels=3)
+
+    settings = PipelineConfig(batch_size=2, mean=(1, 2, 3), dtype="float16")
+    pipeline = reader_pipeline(npy_index, NpyReader(), decode, settings)
+    assert pipeline.image_nbytes == 3 * 6 * 8 * 2

@@ -1,0 +1,217 @@
+"""The decoder against astropy's encoder, and against streams that lie."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from astropy.io.fits.hdu.compressed._codecs import Rice1
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dali_pipelines.kernels.fits.rice import PITCH, decode_chunk, ends_well, first_pixel
+from dali_pipelines.kernels.fits.rice_avx512 import HAS_VECTORS, LANES
+from readers.fits.payload import PADDING
+
+DTYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
+CANARY = 123456789
+
+
+class Guarded:
+    """Memory that ends where a page begins that nobody may touch: reading past it is a crash."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 64 * mmap.PAGESIZE)
+        self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self.end = self._start + 63 * mmap.PAGESIZE
+        libc = ctypes.CDLL(None, use_errno=True)
+        guard = ctypes.c_void_p(self.end)
+        assert libc.mprotect(guard, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+
+    def put(self, data: bytes) -> int:
+        """Write the data so that they and their padding end at the guard; give their address."""
+        start = self.end - PADDING - len(data)
+        ctypes.memmove(start, data + bytes(PADDING), len(data) + PADDING)
+        return start
+
+
+GUARDED = [Guarded() for _ in range(LANES)]
+
+
+def decoded_together(
+    streams: list[bytes],
+    needed: list[int],
+    bytepix: int,
+    blocksize: int = 32,
+    *,
+    whole: bool,
+    unwanted: int = 0,
+) -> tuple[bool, list[np.ndarray]]:
+    """Decode up to sixteen tiles as the kernel of an image does."""
+    missing = [0] * (LANES - len(streams))
+    pixels = np.full(LANES * PITCH, CANARY, np.int32)
+    places = [memory.put(stream) for memory, stream in zip(GUARDED, streams, strict=False)]
+    lengths = np.array([*map(len, streams), *missing], np.int64)
+    counts = np.array([*needed, *missing], np.int64)
+    starts = np.array([*places, *missing], np.int64)
+    if (lengths < bytepix)[: len(streams)].any():
+        return False, [np.zeros(size, np.int32) for size in needed]
+    last = [*(first_pixel(place, bytepix) for place in places), *missing]
+    end = 8 * (starts + lengths)
+    state = np.array([8 * (starts + bytepix), last, [0] * LANES], np.int64)
+    good = decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize)
+    lanes = pixels.reshape(LANES, PITCH)
+    for lane, size in zip(lanes, counts, strict=True):
+        assert (lane[size:] == CANARY).all()
+    ends = [ends_well(state[0, lane], end[lane], whole) for lane in range(len(streams))]
+    return good and all(ends), [lane[:size] for lane, size in zip(lanes, needed, strict=False)]
+
+
+def decoded(
+    stream: bytes, num_pixels: int, bytepix: int, blocksize: int, *, whole: bool = False
+) -> tuple[bool, np.ndarray]:
+    """Decode one tile alone."""
+    good, pixels = decoded_together([stream], [num_pixels], bytepix, blocksize, whole=whole)
+    return good, pixels[0].astype(DTYPES[bytepix])
+
+
+def encoded(pixels: np.ndarray, blocksize: int) -> bytes:
+    codec = Rice1(blocksize=blocksize, bytepix=pixels.itemsize, tilesize=pixels.size)
+    return bytes(codec.encode(pixels))
+
+
+@st.composite
+def tiles(draw: st.DrawFn) -> np.ndarray:
+    """Pixels of any type: noise of any width, steps, and runs of the same value."""
+    dtype = draw(st.sampled_from(list(DTYPES.values())))
+    size = draw(st.integers(1, 300))
+    scale = draw(st.sampled_from([0, 1, 3, 40, 1000, 10**6, 2**31]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    noise = rng.integers(-scale, scale, size, endpoint=True).astype(np.int64)
+    noise[rng.random(size) < draw(st.sampled_from([0, 0.1, 0.9]))] = 0
+    return noise.astype(dtype)
+
+
+@given(tiles(), st.sampled_from([16, 32, 64]), st.data())
+def test_gives_back_what_astropy_encoded(
+    pixels: np.ndarray, blocksize: int, data: st.DataObject
+) -> None:
+    stream = encoded(pixels, blocksize)
+    wanted = data.draw(st.integers(1, pixels.size))
+    whole = wanted == pixels.size
+    good, found = decoded(stream, wanted, pixels.itemsize, blocksize, whole=whole)
+    assert good
+    np.testing.assert_array_equal(found, pixels[:wanted])
+
+
+@given(arrays(np.int32, st.integers(1, 100)))
+def test_any_integers(pixels: np.ndarray) -> None:
+    good, found = decoded(encoded(pixels, 32), pixels.size, 4, 32)
+    assert good
+    np.testing.assert_array_equal(found, pixels)
+
+
+@given(st.binary(max_size=400), st.sampled_from([1, 2, 4]), st.integers(1, 2000))
+def test_any_bytes_stay_inside(stream: bytes, bytepix: int, num_pixels: int) -> None:
+    decoded(stream, num_pixels, bytepix, 32)  # the guard and the canary watch
+
+
+@given(tiles(), st.data())
+def test_a_cut_stream_is_told(pixels: np.ndarray, data: st.DataObject) -> None:
+    stream = encoded(pixels, 32)
+    cut = data.draw(st.integers(0, len(stream) - 1))
+    good, found = decoded(stream[:cut], pixels.size, pixels.itemsize, 32)
+    # Padding bits at the end are no loss.
+    assert not good or np.array_equal(found, pixels)
+
+
+def test_bytes_behind_the_last_pixel_are_told_as_astropy_does() -> None:
+    stream = encoded(np.arange(40, dtype=np.int16), 32) + b"x"
+    assert decoded(stream, 40, 2, 32)[0]
+    assert not decoded(stream, 40, 2, 32, whole=True)[0]
+
+
+@pytest.mark.parametrize("bytepix", [1, 2, 4])
+def test_long_runs_of_zero_bits(bytepix: int) -> None:
+    """A difference whose unary part spans several words, which no encoder would write."""
+    length_bits = {1: 3, 2: 4, 4: 5}[bytepix]
+    bits = "0" * 8 * bytepix + f"{1:0{length_bits}b}" + "0" * 200 + "1"
+    stream = int(bits.ljust(-len(bits) % 8 + len(bits), "0"), 2).to_bytes(-(-len(bits) // 8), "big")
+    good, found = decoded(stream, 1, bytepix, 32)
+    assert good
+    assert found.tolist() == [100]
+    assert not decoded(stream[:-1], 1, bytepix, 32)[0]
+
+
+@given(st.lists(tiles(), min_size=1, max_size=LANES), st.integers(0, LANES - 1), st.data())
+def test_tiles_together_are_as_each_alone(
+    some: list[np.ndarray], which: int, data: st.DataObject
+) -> None:
+    which %= len(some)
+    dtype = some[which].dtype
+    streams = [encoded(tile.astype(dtype), 32) for tile in some]
+    if data.draw(st.booleans()):
+        streams[which] = streams[which][: data.draw(st.integers(0, len(streams[which])))]
+    whole = data.draw(st.booleans())
+    needed = [t.size if whole else data.draw(st.integers(1, t.size)) for t in some]
+    alone = [
+        decoded(stream, size, dtype.itemsize, 32, whole=whole)
+        for stream, size in zip(streams, needed, strict=True)
+    ]
+    good, found = decoded_together(streams, needed, dtype.itemsize, whole=whole)
+    assert good == all(fine for fine, _ in alone)
+    if good:
+        for together, (_, expected) in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(together.astype(dtype), expected)
+
+
+@given(
+    st.lists(tiles(), min_size=LANES, max_size=LANES),
+    st.sampled_from([16, 32, 64]),
+    st.integers(0, 400),
+)
+def test_unwanted_pixels_are_passed_over(
+    some: list[np.ndarray], blocksize: int, unwanted: int
+) -> None:
+    size = min(tile.size for tile in some)
+    alike = [tile[:size].astype(np.int16) for tile in some]
+    streams = [encoded(tile, blocksize) for tile in alike]
+    good, found = decoded_together(
+        streams, [size] * LANES, 2, blocksize, whole=True, unwanted=unwanted
+    )
+    assert good
+    for pixels, expected in zip(found, alike, strict=True):
+        np.testing.assert_array_equal(pixels[unwanted:].astype(np.int16), expected[unwanted:])
+
+
+@given(
+    st.lists(st.binary(max_size=200), min_size=LANES, max_size=LANES),
+    st.sampled_from([1, 2, 4]),
+    st.lists(st.integers(1, 999), min_size=LANES, max_size=LANES),
+)
+def test_any_streams_together_stay_inside(
+    streams: list[bytes], bytepix: int, needed: list[int]
+) -> None:
+    decoded_together(streams, needed, bytepix, whole=False)
+
+
+def test_all_of_this_without_vectors() -> None:
+    """On a CPU that has AVX-512, the tests above once more as on one that has none."""
+    if not HAS_VECTORS:
+        pytest.skip("they ran without vectors")
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        env={**os.environ, "NUMBA_ENABLE_AVX": "0"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout
+    assert "1 skipped" in found.stdout

@@ -1,0 +1,143 @@
+"""Readers that reader processes cannot import: in notebooks, sessions, and below the guard."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from dali_pipelines import (
+    ChannelsReader,
+    Index,
+    Loader,
+    NpyReader,
+    PipelineConfig,
+    npy_pipeline,
+    reader_pipeline,
+)
+from dali_pipelines.graph.decode import decode_array
+from dali_pipelines.runtime.importable import check_main
+
+PROGRAM = """
+from dali_pipelines import ChannelsReader, Index, NpyReader, PipelineConfig, reader_pipeline
+from dali_pipelines.graph.decode import decode_array
+
+class Mine(NpyReader):
+    pass
+
+index = Index.from_paths({paths!r})
+config = PipelineConfig(batch_size=2, start_method={start_method!r})
+for reader in Mine(), ChannelsReader(Mine(), ("a", "b")):
+    try:
+        reader_pipeline(index, reader, decode_array, config)
+    except TypeError as error:
+        print(error)
+    else:
+        print("accepted")
+"""
+
+REFUSED = "and reader processes cannot import it from there: put it into a module (a .py file) and "
+
+
+def program(start_method: str) -> str:
+    return PROGRAM.format(paths=["/nowhere/0.npy"], start_method=start_method)
+
+
+def run(*command: str, text: str = "") -> list[str]:
+    found = subprocess.run(
+        [sys.executable, *command], input=text, capture_output=True, text=True, check=True
+    )
+    return found.stdout.splitlines()
+
+
+def test_a_class_of_a_notebooks_cell() -> None:
+    """A notebook's __main__ has no file, as that of a session."""
+    lines = run("-", text=program("forkserver"))
+    assert len(lines) == 2
+    for line in lines:
+        assert line.startswith(f"Mine was defined in a notebook or a session, {REFUSED}")
+
+
+def test_a_class_below_the_guard_of_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    body = textwrap.indent(program("forkserver"), "    ")
+    script.write_text(f'if __name__ == "__main__":\n{body}')
+    lines = run(str(script))
+    assert len(lines) == 2
+    for line in lines:
+        assert line.startswith("Mine is defined below 'if __name__ == \"__main__\":' of ")
+        assert f"{script}, {REFUSED}" in line
+
+
+def test_a_class_that_a_local_function_made(npy_index: Index) -> None:
+    class Local(NpyReader):
+        pass
+
+    for reader in Local(), ChannelsReader(Local(), ("a", "b")):
+        with pytest.raises(
+            TypeError, match=r"Reader cannot be sent|Local cannot be sent to the reader processes: "
+        ):
+            reader_pipeline(npy_index, reader, decode_array, PipelineConfig(batch_size=2))
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "fork"])
+def test_classes_that_can_be_imported_are_accepted(tmp_path: Path, start_method: str) -> None:
+    """At the top of a script they can; forked processes need not."""
+    text = program(start_method).replace('Mine(), ChannelsReader(Mine(), ("a", "b"))', "[Mine()]")
+    (tmp_path / "script.py").write_text(text)
+    found = run("-", text=text) if start_method == "fork" else run(str(tmp_path / "script.py"))
+    assert found == ["accepted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "refused"),
+    [
+        (
+            "script.py",
+            "train()",
+            "script.py again, and would run all of it: put what it does below",
+        ),
+        ("<stdin>", None, "'<stdin>' is no file: save the script in a file"),
+        ("script.py", "if __name__ == '__main__': train()", None),
+        (None, None, None),  # of a session, of a notebook, or python -c
+    ],
+)
+def test_main_is_what_readers_can_import(
+    npy_index: Index,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str | None,
+    text: str | None,
+    refused: str | None,
+) -> None:
+    main = ModuleType("__main__")
+    if name is not None:
+        main.__file__ = str(tmp_path / name)
+    if text is not None:
+        (tmp_path / "script.py").write_text(text)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    if refused is None:
+        check_main()
+        return
+    for start_method in "forkserver", "spawn":
+        loader = Loader(npy_pipeline, npy_index, batch_size=2, start_method=start_method)
+        with pytest.raises(RuntimeError) as caught:
+            loader.start()
+        assert refused in str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def test_a_script_without_a_guard(npy_index: Index, tmp_path: Path) -> None:
+    """The last line says what to do, and no reader process has printed another."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from dali_pipelines import Index, Loader, npy_pipeline\n"
+        f"index = Index.from_paths([{npy_index.path(0)!r}])\n"
+        "list(Loader(npy_pipeline, index, batch_size=1, devices=[None]))\n"
+    )
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert ended.stderr.count("Traceback") == 1
+    assert f"import {script} again" in ended.stderr.splitlines()[-1]

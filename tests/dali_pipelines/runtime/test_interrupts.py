@@ -1,0 +1,278 @@
+"""Ctrl-C, at any moment: the loop ends soon, nothing hangs, and the Loader can go on.
+
+A short form by default; the long form is ``INTERRUPTS=200 pytest
+tests/dali_pipelines/runtime/test_interrupts.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+import pytest
+from fakes import LateReader, MarkingReader
+
+from dali_pipelines import Index, Loader, npy_pipeline
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.graph.decode import decode_array
+from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.runtime import interrupts
+from dali_pipelines.runtime.interrupts import interrupt_held, interruptible
+
+INTERRUPTS = int(os.environ.get("INTERRUPTS", "6"))
+LIMIT_S = 30.0
+"""From Ctrl-C to the end of the loop, on a machine that has other things to do."""
+
+
+@pytest.fixture(autouse=True)
+def default_handler() -> Iterator[None]:
+    """As in a script; test runners have their own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted(seconds: float, action: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        action()
+    finally:
+        timer.join()
+
+
+def ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def hold(*actions: Callable[[], object]) -> None:
+    with interrupt_held():
+        for action in actions:
+            action()
+
+
+def let_in(action: Callable[[], object]) -> None:
+    interruptible(action)
+
+
+def fail() -> None:
+    raise RuntimeError("the readers were killed")
+
+
+def test_an_interrupt_is_raised_at_the_end() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c, partial(done.append, 1))
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_an_interrupt_nothing_is_raised() -> None:
+    hold()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_it_takes_the_place_of_an_error_that_it_led_to() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c, fail)
+
+
+def test_whoever_insists_is_obeyed_at_once() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c, ctrl_c, partial(done.append, 1))
+    assert not done
+
+
+def test_the_outermost_holds() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(partial(hold, ctrl_c), partial(done.append, 1))
+    assert done
+
+
+def test_a_handler_of_the_user_is_left_in_place() -> None:
+    seen = []
+    signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    hold(ctrl_c, lambda: seen.append(0))
+    assert seen == [signal.SIGINT, 0]
+
+
+def test_in_a_thread_nothing_is_held() -> None:
+    seen = []
+    look = partial(signal.getsignal, signal.SIGINT)
+    thread = threading.Thread(target=hold, args=(lambda: seen.append(look()),))
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]
+
+
+def test_where_it_does_no_harm_it_comes_at_once() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(partial(let_in, ctrl_c), partial(done.append, 1))
+    assert not done
+
+
+def test_what_is_held_comes_there() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c, partial(done.append, 1), partial(let_in, partial(done.append, 2)))
+    assert done == [1]
+
+
+def test_what_was_held_is_not_raised_again() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        hold(ctrl_c)
+    let_in(hold)
+    hold()
+
+
+def press_at(place: int, action: Callable[[], object], errors: list[BaseException]) -> bool:
+    """Press Ctrl-C at one of the places where the code that holds it can be interrupted.
+
+    Returns
+    -------
+    bool
+        Whether there is such a place.
+    """
+    files = (interrupts.__file__, contextlib.__file__)
+    passed = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal passed
+        if event in ("call", "line") and frame.f_code.co_filename in files:
+            passed += 1
+            if passed == place + 1:
+                handler = signal.getsignal(signal.SIGINT)
+                assert callable(handler)
+                handler(signal.SIGINT, frame)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt as error:
+        errors.append(error)  # as a notebook does: what was under way lives on in its frames
+    finally:
+        sys.settrace(before)
+    return passed > place
+
+
+@pytest.mark.parametrize("action", [hold, partial(hold, partial(let_in, int))])
+@pytest.mark.parametrize("first", [(), (ctrl_c,)], ids=["one", "two"])
+def test_wherever_it_comes_the_next_one_is_held(
+    first: tuple[Callable[[], object], ...], action: Callable[..., object]
+) -> None:
+    errors: list[BaseException] = []
+    for place in itertools.count():
+        if not press_at(place, partial(action, *first), errors):
+            break
+        assert len(errors) == place + 1
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        let_in(hold)  # raises nothing
+        test_an_interrupt_is_raised_at_the_end()
+    assert place > 10
+
+
+def stuck_pipeline(marks: Path, index: Index, **config: object) -> ReaderPipeline:
+    reader = MarkingReader(folder=str(marks), pause_s=600)
+    return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))
+
+
+def test_a_reader_that_is_stuck_does_not_hold_up_the_end(npy_index: Index, tmp_path: Path) -> None:
+    factory = partial(stuck_pipeline, tmp_path)
+    with Loader(factory, npy_index, batch_size=4, num_read_processes=2, devices=[None]) as loader:
+        loader.start()
+        readers = [psutil.Process(process.pid) for process in loader.pipelines[0].processes()]
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(0.5, partial(next, iter(loader)))
+        assert time.monotonic() - began < LIMIT_S
+        assert not any(reader.is_running() for reader in readers)
+        assert loader.step == 0
+
+
+def late_pipeline(index: Index, **config: object) -> ReaderPipeline:
+    return reader_pipeline(index, LateReader(), decode_array, PipelineConfig(**config))
+
+
+def test_a_reader_that_does_not_arrive_does_not_hold_up_the_end(npy_index: Index) -> None:
+    loader = Loader(
+        late_pipeline, npy_index, batch_size=4, devices=[None], start_method="forkserver"
+    )
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(2, loader.start)
+    assert time.monotonic() - began < LIMIT_S
+    assert not loader.pipelines
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver", "spawn"])
+def test_readers_leave_it_to_the_consumer(npy_index: Index, start_method: str) -> None:
+    """A terminal sends it to all processes of a script."""
+    with Loader(
+        npy_pipeline, npy_index, batch_size=4, devices=[None], start_method=start_method
+    ) as loader:
+        batches = [next(iter(loader))]
+        for process in loader.pipelines[0].processes():
+            os.kill(process.pid, signal.SIGINT)
+        batches += loader
+        assert [len(batch["row"]) for [batch] in batches] == [4, 4, 4, 4, 4, 3]
+        assert loader.stats.restarts == 0
+
+
+def test_what_c_code_drops_is_not_lost(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dali_pipelines import loader as module
+
+    take = module._next
+
+    def drop_and_take(iterator: Iterator[list[module.Batch]]) -> module.Batch:
+        with suppress(KeyboardInterrupt):
+            ctrl_c()
+        return take(iterator)
+
+    monkeypatch.setattr(module, "_next", drop_and_take)
+    with Loader(npy_pipeline, npy_index, batch_size=4, devices=[None]) as loader:
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+        monkeypatch.undo()
+        assert [len(batch["row"]) for [batch] in loader] == [4, 4, 4, 4, 4, 3]
+
+
+def loop(loader: Loader, seconds: float) -> None:
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        for _ in loader:
+            pass
+
+
+@pytest.mark.timeout(20 * INTERRUPTS + 60)
+def test_any_moment_will_do(npy_index: Index) -> None:
+    """Small images: most of the time is spent in DALI's queues."""
+    chance = random.Random(INTERRUPTS)
+    with Loader(
+        npy_pipeline, npy_index, batch_size=2, num_read_processes=4, devices=[None, None]
+    ) as loader:
+        for _ in range(INTERRUPTS):
+            loader.start()
+            after = chance.uniform(0, 0.5)
+            with pytest.raises(KeyboardInterrupt):
+                interrupted(after, partial(loop, loader, after + LIMIT_S))
+        loader.load_state_dict({**loader.state_dict(), "epoch": 0, "position": 0})
+        rows = [row for batches in loader for batch in batches for row in batch["row"].tolist()]
+        assert sorted(rows) == list(range(len(npy_index)))

@@ -1,0 +1,227 @@
+"""Gzipped FITS files: unpacked once, no farther than needed, against astropy and zlib."""
+
+import gzip
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from contract import NUMBER, refused
+from fits_files import decoded, plain_hdu, write
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import StoredImage, compressed_floats, compressed_integers, plain_images
+
+from readers import FitsReader, ReadError, Row, Window
+from readers.fits.gunzip import GzipStream
+
+NOISE = np.random.default_rng(0).integers(-9999, 9999, (200, 150), dtype=np.int16)
+
+
+def packed(folder, content, name="image.fits.gz", member=None):
+    """Write content as gzip, in one member or several."""
+    step = member or max(len(content), 1)
+    parts = [content[at : at + step] for at in range(0, max(len(content), 1), step)]
+    (folder / name).write_bytes(b"".join(gzip.compress(part, 1) for part in parts))
+    return Row(NUMBER, str(folder / name))
+
+
+def pixels(row, window=None, reader=None):
+    return decoded((reader or FitsReader()).read(row, window))[..., 0]
+
+
+@given(
+    plain_images() | compressed_integers() | compressed_floats(),
+    st.booleans(),
+    st.sampled_from([None, 100, 2880, 5000]),
+)
+def test_as_the_unpacked_file(tmp_path, image, behind_others, member):
+    write(tmp_path / "a.fits", image)
+    if behind_others and image.compression is not None:
+        content = (tmp_path / "a.fits").read_bytes()
+        other = bytes(fits.ImageHDU(NOISE).header.tostring(), "ascii") + NOISE.tobytes()
+        other = other.ljust(-(-len(other) // 2880) * 2880, b"\0")
+        (tmp_path / "a.fits").write_bytes(content[:2880] + other + content[2880:])
+        hdu = 2
+    else:
+        hdu = None
+    plain = Row(NUMBER, str(tmp_path / "a.fits"), hdu)
+    row = packed(tmp_path, (tmp_path / "a.fits").read_bytes(), member=member)
+    row = Row(NUMBER, row.path, hdu)
+    for window in (None, Window(height=3, width=4, y=0.9, x=0.2)):
+        np.testing.assert_array_equal(pixels(row, window), pixels(plain, window))
+    assert FitsReader().peek(row, None) == FitsReader().peek(plain, None)
+    FitsReader().verify(row)
+
+
+def test_a_plane_of_a_cube(tmp_path):
+    cube = np.random.default_rng(0).normal(0, 9, (6, 20, 30))
+    row = packed(tmp_path, plain_hdu(cube, {}))
+    found = pixels(Row(NUMBER, row.path, plane=4), Window(height=5, width=6, y=0.0, x=0.0))
+    np.testing.assert_array_equal(found, cube[4, :5, :6].astype(np.float32))
+    scaled = packed(tmp_path, plain_hdu(cube, {"BSCALE": 0.5}))
+    found = pixels(Row(NUMBER, scaled.path, plane=2))
+    np.testing.assert_array_equal(found, (cube[2] * 0.5).astype(np.float32))
+
+
+# How much is unpacked, and how often.
+
+
+@pytest.fixture
+def unpacked(monkeypatch):
+    """Add up what is unpacked."""
+    sizes = []
+    read = GzipStream.read
+
+    def counted(self, size):
+        found = read(self, size)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(GzipStream, "read", counted)
+    return sizes
+
+
+def test_a_window_unpacks_once_up_to_its_last_row(tmp_path, unpacked):
+    big = np.random.default_rng(0).integers(0, 99, (1000, 1000), dtype=np.int16)
+    row = packed(tmp_path, plain_hdu(big, {}))
+    for top, bottom in ((0.0, 50), (0.5, 525), (0.999, 1000)):
+        unpacked.clear()
+        found = pixels(row, Window(height=50, width=50, y=top, x=0.0))
+        np.testing.assert_array_equal(found, big[bottom - 50 : bottom, :50])
+        assert abs(sum(unpacked) - 2000 * bottom) < 2 * 2880
+
+
+def test_a_window_keeps_its_rows_alone(tmp_path):
+    row = packed(tmp_path, plain_hdu(np.zeros((3000, 3000), np.int16), {}))
+    FitsReader().read(row, Window(height=4, width=4))
+    tracemalloc.start()
+    try:
+        FitsReader().read(row, Window(height=4, width=4, y=0.999))
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20  # of 18
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("window", [None, Window(height=3, width=3, y=0.9)])
+def test_a_bomb_is_not_unpacked(tmp_path, unpacked, window):
+    """Behind a small image, and asked for an HDU that is not there."""
+    bomb = zlib.compressobj(9, wbits=31)
+    content = bomb.compress(plain_hdu(NOISE, {}))
+    content += b"".join(bomb.compress(bytes(1 << 20)) for _ in range(64)) + bomb.flush()
+    (tmp_path / "bomb.fits.gz").write_bytes(content)
+    row = Row(NUMBER, str(tmp_path / "bomb.fits.gz"))
+    y, x = (0, 0) if window is None else window.place(*NOISE.shape)
+    found = pixels(row, window)
+    np.testing.assert_array_equal(found, NOISE[y : y + len(found), x : x + found.shape[1]])
+    missing = Row(NUMBER, row.path, 3)
+    refused(FitsReader(), missing, None, "there is no HDU 3, the file has 1")
+    assert sum(unpacked) < 5 * len(plain_hdu(NOISE, {}))
+
+
+def test_a_header_without_end_is_not_unpacked_for_ever(tmp_path, unpacked):
+    text = b"SIMPLE  =                    T".ljust(80) + b"COMMENT".ljust(80) * (1 << 19)
+    refused(FitsReader(), packed(tmp_path, text), None, "the header of HDU 0 has no END in ")
+    assert sum(unpacked) < 4 * 3 << 20
+
+
+@pytest.mark.parametrize("hdu", [None, 1])
+def test_a_header_of_a_terabyte_is_refused_before_memory_is_taken(tmp_path, hdu):
+    huge = plain_hdu(np.zeros((1, 1), np.int16), {}).replace(
+        b"NAXIS1  =                    1", b"NAXIS1  =        1000000000000"
+    )
+    row = packed(tmp_path, huge + bytes(1 << 22))
+    message = "ends at byte 2000000004480 by its header, the gzipped file can hold"
+    refused(FitsReader(), Row(NUMBER, row.path, hdu), None, message)
+    refused(FitsReader(), row, Window(height=1, width=5), message)
+
+
+# What is damaged.
+
+
+def test_the_end_of_the_data_cut_off(tmp_path):
+    row = packed(tmp_path, plain_hdu(NOISE, {})[:-9000])
+    with pytest.raises(ReadError, match="unpacked the file ends at "):
+        FitsReader().read(row, None)
+    pixels(row, Window(height=3, width=3, y=0.0))  # lies before
+
+
+def test_padding_may_be_missing_as_with_astropy(tmp_path):
+    row = packed(tmp_path, plain_hdu(NOISE, {})[: 2880 + NOISE.nbytes])
+    np.testing.assert_array_equal(pixels(row), fits.getdata(row.path))
+
+
+@pytest.mark.parametrize("place", [-8, -3])
+def test_a_wrong_checksum_or_length(tmp_path, place):
+    row = packed(tmp_path, plain_hdu(NOISE, {}))
+    content = bytearray((tmp_path / "image.fits.gz").read_bytes())
+    content[place] ^= 1
+    (tmp_path / "image.fits.gz").write_bytes(content)
+    with pytest.raises(ReadError, match="its gzip data are damaged"):
+        FitsReader().read(row, None)
+    with pytest.raises(ReadError, match="its gzip data are damaged"):
+        FitsReader().verify(row)
+
+
+@pytest.mark.parametrize("cut", [1, 8, 9, 500])
+def test_the_end_of_the_file_cut_off(tmp_path, cut):
+    row = packed(tmp_path, plain_hdu(NOISE, {}))
+    content = (tmp_path / "image.fits.gz").read_bytes()
+    (tmp_path / "image.fits.gz").write_bytes(content[:-cut])
+    with pytest.raises(ReadError, match="the file ends in the midst of its gzip data"):
+        FitsReader().read(row, None)
+
+
+@pytest.mark.parametrize("behind", [b"\0" * 512, b"garbage", b"\x1f", gzip.compress(b"", mtime=0)])
+def test_what_follows_the_last_member(tmp_path, behind):
+    """As gzip does: other bytes are left out, but they are no data either."""
+    row = packed(tmp_path, plain_hdu(NOISE, {}))
+    with open(row.path, "ab") as file:
+        file.write(behind)
+    np.testing.assert_array_equal(pixels(row), NOISE)
+
+
+def test_garbage_instead_of_the_next_member(tmp_path):
+    content = plain_hdu(NOISE, {})
+    first = gzip.compress(content[:9000])
+    (tmp_path / "a.gz").write_bytes(first + b"garbage" + gzip.compress(content[9000:]))
+    with pytest.raises(ReadError, match="unpacked the file ends at 9000"):
+        FitsReader().read(Row(NUMBER, str(tmp_path / "a.gz")), None)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 10**6])
+@pytest.mark.parametrize("member", [None, 1, 1000])
+def test_the_stream_gives_what_was_packed(tmp_path, size, member):
+    content = bytes(5000) + NOISE.tobytes()[:3000]
+    row = packed(tmp_path, content, member=member)
+    with open(row.path, "rb") as file:
+        stream = GzipStream(file.fileno())
+        parts = list(iter(lambda: stream.read(size), b""))
+    assert b"".join(parts) == content
+    assert max(map(len, parts)) <= size
+
+
+@pytest.mark.parametrize("name", ["bz2", "lzma"])
+def test_other_packers_are_refused_by_name(tmp_path, name):
+    module = pytest.importorskip(name)
+    (tmp_path / "a.fits").write_bytes(module.compress(plain_hdu(NOISE, {})))
+    message = {"bz2": "packed by bzip2: unpack it", "lzma": "packed by xz: unpack it"}[name]
+    refused(FitsReader(), Row(NUMBER, str(tmp_path / "a.fits")), None, message)
+
+
+def test_unusual_headers_are_read_as_astropy_reads_them(tmp_path):
+    """Cards that are not in fixed format, and an extension of a kind that is not known."""
+    odd = plain_hdu(NOISE, {}).replace(
+        b"BITPIX  =                   16", b"BITPIX  = 16                  "
+    )
+    odd = odd.replace(b"NAXIS1  =                  150", b"NAXIS1  = 150 / columns       ")
+    np.testing.assert_array_equal(pixels(packed(tmp_path, odd)), NOISE)
+    image = StoredImage(NOISE, {}, {"compression_type": "GZIP_2"})
+    write(tmp_path / "c.fits", image)
+    content = (tmp_path / "c.fits").read_bytes()
+    foreign = plain_hdu(NOISE, {"PCOUNT": 0, "GCOUNT": 1}).replace(
+        b"SIMPLE  =                    T", b"XTENSION= 'FOREIGN '          "
+    )
+    row = packed(tmp_path, content[:2880] + foreign + content[2880:])
+    np.testing.assert_array_equal(pixels(row), NOISE)

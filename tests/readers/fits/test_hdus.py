@@ -1,0 +1,237 @@
+"""Where HDUs lie: as astropy finds them, remembered, and never believed of another file."""
+
+import os
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from contract import NUMBER, refused
+from fits_files import decoded
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers import AiaReader, FitsReader, Row, Window
+from readers.fits import hdus
+from readers.fits.hdus import find_header
+
+PIXELS = np.arange(31 * 23, dtype=np.int16).reshape(31, 23)
+
+
+def mosaic(path, count=5, first=0, **cards):
+    """Write images of different values, plain and compressed in turn, with tables between."""
+    made = [fits.PrimaryHDU(header=fits.Header(cards))]
+    for number in range(count):
+        image = (fits.CompImageHDU if number % 2 else fits.ImageHDU)(
+            PIXELS + np.int16(first + number), name=f"N{number}"
+        )
+        table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=range(999 * number))])
+        made += [image, table]
+    fits.HDUList(made).writeto(path, overwrite=True)
+    return str(path)
+
+
+def value(path, hdu, reader=None):
+    """Give what was added to an image; all its pixels must agree."""
+    found = decoded((reader or FitsReader()).read(Row(NUMBER, path, hdu), None))[..., 0] - PIXELS
+    assert (found == found[0, 0]).all()
+    return int(found[0, 0])
+
+
+@pytest.fixture
+def remembering(monkeypatch):
+    """Remember files that were just written, too, and nothing of before."""
+    monkeypatch.setattr(hdus, "_SETTLED_NS", -(10**18))
+    hdus._remembered.cache_clear()
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Count what is read of files."""
+    places = []
+    pread = os.pread
+
+    def counted(file, size, offset):
+        places.append(offset)
+        return pread(file, size, offset)
+
+    monkeypatch.setattr(os, "pread", counted)
+    return places
+
+
+kinds = st.sampled_from(["image", "compressed", "table", "ascii", "empty", "cube", "line"])
+
+
+def extension(kind, name):
+    if kind == "table":
+        return fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1, 2])], name=name)
+    if kind == "ascii":
+        return fits.TableHDU.from_columns([fits.Column("a", "I10", array=[1, 2])], name=name)
+    shape = {"cube": (2, 5, 7), "line": (9,)}.get(kind, (5, 7))
+    pixels = None if kind == "empty" else np.ones(shape, np.float32)
+    return (fits.CompImageHDU if kind == "compressed" else fits.ImageHDU)(pixels, name=name)
+
+
+@given(
+    st.booleans(),
+    st.lists(st.tuples(kinds, st.sampled_from(["", "SCI", "sci", "DQ"])), max_size=5),
+    st.none() | st.integers(0, 6) | st.sampled_from(["SCI", " dq", "PRIMARY", ("SCI", 1)]),
+)
+def test_as_astropy_finds_them(tmp_path, with_image, extensions, wanted):
+    primary = fits.PrimaryHDU(PIXELS if with_image else None)
+    made = fits.HDUList([primary, *(extension(*each) for each in extensions)])
+    made.writeto(tmp_path / "a.fits", overwrite=True)
+    with fits.open(tmp_path / "a.fits") as opened, open(tmp_path / "a.fits", "rb") as file:
+        images = [n for n, hdu in enumerate(opened) if hdu.is_image and hdu.shape]
+        try:
+            number = images[0] if wanted is None else opened.index_of(wanted)
+        except (IndexError, KeyError):
+            number = -1
+        found = find_header(file.fileno(), file.name, wanted)
+        if number not in images:
+            assert found is None
+            return
+        raw = opened[number].fileinfo()
+        assert found.number == number
+        assert found.start == raw["datLoc"]
+        assert -(-found.stop // 2880) * 2880 == raw["datLoc"] + raw["datSpan"]
+
+
+def test_by_number_and_by_name(tmp_path):
+    path = mosaic(tmp_path / "a.fits")
+    for number in range(5):
+        assert value(path, 2 * number + 1) == number
+        assert value(path, None, FitsReader(f"n{number}")) == number
+        assert value(path, None, FitsReader((f"N{number}", 1))) == number
+        assert FitsReader(f"N{number}").header(Row(0, path), ["EXTNAME"])["EXTNAME"] == f"N{number}"
+    refused(FitsReader("N9"), Row(NUMBER, path), None, "there is no HDU 'N9', the file has PRIMARY")
+    refused(FitsReader(2), Row(NUMBER, path), None, "HDU 2 holds no image, it is a BinTableHDU")
+
+
+@pytest.mark.parametrize("name", ["0.fits", "0.fits.gz"])
+def test_long_names(tmp_path, name):
+    long = [f"{'n' * 70}{number}" for number in range(2)]
+    made = [fits.ImageHDU(PIXELS + np.int16(number), name=long[number]) for number in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that such cards take CONTINUE
+        fits.HDUList([fits.PrimaryHDU(), *made]).writeto(tmp_path / name)
+
+    for number in range(2):
+        assert value(str(tmp_path / name), None, FitsReader(long[number])) == number
+
+
+@pytest.mark.parametrize(
+    ("hdu", "expected"), [(np.int64(3), 1), (["N1", 1], 1), (("N1", np.int32(1)), 1), ("n0", 0)]
+)
+def test_numbers_may_be_of_numpy(tmp_path, hdu, expected):
+    reader = FitsReader(hdu)
+
+    assert value(mosaic(tmp_path / "0.fits", 2), None, reader) == expected
+    assert hash(reader) == hash(pickle.loads(pickle.dumps(reader)))
+
+
+@pytest.mark.parametrize("reader", [FitsReader, AiaReader])
+@pytest.mark.parametrize("hdu", [-1, np.int64(-1), True, 1.0, b"N1", (1, 1), ("N1", "1"), ("N1",)])
+def test_what_is_no_hdu_is_refused(hdu, reader):
+    with pytest.raises(ValueError, match="hdu must be 0 or more"):
+        reader(hdu=hdu)
+
+
+def test_headers_before_are_read_once(tmp_path, remembering, reads):
+    path = mosaic(tmp_path / "a.fits")
+    assert value(path, 9) == 4
+    reads.clear()
+    assert value(path, 9) == 4
+    with fits.open(path) as opened:
+        own = opened[9].fileinfo()["hdrLoc"]
+    assert min(place for place in reads if place) >= own
+
+
+def test_astropy_is_not_asked(tmp_path, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("astropy opened the file")
+
+    path = mosaic(tmp_path / "a.fits")
+    monkeypatch.setattr(fits, "open", never)
+    for number in range(5):
+        assert value(path, 2 * number + 1) == number
+
+
+@pytest.mark.parametrize("how", ["replaced", "in_place", "same_times"])
+def test_another_file_of_that_name_is_seen(tmp_path, remembering, how):
+    """Of one size, also where its time of change was set back."""
+    path = mosaic(tmp_path / "a.fits")
+    assert [value(path, 9), value(path, 3)] == [4, 1]
+    before = os.stat(path)
+    if how == "replaced":
+        os.replace(mosaic(tmp_path / "b.fits", first=100), path)
+    else:
+        new = mosaic(tmp_path / "b.fits", first=100)
+        with open(path, "r+b") as file, open(new, "rb") as other:
+            file.write(other.read())
+    if how == "same_times":
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    while os.stat(path).st_ctime_ns == before.st_ctime_ns:  # a tick of the file system's clock
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert os.stat(path).st_size == before.st_size
+    assert [value(path, 9), value(path, 3)] == [104, 101]
+
+
+def test_a_longer_file_of_that_name_is_seen(tmp_path, remembering):
+    path = mosaic(tmp_path / "a.fits")
+    assert value(path, 9) == 4
+    mosaic(tmp_path / "a.fits", first=50, **{f"KEY{n}": n for n in range(99)})
+    assert value(path, 9) == 54
+
+
+def test_what_was_just_written_is_not_remembered(tmp_path):
+    hdus._remembered.cache_clear()
+    value(mosaic(tmp_path / "a.fits"), 9)
+    assert hdus._remembered.cache_info().currsize == 0
+
+
+def test_few_files_are_remembered_and_no_reader_carries_them(tmp_path, remembering, monkeypatch):
+    path = mosaic(tmp_path / "a.fits")
+    reader = FitsReader()
+    before = pickle.dumps(reader)
+    value(path, 9, reader)
+    assert pickle.dumps(reader) == before
+    info = hdus._remembered.cache_info()
+    assert (info.currsize, info.maxsize) == (1, 256)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        (b"XTENSION= 'IMAGE   '", b"XTENSION= 'IMAGF   '"),
+        (b"NAXIS1  =                   23", b"NAXIS1  =                   24"),
+        (b"END" + b" " * 77, b"ENC" + b" " * 77),
+        (b"GCOUNT  =                    1", b"GCOUNT  =                    2"),
+    ],
+)
+def test_damage_before_the_hdu_is_left_to_astropy(tmp_path, damage):
+    """What astropy reads is read alike; else ReadError."""
+    path = mosaic(tmp_path / "a.fits")
+    content = (tmp_path / "a.fits").read_bytes()
+    assert damage[0] in content
+    (tmp_path / "a.fits").write_bytes(content.replace(*damage, 1))
+    try:
+        with warnings.catch_warnings(), open(path, "rb") as file, fits.open(file) as opened:
+            warnings.simplefilter("ignore")
+            expected = opened[9].data
+            assert opened[9].data.shape
+    except Exception:
+        refused(FitsReader(), Row(NUMBER, path, 9), None)
+        return
+    found = decoded(FitsReader().read(Row(NUMBER, path, 9), None))[..., 0]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_windows_of_far_hdus_read_as_much_as_of_near_ones(tmp_path, remembering):
+    path = mosaic(tmp_path / "a.fits")
+    window = Window(height=4, width=4)
+    for hdu in (1, 9, 1, 9):
+        sample = FitsReader().read(Row(0, path, hdu), window)
+    near = FitsReader().read(Row(0, path, 1), window)
+    assert sample.input_bytes == near.input_bytes

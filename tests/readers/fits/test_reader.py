@@ -1,0 +1,546 @@
+"""FitsReader, and the graph's arithmetic on what it gives, against astropy: bit for bit.
+
+Only the sign of zero and the payload of NaN do not count. The axes of the comparison: BITPIX,
+scaling cards, codec, tile shape, dither, plain and .gz and .fz, whole and window.
+"""
+
+import gc
+import gzip
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from contract import NUMBER, ReaderContract, check_named, refused, written
+from fits_files import decoded, plain_hdu, truth, write
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import (
+    StoredImage,
+    compressed_floats,
+    compressed_integers,
+    fractions,
+    plain_images,
+)
+
+from dali_pipelines.kernels.fits.image import decode_image
+from readers import FitsReader, ReadError, Row, Window
+from readers.fits.payload import HEAD, PER_TILE, RICE, STORED
+
+
+def check_equal(row, window=None, reader=None):
+    expected = truth(row.path, row.hdu).squeeze()
+    if window is not None:
+        y, x = window.place(*expected.shape)
+        expected = expected[y : y + window.height, x : x + window.width]
+    found = decoded((reader or FitsReader()).read(row, window))[..., 0]
+    np.testing.assert_array_equal(found, expected.reshape(found.shape))
+
+
+RAMP = np.arange(31 * 23, dtype=np.int16).reshape(31, 23) * 40 - 14000
+
+
+def saved(folder, array=RAMP, name="image.fits", **cards):
+    path = folder / name
+    content = plain_hdu(array, cards)
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return Row(NUMBER, str(path))
+
+
+def compressed(folder, array=RAMP, **settings):
+    path = folder / "image.fits"
+    write(path, StoredImage(array, {}, {"compression_type": "RICE_1", **settings}))
+    return Row(NUMBER, str(path))
+
+
+class TestFits(ReaderContract):
+    @pytest.fixture
+    def reader(self):
+        return FitsReader()
+
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        return saved(tmp_path, BSCALE=0.1, BZERO=3, BLANK=40)
+
+    @pytest.fixture
+    def bad_row(self, tmp_path):
+        return saved(tmp_path, np.zeros((3, 4, 5), np.int16))
+
+    def pixels(self, sample):
+        return decoded(sample)
+
+
+class TestCompressed(TestFits):
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        return compressed(tmp_path, tile_shape=(4, 9))
+
+
+class TestGzipped(TestFits):
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        noise = np.random.default_rng(0).integers(-9999, 9999, (150, 150), dtype=np.int16)
+        return saved(tmp_path, noise, "image.fits.gz")
+
+
+class TestFloat64(TestFits):
+    """Travels as float32, read by another way."""
+
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        return saved(tmp_path, RAMP.astype(np.float64) / 3)
+
+
+class TestHduOfTheReader(TestFits):
+    @pytest.fixture
+    def reader(self):
+        return FitsReader(hdu=0)
+
+
+# Real files.
+
+REAL = [
+    "aia_171_cutout.fits",
+    "compressed_with_nan.fits",
+    "decam_dither1.fits.fz",
+    "hmi_sharp_br.fits",
+    "m13.fits",
+    "m13_gzip.fits",
+    "m13_hcomp.fits",
+    "m13_plio.fits",
+    "m13_rice.fits",
+]
+FRACTIONS = [None, 0.0, 0.37, 1 - 2**-53]
+
+
+def test_all_real_files_are_tested(shared_data):
+    assert sorted(path.name for path in (shared_data / "fits").iterdir()) == REAL
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_file(shared_data, name):
+    check_equal(Row(NUMBER, str(shared_data / "fits" / name)))
+
+
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("fraction", FRACTIONS)
+def test_window_of_a_real_file(shared_data, name, fraction):
+    row = Row(NUMBER, str(shared_data / "fits" / name))
+    whole = FitsReader().peek(row, None)
+    size = max(1, whole.height // 3), max(1, whole.width // 3)
+    check_equal(row, Window(height=size[0], width=size[1], y=fraction, x=fraction))
+
+
+def test_rice_tiles_travel_compressed(shared_data):
+    row = Row(NUMBER, str(shared_data / "fits" / "aia_171_cutout.fits"))
+    sample = FitsReader().read(row, None)
+    assert sample["payload"].nbytes < 0.6 * sample["shape"].shape[0] * sample["shape"].shape[1] * 2
+    assert sample["scaling"].tolist() == [1, 0, -32768]
+    assert FitsReader().peek(row, None).nbytes < 1.3 * sample["payload"].nbytes
+
+
+@pytest.mark.parametrize("name", ["m13.fits", "m13_rice.fits"])
+def test_gzipped_real_file(shared_data, tmp_path, name):
+    content = (shared_data / "fits" / name).read_bytes()
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress(content))
+    check_equal(Row(NUMBER, str(path)))
+    (tmp_path / "no_suffix").write_bytes(gzip.compress(content))
+    check_equal(Row(NUMBER, str(tmp_path / "no_suffix")))
+
+
+# Written files.
+
+windows = st.none() | st.builds(
+    Window,
+    height=st.integers(1, 4),
+    width=st.integers(1, 4),
+    y=st.none() | fractions,
+    x=st.none() | fractions,
+)
+
+
+@given(plain_images(), windows, st.sampled_from(["image.fits", "image.fits.gz"]))
+def test_plain(tmp_path, image, window, name):
+    check_equal(saved(tmp_path, image.stored, name, **image.cards), window)
+
+
+@given(compressed_integers(), windows)
+def test_compressed_integers(tmp_path, image, window):
+    write(tmp_path / "image.fits", image)
+    row = Row(NUMBER, str(tmp_path / "image.fits"))
+    with fits.open(row.path, do_not_scale_image_data=True) as hdus:
+        neutral = {"BSCALE": 1, "BZERO": 0}
+        for key, value in image.cards.items():
+            assert hdus[1].header.get(key, neutral.get(key)) == value, "not the case it should be"
+    check_equal(row, window)
+
+
+@given(compressed_floats(), windows)
+def test_compressed_floats(tmp_path, image, window):
+    write(tmp_path / "image.fits", image)
+    check_equal(Row(NUMBER, str(tmp_path / "image.fits")), window)
+
+
+UNSIGNED = [
+    (np.array([[-(2**15), -1, 0, 2**15 - 1]], np.int16), 2**15),
+    (np.array([[-(2**31), -1, 0, 2**31 - 1]], np.int32), 2**31),
+    (np.array([[-(2**63), -1, 0, 2**63 - 1]], np.int64), 2**63),
+    (np.array([[0, 127, 128, 255]], np.uint8), -128),
+]
+
+
+@pytest.mark.parametrize(("stored", "offset"), UNSIGNED, ids=["u2", "u4", "u8", "i1"])
+@pytest.mark.parametrize("blank", [{}, {"BLANK": 0}, {"BLANK": -1}, {"BLANK": 128}])
+def test_unsigned_integers_and_signed_bytes(tmp_path, stored, offset, blank):
+    row = saved(tmp_path, stored, BSCALE=1, BZERO=offset, **blank)
+    found = decoded(FitsReader().read(row, None)).reshape(-1)
+    physical = np.float32([float(int(value) + offset) for value in stored[0]])
+    if stored.dtype == np.uint8:  # astropy fails on a signed byte with BLANK
+        physical[stored[0] == (blank.get("BLANK") or None)] = np.nan
+    else:
+        check_equal(row)
+    np.testing.assert_array_equal(found, physical)
+
+
+@pytest.mark.parametrize("cards", [{"BSCALE": 1e300}, {"BZERO": 1e300}, {"BSCALE": 1e-300}])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
+def test_values_beyond_float32(tmp_path, dtype, cards):
+    check_equal(saved(tmp_path, np.array([[0, 1, 2]], dtype), **cards))
+
+
+def test_infinities_and_nan(tmp_path):
+    values = np.array([[np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45]], np.float32)
+    for dtype in (np.float32, np.float64):
+        check_equal(saved(tmp_path, values.astype(dtype)))
+
+
+# Which HDU.
+
+
+def several(folder):
+    """Primary without image, table, image, compressed image, table by name."""
+    table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1, 2])])
+    hdus = [
+        fits.PrimaryHDU(),
+        table,
+        fits.ImageHDU(RAMP + np.int16(1)),
+        fits.CompImageHDU(RAMP + np.int16(2)),
+        fits.ImageHDU(),
+    ]
+    fits.HDUList(hdus).writeto(folder / "several.fits", overwrite=True)
+    return str(folder / "several.fits")
+
+
+@pytest.mark.parametrize(
+    ("of_reader", "of_row", "added"),
+    [(None, None, 1), (2, None, 1), (3, None, 2), (None, 3, 2), (2, 3, 2), (3, 2, 1), (1, 2, 1)],
+)
+def test_the_row_decides_then_the_reader_then_the_content(tmp_path, of_reader, of_row, added):
+    row = Row(NUMBER, several(tmp_path), of_row)
+    reader = FitsReader(hdu=of_reader)
+    np.testing.assert_array_equal(decoded(reader.read(row, None))[..., 0], RAMP + added)
+    assert reader.peek(row, None).height == 31
+
+
+WRONG = [
+    (0, r"^HDU 0 holds no image, it is a PrimaryHDU$"),
+    (1, r"^HDU 1 holds no image, it is a BinTableHDU$"),
+    (4, r"^HDU 4 holds no image, it is a ImageHDU$"),
+    (5, r"^there is no HDU 5, the file has 5$"),
+    (99, r"^there is no HDU 99, the file has 5$"),
+]
+
+
+@pytest.mark.parametrize(("hdu", "message"), WRONG)
+def test_wrong_hdu(tmp_path, hdu, message):
+    path = several(tmp_path)
+    for reader, row in ((FitsReader(hdu), Row(NUMBER, path)), (FitsReader(), Row(17, path, hdu))):
+        with pytest.raises(ReadError) as caught:
+            reader.read(row, None)
+        assert str(caught.value).startswith(f"{path}[{hdu}] (row 17): ")
+        assert re.match(message, caught.value.reason)
+
+
+def test_no_image_at_all(tmp_path):
+    path = tmp_path / "table.fits"
+    fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1])]).writeto(path)
+    refused(FitsReader(), Row(NUMBER, str(path)), None, "no HDU holds an image")
+
+
+@pytest.mark.parametrize("content", [b"no FITS file", b"\xff\xd8\xff\xe0\x00\x10JFIF" * 999])
+def test_another_kind_of_file(tmp_path, content):
+    row = written(tmp_path, content)
+    reason = f": not a FITS file: it begins with {content[:8]!r}"
+    refused(FitsReader(), row, None, f"{re.escape(reason)}$")
+
+
+# Which shapes.
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (saved, (31, 23)),
+        (saved, (1, 31, 23)),
+        (saved, (1, 1, 31, 23)),
+        (compressed, (31, 23)),
+        (compressed, (1, 31, 23)),
+    ],
+)
+@pytest.mark.parametrize("window", [None, Window(height=5, width=4)])
+def test_axes_of_length_one(tmp_path, make, shape, window):
+    row = make(tmp_path, RAMP.reshape(shape))
+    assert FitsReader().peek(row, None).height == 31
+    check_equal(row, window)
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (3, 0, 2)])
+def test_empty_images(tmp_path, shape):
+    row = saved(tmp_path, np.zeros(shape, np.int16))
+    message = rf"the image has shape \({', '.join(map(str, shape))}\), expected at least one pixel"
+    refused(FitsReader(), row, None, message)
+
+
+def test_column_of_pixels_and_single_pixel(tmp_path):
+    for shape in ((1, 1), (7, 1), (1, 7)):
+        check_equal(saved(tmp_path, np.ones(shape, np.int16)))
+
+
+# What is broken.
+
+
+def pixels_or_none(row, window=None):
+    """Give the pixels, or None for a ReadError: no other exception may come."""
+    try:
+        sample = FitsReader().read(row, window)
+    except ReadError as error:
+        check_named(error, row)
+        return None
+    return decoded(sample)
+
+
+@pytest.fixture(scope="module")
+def sound_files(tmp_path_factory):
+    """Content of sound files, whose images lie behind one or two headers."""
+    folder = tmp_path_factory.mktemp("sound")
+    contents = {}
+    noise = np.random.default_rng(1).normal(100, 20, (60, 50)).astype(np.float32)
+    integers = noise.astype(np.int16)
+    for name, image in {
+        "plain": StoredImage(integers),
+        "float64": StoredImage(noise.astype(np.float64)),
+        "rice": StoredImage(integers, {}, {"compression_type": "RICE_1"}),
+        "gzip_2": StoredImage(integers, {}, {"compression_type": "GZIP_2", "tile_shape": (7, 9)}),
+        "dithered": StoredImage(noise, {}, {"compression_type": "RICE_1", "quantize_method": 1}),
+    }.items():
+        write(folder / name, image)
+        contents[name] = (folder / name).read_bytes()
+    return {**contents, "gz": gzip.compress(contents["plain"])}
+
+
+@pytest.mark.parametrize("window", [None, Window(height=3, width=4)])
+def test_cut_anywhere(tmp_path, sound_files, window):
+    """ReadError, or all of the image: never other pixels, never another exception."""
+    for name, content in sound_files.items():
+        whole = decoded(FitsReader().read(written(tmp_path, content), window))
+        outcomes = []
+        blocks = [2880 * n + extra for n in range(1, 10) for extra in (-1, 0, 1)]
+        for length in [*range(0, len(content), 397), *blocks, len(content) - 1]:
+            found = pixels_or_none(written(tmp_path, content[:length]), window)
+            outcomes.append(found is None)
+            if found is not None:
+                np.testing.assert_array_equal(found, whole, err_msg=name)
+        assert sum(outcomes) > 3, name
+
+
+@given(st.data())
+def test_damaged_anywhere(tmp_path, sound_files, data):
+    """Some bytes are wrong: pixels of the right shape or ReadError, never another exception."""
+    content = bytearray(sound_files[data.draw(st.sampled_from(sorted(sound_files)))])
+    places = st.integers(0, min(len(content), 6000) - 1) | st.integers(0, len(content) - 1)
+    for place, byte in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), max_size=5)):
+        content[place] = byte
+    found = pixels_or_none(written(tmp_path, bytes(content)))
+    assert found is None or found.size > 0
+
+
+HOSTILE = [
+    ("NAXIS1", 10**9),
+    ("NAXIS1", -5),
+    ("NAXIS", 99),
+    ("BITPIX", 7),
+    ("BITPIX", "'sixteen'"),
+    ("BSCALE", "'one'"),
+    ("BZERO", ""),
+    ("BLANK", "'none'"),
+    ("BLANK", 1.5),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), HOSTILE)
+def test_hostile_header(tmp_path, key, value):
+    """What astropy reads is read alike; else ReadError."""
+    content = plain_hdu(RAMP, {"BSCALE": 1, "BZERO": 0, "BLANK": 7})
+    lines = [content[start : start + 80] for start in range(0, 2880, 80)]
+    number = next(n for n, line in enumerate(lines) if line.startswith(f"{key:<8}=".encode()))
+    lines[number] = f"{key:<8}= {value:>20}".ljust(80).encode()
+    row = written(tmp_path, b"".join(lines) + content[2880:])
+    try:
+        expected = truth(row.path)
+    except Exception:
+        assert pixels_or_none(row) is None
+        return
+    found = pixels_or_none(row)
+    if found is not None:
+        np.testing.assert_array_equal(found, expected.reshape(found.shape))
+
+
+def test_warnings_of_astropy_are_not_passed_on(tmp_path):
+    row = saved(tmp_path, RAMP.astype(np.float32), BLANK=-32768)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FitsReader().read(row, None)
+
+
+def test_no_file_stays_open(tmp_path):
+    for make in (saved, compressed):
+        row = make(tmp_path)
+        gc.collect()
+        before = open_files()
+        for _ in range(3):
+            FitsReader().read(row, None)
+            FitsReader().peek(row, None)
+            with pytest.raises(ReadError):
+                FitsReader(hdu=7).read(row, None)
+        assert open_files() == before
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_window_of_a_compressed_image_reads_few_tiles(tmp_path):
+    """Only time tells: the file is read whole, but its tiles are not decoded."""
+    noise = np.random.default_rng(0).integers(0, 30000, (1024, 1024), dtype=np.int16)
+    row = compressed(tmp_path, noise)
+    window = Window(height=4, width=4, y=0.0)
+    assert FitsReader().read(row, window).input_bytes < 0.3 * Path(row.path).stat().st_size
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
+@pytest.mark.parametrize("window", [None, Window(height=5, width=6)])
+def test_peek_tells_the_bytes_that_travel(tmp_path, dtype, window):
+    row = saved(tmp_path, RAMP.astype(dtype))
+    sample = FitsReader().read(row, window)
+    travelled = sum(sample[spec.name].nbytes for spec in FitsReader.specs)
+    assert travelled <= FitsReader().peek(row, window).nbytes < travelled + 400
+
+
+def test_a_window_of_a_plain_image_reads_its_rows_alone(tmp_path):
+    row = saved(tmp_path, np.zeros((100, 9000), np.int16))
+    assert FitsReader().read(row, None).input_bytes == 100 * 9000 * 2 + 2880
+    window = Window(height=10, width=50)
+    assert FitsReader().read(row, window).input_bytes == 10 * 50 * 2 + 2880
+    check_equal(row, window)
+
+
+# Integers as they are stored.
+
+
+def stored_integers(row, dtype, window=None):
+    sample = FitsReader(stored=dtype).read(row, window)
+    out = np.full((*sample["shape"].shape[:2], 1), 7, dtype)
+    arrays = (sample[name] for name in ("payload", "plan", "scaling"))
+    assert decode_image(out, *arrays, np.zeros(2, np.int32), np.zeros(0, np.float32)) == 0
+    return out[..., 0]
+
+
+@given(plain_images() | compressed_integers(), windows)
+def test_stored_integers(tmp_path, image, window):
+    path = tmp_path / "image.fits"
+    write(path, image)
+    dtype = image.stored.dtype.name
+    row = Row(NUMBER, str(path))
+    if dtype not in ("uint8", "int16", "int32"):
+        refused(FitsReader(stored="int16"), row, None, "BITPIX is")
+        return
+    expected = image.stored
+    if window is not None:
+        y, x = window.place(*expected.shape)
+        expected = expected[y : y + window.height, x : x + window.width]
+    np.testing.assert_array_equal(stored_integers(row, dtype, window), expected)
+
+
+def test_stored_integers_of_another_type_are_refused(tmp_path):
+    with pytest.raises(ReadError, match=r"BITPIX is 16, expected 32 for stored values of type"):
+        FitsReader(stored="int32").read(compressed(tmp_path), None)
+    with pytest.raises(ValueError, match="stored must be one of"):
+        FitsReader(stored="int64")
+
+
+# Tiles that RICE_1 could not shrink.
+
+
+def test_tiles_in_the_gzip_column(tmp_path):
+    """cfitsio and astropy put a tile there whose floats span too much to be quantised."""
+    random = np.random.default_rng(1)
+    image = random.normal(0, 1, (12, 40)).astype(np.float32)
+    image[3:6] *= 10.0 ** random.integers(-30, 30, (3, 40))
+    row = compressed(tmp_path, image, tile_shape=(1, 40), quantize_level=4.0)
+    found = FitsReader().read(row, None)["plan"][HEAD:].reshape(-1, PER_TILE)[:, STORED]
+    assert found.tolist() == [RICE] * 3 + [-32] * 3 + [RICE] * 6
+    check_equal(row)
+    check_equal(row, Window(height=5, width=9))
+
+
+COMPRESSIONS = [None, {"compression_type": "RICE_1"}, {"compression_type": "GZIP_2"}]
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_header(tmp_path, compression, suffix):
+    """Of all the words that astropy gives of the image, those that are asked for."""
+    words = {
+        "WAVELNTH": 171,
+        "DATE-OBS": "2015-01-01",
+        "QUALITY": -(2**31),
+        "PC1_1": 0.5,
+        "HK": 1.0,
+    }
+    header = fits.Header(words)
+    pixels = np.arange(35, dtype="i2").reshape(5, 7)
+    hdu = (
+        fits.CompImageHDU(pixels, header, **compression)
+        if compression
+        else fits.PrimaryHDU(pixels, header)
+    )
+    hdu.writeto(tmp_path / f"a.fits{suffix}")
+    row = Row(NUMBER, str(tmp_path / f"a.fits{suffix}"))
+    asked = [*words, "NAXIS", "NAXIS1", "NAXIS2", "LVL_NUM"]
+    found = FitsReader().header(row, asked)
+    assert {key: found[key] for key in asked if key in found} == {
+        **words,
+        "NAXIS": 2,
+        "NAXIS1": 7,
+        "NAXIS2": 5,
+    }
+
+
+@pytest.mark.parametrize("hdu", [None, 0, 1, 2])
+def test_header_of_an_hdu(tmp_path, hdu):
+    images = [fits.PrimaryHDU(), *(fits.ImageHDU(np.zeros((2, n)), name=f"N{n}") for n in (3, 4))]
+    fits.HDUList(images).writeto(tmp_path / "a.fits")
+    row = Row(NUMBER, str(tmp_path / "a.fits"), hdu)
+    if hdu == 0:
+        with pytest.raises(ReadError, match=r"a\.fits\[0\] \(row 17\): HDU 0 holds no image"):
+            FitsReader().header(row, ["EXTNAME"])
+        return
+    assert FitsReader().header(row, ["EXTNAME"])["EXTNAME"] == {None: "N3", 1: "N3", 2: "N4"}[hdu]
+
+
+def test_header_of_a_missing_file(tmp_path):
+    with pytest.raises(ReadError, match=r"\(row 17\): .*No such file"):
+        FitsReader().header(Row(NUMBER, str(tmp_path / "a.fits")), [])

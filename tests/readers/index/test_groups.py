@@ -1,0 +1,307 @@
+"""Samples of several files, against a search of all pairs and against pandas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from astropy import units
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers import Index
+from readers.index.groups import Grouping
+
+EARLIEST, LATEST = (int(np.datetime64(text, "ns").astype(int)) for text in ("1700", "2199-12-31"))
+
+
+def index_of(rows, **columns):
+    """Give the Index of files of (channel, seconds since 2015 or None)."""
+    start = int(np.datetime64("2015-01-01", "ns").astype(int))
+    times = [None if s is None else start + round(s * 1e9) for _, s in rows]
+    paths = [f"/{number}_{channel}" for number, (channel, _) in enumerate(rows)]
+    table = {"path": paths, "wavelnth": [channel for channel, _ in rows], **columns}
+    return Index(pa.table({**table, "t_obs": pa.array(times, pa.timestamp("ns"))}))
+
+
+def chosen(index, *channels):
+    """Give the numbers of the files of each sample, None for a missing one."""
+    paths = [index.table[f"path_{channel}"].to_pylist() for channel in channels]
+    return [
+        tuple(None if path is None else int(path[1:].split("_")[0]) for path in sample)
+        for sample in zip(*paths, strict=True)
+    ]
+
+
+TRIPLE = [(171, 0), (193, 1.5), (211, -2), (171, 12), (193, 13.5), (211, 10), (171, 24), (211, 22)]
+
+
+class TestGroup:
+    def test_columns(self):
+        grouped = index_of(TRIPLE, hdu=[1, 0, None, 1, 1, 1, 1, 1]).group([171, 193, 211])
+        channels = ("171", "193", "211")
+        assert grouped.parts == channels
+        assert grouped.table.column_names == [
+            *("path", "hdu", "time"),
+            *(f"{name}_{c}" for c in channels for name in ("path", "hdu", "dt")),
+        ]
+        assert grouped.table.to_pylist()[0] == {
+            "path": "/0_171",
+            "hdu": 1,
+            "time": pd.Timestamp("2015-01-01"),
+            "path_171": "/0_171",
+            "hdu_171": 1,
+            "dt_171": 0,
+            "path_193": "/1_193",
+            "hdu_193": 0,
+            "dt_193": 1.5,
+            "path_211": "/2_211",
+            "hdu_211": None,
+            "dt_211": -2,
+        }
+        assert chosen(grouped, *channels) == [(0, 1, 2), (3, 4, 5)]
+
+    def test_missing_is_kept(self):
+        grouped = index_of(TRIPLE).group([171, 193, 211], missing="keep")
+        assert chosen(grouped, 171, 193, 211) == [(0, 1, 2), (3, 4, 5), (6, None, 7)]
+        assert np.isnan(grouped.table["dt_193"].to_numpy()[2])
+        assert grouped.table["dt_193"].null_count == 0
+        assert "hdu" not in grouped.table.column_names
+
+    def test_order_of_rows_does_not_matter(self):
+        ordered = index_of(TRIPLE).group([171, 193, 211], missing="keep").table
+        backwards = index_of(TRIPLE[::-1]).group([171, 193, 211], missing="keep").table
+        assert backwards["time"].equals(ordered["time"])
+        assert backwards["dt_211"].equals(ordered["dt_211"])
+
+    def test_each_file_once(self):
+        rows = [(1, 0), (1, 5), (1, 9), (2, 6)]
+        assert chosen(index_of(rows).group([1, 2], missing="keep"), 1, 2) == [
+            (0, None),
+            (1, 3),
+            (2, None),
+        ]
+
+    def test_ties(self):
+        """The earlier file, the later sample: on half the cadence no file is left over."""
+        rows = [(1, 0), (1, 10), (1, 20), (2, 5), (2, 15), (2, 25)]
+        assert chosen(index_of(rows).group([1, 2], missing="keep"), 1, 2) == [
+            (0, None),
+            (1, 3),
+            (2, 4),
+        ]
+
+    def test_duplicates(self):
+        rows = [(2, 1), (1, 0), (1, 0), (2, 1)]
+        assert chosen(index_of(rows).group([1, 2]), 1, 2) == [(1, 0)]
+
+    def test_rows_without_a_time_or_a_channel(self):
+        rows = [(1, None), (1, 0), (2, 3), (2, None), (None, 0)]
+        assert chosen(index_of(rows).group([1, 2]), 1, 2) == [(1, 2)]
+
+    @pytest.mark.parametrize(
+        ("tolerance", "found"), [(3, 1), (2.999999999, 0), ("3 s", 1), ("0.05min", 1)]
+    )
+    def test_tolerance_is_included(self, tolerance, found):
+        index = index_of([(1, 0), (2, 3), (1, 100), (2, 100)])
+        assert len(index.group([1, 2], tolerance=tolerance)) == 1 + found
+
+    def test_tolerance_as_a_quantity(self):
+        assert len(index_of([(1, 0), (2, 3)]).group([1, 2], tolerance=0.05 * units.min)) == 1
+
+    def test_cadence(self):
+        rows = [(1, 1), (2, -1), (2, 719), (1, 1440), (1, 1000), (2, 1300)]
+        grouped = index_of(rows).group([1, 2], cadence="12min", missing="keep")
+        assert chosen(grouped, 1, 2) == [(0, 1), (None, 2), (3, None)]
+        assert grouped.table["path"].to_pylist() == ["/0_1", "/2_2", "/3_1"]
+        minutes = [f"2015-01-01T00:{minute}" for minute in ("00", "12", "24")]
+        assert np.array_equal(grouped.table["time"].to_numpy(), np.array(minutes, "M8[ns]"))
+        assert grouped.table["dt_2"].to_numpy()[:2].tolist() == [-1, -1]
+
+    @pytest.mark.parametrize(
+        ("values", "channels"),
+        [
+            ([171, 193], [171, 193]),
+            ([171, 193], ["171", "193"]),
+            ([171.0, 193.0], [171, 193]),
+            (["171", "193"], [171, 193]),
+            (["171", "193"], np.array([171, 193])),
+            (pa.array(["171", "193"]).dictionary_encode(), ["171", "193"]),
+        ],
+    )
+    def test_channels_of_any_type(self, values, channels):
+        index = Index(
+            pa.table({"path": ["/a", "/b"], "c": values, "t": pa.array([0, 1], pa.timestamp("s"))})
+        )
+        grouped = index.group(channels, by="c", time="t")
+        assert grouped.parts == ("171", "193")
+        assert grouped.table["path_193"].to_pylist() == ["/b"]
+
+    def test_a_grouped_index_is_saved_and_loaded(self, tmp_path):
+        grouped = index_of(TRIPLE, hdu=[1] * 8).group([171, 193], missing="keep")
+        grouped.save(tmp_path / "samples.parquet")
+        again = Index.load(tmp_path / "samples.parquet")
+        # nan is not equal to itself
+        pd.testing.assert_frame_equal(again.table.to_pandas(), grouped.table.to_pandas())
+        assert again.digest == grouped.digest
+
+
+BAD = [
+    ({"channels": "171"}, ValueError, "channels must be a sequence of at least one, got '171'"),
+    ({"channels": []}, ValueError, r"channels must be a sequence of at least one, got \[\]"),
+    ({"channels": [171, "171"]}, ValueError, "channels must be given once each, got 171 again"),
+    ({"missing": "nan"}, ValueError, r"missing must be one of \('drop', 'keep'\), got 'nan'"),
+    ({"tolerance": "12 m"}, ValueError, "tolerance must be seconds, or a duration such as '12 s'"),
+    ({"tolerance": "soon"}, ValueError, "tolerance must be seconds, .*, got 'soon'"),
+    ({"tolerance": [1, 2]}, ValueError, r"tolerance must be seconds, .*, got \[1, 2\]"),
+    ({"tolerance": -1}, ValueError, "tolerance must be from 0 to 9e9 s, got -1"),
+    ({"tolerance": float("nan")}, ValueError, "tolerance must be from 0 to 9e9 s, got nan"),
+    ({"cadence": 23}, ValueError, "cadence must be at least twice the tolerance, .* 12 s, got 23"),
+    ({"cadence": 0, "tolerance": 0}, ValueError, "cadence must be at least twice"),
+    (
+        {"by": "channel"},
+        KeyError,
+        "grouping needs a column 'channel', the Index has path, .*CHANNEL",
+    ),
+    ({"time": "date_obs"}, KeyError, "needs a column 'date_obs', .* --keys ...,DATE_OBS, or name"),
+    ({"time": "wavelnth"}, TypeError, "column 'wavelnth' must hold times, it is int64"),
+    ({"channels": [171, 94]}, ValueError, r"column 'wavelnth' has no 94, it has 171 \(3 rows\), 2"),
+    ({"channels": [171, "x"]}, ValueError, r"has no 'x', it has 171 \(3 rows\), "),
+    ({"channels": [171, 17.5]}, ValueError, "has no 17.5"),
+    (
+        {"tolerance": 1},
+        ValueError,
+        r"within 1 s: of 3 times, .*0 have 193 \(the nearest is 1.5 s off\), 0 have 211 .* is 2 s ",
+    ),
+]
+
+
+class TestErrors:
+    @pytest.mark.parametrize(("options", "error", "message"), BAD)
+    def test_arguments(self, options, error, message):
+        arguments = {"channels": [171, 193, 211], **options}
+        with pytest.raises(error, match=message):
+            index_of(TRIPLE).group(arguments.pop("channels"), **arguments)
+
+    def test_no_times(self):
+        rows = [(171, 0), (193, None), (193, None)]
+        message = "column 't_obs' is empty in all 2 rows of 193: name another column"
+        with pytest.raises(ValueError, match=message):
+            index_of(rows).group([171, 193])
+
+    def test_many_channels(self):
+        rows = [(number, 0) for number in range(30)]
+        with pytest.raises(ValueError, match=r"1 rows\), 10 more$"):
+            index_of(rows).group([171])
+
+
+# Whatever the times are. Small numbers make ties, large ones the limits of 64 bits.
+
+
+def naive(index, grouping):
+    """Give the rows of the files of each sample by looking at all pairs."""
+    tolerance = round(float(units.Quantity(grouping.tolerance, "s").value) * 1e9)
+    by = index.table[grouping.by].to_pylist()
+    times = index.table[grouping.time].cast(pa.int64()).to_pylist()
+    files = {
+        channel: [n for n in range(len(by)) if by[n] == channel and times[n] is not None]
+        for channel in grouping.channels
+    }
+    if grouping.cadence is None:
+        wanted = sorted({times[n] for n in files[grouping.channels[0]]})
+    else:
+        step = round(grouping.cadence * 1e9)
+        found = [times[n] for rows in files.values() for n in rows]
+        wanted = sorted({(t // step + k) * step for t in found for k in (0, 1)})
+    samples = []
+    for rows in files.values():
+        firsts = {times[n]: n for n in reversed(rows)}  # the first row of equal times
+        takers = {}
+        for sample, t in enumerate(wanted):
+            file = min(firsts, key=lambda f: (abs(f - t), f))
+            if abs(file - t) <= tolerance:
+                takers.setdefault(file, []).append((abs(file - t), -sample))
+        having = {-min(of_file)[1]: firsts[file] for file, of_file in takers.items()}
+        samples.append([having.get(sample) for sample in range(len(wanted))])
+    good = all if grouping.missing == "drop" else any
+    return [
+        (t, sample)
+        for t, *sample in zip(wanted, *samples, strict=True)
+        if good(n is not None for n in sample)
+    ]
+
+
+times_drawn = st.one_of(
+    st.integers(-30, 30), st.integers(EARLIEST, LATEST), st.sampled_from([EARLIEST, LATEST])
+)
+files_drawn = st.lists(
+    st.tuples(st.sampled_from([1, 2, 3]), st.none() | times_drawn), min_size=1, max_size=30
+)
+
+
+@given(
+    files_drawn,
+    st.permutations([1, 2, 3]),
+    st.integers(0, 40) | st.integers(0, 10**18),
+    st.sampled_from(["drop", "keep"]),
+    st.none() | st.integers(0, 20),
+)
+def test_against_all_pairs(files, channels, tolerance_ns, missing, spare):
+    channels = [c for c in channels if any(of == c and t is not None for of, t in files)]
+    if not channels:
+        return
+    index = Index(
+        pa.table(
+            {
+                "path": [f"/{number}" for number in range(len(files))],
+                "wavelnth": [channel for channel, _ in files],
+                "t_obs": pa.array([time for _, time in files], pa.timestamp("ns")),
+            }
+        )
+    )
+    options = {"tolerance": tolerance_ns / 1e9, "missing": missing}
+    if spare is not None:
+        options["cadence"] = (2 * round(tolerance_ns / 1e9 * 1e9) + spare + 1) / 1e9
+    try:
+        grouping = Grouping(channels=channels, **options)
+    except ValueError:  # a cadence that rounding made too small
+        assert spare is not None
+        return
+    expected = naive(index, grouping)
+    if not expected:
+        with pytest.raises(ValueError, match="no sample has all channels"):
+            index.group(channels, **options)
+        return
+    grouped = index.group(channels, **options)
+    assert grouped.table["time"].cast(pa.int64()).to_pylist() == [t for t, _ in expected]
+    for place, channel in enumerate(channels):
+        rows = [sample[place] for _, sample in expected]
+        paths = [None if row is None else f"/{row}" for row in rows]
+        assert grouped.table[f"path_{channel}"].to_pylist() == paths
+        assert len(set(paths) - {None}) == len(paths) - paths.count(None)
+        away = [
+            np.nan if row is None else (files[row][1] - t) / 1e9
+            for row, (t, _) in zip(rows, expected, strict=True)
+        ]
+        np.testing.assert_array_equal(grouped.table[f"dt_{channel}"].to_numpy(), away)
+    firsts = [next(f"/{n}" for n in sample if n is not None) for _, sample in expected]
+    assert grouped.table["path"].to_pylist() == firsts
+
+
+def test_against_pandas():
+    """Where no two samples want one file, it is what merge_asof says."""
+    random = np.random.default_rng(0)
+    step = np.arange(2000) * 12
+    rows = [(171, s) for s in step + random.uniform(0, 0.5, 2000)]
+    rows += [(193, s) for s in (step + 4 + random.uniform(0, 0.5, 2000))[random.random(2000) < 0.9]]
+    rows = [rows[n] for n in random.permutation(len(rows))]
+    grouped = index_of(rows).group([171, 193], tolerance=5, missing="keep").table.to_pandas()
+    frame = index_of(rows).table.to_pandas().sort_values("t_obs")
+    left, right = (frame[frame.wavelnth == channel] for channel in (171, 193))
+    merged = pd.merge_asof(
+        left, right, on="t_obs", direction="nearest", tolerance=pd.Timedelta("5s")
+    )
+    assert grouped["path_193"].isna().sum() > 100
+    pd.testing.assert_series_equal(grouped["path_171"], merged["path_x"], check_names=False)
+    pd.testing.assert_series_equal(grouped["path_193"], merged["path_y"], check_names=False)

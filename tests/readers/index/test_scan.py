@@ -1,0 +1,131 @@
+import logging
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers.index.scan import find_files
+
+# Characters before and behind the slash, in and beyond ASCII.
+parts = st.text("-.!0aB_é💥 ", min_size=1, max_size=4).filter(lambda name: name.strip("."))
+trees = st.lists(st.lists(parts, min_size=1, max_size=4), max_size=12)
+
+
+@given(trees)
+def test_paths_come_sorted(tmp_path_factory, tree):
+    root = tmp_path_factory.mktemp("archive")
+    for *folders, name in tree:
+        folder = root.joinpath(*folders)
+        if not any(above.is_file() for above in (folder, *folder.parents)):
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / f"{name}.fits").is_dir():
+                (folder / f"{name}.fits").touch()
+    (root / "first.fits").touch()
+    expected = sorted(
+        os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names
+    )
+    assert list(find_files(str(root), (".fits",))) == expected
+
+
+def test_names_are_not_held_longer_than_needed(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "1.fits").touch()
+    found = find_files(str(tmp_path), (".fits",))
+    assert next(found) == str(tmp_path / "a" / "1.fits")
+    (tmp_path / "b" / "2.fits").touch()  # not looked at yet
+    assert list(found) == [str(tmp_path / "b" / "2.fits")]
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch, caplog):
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.fits").touch()
+    scandir = os.scandir
+
+    def refuse(folder):
+        if folder.endswith("/b/"):
+            raise PermissionError(13, "Permission denied", folder)
+        return scandir(folder)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with caplog.at_level(logging.WARNING):
+        found = list(find_files(str(tmp_path), (".fits",)))
+    assert found == [f"{tmp_path}/a/1.fits", f"{tmp_path}/c/1.fits"]
+    assert caplog.messages == [f"left out: [Errno 13] Permission denied: '{tmp_path}/b/'"]
+    with pytest.raises(FileNotFoundError, match=r"ends in \.fits; 1 left out$"):  # not: it is empty
+        list(find_files(f"{tmp_path}/b", (".fits",)))
+
+
+FORMATS = {"fits": (".fits", ".fits.gz", ".gz"), "jpeg": (".jpg", ".png")}
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], "no file in this folder ends in .fits, .fit; the folder is empty"),
+        (["a.txt"], "no file in this folder ends in .fits, .fit"),
+        (["a.txt", "b.txt", "sub/b.jpg"], "; 1 file ends in .jpg, which is for the JPEG pipeline"),
+        (["a.png", "b.JPG", "sub/b.jpg"], "; 2 files end in .jpg, which is for the JPEG pipeline"),
+        (["a.fits.gz"], "; 1 file ends in .fits.gz, which is for the FITS pipeline"),
+    ],
+)
+def test_what_is_there_instead(tmp_path, names, told):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError) as caught:
+        list(find_files(str(tmp_path), (".fits", ".fit"), FORMATS))
+    assert str(caught.value).startswith(f"{tmp_path}: no file in this folder ends in .fits, .fit")
+    assert str(caught.value).endswith(told)
+
+
+def test_files_left_out_are_counted(tmp_path, caplog):
+    names = ["a.fits", "b.jpg", "c.JPG", "d.fits.bak", "sub/e.fits.gz", "sub/README", "no/f.jpg"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "g.\x1b[31m").touch()  # nothing of it must reach a terminal
+    list(find_files(str(tmp_path), (".fits",), FORMATS))
+    assert caplog.messages == [
+        f"{tmp_path}: 7 files left out: 3 .jpg, 2 of no suffix, 1 .bak, 1 .fits.gz"
+    ]
+    caplog.clear()
+    for number in range(8):
+        (tmp_path / f"h.{number}").touch()
+    list(find_files(str(tmp_path), (".fits",), FORMATS))
+    assert caplog.messages[0].endswith(
+        ": 15 files left out: 3 .jpg, 2 of no suffix, 1 .0, 1 .1, 1 .2, 7 more kinds"
+    )
+    caplog.clear()
+    list(find_files(str(tmp_path / "sub" / "*"), (".fits",), FORMATS))
+    assert not caplog.messages
+
+
+def test_a_folder_is_listed_once(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "1.jpg").touch()
+    listed = []
+    scandir = os.scandir
+    monkeypatch.setattr("os.scandir", lambda folder: listed.append(folder) or scandir(folder))
+    with pytest.raises(FileNotFoundError, match=r"1 file ends in \.jpg"):
+        list(find_files(str(tmp_path), (".fits",), FORMATS))
+    assert listed == [f"{tmp_path}/", f"{tmp_path}/sub/"]
+
+
+def test_links(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "1.fits").touch()
+    (tmp_path / "again").symlink_to(tmp_path / "real")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (tmp_path / "gone.fits").symlink_to(tmp_path / "nothing")
+    # Of two ways to a folder, the first by name.
+    found = list(find_files(str(tmp_path), (".fits",)))
+    assert found == [f"{tmp_path}/again/1.fits", f"{tmp_path}/gone.fits"]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_the_root_folder_is_written_as_one_slash(tmp_path, slash):
+    (tmp_path / "1.fits").touch()
+    assert list(find_files(f"{tmp_path}{slash}", (".fits",))) == [f"{tmp_path}/1.fits"]

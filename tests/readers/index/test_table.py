@@ -1,0 +1,609 @@
+import os
+import pickle
+import weakref
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from readers import Index, Row
+
+FILES = ["b.fits", "a.FITS", "sub/c.fits.gz", "sub/deep/d.Fz", "sub/e.jpg", "f.npy", "notes.txt"]
+IMAGES = ["a.FITS", "b.fits", "f.npy", "sub/c.fits.gz", "sub/deep/d.Fz", "sub/e.jpg"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path / "archive"
+    for name in FILES:
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    return root
+
+
+def paths(index):
+    return [index.path(row) for row in range(len(index))]
+
+
+def named(folder, names):
+    return [str(folder / name) for name in names]
+
+
+def table(**columns):
+    return pa.table({"path": ["/a", "/b", "/c"], **columns})
+
+
+MISSING = [
+    ("nowhere", "no such folder or file; give a folder, a glob, a .csv or an Index file"),
+    ("nowhere.parquet", "no such folder or file; give a folder, a glob, a .csv or an Index"),
+    ("nowhere/*.fits", "no file matches this pattern"),
+    ("empty", "no file in this folder ends in .fits, .fit, .fts, .fits.gz, .fit.gz, .fts.gz, "),
+]
+
+
+class TestScan:
+    def test_folder(self, folder):
+        assert paths(Index.scan(folder)) == named(folder, IMAGES)
+        assert paths(Index.scan(str(folder))) == named(folder, IMAGES)
+
+    def test_folder_with_suffixes(self, folder):
+        assert paths(Index.scan(folder, suffixes=(".fits", ".fz"))) == named(
+            folder, ["a.FITS", "b.fits", "sub/deep/d.Fz"]
+        )
+
+    @pytest.mark.parametrize(
+        ("pattern", "names"),
+        [
+            ("*.fits", ["b.fits"]),
+            ("**/*.fits*", ["b.fits", "sub/c.fits.gz"]),
+            ("**/d.Fz", ["sub/deep/d.Fz"]),
+            ("sub/[ce].*", ["sub/c.fits.gz", "sub/e.jpg"]),
+            ("**/notes.txt", ["notes.txt"]),
+            ("su*", None),  # a folder is no file
+        ],
+    )
+    def test_glob(self, folder, pattern, names):
+        if names is None:
+            with pytest.raises(FileNotFoundError, match="no file matches this pattern"):
+                Index.scan(folder / pattern)
+        else:
+            assert paths(Index.scan(folder / pattern)) == named(folder, names)
+
+    def test_one_file_of_any_name(self, folder):
+        assert paths(Index.scan(folder / "notes.txt")) == named(folder, ["notes.txt"])
+        odd = folder / "x[1]*.fits"
+        odd.touch()
+        assert paths(Index.scan(odd)) == [str(odd)]
+
+    def test_relative_paths_become_absolute(self, folder, monkeypatch):
+        monkeypatch.chdir(folder / "sub")
+        for data in ("../b.fits", "../b.*", ["../b.fits"], iter(["../b.fits"])):
+            assert paths(Index.scan(data)) == named(folder, ["b.fits"])
+        assert paths(Index.scan("deep")) == named(folder, ["sub/deep/d.Fz"])
+
+    @pytest.mark.parametrize("kind", [list, tuple, iter, lambda names: (Path(n) for n in names)])
+    def test_iterable_keeps_its_order(self, kind):
+        names = ["/z.fits", "/a.fits", "/z.fits", "/m é.fits"]
+        assert paths(Index.scan(kind(names))) == names
+
+    def test_index_file_and_catalogue(self, folder):
+        index = Index.scan(folder)
+        index.save(folder / "index.parquet")
+        assert Index.scan(folder / "index.parquet").table == index.table
+        (folder / "catalogue.csv").write_text("path,label\nb.fits,3\n")
+        assert paths(Index.scan(folder / "catalogue.csv")) == named(folder, ["b.fits"])
+
+    def test_links_to_folders_are_followed(self, folder, tmp_path):
+        (tmp_path / "links").mkdir()
+        (tmp_path / "links" / "one").symlink_to(folder / "sub")
+        assert len(Index.scan(tmp_path / "links")) == 3
+
+    @pytest.mark.parametrize(("name", "message"), MISSING)
+    def test_nothing_there(self, folder, name, message):
+        (folder / "empty").mkdir()
+        with pytest.raises(FileNotFoundError) as caught:
+            Index.scan(folder / name)
+        assert str(caught.value).startswith(f"{folder / name}: {message}")
+
+    def test_no_matching_suffix(self, folder):
+        with pytest.raises(
+            FileNotFoundError,
+            match=r"ends in \.tif, \.png; 2 files end in \.fits, which is for the FITS pipeline$",
+        ):
+            Index.scan(folder, suffixes=(".tif", ".png"))
+
+
+class TestTable:
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"name": ["/a"]}, r"an Index needs a column 'path', got \['name'\]"),
+            ({"path": pa.array([], pa.string())}, "an Index needs at least one row, got none"),
+            ({"path": [1, 2]}, "column 'path' must be text, got int64"),
+            ({"path": ["/a", None, None]}, "column 'path' has 2 empty rows"),
+            ({"path": ["/a", ""]}, "column 'path' has 1 empty rows"),
+        ],
+    )
+    def test_errors(self, given, message):
+        with pytest.raises(ValueError, match=message):
+            Index(pa.table(given))
+
+    def test_no_paths(self):
+        with pytest.raises(ValueError, match="an Index needs at least one row, got none"):
+            Index.scan([])
+
+    def test_what_it_says_of_itself(self):
+        index = Index(table(label=[1, 2, 3]))
+        assert len(index) == 3
+        assert repr(index) == "<Index: 3 rows, columns path, label>"
+        assert index.path(1) == "/b"
+
+
+class TestCatalogue:
+    def test_paths_are_relative_to_its_folder(self, tmp_path, monkeypatch):
+        file = tmp_path / "catalogue.csv"
+        file.write_text("label,path,time\n3,x/é.fits,2015-01-01T00:00:01\n4,/abs.fits,\n")
+        monkeypatch.chdir(tmp_path)
+        index = Index.from_csv("catalogue.csv")
+        assert paths(index) == [str(tmp_path / "x/é.fits"), "/abs.fits"]
+        assert index.table.column_names == ["label", "path", "time"]
+        assert index.table["label"].to_pylist() == [3, 4]
+
+    def test_without_path(self, tmp_path):
+        file = tmp_path / "catalogue.csv"
+        file.write_text("file,label\na,1\n")
+        with pytest.raises(ValueError, match="expected a column 'path', got") as caught:
+            Index.from_csv(file)
+        assert str(caught.value) == f"{file}: expected a column 'path', got ['file', 'label']"
+
+    def test_empty_path(self, tmp_path):
+        file = tmp_path / "catalogue.csv"
+        file.write_text("path,label\na.fits,1\n,2\n")
+        with pytest.raises(ValueError, match="column 'path' has 1 empty rows"):
+            Index.from_csv(file)
+
+    def test_names_that_look_like_numbers(self, tmp_path):
+        file = tmp_path / "catalogue.csv"
+        file.write_text("path\n0001\n0002\n")
+        assert paths(Index.from_csv(file)) == named(tmp_path, ["0001", "0002"])
+
+
+class TestFile:
+    def test_save_and_load(self, tmp_path):
+        index = Index(table(hdu=[0, None, 2], time=[datetime(2015, 1, 1)] * 3))
+        index.save(tmp_path / "index.parquet")
+        again = Index.load(tmp_path / "index.parquet")
+        assert again.table == index.table
+        assert again.digest == index.digest
+        assert os.listdir(tmp_path) == ["index.parquet"]
+
+    @pytest.mark.parametrize(
+        "names", [["x/a", "b"], ["/abs", "b"], ["b", "/abs"], ["/abs", "/abs2"]]
+    )
+    def test_relative_paths(self, tmp_path, names):
+        pq.write_table(pa.table({"label": [1, 2], "path": names}), tmp_path / "index.parquet")
+        index = Index.load(tmp_path / "index.parquet")
+        assert paths(index) == named(tmp_path, names)
+        assert index.table.column_names == ["label", "path"]
+
+    @pytest.mark.parametrize("name", ["a.csv", "parquet", "a.PARQUET"])
+    def test_other_suffixes_are_refused(self, tmp_path, name):
+        file = tmp_path / name
+        message = f"an Index file must end in .parquet or .arrow, got {file}$"
+        with pytest.raises(ValueError, match=message):
+            Index(table()).save(file)
+        assert os.listdir(tmp_path) == []
+
+    def test_a_failed_save_leaves_the_old_file(self, tmp_path, monkeypatch):
+        Index(table()).save(tmp_path / "index.parquet")
+
+        def fail(_table, path):
+            Path(path).write_bytes(b"half")
+            raise OSError("disk full")
+
+        monkeypatch.setattr(pq, "write_table", fail)
+        with pytest.raises(OSError, match="disk full"):
+            Index(table(label=[1, 2, 3])).save(tmp_path / "index.parquet")
+        assert Index.load(tmp_path / "index.parquet").table.column_names == ["path"]
+
+
+class TestClassFolders:
+    def test_labels_are_sorted(self, tmp_path, caplog):
+        for name in ("b/2.jpg", "a/deep/1.PNG", "b/1.tiff", "c/notes.txt"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+        index = Index.from_class_folders(tmp_path)
+        assert caplog.messages == [f"{tmp_path}: 1 file left out: 1 .txt"]
+        assert index.table.drop_columns("path").to_pydict() == {
+            "label": [0, 1, 1],
+            "class_name": ["a", "b", "b"],
+        }
+        assert paths(index) == named(tmp_path, ["a/deep/1.PNG", "b/1.tiff", "b/2.jpg"])
+
+    @pytest.fixture
+    def split(self, tmp_path):
+        """Folders train with classes a, b, c, and val without b."""
+        for name in (
+            "train/a/1.jpg",
+            "train/b/2.jpg",
+            "train/c/3.jpg",
+            "val/a/4.jpg",
+            "val/c/5.jpg",
+        ):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
+        return tmp_path
+
+    @pytest.mark.parametrize("suffix", ["parquet", "arrow", None])
+    def test_a_folder_that_lacks_a_class_keeps_the_labels(self, split, suffix):
+        train = Index.from_class_folders(split / "train")
+        if suffix is not None:
+            train.save(split / f"train.{suffix}")
+            train = Index.scan(split / f"train.{suffix}")
+        for classes in (train, train.select([0]), train.classes, ["a", "b", "c"]):
+            val = Index.from_class_folders(split / "val", classes=classes)
+            assert val.table["label"].to_pylist() == [0, 2]
+            assert val.table["class_name"].to_pylist() == ["a", "c"]
+            assert val.classes == ("a", "b", "c")
+
+    def test_classes_in_an_order_of_ones_own(self, split):
+        index = Index.from_class_folders(split / "train", classes=("c", "b", "a", "none"))
+        assert index.table["label"].to_pylist() == [2, 1, 0]
+        assert index.classes == ("c", "b", "a", "none")
+
+    def test_an_unknown_class_is_named(self, split):
+        val = Index.from_class_folders(split / "val")
+        with pytest.raises(
+            ValueError, match=r"class folders 'b' are not among the 2 classes 'a', "
+        ):
+            Index.from_class_folders(split / "train", classes=val)
+
+    @pytest.mark.parametrize(
+        ("classes", "error", "message"),
+        [
+            ("abc", TypeError, "classes must be a sequence of names, or an Index, got 'abc'"),
+            (["a", "c", "a"], ValueError, "classes must be names, each once, got 'a', 'c', 'a'"),
+            ([], ValueError, "classes must be names, each once, got "),
+            ({"a", "b", "c"}, TypeError, "classes must be a sequence of names, or an Index, got {"),
+            ({"a": 1, "b": 0}, TypeError, "classes must be a sequence of names, or an Index, got "),
+            (["a", "b", 1], TypeError, "classes must be names, got 'a', 'b', 1"),
+            (Index.from_paths(["x"]), ValueError, "names no classes: make it by Index.from_class_"),
+        ],
+    )
+    def test_what_names_no_classes(self, split, classes, error, message):
+        with pytest.raises(error, match=message):
+            Index.from_class_folders(split / "val", classes=classes)
+
+    def test_keys_of_a_dict_are_in_order(self, split):
+        index = Index.from_class_folders(split / "train", classes={"c": 0, "b": 1, "a": 2}.keys())
+        assert index.classes == ("c", "b", "a")
+
+    def test_metadata_of_others_is_kept(self, split):
+        index = Index.from_class_folders(split / "train")
+        theirs = {**index.table.schema.metadata, b"mine": b"1"}
+        index = Index(index.table.replace_schema_metadata(theirs))
+        for name in "a.parquet", "a.arrow":
+            index.save(split / name)
+            loaded = Index.load(split / name)
+            assert loaded.table.schema.metadata[b"mine"] == b"1"
+            assert loaded.classes == ("a", "b", "c")
+            assert loaded.select([2]).classes == ("a", "b", "c")
+        assert Index.from_paths(["x"]).classes == ()
+
+    def test_a_loose_file(self, tmp_path):
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "1.jpg").touch()
+        (tmp_path / "2.jpg").touch()
+        with pytest.raises(ValueError, match="expected one subfolder") as caught:
+            Index.from_class_folders(tmp_path)
+        assert str(caught.value) == (
+            f"{tmp_path}: expected one subfolder for each class, "
+            f"but {tmp_path / '2.jpg'} lies beside them"
+        )
+
+    def test_real_photographs(self, shared_data):
+        index = Index.from_class_folders(shared_data / "jpeg")
+        names = index.table["class_name"].to_pylist()
+        assert sorted(set(names))[:3] == ["100", "134", "182"]
+        assert index.table["label"].to_pylist() == [sorted(set(names)).index(n) for n in names]
+
+
+SELECTED = [
+    ([2, 0], ["/c", "/a"]),
+    ((1, 1), ["/b", "/b"]),
+    (np.array([1]), ["/b"]),
+    (np.array([True, False, True]), ["/a", "/c"]),
+    ([False, False, True], ["/c"]),
+    (range(3), ["/a", "/b", "/c"]),
+]
+
+
+BAD_SELECTIONS = [
+    ([True, False], ValueError, r"a mask must have shape \(3,\), got \(2,\)"),
+    ([False] * 3, ValueError, "an Index needs at least one row, got none"),
+    ([], ValueError, "an Index needs at least one row, got none"),
+    ([3], IndexError, "3 out of bounds"),
+    ([-1], IndexError, "-1 out of bounds"),
+]
+
+
+class TestSelect:
+    @pytest.mark.parametrize(("rows", "chosen"), SELECTED)
+    def test_rows_and_masks(self, rows, chosen):
+        index = Index(table(label=[1, 2, 3])).select(rows)
+        assert paths(index) == chosen
+        labels = {"/a": 1, "/b": 2, "/c": 3}
+        assert index.table["label"].to_pylist() == [labels[path] for path in chosen]
+
+    @pytest.mark.parametrize(("rows", "error", "message"), BAD_SELECTIONS)
+    def test_errors(self, rows, error, message):
+        with pytest.raises(error, match=message):
+            Index(table()).select(rows)
+
+
+def sample_table(**columns):
+    parts = {"path_x": ["/x", None, "/z"], "path_y": ["/1", "/2", ""], "hdu_y": [1, None, 2]}
+    return table(**{**parts, **columns})
+
+
+class TestParts:
+    def test_text_columns_alone_are_parts(self):
+        index = Index(sample_table(path_length=[1, 2, 3], pathless=["a", "b", "c"]))
+        assert index.parts == ("x", "y")
+        assert Index(table()).parts == ()
+
+    @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+    def test_columns(self, kind):
+        index = Index(sample_table(path_x=pa.array(["/x", None, "/z"], kind), label=[1, 2, 3]))
+        columns = index.columns(["label"], parts=("y", "x"))
+        assert columns.row(0) == Row(0, "/a", parts={"y": Row(0, "/1", 1), "x": Row(0, "/x")})
+        assert columns.row(1).parts == {"y": Row(1, "/2", None), "x": None}
+        assert columns.row(2).parts == {"y": None, "x": Row(2, "/z")}
+        assert set(index.columns(parts=iter(["y"]))._stored) == {"path", "path_y", "hdu_y"}
+
+    def test_unknown(self):
+        message = "the Index has no part 'z', it has x, y: make samples of several files by"
+        with pytest.raises(KeyError, match=message):
+            Index(sample_table()).columns(parts=["z"])
+        with pytest.raises(KeyError, match="has no part 'z', it has none: make"):
+            Index(table()).columns(parts=["z"])
+
+    def test_a_part_is_no_number(self):
+        with pytest.raises(TypeError, match="column 'path_x' is string; a tensor can carry"):
+            Index(sample_table()).columns(["path_x"], parts=["x"])
+
+    def test_what_is_read_is_what_the_digest_covers(self):
+        # What lies below an empty value does not count.
+        _, *buffers = pa.array(["/x", "?", "/z"]).buffers()
+        hidden = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), *buffers])
+        tables = [
+            table(),
+            sample_table(),
+            sample_table(path_x=["/x", "/y", "/z"]),
+            sample_table(hdu_y=[1, 1, 2]),
+            sample_table().drop_columns(["hdu_y"]),
+            sample_table().drop_columns(["path_x"]),
+            sample_table().rename_columns({"path_x": "path_w"}),
+        ]
+        assert len({Index(other).digest for other in tables}) == len(tables)
+        same = [
+            sample_table(label=[1, 2, 3]),
+            sample_table().select(["path_y", "hdu_y", "path_x", "path"]),
+            sample_table(path_x=["/x", "", "/z"]),
+            sample_table(path_x=hidden),
+        ]
+        assert {Index(other).digest for other in same} == {Index(sample_table()).digest}
+
+    def test_relative_paths(self, tmp_path):
+        table = {"path": ["a", "b"], "path_x": ["a", None], "path_y": ["/y", "sub/y"]}
+        pq.write_table(pa.table(table), tmp_path / "samples.parquet")
+        (tmp_path / "samples.csv").write_text("path,path_x,path_y\na,a,/y\nb,,sub/y\n")
+        for name in ("samples.parquet", "samples.csv"):
+            columns = Index.scan(tmp_path / name).columns(parts=("x", "y"))
+            assert columns.row(0).part("x").path == f"{tmp_path}/a"
+            assert columns.row(0).part("y").path == "/y"
+            assert columns.row(1).part("x") is None
+            assert columns.row(1).part("y").path == f"{tmp_path}/sub/y"
+
+
+class TestDigest:
+    def test_other_columns_and_storage_do_not_count(self):
+        digest = Index(table(hdu=[0, 1, 2])).digest
+        same = [
+            table(hdu=[0, 1, 2], label=[1, 2, 3]),
+            table(hdu=pa.array([0, 1, 2], pa.uint8())),
+            table(hdu=[0, 1, 2]).select(["hdu", "path"]),
+            pa.concat_tables([table(hdu=[0, 1, 2])[:1], table(hdu=[0, 1, 2])[1:]]),
+            table(hdu=[0, 1, 2]).cast(pa.schema({"path": pa.large_string(), "hdu": pa.int64()})),
+            pa.concat_tables([table(hdu=[7, 7, 7]), table(hdu=[0, 1, 2])])[3:],
+        ]
+        assert {Index(other).digest for other in same} == {digest}
+
+    def test_paths_hdus_and_order_count(self):
+        tables = [
+            table(),
+            table(hdu=[0, 1, 2]),
+            table(hdu=[0, 1, None]),
+            table(hdu=[None] * 3),
+            table()[:2],
+            table().take([2, 1, 0]),
+            pa.table({"path": ["/a", "/b/", "c"]}),
+            pa.table({"path": ["/a/b", "/c"]}),
+        ]
+        assert len({Index(other).digest for other in tables}) == len(tables)
+
+    def test_value(self):
+        """It may never change: saved states are checked against it."""
+        digest = "ab364c0959b29dacdb017ce7fecb3c7802ef32408e63ebd4ba01358ae2ef1086"
+        assert Index(table(hdu=[0, None, 2])).digest == digest
+
+
+COLUMNS = [
+    (pa.array([1, 2, 3], pa.int8()), np.array([1, 2, 3], "i1")),
+    (pa.array([1, 2, 2**64 - 1], pa.uint64()), np.array([1, 2, 2**64 - 1], "u8")),
+    (pa.array([0.5, None, 2], pa.float64()), np.array([0.5, np.nan, 2])),
+    (pa.array([0.5, None, 2], pa.float32()), np.array([0.5, np.nan, 2], "f4")),
+    (pa.array([True, False, True]), np.array([True, False, True])),
+    (pa.array([0, 1, 2], pa.timestamp("s")), np.array([0, 10**9, 2 * 10**9])),
+    (pa.array([0, 1, 2], pa.timestamp("ms", "UTC")), np.array([0, 10**6, 2 * 10**6])),
+    (pa.array([0, 1, 2], pa.timestamp("ns")), np.array([0, 1, 2])),
+    (pa.array([0, 1, 2], pa.date32()), np.array([0, 1, 2]) * 86400 * 10**9),
+]
+
+
+BAD_COLUMNS = [
+    ([1, None, 3], TypeError, "is int64 and has 1 empty rows: fill them, or make it floating"),
+    ([True, None, None], TypeError, "is bool and has 2 empty rows"),
+    (pa.array([0, None, 2], pa.timestamp("s")), TypeError, "is .* and has 1 empty rows"),
+    (["x", "y", "z"], TypeError, "is string; a tensor can carry numbers and times"),
+    ([[1], [2], [3]], TypeError, "is list<.*>; a tensor can carry numbers and times"),
+    (pa.array([0, 1, 2], pa.duration("s")), TypeError, r"is duration\[s\]; a tensor can carry"),
+    (pa.array([0, 1, 2], pa.time64("us")), TypeError, r"is time64\[us\]; a tensor can carry"),
+    (pa.array(["x"] * 3).dictionary_encode(), TypeError, "is dictionary<.*>; a tensor"),
+]
+
+
+class TestColumns:
+    @pytest.mark.parametrize(("stored", "expected"), COLUMNS, ids=[str(c.type) for c, _ in COLUMNS])
+    @pytest.mark.parametrize("chunks", [1, 2])
+    def test_numbers_and_times(self, stored, expected, chunks):
+        given = table(value=stored)
+        if chunks == 2:
+            given = pa.concat_tables([given[:1], given[1:]])
+        columns = Index(given).columns(["value"])
+        np.testing.assert_array_equal(columns.array("value"), expected, strict=True)
+        assert [columns.row(n).path for n in range(3)] == ["/a", "/b", "/c"]
+
+    def test_a_time_is_what_numpy_says(self):
+        time = datetime(2015, 6, 30, 23, 59, 59, 123456, tzinfo=UTC)
+        columns = Index(table(time=[time] * 3)).columns(["time"])
+        expected = np.datetime64("2015-06-30T23:59:59.123456", "ns").astype(np.int64)
+        assert columns.array("time")[0] == expected
+
+    @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+    def test_a_slice_of_a_table(self, kind):
+        paths = pa.array(["/a", "/b", "/c"] * 2, kind)
+        sliced = pa.table({"path": paths})[2:5]
+        assert [Index(sliced).columns().row(n).path for n in range(3)] == ["/c", "/a", "/b"]
+
+    @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint16()])
+    def test_hdu(self, kind):
+        columns = Index(table(hdu=pa.array([0, None, 2], kind))).columns()
+        assert [columns.row(n).hdu for n in range(3)] == [0, None, 2]
+        assert Index(table()).columns().row(0).hdu is None
+
+    def test_columns_that_nobody_asked_for_stay(self):
+        columns = Index(table(label=[1, 2, 3], note=["x", None, "z"])).columns()
+        assert set(columns._stored) == {"path"}
+        with pytest.raises(KeyError):
+            columns.array("label")
+
+    def test_all_who_hold_them_have_the_same(self):
+        index = Index(table(label=[1, 2, 3]))
+        one, again, other = (
+            index.columns(["label"]),
+            index.columns(iter(["label"])),
+            index.columns(),
+        )
+        assert one is again
+        assert one is not other
+        held = weakref.ref(one)
+        del one, again
+        assert held() is None  # and with it its temporary file
+
+    def test_pickled(self):
+        owner = Index(table(label=[1, 2, 3])).columns(["label"])
+        assert pickle.loads(pickle.dumps(owner)).array("label").tolist() == [1, 2, 3]
+
+    @pytest.mark.parametrize(("values", "error", "message"), BAD_COLUMNS)
+    def test_errors(self, values, error, message):
+        with pytest.raises(error, match=f"column 'value' {message}"):
+            Index(table(value=values)).columns(["value"])
+
+    def test_unknown(self):
+        message = "the Index has no column 'lable', it has path, label"
+        with pytest.raises(KeyError, match=message):
+            Index(table(label=[1, 2, 3])).columns(["lable"])
+
+    def test_no_hdu(self):
+        with pytest.raises(KeyError, match="the Index has no column 'hdu'"):
+            Index(table()).columns(["hdu"])
+
+    def test_paths_are_no_numbers(self):
+        with pytest.raises(TypeError, match="column 'path' is string; a tensor can carry numbers"):
+            Index(table()).columns(["path"])
+
+
+def test_links_to_folders_are_followed_once(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.fits").touch()
+    (tmp_path / "real" / "up").symlink_to(tmp_path / "real")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.fits").touch()
+    (tmp_path / "real" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "real" / "again").symlink_to(tmp_path / "elsewhere")
+    index = Index.scan(tmp_path / "real")
+    assert sorted(Path(index.path(row)).name for row in range(len(index))) == ["a.fits", "b.fits"]
+
+
+class TestPlanes:
+    @pytest.mark.parametrize("kind", ["table", "parquet", "arrow"])
+    def test_plane(self, tmp_path, kind):
+        index = Index(table(plane=[4, None, None], plane_x=[1, 2, 3], path_x=["/d", "/e", None]))
+        if kind != "table":
+            index.save(tmp_path / f"i.{kind}")
+            index = Index.load(tmp_path / f"i.{kind}")
+        assert [index.plane(row) for row in range(3)] == [4, None, None]
+        owned = index.columns(parts=["x"])
+        columns = pickle.loads(pickle.dumps(owned))
+        assert [columns.row(row).plane for row in range(3)] == [4, None, None]
+        assert columns.row(1).part("x") == Row(1, "/e", plane=2)
+
+    def test_no_plane(self):
+        assert Index(table()).plane(0) is None
+
+    def test_planes_count_for_the_digest(self):
+        indexes = [Index(table(plane=planes)) for planes in ([0, 1, 2], [0, 1, 3])]
+        assert len({index.digest for index in (*indexes, Index(table()))}) == 3
+
+    @pytest.mark.parametrize("values", [["a", "b", "c"], [0.5, 1.0, 2.0], [1, -1, None]])
+    @pytest.mark.parametrize("name", ["plane", "hdu"])
+    def test_columns_that_mean_something_else(self, name, values):
+        with pytest.raises(ValueError, match=f"column '{name}' must hold integers.*: rename it"):
+            Index(table(**{name: values}))
+
+    def test_each_plane(self):
+        index = Index(table(hdu=[1, 1, 2])).each_plane(range(2))
+        assert paths(index) == ["/a", "/a", "/b", "/b", "/c", "/c"]
+        assert index.table["plane"].to_pylist() == [0, 1] * 3
+        assert index.table["hdu"].to_pylist() == [1, 1, 1, 1, 2, 2]
+        with pytest.raises(ValueError, match="have no planes yet"):
+            index.each_plane([0])
+
+    @pytest.mark.parametrize("planes", [[], [-1], [0, -3]])
+    def test_each_of_no_planes(self, planes):
+        with pytest.raises(ValueError, match="at least one number from 0 on"):
+            Index(table()).each_plane(planes)
+
+    def test_an_arrow_file_of_before_there_were_planes(self, tmp_path, monkeypatch):
+        """A column of that name was the user's, and below null lay what happened to."""
+        from readers.index import arrow_file, schema
+
+        with monkeypatch.context() as before:
+            before.setattr(arrow_file, "_VERSION", 1)
+            names = schema.file_columns
+            before.setattr(
+                schema,
+                "file_columns",
+                lambda *a: (found for found in names(*a) if not found[0].startswith("plane")),
+            )
+            Index(table(plane=pa.array([3, None, 5], pa.int16()))).save(tmp_path / "old.arrow")
+            Index(table()).save(tmp_path / "plain.arrow")
+        columns = Index.load(tmp_path / "old.arrow").columns()
+        assert [columns.row(row).plane for row in range(3)] == [3, None, 5]
+        assert arrow_file.ArrowFile.open(str(tmp_path / "old.arrow")) is None
+        assert arrow_file.ArrowFile.open(str(tmp_path / "plain.arrow")) is not None

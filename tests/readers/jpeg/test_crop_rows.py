@@ -1,0 +1,361 @@
+"""Windows cut out of JPEG files by their rows of MCUs have the pixels of the whole file."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from dali_pipelines import Index, jpeg_pipeline
+from dali_pipelines.jpeg_index import find_mcu_rows, warn_of_old_rows, with_mcu_rows
+from readers import JpegReader, ReadError, Row, Window
+from readers.jpeg.crop_rows import ChangedError, Head, McuRows, NoRowsError, cut_rows
+
+ORIENTATION = 0x0112
+SUBSAMPLING = {"4:4:4": 16, "4:2:2": 8, "4:2:0": 16}
+
+
+def photo(height, width, mode="RGB", seed=0):
+    """Give a picture with noise and edges, smooth in parts, so that codes are of all lengths."""
+    random = np.random.default_rng(seed)
+    channels = {"L": 1, "RGB": 3, "CMYK": 4}[mode]
+    coarse = random.integers(0, 256, (height // 16 + 1, width // 16 + 1, channels), np.uint8)
+    pixels = np.kron(coarse, np.ones((16, 16, 1), np.uint8))[:height, :width].astype(int)
+    noise = random.integers(-90, 90, pixels.shape) * (np.arange(width) > width // 2)[:, None]
+    pixels = np.clip(pixels + noise, 0, 255).astype(np.uint8)
+    return Image.fromarray(pixels[..., 0] if mode == "L" else pixels, mode)
+
+
+def encoded(image, **options):
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", **options)
+    return stream.getvalue()
+
+
+def exif(orientation):
+    tags = Image.Exif()
+    tags[ORIENTATION] = orientation
+    return tags
+
+
+def pixels(jpeg):
+    with Image.open(io.BytesIO(jpeg)) as image:
+        return np.asarray(ImageOps.exif_transpose(image))
+
+
+def cut(jpeg, first, last):
+    head, rows = Head.parse(jpeg), find_mcu_rows(jpeg)
+    begin, end = rows.byte_range(first, last)
+    return cut_rows(jpeg[: head.size], head, rows, jpeg[begin:end], first, last)
+
+
+@given(
+    height=st.integers(1, 120),
+    width=st.integers(1, 90),
+    mode=st.sampled_from(["RGB", "L", "CMYK"]),
+    quality=st.integers(1, 100),
+    subsampling=st.sampled_from(["4:4:4", "4:2:2", "4:2:0"]),
+    optimize=st.booleans(),
+    data=st.data(),
+)
+@settings(deadline=None)
+def test_rows_that_are_cut_out_are_those_of_the_file(
+    height, width, mode, quality, subsampling, optimize, data
+):
+    options = {"quality": quality, "subsampling": subsampling, "optimize": optimize}
+    jpeg = encoded(photo(height, width, mode), **options)
+    head = Head.parse(jpeg)
+    first = data.draw(st.integers(0, head.num_rows - 1))
+    last = data.draw(st.integers(first, head.num_rows - 1))
+    try:
+        found = cut(jpeg, first, last)
+    except NoRowsError:
+        assert optimize  # the tables of such a file have the codes that it needs, and no others
+        return
+    of_cut, of_file = pixels(found.encoded), pixels(jpeg)
+    assert len(of_cut) == found.height
+    size = head.mcu_height
+    # At a side where rows were cut off, the colour of the outermost takes part of what was there.
+    inner = size * (first + (first > 0)), height if last == head.num_rows - 1 else size * last
+    start = inner[0] - size * first + found.above
+    assert np.array_equal(of_cut[start : start + inner[1] - inner[0]], of_file[slice(*inner)])
+
+
+@pytest.mark.parametrize("falling", [True, False])
+def test_tables_without_large_differences_will_do(falling):
+    """As those of a smooth picture, when they are made for it alone."""
+    random = np.random.default_rng(0)
+    ramp = np.linspace(128, 8 if falling else 247, 400)[:, None] + random.normal(0, 2, (400, 320))
+    jpeg = encoded(Image.fromarray(ramp.astype(np.uint8)), optimize=True, quality=90)
+    head = Head.parse(jpeg)
+    found = cut(jpeg, head.num_rows - 2, head.num_rows - 1)
+    size = max(head.dc[0].symbols)
+    assert abs(find_mcu_rows(jpeg).predictions[-2, 0]) >= 1 << size
+    assert np.array_equal(pixels(found.encoded)[found.above :], pixels(jpeg)[-16:])
+
+
+@pytest.mark.parametrize("orientation", [None, *range(1, 10)])
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:0"])
+def test_a_window_has_the_pixels_of_the_whole_file(tmp_path, orientation, subsampling):
+    image = photo(240, 176)
+    options = {} if orientation is None else {"exif": exif(orientation)}
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(image, subsampling=subsampling, **options))
+    whole = pixels(path.read_bytes())
+    row = row_of(path)
+    random = np.random.default_rng(1)
+    for height, width in ((1, 1), (17, 33), (64, 64), (100, 160), whole.shape[:2]):
+        for y, x in (*random.random((4, 2)), (0, 0), (0.9999, 0.9999)):
+            window = Window(height=height, width=width, y=y, x=x)
+            sample = JpegReader().read(row, window)
+            top, left = sample["anchor"]
+            of_sample = pixels(sample["encoded"].tobytes())
+            assert np.array_equal(sample["shape"], (height, width))
+            y, x = window.place(*whole.shape[:2])
+            assert np.array_equal(
+                of_sample[top : top + height, left : left + width],
+                whole[y : y + height, x : x + width],
+            )
+
+
+def test_less_is_read_for_a_smaller_window(tmp_path):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(photo(960, 320)))
+    sizes = [
+        JpegReader().read(row_of(path), Window(height=height, width=32)).input_bytes
+        for height in (32, 160, 480, 960)
+    ]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < path.stat().st_size / 8
+    assert sizes[-1] == path.stat().st_size - 2  # all but the marker of its end
+
+
+def test_the_whole_file_is_read_where_there_is_no_window(tmp_path):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(photo(96, 64)))
+    sample = JpegReader().read(row_of(path), None)
+    assert sample["encoded"].tobytes() == path.read_bytes()
+
+
+def changed(jpeg):
+    """Give the file as it may be found later."""
+    other = encoded(photo(96, 64, seed=3))
+    return {
+        "another": other,
+        "another head": jpeg.replace(b"JFIF", b"JFIX", 1),
+        "longer": jpeg + b"\0",
+    }
+
+
+@pytest.mark.parametrize("change", ["another", "another head", "longer"])
+def test_a_file_that_was_changed_is_read_whole(tmp_path, change):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(photo(96, 64)))
+    row = row_of(path)
+    path.write_bytes(changed(path.read_bytes())[change])
+    window = Window(height=16, width=16)
+    assert JpegReader().read(row, window)["encoded"].tobytes() == path.read_bytes()
+
+
+def swapped_rows(jpeg, other, first, last):
+    """Put rows of MCUs of another photo of the same encoder in, where they are as many bytes."""
+    (begin, end), (start, stop) = (
+        find_mcu_rows(one).byte_range(first, last) for one in (jpeg, other)
+    )
+    size = min(end - begin, stop - start)
+    return jpeg[:begin] + other[start : start + size] + jpeg[begin + size :]
+
+
+def flipped(jpeg, place):
+    content = bytearray(jpeg)
+    content[place] ^= 0x10
+    return bytes(content)
+
+
+def stale(jpeg):
+    """Give files of the size and head of the one that was noted."""
+    rows, other = find_mcu_rows(jpeg), encoded(photo(96, 64, seed=3))
+    begin, end = rows.byte_range(2, 3)
+    return {
+        "rows of another": swapped_rows(jpeg, other, 2, 3),
+        "a bit": flipped(jpeg, (begin + end) // 2),
+        "first byte": flipped(jpeg, begin),
+        "last byte": flipped(jpeg, end - 1),
+        "zeros": jpeg[:begin] + bytes(end - begin) + jpeg[end:],
+    }
+
+
+CENTRE = Window(height=4, width=16)
+"""Rows of pixels 46 to 49: of the rows of MCUs 2 and 3, and with their neighbours 1 to 4."""
+
+
+@pytest.mark.parametrize("change", ["rows of another", "a bit", "first byte", "last byte", "zeros"])
+def test_rows_that_were_changed_are_never_cut_out(tmp_path, change):
+    path = tmp_path / "photo.jpg"
+    jpeg = encoded(photo(96, 64))
+    path.write_bytes(jpeg)
+    row = row_of(path)
+    content = stale(jpeg)[change]
+    assert (len(content), content[:600]) == (len(jpeg), jpeg[:600])
+    path.write_bytes(content)
+    sample = read_or_none(row)
+    assert sample is None or sample["encoded"].tobytes() == content
+
+
+def read_or_none(row):
+    try:
+        return JpegReader().read(row, CENTRE)
+    except ReadError:
+        return None
+
+
+def test_a_file_replaced_by_a_sound_one_is_read_whole(tmp_path):
+    """Of one camera, and padded to one size."""
+    jpegs = [encoded(photo(96, 64, seed=seed)) for seed in (0, 3)]
+    size = max(map(len, jpegs))
+    old, new = (jpeg.ljust(size, b"\0") for jpeg in jpegs)
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(old)
+    row = row_of(path)
+    assert len(JpegReader().read(row, CENTRE)["encoded"]) < size
+    path.write_bytes(new)
+    assert JpegReader().read(row, CENTRE)["encoded"].tobytes() == new
+
+
+def test_damage_beside_the_window_does_not_matter(tmp_path):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(photo(960, 64)))
+    row = row_of(path)
+    sound = JpegReader().read(row, CENTRE)
+    begin, end = find_mcu_rows(path.read_bytes()).byte_range(4, 9)
+    content = path.read_bytes()
+    path.write_bytes(content[:begin] + bytes(end - begin) + content[end:])
+    assert np.array_equal(JpegReader().read(row, CENTRE)["encoded"], sound["encoded"])
+
+
+@given(data=st.data())
+@settings(deadline=None)
+def test_each_changed_byte_of_the_rows_is_noticed(data):
+    jpeg = encoded(photo(96, 64))
+    rows = find_mcu_rows(jpeg)
+    first = data.draw(st.integers(0, 5))
+    last = data.draw(st.integers(first, 5))
+    begin, end = rows.byte_range(first, last)
+    rows.check(first, last, jpeg[begin:end])
+    coded = bytearray(jpeg[begin:end])
+    coded[data.draw(st.integers(0, len(coded) - 1))] ^= data.draw(st.integers(1, 255))
+    for changed in (bytes(coded), jpeg[begin : end - 1], b""):
+        with pytest.raises(ChangedError):
+            rows.check(first, last, changed)
+
+
+@pytest.mark.parametrize(
+    "packed", [b"", b"\2", b"\3" + bytes(40), b"\2" + bytes(30), b"\1" + bytes(60)]
+)
+def test_notes_of_another_making_do_no_harm(tmp_path, packed):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(photo(96, 64)))
+    row = Row(0, str(path), notes={"mcu_rows": packed})
+    sample = JpegReader().read(row, Window(height=16, width=16))
+    assert sample["encoded"].tobytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"progressive": True}, "not coded sequentially"),
+        ({"restart_marker_rows": 1}, "restarts"),
+    ],
+)
+def test_other_coding_is_refused(options, reason):
+    with pytest.raises(NoRowsError, match=reason):
+        find_mcu_rows(encoded(photo(64, 64), **options))
+
+
+@given(data=st.data(), optimize=st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_damage_is_found_or_does_no_harm(data, optimize):
+    jpeg = bytearray(encoded(photo(48, 64), optimize=optimize))
+    for _ in range(data.draw(st.integers(1, 4))):
+        jpeg[data.draw(st.integers(0, len(jpeg) - 1))] = data.draw(st.integers(0, 255))
+    jpeg = bytes(jpeg[: data.draw(st.integers(0, len(jpeg)))])
+    try:
+        rows = find_mcu_rows(jpeg)
+    except NoRowsError:
+        return
+    assert (np.diff(rows.starts) > 0).all()
+    assert rows.starts[-1] <= 8 * len(jpeg)
+
+
+@given(data=st.binary(max_size=300))
+def test_any_head_is_parsed_or_refused(data):
+    jpeg = encoded(photo(16, 16))
+    for head in (data, b"\xff\xd8" + data, jpeg[:200] + data):
+        try:
+            Head.parse(head)
+        except NoRowsError:
+            continue
+
+
+def test_rows_survive_packing():
+    rows = find_mcu_rows(encoded(photo(100, 50)))
+    again = McuRows.unpack(rows.pack())
+    assert np.array_equal(again.starts, rows.starts)
+    assert np.array_equal(again.predictions, rows.predictions)
+    assert np.array_equal(again.crcs, rows.crcs)
+    assert (again.file_size, again.head_size, again.head_crc) == (
+        rows.file_size,
+        rows.head_size,
+        rows.head_crc,
+    )
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_an_index_keeps_them(tmp_path, suffix):
+    contents = {
+        "a.jpg": encoded(photo(64, 48)),
+        "b.jpg": encoded(photo(64, 48), progressive=True),
+        "c.jpg": b"no photo",
+        "d.jpg": encoded(photo(80, 48)),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    index = with_mcu_rows(Index.scan(tmp_path))
+    assert [rows is None for rows in index.table["mcu_rows"].to_pylist()] == [False, True, True, 0]
+    assert with_mcu_rows(index).table.equals(index.table)
+    warn_of_old_rows(index)
+    file = tmp_path / f"index{suffix}"
+    index.save(file)
+    columns = Index.load(file).columns(notes=("mcu_rows", "others"))
+    for number, content in enumerate(contents.values()):
+        noted = columns.row(number).notes
+        assert list(noted) == ["mcu_rows"]
+        if number in (0, 3):
+            assert McuRows.unpack(noted["mcu_rows"]).file_size == len(content)
+        else:
+            assert noted["mcu_rows"] == b""
+
+
+def test_notes_without_checksums_are_told_of(tmp_path):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(encoded(photo(96, 64)))
+    notes = pa.array([None, b"\1" + bytes(60)], pa.large_binary())
+    index = Index(pa.table({"path": [str(path)] * 2, "mcu_rows": notes}))
+    with pytest.warns(UserWarning, match=r"an older version.*index.py --mcu_rows"):
+        jpeg_pipeline(index, batch_size=1, device_id=None)
+
+
+def test_a_column_of_that_name_must_hold_bytes(tmp_path):
+    index = Index(pa.table({"path": ["/a.jpg"], "mcu_rows": [1]}))
+    with pytest.raises(TypeError, match="'mcu_rows' must hold bytes for the Reader, got int64"):
+        index.columns(notes=("mcu_rows",))
+
+
+def row_of(path: Path) -> Row:
+    return Row(0, str(path), notes={"mcu_rows": find_mcu_rows(path.read_bytes()).pack()})

@@ -1,0 +1,388 @@
+import io
+import re
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from contract import NUMBER, ReaderContract, check_named, refused, written
+from hypothesis import given
+from hypothesis import strategies as st
+from image_files import LOSSLESS
+from image_files import refused as decodes_otherwise
+from PIL import Image, ImageOps
+
+from readers import JpegReader, Peek, ReadError, Row, Window
+from readers.jpeg.reader import FORMATS
+from readers.jpeg.structure import structure_of
+
+ORIENTATION = 0x0112
+NOISE = np.random.default_rng(0).integers(0, 256, (40, 64, 3), dtype=np.uint8)
+PICTURE = Image.fromarray(NOISE)  # 64 wide, 40 high
+
+
+def encoded(image=PICTURE, form="JPEG", **settings):
+    stream = io.BytesIO()
+    image.save(stream, form, **settings)
+    return stream.getvalue()
+
+
+def exif(orientation):
+    tags = Image.Exif()
+    tags[ORIENTATION] = orientation
+    return tags
+
+
+def with_segment(jpeg, content):
+    """Put an EXIF segment behind the start of a JPEG."""
+    segment = b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content
+    return jpeg[:2] + segment + jpeg[2:]
+
+
+class TestJpeg(ReaderContract):
+    channels = 3
+
+    @pytest.fixture
+    def reader(self):
+        return JpegReader(self.channels)
+
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        path = tmp_path / "image.jpg"
+        path.write_bytes(encoded())
+        return Row(NUMBER, str(path))
+
+    @pytest.fixture
+    def bad_row(self, tmp_path):
+        return written(tmp_path, encoded(form="GIF"))
+
+    def pixels(self, sample):
+        image = Image.open(io.BytesIO(sample["encoded"].tobytes()))
+        (y, x), (height, width) = sample["anchor"], sample["shape"]
+        mode = "RGB" if self.channels == 3 else "L"
+        displayed = np.atleast_3d(np.asarray(ImageOps.exif_transpose(image).convert(mode)))
+        return displayed[y : y + height, x : x + width]
+
+
+class TestGray(TestJpeg):
+    channels = 1
+
+
+class TestTurned(TestJpeg):
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        path = tmp_path / "turned.jpg"
+        path.write_bytes(encoded(exif=exif(6)))
+        return Row(NUMBER, str(path))
+
+
+class TestPng(TestJpeg):
+    @pytest.fixture
+    def good_row(self, tmp_path):
+        path = tmp_path / "png_named.jpg"
+        path.write_bytes(encoded(form="PNG"))
+        return Row(NUMBER, str(path))
+
+
+def test_the_bytes_of_the_file_travel(tmp_path):
+    content = encoded()
+    sample = JpegReader().read(written(tmp_path, content), None)
+    assert sample["encoded"].tobytes() == content
+    assert sample.input_bytes == len(content)
+    assert sample["anchor"].tolist() == [0, 0]
+    assert sample["shape"].tolist() == [40, 64]
+
+
+def test_a_window_travels_as_numbers(tmp_path):
+    row = written(tmp_path, encoded())
+    sample = JpegReader().read(row, Window(height=10, width=20, y=0.5, x=None))
+    assert sample["encoded"].tobytes() == encoded()
+    assert sample["anchor"].tolist() == [15, 22]
+    assert sample["shape"].tolist() == [10, 20]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 7), (64, 40)])
+def test_blank_decodes_to_its_size(size):
+    image = Image.open(io.BytesIO(JpegReader().blank(*size)["encoded"].tobytes()))
+    assert image.size == size[::-1]
+    assert image.mode == "RGB"
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_size_is_as_displayed(tmp_path, form, orientation):
+    content = encoded(form=form, exif=exif(orientation))
+    displayed = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
+    assert displayed.size == ((64, 40) if orientation < 5 else (40, 64))
+    row = written(tmp_path, content)
+    peek = JpegReader().peek(row, None)
+    assert peek == Peek(height=displayed.height, width=displayed.width, nbytes=len(content))
+    shape = JpegReader().read(row, None)["shape"].tolist()
+    assert shape == [displayed.height, displayed.width]
+
+
+def test_a_window_lies_in_the_image_as_displayed(tmp_path):
+    row = written(tmp_path, encoded(exif=exif(6)))
+    sample = JpegReader().read(row, Window(height=64, width=40))
+    assert sample["anchor"].tolist() == [0, 0]
+    refused(JpegReader(), row, Window(height=40, width=64), "larger than the image 64x40")
+
+
+BROKEN_EXIF = [
+    b"Exif\0\0",
+    b"Exif\0\0garbage!garbage!",
+    b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
+    b"Exif\0\0II*\0\xff\xff\xff\x7f",
+    b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x0f\0\x02\xff\xff\xff\xff\0\0\0\x08\0\0\0\0",
+]
+
+
+@pytest.mark.parametrize("content", BROKEN_EXIF)
+def test_broken_exif_does_not_matter(tmp_path, content):
+    row = written(tmp_path, with_segment(encoded(), content))
+    assert JpegReader().peek(row, None).height == 40
+
+
+def exif_block(*entries, start=b"Exif\0\0II*\0"):
+    """Make EXIF data of (tag, type, count, value) each."""
+    packed = b"".join(struct.pack("<HHII", *entry) for entry in entries)
+    return start + struct.pack("<IH", 8, len(entries)) + packed + bytes(4)
+
+
+@pytest.mark.parametrize("value", [0, 1, 99])
+@pytest.mark.parametrize("kind", [3, 4])
+def test_an_orientation_that_is_none(tmp_path, kind, value):
+    row = written(tmp_path, with_segment(encoded(), exif_block((ORIENTATION, kind, 1, value))))
+    assert JpegReader().peek(row, None).height == 40
+
+
+def several_pictures():
+    return encoded(form="MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
+
+
+READ = {
+    "gray": lambda: encoded(PICTURE.convert("L")),
+    "CMYK": lambda: encoded(PICTURE.convert("CMYK")),
+    "progressive": lambda: encoded(progressive=True),
+    "MPO": several_pictures,
+    "padded": lambda: encoded() + bytes(100),
+    "padded a lot": lambda: encoded() + bytes(10_000),
+    "half, but ended": lambda: encoded()[:1500] + b"\xff\xd9",  # DALI fills the rest
+    "palette PNG": lambda: encoded(PICTURE.convert("P"), "PNG"),
+    "PNG with alpha": lambda: encoded(PICTURE.convert("RGBA"), "PNG"),
+    **{form: lambda form=form: encoded(form=form) for form in FORMATS},
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_read(tmp_path, kind):
+    sample = JpegReader().read(written(tmp_path, READ[kind]()), None)
+    assert sample["shape"].tolist() == [40, 64]
+
+
+def thumbnail():
+    """A JPEG whose EXIF data hold another, whole JPEG, which ends near the end of the file."""
+    small = encoded(PICTURE.resize((16, 16)))
+    return with_segment(encoded(), b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0" + small)
+
+
+def with_height(content, height):
+    """Change the height of a TIFF that Pillow wrote."""
+    entry = struct.pack("<HHII", 257, 4, 1, 40)
+    assert entry in content
+    return content.replace(entry, entry[:8] + struct.pack("<I", height))
+
+
+REFUSED = {
+    "GIF": (
+        lambda: encoded(form="GIF"),
+        "^format GIF is not decoded, expected one of JPEG, PNG, BMP, WEBP, TIFF, PPM, JPEG2000$",
+    ),
+    "text": (lambda: b"hello world", "^not an image: it begins with b'hello wo', expected one of"),
+    "empty": (lambda: b"", "^the file is empty$"),
+    "no end": (lambda: encoded()[:-2], "image file is truncated"),
+    "half": (lambda: encoded()[:1500], "image file is truncated"),
+    "head": (lambda: encoded()[:300], "."),
+    "half a progressive one": (lambda: encoded(progressive=True)[:1500], "truncated"),
+    "half a PNG": (lambda: encoded(form="PNG")[:1500], "."),
+    "two frames": (
+        lambda: encoded()[:158] + encoded()[158:177] + encoded()[158:],
+        "^a JPEG of several frames is not decoded: it is damaged$",
+    ),
+    "a TIFF that does not tell its compression": (
+        lambda: encoded(form="TIFF").replace(
+            struct.pack("<HH", 259, 3), struct.pack("<HH", 258, 3)
+        ),
+        "^a TIFF of 8 bits with Compression missing is not decoded",
+    ),
+    "a TIFF without a strip": (
+        lambda: with_height(encoded(form="TIFF"), 44),
+        "^a TIFF of 2 strips or tiles has 1 of them: it is damaged$",
+    ),
+    "thumbnail whole, image not": (lambda: thumbnail()[:-900], "image file is truncated"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refused(tmp_path, kind):
+    make, message = REFUSED[kind]
+    row = written(tmp_path, make())
+    assert re.search(message, refused(JpegReader(), row, None).reason)
+
+
+def false_marker(jpeg, marker):
+    """Overwrite two bytes in the midst of the entropy-coded data."""
+    middle = (jpeg.index(b"\xff\xda") + len(jpeg)) // 2
+    return jpeg[:middle] + bytes((0xFF, marker)) + jpeg[middle + 2 :]
+
+
+CODINGS = {
+    "baseline": {},
+    "progressive": {"progressive": True},
+    "optimized": {"optimize": True, "quality": 60},
+    "restarts": {"restart_marker_blocks": 2},
+}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_false_marker_is_found(tmp_path, coding):
+    """libjpeg stops there, and DALI delivers the rest of the image in grey."""
+    jpeg = encoded(**CODINGS[coding])
+    for marker in (0x01, 0x3A, 0xC0, 0xC4, 0xD3, 0xD8, 0xDA, 0xDB, 0xE1, 0xF7, 0xFE):
+        refused(JpegReader(), written(tmp_path, false_marker(jpeg, marker)), None, "damaged")
+
+
+@given(
+    coding=st.sampled_from(sorted(CODINGS)),
+    quality=st.integers(1, 100),
+    seed=st.integers(0, 1 << 32),
+)
+def test_no_good_jpeg_is_refused(tmp_path, coding, quality, seed):
+    random = np.random.default_rng(seed)
+    noise = random.integers(0, 256, (*random.integers(1, 80, 2), 3), dtype=np.uint8)
+    image = Image.fromarray(noise).convert(random.choice(["L", "RGB", "CMYK"]))
+    jpeg = encoded(image, **{"quality": quality} | CODINGS[coding])
+    assert structure_of(jpeg).complete
+    JpegReader().verify(written(tmp_path, jpeg))
+    JpegReader(check_entropy=True).read(written(tmp_path, jpeg + bytes(9)), None)
+
+
+def test_restart_markers_that_are_lost_or_swapped_are_found(tmp_path):
+    jpeg = encoded(restart_marker_blocks=1)
+    places = [place for place in range(len(jpeg) - 1) if jpeg[place : place + 2] == b"\xff\xd2"]
+    lost = jpeg[: places[0]] + jpeg[places[0] + 2 :]
+    swapped = jpeg[: places[0] + 1] + b"\xd5" + jpeg[places[0] + 2 :]
+    for damaged in (lost, swapped):
+        refused(JpegReader(), written(tmp_path, damaged), None, "is out of order")
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_each_flipped_bit_of_a_png_is_found(tmp_path, bit):
+    content = bytearray(encoded(form="PNG"))
+    for place in range(60, len(content) - 12, 397):
+        content[place] ^= 1 << bit
+        row = written(tmp_path, bytes(content))
+        refused(
+            JpegReader(), row, None, "the checksum of the PNG chunk b'IDAT' at byte 33 is wrong"
+        )
+        content[place] ^= 1 << bit
+
+
+def test_a_png_without_its_last_byte_is_refused(tmp_path):
+    """Pillow reads it, DALI does not."""
+    content = encoded(form="PNG")[:-1]
+    Image.open(io.BytesIO(content)).load()
+    refused(JpegReader(), written(tmp_path, content), None, "the file ends within the PNG chunk")
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path, coding):
+    """What shows in no marker: an end too early."""
+    jpeg = encoded(**CODINGS[coding])
+    row = written(tmp_path, jpeg[: 2 * len(jpeg) // 3].rstrip(b"\xff") + b"\xff\xd9")
+    JpegReader().read(row, None)
+    for call in (lambda: JpegReader(check_entropy=True).read(row, None), verify(row)):
+        with pytest.raises(ReadError, match="Corrupt JPEG data"):
+            call()
+
+
+def verify(row):
+    return lambda: JpegReader().verify(row)
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_depth(tmp_path, name):
+    content, values = LOSSLESS[name]
+    row = written(tmp_path, content)
+    assert bool(JpegReader().read(row, None)["deep"]) == (values.dtype == np.uint16)
+    for dtype in ("uint8", "uint16"):
+        reader = JpegReader(stored=dtype)
+        if values.dtype == dtype:
+            reader.read(row, None)
+        else:
+            refused(reader, row, None, f"bits a sample, expected {dtype[4:]} for values of type")
+
+
+@pytest.mark.parametrize("name", decodes_otherwise())
+def test_what_dali_does_not_decode(tmp_path, name):
+    content, reason = decodes_otherwise()[name]
+    assert reason in refused(JpegReader(), written(tmp_path, content), None).reason
+
+
+def test_one_component_of_jpeg2000_without_a_file_format(tmp_path):
+    content, _ = decodes_otherwise()["gray.j2k"]
+    assert JpegReader(channels=1).read(written(tmp_path, content), None)["shape"].tolist() == [
+        40,
+        64,
+    ]
+
+
+@pytest.mark.parametrize("settings", [{"channels": 4}, {"channels": None}, {"stored": "int16"}])
+def test_settings(settings):
+    with pytest.raises(ValueError, match=r"must be .*, got (4|None|'int16')$"):
+        JpegReader(**settings)
+
+
+def test_verify_decodes_all_of_the_image(tmp_path):
+    """What `read` cannot notice without decoding."""
+    content = bytearray(encoded(form="PNG"))
+    (length,) = struct.unpack_from(">I", content, 33)
+    content[33 + 8 + length // 2] ^= 0xFF
+    struct.pack_into(">I", content, 41 + length, zlib.crc32(content[37 : 41 + length]))
+    row = written(tmp_path, bytes(content))
+    JpegReader().read(row, None)
+    with pytest.raises(ReadError, match="broken data stream"):
+        JpegReader().verify(row)
+
+
+def test_a_thumbnail_is_no_image(tmp_path):
+    assert JpegReader().peek(written(tmp_path, thumbnail()), None).height == 40
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_cut_anywhere(tmp_path, form):
+    content = encoded(form=form)
+    for length in range(0, len(content) - 1, 53):
+        refused(JpegReader(), written(tmp_path, content[:length]), None)
+
+
+@given(st.sampled_from(FORMATS), st.data())
+def test_damaged_anywhere(tmp_path, form, data):
+    content = bytearray(encoded(form=form))
+    places = st.integers(0, 600) | st.integers(0, len(content) - 1)
+    for place, byte in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), max_size=5)):
+        content[place] = byte
+    row = written(tmp_path, bytes(content))
+    for call in (lambda: JpegReader().read(row, None), lambda: JpegReader().verify(row)):
+        try:
+            call()
+        except ReadError as error:
+            check_named(error, row)
+
+
+def test_real_photographs(shared_data):
+    for number, path in enumerate(sorted((shared_data / "jpeg").rglob("*.jpg"))):
+        with Image.open(path) as image:
+            width, height = ImageOps.exif_transpose(image).size
+        peek = JpegReader().peek(Row(number, str(path)), None)
+        assert (peek.height, peek.width, peek.nbytes) == (height, width, path.stat().st_size)

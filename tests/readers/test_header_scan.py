@@ -1,0 +1,473 @@
+import io
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from astropy.io import fits
+from astropy.time import Time
+from fits_files import plain_hdu
+from PIL import Image
+
+from readers import FitsReader, ReadError, Row
+from readers import header_scan as module
+from readers.header_scan import COLUMNS, FactTable, column_name, image_facts
+
+PIXELS = np.arange(20, dtype=np.int16).reshape(4, 5)
+AIA_KEYS = ("DATE-OBS", "T_OBS", "WAVELNTH", "EXPTIME", "QUALITY")
+
+
+def fits_facts(*arguments, **options):
+    """Give the facts of a file with one image."""
+    (found,) = module.fits_facts(*arguments, **options)
+    return found
+
+
+def file_facts(*arguments, **options):
+    (found,) = module.file_facts(*arguments, **options)
+    return found
+
+
+def save(path, *hdus):
+    fits.HDUList([*hdus]).writeto(path, overwrite=True)
+    return str(path)
+
+
+def with_header(path, cards):
+    return save(path, fits.PrimaryHDU(PIXELS, fits.Header(cards)))
+
+
+class TestRealFiles:
+    def test_aia(self, shared_data):
+        assert fits_facts(f"{shared_data}/fits/aia_171_cutout.fits", AIA_KEYS) == {
+            "DATE-OBS": "2013-03-10T12:00:11.341",
+            "T_OBS": "2013-03-10T12:00:12.341",
+            "WAVELNTH": 171,
+            "EXPTIME": 1.9996049999999999,
+            "QUALITY": 0,
+            "hdu": 1,
+            "planes": 1,
+            "height": 705,
+            "width": 769,
+            "bitpix": 16,
+            "codec": "RICE_1",
+        }
+
+    @pytest.mark.parametrize(
+        ("name", "hdu", "bitpix", "codec"),
+        [
+            ("m13", 0, 16, ""),
+            ("m13_rice", 1, 16, "RICE_1"),
+            ("m13_gzip", 1, 16, "GZIP_1"),
+            ("m13_hcomp", 1, 16, "HCOMPRESS_1"),
+            ("m13_plio", 1, 16, "PLIO_1"),
+            ("hmi_sharp_br", 1, 32, "RICE_1"),
+            ("compressed_with_nan", 1, -64, "RICE_1"),
+        ],
+    )
+    def test_codecs(self, shared_data, name, hdu, bitpix, codec):
+        facts = fits_facts(f"{shared_data}/fits/{name}.fits")
+        assert (facts["hdu"], facts["bitpix"], facts["codec"]) == (hdu, bitpix, codec)
+
+    def test_the_reader_agrees(self, shared_data):
+        for path in map(str, shared_data.glob("fits/*")):
+            facts = fits_facts(path)
+            peek = FitsReader().peek(Row(0, path), None)
+            assert (facts["height"], facts["width"]) == (peek.height, peek.width)
+            assert facts["bitpix"] == fits.getheader(path, facts["hdu"])["BITPIX"]
+
+    def test_inherited_from_the_primary_header(self, shared_data):
+        path = f"{shared_data}/fits/decam_dither1.fits.fz"
+        assert "EXPTIME" not in fits.getheader(path, 1)
+        assert fits_facts(path, ["EXPTIME"])["EXPTIME"] == 45.0
+
+    def test_photograph(self, shared_data):
+        path = next(shared_data.glob("jpeg/*/swan-*.jpg"))
+        assert image_facts(str(path)) == {"height": 408, "width": 640, "format": "JPEG"}
+
+
+class TestKeys:
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (171, 171),
+            (-2147483648, -2147483648),
+            (2.5, 2.5),
+            (True, True),
+            ("AIA_3  ", "AIA_3"),
+            ("2013-03-10T12:00:11.34Z", "2013-03-10T12:00:11.34Z"),
+            ("nan", None),
+            (" NaN ", None),
+            ("", None),
+            pytest.param(fits.card.Undefined(), None, id="undefined"),
+            (1 + 2j, "(1+2j)"),
+        ],
+        ids=repr,
+    )
+    def test_value(self, tmp_path, value, expected):
+        found = fits_facts(with_header(tmp_path / "a.fits", {"KEY": value}), ["KEY"])["KEY"]
+        assert found == expected
+        assert type(found) is type(expected)
+
+    def test_missing(self, tmp_path):
+        assert fits_facts(with_header(tmp_path / "a.fits", {}), ["EXPTIME"])["EXPTIME"] is None
+
+    def test_any_case_and_name_as_given(self, tmp_path):
+        path = with_header(tmp_path / "a.fits", {"EXPTIME": 2.0})
+        assert fits_facts(path, ["exptime"])["exptime"] == 2.0
+
+    def test_nan_without_quotes_cannot_be_parsed(self, tmp_path):
+        path = tmp_path / "a.fits"
+        path.write_bytes(plain_hdu(PIXELS, {"EXPTIME": float("nan"), "WAVELNTH": 171}))
+        assert b"EXPTIME =                  NAN" in path.read_bytes()
+        facts = fits_facts(str(path), ["EXPTIME", "WAVELNTH"])
+        assert (facts["EXPTIME"], facts["WAVELNTH"]) == (None, 171)
+
+    def test_history_is_text(self, tmp_path):
+        header = fits.Header()
+        header.add_history("one")
+        header.add_history("two")
+        path = save(tmp_path / "a.fits", fits.PrimaryHDU(PIXELS, header))
+        facts = fits_facts(path, ["HISTORY"])
+        assert facts["HISTORY"] == "one\ntwo"
+        assert pickle.loads(pickle.dumps(facts)) == facts
+
+    @pytest.mark.parametrize(("inherit", "expected"), [(True, 45.0), (False, None), (None, None)])
+    def test_inherit(self, tmp_path, inherit, expected):
+        primary = fits.PrimaryHDU(header=fits.Header({"EXPTIME": 45.0, "GAIN": 1.0}))
+        own = {"GAIN": 3.0} | ({} if inherit is None else {"INHERIT": inherit})
+        path = save(tmp_path / "a.fits", primary, fits.ImageHDU(PIXELS, fits.Header(own)))
+        facts = fits_facts(path, ["EXPTIME", "GAIN"])
+        assert (facts["EXPTIME"], facts["GAIN"]) == (expected, 3.0)
+
+
+class TestWhichImage:
+    def test_first_with_an_image(self, tmp_path):
+        table = fits.BinTableHDU.from_columns([fits.Column("x", "J", array=[1])])
+        path = save(tmp_path / "a.fits", fits.PrimaryHDU(), table, fits.ImageHDU(PIXELS))
+        assert fits_facts(path)["hdu"] == 2
+
+    def test_named(self, tmp_path):
+        hdus = fits.PrimaryHDU(PIXELS), fits.ImageHDU(PIXELS[:3, :2].astype(np.float32))
+        path = save(tmp_path / "a.fits", *hdus)
+        assert fits_facts(path, hdu=1) == {
+            "hdu": 1,
+            "planes": 1,
+            "height": 3,
+            "width": 2,
+            "bitpix": -32,
+            "codec": "",
+        }
+
+    def test_gzipped_file(self, tmp_path):
+        path = save(tmp_path / "a.fits.gz", fits.PrimaryHDU(PIXELS))
+        assert fits_facts(path)["codec"] == ""
+
+    def test_old_spelling_of_rice(self, tmp_path):
+        path = tmp_path / "a.fits"
+        save(path, fits.PrimaryHDU(), fits.CompImageHDU(PIXELS))
+        path.write_bytes(path.read_bytes().replace(b"'RICE_1  '", b"'RICE_ONE'"))
+        assert fits_facts(str(path))["codec"] == "RICE_1"
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("hdus", "hdu", "reason"),
+        [
+            ([fits.PrimaryHDU()], None, "no HDU holds an image"),
+            ([fits.PrimaryHDU(PIXELS)], 3, "there is no HDU 3, the file has 1"),
+            ([fits.PrimaryHDU(), fits.ImageHDU(PIXELS)], 0, "HDU 0 holds no image"),
+            ([fits.PrimaryHDU(PIXELS)], "SCI", "there is no HDU 'SCI', the file has PRIMARY"),
+        ],
+        ids=["none", "number", "empty", "name"],
+    )
+    def test_no_such_image(self, tmp_path, hdus, hdu, reason):
+        path = save(tmp_path / "a.fits", *hdus)
+        with pytest.raises(ReadError, match=reason) as caught:
+            fits_facts(path, hdu=hdu)
+        assert caught.value.path == path
+
+    @pytest.mark.parametrize("compressed", [False, True])
+    def test_truncated(self, tmp_path, compressed):
+        noise = np.random.default_rng(1).integers(0, 1000, (100, 100), np.int16)
+        hdu = fits.CompImageHDU(noise) if compressed else fits.ImageHDU(noise)
+        path = save(tmp_path / "a.fits", fits.PrimaryHDU(), hdu)
+        whole = (tmp_path / "a.fits").read_bytes()
+        (tmp_path / "a.fits").write_bytes(whole[:-2880])
+        with pytest.raises(ReadError, match="File may have been truncated"):
+            fits_facts(path)
+
+    @pytest.mark.parametrize("content", [b"", b"no FITS file", b"SIMPLE  =", b"\x1f\x8bxx"])
+    def test_something_else(self, tmp_path, content):
+        path = tmp_path / "a.fits"
+        path.write_bytes(content)
+        with pytest.raises(ReadError) as caught:
+            fits_facts(str(path))
+        assert caught.value.reason
+        assert caught.value.row is None
+
+    def test_no_file(self, tmp_path):
+        for facts in fits_facts, image_facts, file_facts:
+            with pytest.raises(ReadError, match="No such file"):
+                facts(str(tmp_path / "gone.fits"))
+
+
+def jpeg(size=(6, 4), orientation=1, kind="JPEG"):
+    stream = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", size, (9, 8, 7)).save(stream, kind, exif=exif)
+    return stream.getvalue()
+
+
+class TestImages:
+    @pytest.mark.parametrize(("orientation", "size"), [(1, (4, 6)), (3, (4, 6)), (6, (6, 4))])
+    def test_size_as_displayed(self, tmp_path, orientation, size):
+        path = tmp_path / "a.jpg"
+        path.write_bytes(jpeg(orientation=orientation))
+        facts = image_facts(str(path))
+        assert (facts["height"], facts["width"]) == size
+
+    def test_png_whatever_the_suffix_says(self, tmp_path):
+        path = tmp_path / "a.jpg"
+        path.write_bytes(jpeg(kind="PNG"))
+        assert image_facts(str(path))["format"] == "PNG"
+
+    def test_refused_without_a_row(self, tmp_path):
+        path = tmp_path / "a.jpg"
+        path.write_bytes(jpeg((200, 200))[:-600])
+        with pytest.raises(ReadError) as caught:
+            image_facts(str(path))
+        assert caught.value.row is None
+        assert str(caught.value).startswith(f"{path}: ")
+
+
+class TestFileFacts:
+    def test_fits(self, tmp_path):
+        path = with_header(tmp_path / "noise.dat", {"EXPTIME": 2.0})
+        assert file_facts(path, ["EXPTIME"]) == {
+            "path": path,
+            "hdu": 0,
+            "planes": 1,
+            "plane": None,
+            "height": 4,
+            "width": 5,
+            "bitpix": 16,
+            "codec": "",
+            "file_bytes": 5760,
+            "EXPTIME": 2.0,
+        }
+
+    def test_jpeg(self, tmp_path):
+        path = tmp_path / "a.JPEG"
+        path.write_bytes(jpeg())
+        assert file_facts(str(path), ["EXPTIME"], hdu=1) == {
+            "path": str(path),
+            "hdu": None,
+            "planes": None,
+            "plane": None,
+            "height": 4,
+            "width": 6,
+            "bitpix": None,
+            "codec": "JPEG",
+            "file_bytes": len(jpeg()),
+            "EXPTIME": None,
+        }
+
+
+class TestHdusAndPlanes:
+    @pytest.fixture(params=["a.fits", "a.fits.gz"])
+    def path(self, tmp_path, request):
+        """A primary header, images that inherit it or not, a table, an empty image and a cube."""
+        table = fits.BinTableHDU.from_columns([fits.Column("x", "J", array=[1])])
+        heirs = [fits.Header({"INHERIT": inherit, "GAIN": 3.0}) for inherit in (True, False)]
+        cube = fits.CompImageHDU(np.zeros((3, 4, 5), np.int16), name="CUBE")
+        hdus = [
+            fits.PrimaryHDU(header=fits.Header({"EXPTIME": 45.0, "GAIN": 1.0})),
+            fits.ImageHDU(PIXELS, heirs[0], name="SCI", ver=1),
+            table,
+            fits.ImageHDU(PIXELS[:2], heirs[1], name="SCI", ver=2),
+            fits.ImageHDU(np.zeros((0, 3))),
+            cube,
+        ]
+        return save(tmp_path / request.param, *hdus)
+
+    def test_all_hdus(self, path):
+        found = module.fits_facts(path, ["EXPTIME", "GAIN", "EXTNAME"], "all")
+        names = ("hdu", "planes", "height", "EXPTIME", "GAIN", "EXTNAME")
+        assert [tuple(facts[name] for name in names) for facts in found] == [
+            (1, 1, 4, 45.0, 3.0, "SCI"),
+            (3, 1, 2, None, 3.0, "SCI"),
+            (5, 3, 4, None, None, "CUBE"),
+        ]
+        for facts in found:
+            peek = FitsReader(planes=0).peek(Row(0, path, facts["hdu"]), None)
+            assert (peek.height, peek.width) == (facts["height"], facts["width"])
+
+    @pytest.mark.parametrize(
+        ("hdu", "number"), [("sci ", 1), (("SCI", 2), 3), ("CUBE", 5), (None, 1), (3, 3)]
+    )
+    def test_an_hdu_by_its_name(self, path, hdu, number):
+        assert fits_facts(path, hdu=hdu)["hdu"] == number
+        with fits.open(path) as hdus:
+            assert hdu is None or hdus.index_of(hdu) == number
+
+    @pytest.mark.parametrize("hdu", ["DQ", ("SCI", 3)])
+    def test_no_such_name(self, path, hdu):
+        with pytest.raises(ReadError, match=r"there is no HDU .*, the file has PRIMARY, SCI, "):
+            fits_facts(path, hdu=hdu)
+
+    def test_a_row_for_each_plane(self, path):
+        found = module.file_facts(path, hdu="CUBE", planes="all")
+        assert [facts["plane"] for facts in found] == [0, 1, 2]
+        found = module.file_facts(path, hdu="CUBE", planes=(2, 0))
+        assert [facts["plane"] for facts in found] == [2, 0]
+        with pytest.raises(ReadError, match=r"\[1\]: there is no plane 1, the image has 1"):
+            module.file_facts(path, hdu="all", planes=(0, 1))
+
+
+BASE = dict.fromkeys(COLUMNS) | {"path": "/a.fits"}
+
+
+def column(key, values):
+    facts = FactTable([key])
+    for value in values:
+        facts.add({**BASE, key: value})
+    found = facts.table()[column_name(key)]
+    return found, facts
+
+
+class TestTable:
+    def test_types_of_the_fixed_columns(self):
+        for rows in 0, 2:
+            facts = FactTable([])
+            for _ in range(rows):
+                facts.add(BASE)
+            table = facts.table()
+            assert table.num_rows == rows
+            expected = {name: kind for name, kind in COLUMNS.items() if name != "plane"}
+            assert {name: str(table[name].type) for name in expected} == expected
+            assert "plane" not in table.column_names
+
+    # A batch has 8192 rows: values far apart meet only when the batches are joined.
+    @pytest.mark.parametrize("apart", [0, 9000], ids=["one batch", "two batches"])
+    @pytest.mark.parametrize(
+        ("values", "expected", "kind"),
+        [
+            ([1, 2], [1, 2], pa.int64()),
+            ([1, 2.5], [1.0, 2.5], pa.float64()),
+            ([1, "a"], ["1", "a"], pa.string()),
+            ([2.0, "a"], ["2.0", "a"], pa.string()),
+            ([True, False], [True, False], pa.bool_()),
+            ([True, 2], [1.0, 2.0], pa.float64()),
+            ([1 << 70, 1], [float(1 << 70), 1.0], pa.float64()),
+            ([(1 << 53) + 1, 0.5], [float((1 << 53) + 1), 0.5], pa.float64()),
+            ([None, None], [None, None], pa.null()),
+        ],
+        ids=repr,
+    )
+    def test_types_are_promoted(self, apart, values, expected, kind):
+        found, _ = column("KEY", [values[0], *[None] * apart, values[1]])
+        assert found.type == kind
+        assert [found[0].as_py(), found[-1].as_py()] == expected
+        assert len(found) == apart + 2
+
+    def test_quality_is_unsigned(self):
+        found, _ = column("QUALITY", [0, 5, -1, -2147483648, 1 << 31, None])
+        assert found.type == pa.int64()
+        assert found.to_pylist() == [0, 5, 0xFFFFFFFF, 0x80000000, 0x80000000, None]
+
+    @pytest.mark.parametrize(
+        ("values", "kind"),
+        [
+            ([0, 1.0], pa.int64()),
+            ([0.5], pa.float64()),
+            (["good"], pa.string()),
+            ([None], pa.int64()),
+        ],
+    )
+    def test_quality_of_other_kinds(self, values, kind):
+        assert column("QUALITY", values)[0].type == kind
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("2013-03-10T12:00:11.341", "2013-03-10T12:00:11.341"),
+            ("2013-03-10T12:00:11.34Z", "2013-03-10T12:00:11.34"),
+            ("2013-03-10 12:00:11", "2013-03-10T12:00:11"),
+            ("2013-03-10T12:00", "2013-03-10T12:00"),
+            ("2013-03-10", "2013-03-10"),
+            ("2017-11-13T06:03:40.123456789", "2017-11-13T06:03:40.123456789"),
+            ("2017-11-13T06:03:40.1234567891", "2017-11-13T06:03:40.123456789"),
+            (None, None),
+        ],
+    )
+    def test_times(self, text, expected):
+        found, facts = column("DATE-OBS", [text])
+        assert found.type == pa.timestamp("ns")
+        nanoseconds = None if expected is None else np.datetime64(expected, "ns").astype(int)
+        assert found.cast(pa.int64()).to_pylist() == [nanoseconds]
+        assert not facts.not_times
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "2011.02.15_01:59:54_TAI",
+            "2011.02.15_01:59:54.123456_TAI",
+            "2015.06.30_12:00_TAI",
+            "2015.07.01_00:00:34.999_TAI",
+            "2015.07.01_00:00:36_TAI",
+            "2026.11.21_00:00:00_TAI",
+            "1972.01.01_00:00:10_TAI",
+        ],
+    )
+    def test_times_of_hmi_become_utc(self, text):
+        iso = text.removesuffix("_TAI").replace(".", "-", 2).replace("_", "T")
+        expected = Time(iso, scale="tai").utc.to_value("isot", subfmt="date_hms")
+        found, facts = column("T_OBS", [text])
+        milliseconds = found.cast(pa.int64()).to_numpy() // 10**6
+        assert milliseconds[0] == np.datetime64(expected, "ms").astype(np.int64)
+        assert not facts.not_times
+
+    def test_within_a_leap_second(self):
+        """UTC has 23:59:60 there; like POSIX, NumPy has the second after it twice."""
+        found, _ = column("T_OBS", ["2015.07.01_00:00:35.5_TAI"])
+        assert found.to_numpy()[0] == np.datetime64("2015-07-01T00:00:00.5", "ns")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "2011.02.30_02:00:00_TAI",
+            "1971.12.31_02:00:00_TAI",
+            "2011.02.15_02:00:00_UT",
+            "2011.02.15_02:00:00_TAI_",
+            "10/03/13",
+            "2013-02-30",
+            "2016-12-31T23:59:60",
+            "1500-01-01",
+            "3000-01-01",
+            "now",
+            "NaT",
+            "2013",
+            "2013-03-10T12:00:11+01:00",
+        ],
+    )
+    def test_what_is_no_time_is_counted(self, text):
+        found, facts = column("T_REC", ["2013-03-10", text, None, text])
+        assert [value is None for value in found.to_pylist()] == [False, True, True, True]
+        assert facts.not_times == {"t_rec": (2, text)}
+
+    def test_only_keys_that_name_a_time_and_hold_text(self):
+        for key in "DATE", "DATE-END", "DATE__OBS", "T_OBS", "T_STOP":
+            assert column(key, ["2013-03-10"])[0].type == pa.timestamp("ns")
+            assert column(key, [None])[0].type == pa.timestamp("ns")
+            assert column(key, [56000.5])[0].type == pa.float64()
+        for key in "TIME-OBS", "T_REC_unit", "MDATE":
+            assert column(key, ["2013-03-10"])[0].type == pa.string()
+
+    def test_names(self):
+        assert [column_name(key) for key in ("DATE-OBS", "T_OBS", "ESO DET ID")] == [
+            "date_obs",
+            "t_obs",
+            "eso_det_id",
+        ]

@@ -1,0 +1,108 @@
+import logging
+import os
+import pickle
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers import Index, ReadError
+from readers.messages import printable
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_nothing_unprintable_is_left(text):
+    shown = printable(text)
+    assert shown.isprintable()
+    assert printable(shown) == shown
+    assert (shown == text) == text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/data/é 1.fits", "/data/é 1.fits"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("a\nrejected b", r"a\nrejected b"),
+        ("\u202egpj.exe", r"\u202egpj.exe"),
+        ("\udcff.jpg", r"\udcff.jpg"),
+        ("\x9b31m", r"\x9b31m"),
+    ],
+)
+def test_escapes(text, shown):
+    assert printable(text) == shown
+
+
+def test_errors_show_nothing_raw():
+    error = ReadError("/data/\x1b[31m.fits", "card '\x07'\nand \x1b[0m", row=3)
+    assert str(error) == r"/data/\x1b[31m.fits (row 3): card '\x07' and \x1b[0m"
+    assert error.path == "/data/\x1b[31m.fits"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+BAD = [b"\xff\xfe.jpg", b"a\x80.fits"]
+
+
+def archive(folder, names):
+    (folder / "good").mkdir()
+    (folder / "good" / "1.jpg").touch()
+    for name in names:
+        with open(os.path.join(os.fsencode(folder), name), "wb"):
+            pass
+
+
+def test_names_that_are_not_utf8_are_left_out_by_name(tmp_path, caplog):
+    archive(tmp_path, BAD)
+    os.mkdir(os.path.join(os.fsencode(tmp_path), b"\xe9"))
+    expected = [
+        f"left out: {os.path.join(os.fsencode(tmp_path), name)!r}: its name is not UTF-8, rename it"
+        for name in (b"a\x80.fits", b"\xe9/", b"\xff\xfe.jpg")
+    ]
+    for data in tmp_path, f"{tmp_path}/**":
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            index = Index.scan(data)
+        assert index.table["path"].to_pylist() == [f"{tmp_path}/good/1.jpg"]
+        told = [line for line in expected if "\\xe9" not in line or data is tmp_path]
+        assert sorted(caplog.messages) == sorted(told)
+
+
+def test_ten_are_named_and_the_others_counted(tmp_path, caplog):
+    archive(tmp_path, [b"%d\xff.jpg" % number for number in range(13)])
+    with caplog.at_level(logging.WARNING):
+        assert len(Index.scan(tmp_path)) == 1
+    assert len(caplog.messages) == 11
+    assert caplog.messages[-1] == "left out: and 3 more"
+
+
+def test_a_folder_of_which_nothing_is_left(tmp_path):
+    archive(tmp_path, BAD)
+    (tmp_path / "good" / "1.jpg").unlink()
+    with pytest.raises(FileNotFoundError, match=r"ends in .*; 2 left out$"):
+        Index.scan(tmp_path)
+
+
+def test_a_list_of_paths_must_be_utf8():
+    with pytest.raises(ValueError, match=r"^b'/a/\\xff.jpg': its name is not UTF-8, rename it$"):
+        Index.from_paths([os.fsdecode(b"/a/\xff.jpg")])
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/a.fits", "https://host/a.fits", "file:///a.fits"])
+def test_urls_are_refused(tmp_path, url):
+    (tmp_path / "catalogue.csv").write_text(f"path,label\n/a.fits,1\n{url},2\n")
+    Index(pa.table({"path": [url]})).save(tmp_path / "index.parquet")
+    for make in (
+        lambda: Index.scan(url),
+        lambda: Index.scan(["a.fits", url]),
+        lambda: Index.from_paths([url]),
+        lambda: Index.from_csv(tmp_path / "catalogue.csv"),
+        lambda: Index.load(tmp_path / "index.parquet"),
+    ):
+        with pytest.raises(ValueError, match=f"{url} is a URL: for now paths are those of local"):
+            make()
+
+
+def test_a_colon_is_no_url(tmp_path):
+    (tmp_path / "a:b").touch()
+    assert Index.scan([f"{tmp_path}/a:b"]).path(0) == f"{tmp_path}/a:b"

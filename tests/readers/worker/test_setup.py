@@ -1,0 +1,86 @@
+"""Whatever way a reader process arrives: it leaves signals alone, and watches its consumer."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import signal
+from multiprocessing.context import set_spawning_popen
+from multiprocessing.reduction import ForkingPickler
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from readers.worker import setup
+
+
+@pytest.fixture
+def arrived(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    monkeypatch.setattr(setup, "_leave_signals", lambda: found.append("left"))
+    monkeypatch.setattr(setup, "die_with", found.append)
+    monkeypatch.setattr(setup, "keep_freed_memory", lambda: found.append("kept"))
+    return found
+
+
+def test_by_the_pickler(arrived: list[Any]) -> None:
+    pickled = setup.dumps({"a": 1})
+    assert arrived == []
+    assert setup.loads(pickled) == {"a": 1}
+    assert arrived == ["left", os.getpid(), "kept"]
+
+
+def test_by_fork(arrived: list[Any]) -> None:
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    with setup.forks_arrive():
+        inside = context.Process(target=lambda: queue.put(list(arrived)))
+        inside.start()
+        assert queue.get() == ["left", os.getpid(), "kept"]
+        inside.join()
+    outside = context.Process(target=lambda: queue.put(list(arrived)))
+    outside.start()
+    assert queue.get() == []
+    outside.join()
+
+
+def leave(parcel: setup.Parcel) -> None:
+    raise SystemExit(len(parcel.open()) >> 20)
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_parcel_needs_no_room_in_the_pipe(method: str) -> None:
+    """A spawned process that dies at once would leave its parent waiting for room there."""
+    parcel = setup.Parcel(bytes(5 << 20))
+    context = multiprocessing.get_context(method)
+    process = context.Process(target=leave, args=(parcel,))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 5
+    buffer = io.BytesIO()
+    popen = SimpleNamespace(duplicate_for_child=lambda fd: fd, DupFd=int)
+    set_spawning_popen(popen)
+    try:
+        ForkingPickler(buffer).dump(parcel)
+    finally:
+        set_spawning_popen(None)
+    assert len(buffer.getvalue()) < 1000
+
+
+def test_a_forked_reader_runs_no_handler_of_its_consumer() -> None:
+    """It would save a checkpoint of its own, say, where a scheduler signals all processes."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.signal(number, lambda *_: None) for number in signals]
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    try:
+        with setup.forks_arrive():
+            reader = context.Process(target=lambda: queue.put(list(map(signal.getsignal, signals))))
+            reader.start()
+            assert queue.get() == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_IGN]
+            reader.join()
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
