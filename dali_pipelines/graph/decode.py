@@ -14,8 +14,7 @@ from nvidia.dali.types import to_dali_type
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators, operators_gpu
-
-_CONDITIONAL: Any = fn._conditional  # type: ignore[attr-defined]
+from dali_pipelines.runtime.dali_private import split
 
 
 class Decoded(NamedTuple):
@@ -189,21 +188,6 @@ def _decode_image(inputs: Sequence[Any], dtype: str, channels: int, config: Pipe
     if config.crop is None:
         return fn.decoders.image(*inputs, **options)
     return fn.decoders.image_slice(*inputs, axis_names="HW", **options)
-
-
-def split(node: Any, where: Any) -> tuple[Any, Any]:
-    """Split a batch in two, where a DataNode of bool is True and where not.
-
-    That is what DALI makes of an ``if`` in a function with `enable_conditionals`; a graph that is
-    not made by such a function has no other way to say it. `merge` is the counterpart.
-    """
-    true, false = _CONDITIONAL.split(node, predicate=where, _if_stmt=True)
-    return true, false
-
-
-def merge(true: Any, false: Any, where: Any) -> Any:
-    """Put together what `split` has taken apart."""
-    return _CONDITIONAL.merge(true, false, predicate=where)
 
 
 def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:

@@ -5,13 +5,13 @@ numba is imported here, when an operator is asked for, to keep it out of pipelin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
+
+from dali_pipelines.runtime.dali_private import compiled_function
 
 if TYPE_CHECKING:
     from dali_pipelines.kernels.entries import Entry
@@ -38,7 +38,7 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     """
     from dali_pipelines.kernels import entries
 
-    operator = _operator()(
+    operator = _operator(
         entries.decode_entry(dtype),
         out_types=[to_dali_type(dtype), types.INT32],
         in_types=[types.UINT8, types.UINT8, types.INT64, types.FLOAT64, types.INT32, types.FLOAT],
@@ -68,7 +68,7 @@ def resize(dtype: str, image: Any, size: Any) -> Any:
     """
     from dali_pipelines.kernels import entries
 
-    operator = _operator()(
+    operator = _operator(
         entries.resize_entry(dtype),
         out_types=[types.FLOAT],
         in_types=[to_dali_type(dtype), types.UINT8],
@@ -107,7 +107,7 @@ def warp(inputs: list[Any], order: int) -> Any:
         *(fn.cast(node, dtype=types.FLOAT64) for node in (frame, constant, reduce)),
         axis=0,
     )
-    operator = _operator()(
+    operator = _operator(
         entries.warp_entry(),
         out_types=[types.FLOAT],
         in_types=[types.FLOAT, types.UINT8, types.FLOAT64, types.INT32],
@@ -117,21 +117,7 @@ def warp(inputs: list[Any], order: int) -> Any:
     return fn.reshape(operator(image, grid, numbers, flip), layout="CHW")
 
 
-@cache
-def _operator() -> Callable[..., Any]:
-    from nvidia.dali.plugin.numba import NumbaFunction
-
-    class CompiledFunction(NumbaFunction):
-        """DALI's numba operator, given addresses of compiled functions in place of Python."""
-
-        def _get_run_fn_cpu(self, run_fn: int, *_: Any) -> int:
-            return run_fn
-
-        def _get_setup_fn_cpu(self, setup_fn: int) -> int:
-            return setup_fn
-
-    def make(entry: Entry, **options: Any) -> Any:
-        run, setup = (function.address for function in entry)
-        return CompiledFunction(run_fn=run, setup_fn=setup, batch_processing=False, **options)
-
-    return make
+def _operator(entry: Entry, **options: Any) -> Any:
+    run, setup = (function.address for function in entry)
+    operator = compiled_function()
+    return operator(run_fn=run, setup_fn=setup, batch_processing=False, **options)

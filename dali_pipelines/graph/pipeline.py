@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import multiprocessing
 import os
@@ -17,14 +16,17 @@ from multiprocessing import forkserver
 from typing import Any
 
 import numpy as np
-import torch
-from nvidia.dali import Pipeline, fn, types
-from nvidia.dali.plugin.pytorch.torch_utils import to_torch_type
+from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import Decode, Decoded
 from dali_pipelines.graph.transform import check_decoded, normalises, transform
+from dali_pipelines.runtime.dali_private import (
+    WORKER_MODULE,
+    ForkSafePipeline,
+    allow_uint16_tensors,
+)
 from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.runtime.importable import check_main, check_sendable
 from dali_pipelines.runtime.interrupts import interrupt_held
@@ -47,7 +49,7 @@ PEEKS = 16
 """Rows whose head is read before the pipeline is built, until one can be read."""
 
 
-class ReaderPipeline(Pipeline):
+class ReaderPipeline(ForkSafePipeline):
     """A DALI Pipeline that owns its Source, knows its outputs' names, and can be closed."""
 
     source: Source
@@ -73,10 +75,7 @@ class ReaderPipeline(Pipeline):
     """Seconds that the consumer waited for the readers, and handed their samples to the graph."""
     graph_s: float = 0.0
     """Seconds that the consumer waited for the graph: transfer, decode and the rest."""
-    _pipe: Any
     _readers: ReaderProcesses | None = None
-    _process: int | None = None
-    """Process that started the readers."""
 
     def build(self) -> None:
         """Build the graph and start the readers."""
@@ -126,9 +125,9 @@ class ReaderPipeline(Pipeline):
             If reader processes cannot import the main script.
         """
         self.check_process()
-        if self.num_read_processes and self._py_start_method != "fork":
+        if self.num_read_processes and self.py_start_method != "fork":
             check_main()
-        self._process = os.getpid()
+        self.started_in = os.getpid()
         with _unused_arrays_allowed(), setup.forks_arrive(), started_readers() as started:
             super().start_py_workers()
         self._readers = started[0] if started else self._readers
@@ -145,9 +144,9 @@ class ReaderPipeline(Pipeline):
         RuntimeError
             If this process was forked from that one.
         """
-        if self._process not in (None, os.getpid()):
+        if self.started_in not in (None, os.getpid()):
             raise RuntimeError(
-                f"this pipeline was started in process {self._process}, and its readers work for "
+                f"this pipeline was started in process {self.started_in}, and its readers work for "
                 f"that one only: process {os.getpid()}, which was forked from it, needs a pipeline "
                 "of its own, with start_method 'fork' or 'spawn'"
             )
@@ -157,15 +156,7 @@ class ReaderPipeline(Pipeline):
         with interrupt_held():
             if self._readers is not None:
                 self._readers.close()
-            self._shutdown()
-
-    def _shutdown(self) -> None:
-        if self._process not in (None, os.getpid()) and self._pipe:
-            # A forked process has no copies of the graph's threads, and would wait for them as it
-            # frees the graph.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._pipe))
-            self._pipe = None
-        super()._shutdown()
+            self.shut_down()
 
 
 @contextmanager
@@ -203,8 +194,7 @@ def reader_pipeline(
         check_sendable(reader)
     source = _source(index, reader, config)
     if config.dtype == "uint16":
-        # DALI's iterators lack this line, and need no more.
-        to_torch_type.setdefault(types.UINT16, torch.uint16)
+        allow_uint16_tensors()
     peek, too_small = _peek(source)
     nbytes = peek.nbytes if peek is not None else 0
     large = nbytes * config.batch_size > _LARGE_BATCH
@@ -396,7 +386,7 @@ def _start_fork_server(reader: Reader) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         # __main__ is what Python would load by itself.
-        ["__main__", "nvidia.dali._multiproc.worker", "readers.source", *modules]
+        ["__main__", WORKER_MODULE, "readers.source", *modules]
     )
     try:
         forkserver.ensure_running()

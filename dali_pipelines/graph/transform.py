@@ -10,7 +10,8 @@ from nvidia.dali import fn, types
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
-from dali_pipelines.graph.decode import Decoded, merge, split
+from dali_pipelines.graph.decode import Decoded
+from dali_pipelines.runtime.dali_private import merge, split
 
 _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
 

@@ -1,8 +1,8 @@
-"""The parts of DALI's pool of reader processes that are replaced by others.
+"""Start DALI's pool of reader processes, with some of its parts replaced.
 
-DALI has no other way in than the names in its modules. What it then shares with the readers has no
-lock and no condition variable, see `readers.worker.message_queue`, and there is no thread that
-watches them, see `dali_pipelines.runtime.reader_processes`.
+What it then shares with the readers has no lock and no condition variable, see
+`readers.worker.message_queue`, and there is no thread that watches them, see
+`dali_pipelines.runtime.reader_processes`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from nvidia.dali._multiproc import pool
-from nvidia.dali._multiproc.messages import ShmMessageDesc, WorkerArgs
-from nvidia.dali._multiproc.shared_mem import SharedMem
-
+from dali_pipelines.runtime.dali_private import (
+    ShmMessageDesc,
+    WorkerArgs,
+    pool_parts_replaced,
+    replaced,
+)
 from dali_pipelines.runtime.reader_processes import ReaderProcessError, ReaderProcesses
 from readers.worker.message_queue import MessageQueue
 
@@ -56,7 +57,7 @@ class _Parts:
         self._queues.append(MessageQueue(ShmMessageDesc, *args, **kwargs))
         return self._queues[-1]
 
-    def arguments(self, **arguments: Any) -> WorkerArgs:
+    def arguments(self, **arguments: Any) -> Any:
         self._sockets.append(arguments["setup_socket"])
         return WorkerArgs(**arguments)
 
@@ -96,11 +97,13 @@ def started_readers() -> Iterator[list[ReaderProcesses]]:
     parts = _Parts()
     with (
         _starting,
-        _replaced(pool, "ShmQueue", parts.queue),
-        _replaced(pool, "WorkerArgs", parts.arguments),
-        _replaced(pool, "Observer", parts.observe),
-        _replaced(BaseProcess, "terminate", lambda process: parts.terminate(process)),
-        _replaced(SharedMem, "allocate", partial(_allocate, SharedMem.allocate)),
+        pool_parts_replaced(
+            queue=parts.queue,
+            arguments=parts.arguments,
+            observer=parts.observe,
+            allocated=_reserve_task,
+        ),
+        replaced(BaseProcess, "terminate", lambda process: parts.terminate(process)),
     ):
         try:
             yield parts.readers
@@ -128,22 +131,10 @@ def _clear(error: BaseException, readers: list[ReaderProcesses]) -> Exception | 
     return None
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
+def _reserve_task(handle: int, size: int) -> None:
+    """Reserve the pages of new shared memory that a task is written to.
 
-
-def _allocate(allocate: Any, size: int) -> Any:
-    """Allocate shared memory, with room for a task.
-
-    DALI's is files that have a size but no pages yet. Where /dev/shm is full, who writes to such a
-    page is killed by SIGBUS: a reader's death can be reported, that of the consumer cannot.
+    DALI's is files that have a size but no pages yet. Where /dev/shm is full, a process that writes
+    to such a page is killed by SIGBUS. A reader's death is reported, that of the consumer is not.
     """
-    memory = allocate(size)
-    os.posix_fallocate(memory.handle, 0, min(size, _HEAD))
-    return memory
+    os.posix_fallocate(handle, 0, min(size, _HEAD))

@@ -1,0 +1,188 @@
+"""The private parts of DALI that this project uses: all of them, and nowhere else.
+
+Seen in DALI 2.4.0. Importing this module checks that they exist; a test checks that no other module
+names them. Where DALI 2.5 differs, this file has to change, and `SUPPORTED` with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pkgutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import Any
+
+import nvidia.dali
+import nvidia.dali.fn
+import torch
+from nvidia.dali import Pipeline, types
+
+SUPPORTED = "nvidia-dali-cuda120>=2.4,<2.5"
+"""As pyproject.toml declares it."""
+
+
+def _part(name: str) -> Any:
+    """Return a private part of DALI by its name, ``module:attribute``.
+
+    Raises
+    ------
+    ImportError
+        If this DALI has no such part.
+    """
+    try:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError) as error:
+        raise _unsupported(name) from error
+
+
+def _unsupported(name: str) -> ImportError:
+    return ImportError(
+        f"DALI {nvidia.dali.__version__} has no {name.replace(':', '.')}, which dali_pipelines "
+        f"needs: pip install '{SUPPORTED}'"
+    )
+
+
+# The pool of reader processes. DALI offers no other way to replace its parts.
+
+WORKER_MODULE: str = _part("nvidia.dali._multiproc.worker:worker").__module__
+"""Module that a reader process runs, for the fork server to import beforehand."""
+
+ShmMessageDesc: Any = _part("nvidia.dali._multiproc.messages:ShmMessageDesc")
+"""Class of the messages between the consumer and its readers."""
+
+WorkerArgs: Any = _part("nvidia.dali._multiproc.messages:WorkerArgs")
+"""Arguments of a reader process, among them ``setup_socket``."""
+
+_POOL: Any = _part("nvidia.dali._multiproc.pool")
+_SHARED_MEMORY: Any = _part("nvidia.dali._multiproc.shared_mem:SharedMem")
+for _name in ("pool:ShmQueue", "pool:WorkerArgs", "pool:Observer", "shared_mem:SharedMem.allocate"):
+    _part(f"nvidia.dali._multiproc.{_name}")
+
+
+@contextmanager
+def pool_parts_replaced(
+    *,
+    queue: Callable[..., Any],
+    arguments: Callable[..., Any],
+    observer: Callable[..., Any],
+    allocated: Callable[[int, int], None],
+) -> Iterator[None]:
+    """Let DALI, in all threads, start its pools of reader processes with other parts.
+
+    Parameters
+    ----------
+    queue : callable
+        Called for ShmQueue, with the context and the capacity.
+    arguments : callable
+        Called for `WorkerArgs`, with the same keywords.
+    observer : callable
+        Called for Observer, with the context, processes, task queues and result queue.
+    allocated : callable
+        Called with the file descriptor and the size of each new piece of shared memory.
+    """
+    before = _SHARED_MEMORY.allocate
+
+    def allocate(size: int) -> Any:
+        memory = before(size)
+        allocated(memory.handle, size)
+        return memory
+
+    with ExitStack() as stack:
+        for owner, name, value in (
+            (_POOL, "ShmQueue", queue),
+            (_POOL, "WorkerArgs", arguments),
+            (_POOL, "Observer", observer),
+            (_SHARED_MEMORY, "allocate", allocate),
+        ):
+            stack.enter_context(replaced(owner, name, value))
+        yield
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an attribute of a module or class another value for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+# The graph.
+
+_split: Any = _part("nvidia.dali.fn:_conditional.split")
+_merge: Any = _part("nvidia.dali.fn:_conditional.merge")
+
+
+def split(node: Any, where: Any) -> tuple[Any, Any]:
+    """Split a batch in two, where a DataNode of bool is True and where it is False.
+
+    DALI makes this of an ``if`` in a function with `enable_conditionals`; it has no public operator
+    for other graphs. `merge` is the counterpart.
+    """
+    true, false = _split(node, predicate=where, _if_stmt=True)
+    return true, false
+
+
+def merge(true: Any, false: Any, where: Any) -> Any:
+    """Merge the two parts of a batch that `split` made."""
+    return _merge(true, false, predicate=where)
+
+
+@cache
+def compiled_function() -> Any:
+    """Return DALI's numba operator, changed to take addresses of compiled functions.
+
+    It imports numba, which takes a second that pipelines without such operators save.
+    """
+    numba_function = _part("nvidia.dali.plugin.numba:NumbaFunction")
+    for name in ("_get_run_fn_cpu", "_get_setup_fn_cpu"):
+        _part(f"nvidia.dali.plugin.numba:NumbaFunction.{name}")
+
+    class CompiledFunction(numba_function):  # type: ignore[valid-type, misc]
+        def _get_run_fn_cpu(self, run_fn: int, *_: Any) -> int:
+            return run_fn
+
+        def _get_setup_fn_cpu(self, setup_fn: int) -> int:
+            return setup_fn
+
+    return CompiledFunction
+
+
+# The pipeline.
+
+if "_pipe" not in _part("nvidia.dali:Pipeline._shutdown").__code__.co_names:
+    raise _unsupported("nvidia.dali:Pipeline._pipe")
+
+
+class ForkSafePipeline(Pipeline):
+    """A Pipeline that a forked copy of its process can let go of."""
+
+    started_in: int | None = None
+    """Process that started the reader processes."""
+    _pipe: Any
+
+    def shut_down(self) -> None:
+        """Free the graph; the pipeline cannot be used any more."""
+        self._shutdown()
+
+    def _shutdown(self) -> None:
+        if self.started_in not in (None, os.getpid()) and self._pipe:
+            # A forked process has no copies of the graph's threads, and would wait for them forever
+            # if it freed the graph.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._pipe))
+            self._pipe = None
+        super()._shutdown()
+
+
+# Conversion to torch tensors.
+
+
+def allow_uint16_tensors() -> None:
+    """Add uint16 to the types that DALI's iterators convert; DALI 2.4 leaves out only this line."""
+    _part("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type").setdefault(
+        types.UINT16, torch.uint16
+    )

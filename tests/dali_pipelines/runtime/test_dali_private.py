@@ -1,0 +1,152 @@
+"""Private parts of DALI: all in one module, checked when it is imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import nvidia.dali
+import pytest
+
+from dali_pipelines.runtime import dali_private
+
+ROOT = Path(__file__).parents[3]
+ROOM = ROOT / "dali_pipelines" / "runtime" / "dali_private.py"
+PRODUCT = [
+    path
+    for folder in ("readers", "dali_pipelines", "scripts")
+    for path in (ROOT / folder).rglob("*.py")
+]
+PRIVATE_PATH = re.compile(r"\bnvidia\.dali[\w.]*\._[a-z]")
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def names_of_dali() -> set[str]:
+    """Find the private attributes that DALI's Python classes have."""
+    found = set()
+    folder = Path(nvidia.dali.__file__).parent
+    for path in (
+        folder / "pipeline.py",
+        *(folder / "plugin").glob("*.py"),
+        *(folder / "plugin" / "numba").glob("*.py"),
+        *(folder / "plugin" / "pytorch").glob("*.py"),
+    ):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and private(node.attr):
+                found.add(node.attr)
+            elif isinstance(node, ast.FunctionDef) and private(node.name):
+                found.add(node.name)
+    return found
+
+
+DALI_NAMES = names_of_dali()
+
+
+def uses(source: str) -> Iterator[str]:
+    """Find uses of private names of DALI in the source of a module."""
+    tree = ast.parse(source)
+    from_dali = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(("nvidia", "dali_pipelines.runtime.dali_private"))
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                paths = [f"{module}.{alias.name}" for alias in names]
+                yield from (path for path in paths if PRIVATE_PATH.search(path))
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if PRIVATE_PATH.search(alias.name))
+            case ast.Constant(value=str(text)) if PRIVATE_PATH.search(text):
+                yield text
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute(value=value, attr=name) if private(name):
+                roots = {inner.id for inner in ast.walk(value) if isinstance(inner, ast.Name)}
+                if name in DALI_NAMES or roots & from_dali:
+                    yield name
+            case ast.ClassDef(bases=bases) if any(
+                name.id in from_dali
+                for base in bases
+                for name in ast.walk(base)
+                if isinstance(name, ast.Name)
+            ):
+                for inner in ast.walk(node):
+                    name = getattr(inner, "attr", None) or getattr(inner, "name", None)
+                    if isinstance(name, str) and private(name) and name in DALI_NAMES:
+                        yield name
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from nvidia.dali._multiproc import pool", "nvidia.dali._multiproc.pool"),
+        ("import nvidia.dali._conditionals", "nvidia.dali._conditionals"),
+        ("preload(['nvidia.dali._multiproc.worker'])", "nvidia.dali._multiproc.worker"),
+        ("from nvidia.dali import fn\nfn._conditional.merge(a, b, predicate=c)", "_conditional"),
+        ("pipeline._pipe = None", "_pipe"),
+        (
+            "from nvidia.dali import Pipeline\nclass P(Pipeline):\n  def _shutdown(self): 0",
+            "_shutdown",
+        ),
+        (
+            "from nvidia.dali import Pipeline\nclass P(Pipeline):\n  def f(self): self._pipe",
+            "_pipe",
+        ),
+    ],
+)
+def test_uses_are_found(source: str, expected: str) -> None:
+    assert expected in uses(source)
+
+
+def test_the_room_itself_is_full_of_them() -> None:
+    assert {"_pipe", "_shutdown", "_get_run_fn_cpu"} <= DALI_NAMES
+    assert len(list(uses(ROOM.read_text()))) > 5
+
+
+def test_private_names_of_dali_are_used_in_one_module_only() -> None:
+    assert len(PRODUCT) > 100
+    found = {
+        str(path.relative_to(ROOT)): names
+        for path in PRODUCT
+        if path != ROOM and (names := list(uses(path.read_text())))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ("del nvidia.dali._multiproc.pool.Observer", "_multiproc.pool.Observer"),
+        ("sys.modules['nvidia.dali._multiproc.worker'] = None", "_multiproc.worker.worker"),
+        ("del nvidia.dali.fn._conditional.merge", "fn._conditional.merge"),
+        ("nvidia.dali.Pipeline._shutdown = lambda self: None", "Pipeline._pipe"),
+    ],
+)
+def test_another_dali_is_rejected_at_once(change: str, missing: str) -> None:
+    program = (
+        "import sys, nvidia.dali, nvidia.dali.fn, nvidia.dali._multiproc.pool\n"
+        f"{change}\nimport dali_pipelines\nfrom dali_pipelines import Loader"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.stderr.splitlines()[-1] == (
+        f"ImportError: DALI {nvidia.dali.__version__} has no nvidia.dali.{missing}, which "
+        "dali_pipelines needs: pip install 'nvidia-dali-cuda120>=2.4,<2.5'"
+    )
+
+
+def test_the_supported_version_is_the_one_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert dali_private.SUPPORTED in project["dependencies"]
