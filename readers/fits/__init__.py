@@ -1,1 +1,1 @@
-"""FITS: headers, byte plans of compressed and plain images, and the Reader."""
+"""FITS: the Reader, headers, and byte plans of compressed and plain images."""

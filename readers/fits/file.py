@@ -1,4 +1,4 @@
-"""FITS files, opened: by their bytes, and by astropy where that is needed."""
+"""Open FITS files: as bytes, and through astropy where that is needed."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
 
 
 class FitsFile:
-    """An open FITS file, plain or gzipped; of a gzipped one only headers, until data are needed.
+    """An open FITS file, plain or gzipped. A gzipped one is unpacked up to its headers at first.
 
     Parameters
     ----------
     path : str
         The file.
     wanted : int, str, (str, int) or None
-        HDU that is asked for; None for the first that holds an image.
+        HDU to read; None for the first that holds an image.
     every : bool
-        Let the headers of all HDUs be there.
+        Whether to unpack the headers of all HDUs.
     """
 
     def __init__(self, path: str, wanted: HduName | None, *, every: bool = False) -> None:
@@ -47,13 +47,13 @@ class FitsFile:
         self._file = open_regular(path)
         self._unpacked: UnpackedFits | None = None
         try:
-            head = os.pread(self._file.fileno(), 6, 0)
+            begin = os.pread(self._file.fileno(), 6, 0)
             for magic, name in _PACKED.items():
-                if head.startswith(magic):
+                if begin.startswith(magic):
                     raise ValueError(
                         f"the file is packed by {name}: unpack it, or pack it by gzip or fpack"
                     )
-            if head.startswith(MAGIC):
+            if begin.startswith(MAGIC):
                 self._unpacked = UnpackedFits(self._file, wanted, every=every)
         except BaseException:
             self._file.close()
@@ -69,28 +69,28 @@ class FitsFile:
 
     @property
     def fileno(self) -> int:
-        """Descriptor of the FITS file, which has no more than headers until data are needed."""
+        """Descriptor of the FITS file; a gzipped one holds only headers before `need`."""
         return (self._file if self._unpacked is None else self._unpacked.file).fileno()
 
     def header(self) -> ImageHeader | None:
-        """Read the header of the image; None if astropy shall."""
+        """Read the header of the image; None if astropy must read it."""
         return find_header(self.fileno, self.path, self.wanted)
 
     def need(self, start: int, stop: int) -> None:
-        """Let some of the image's data be there, in bytes from the start of the file; once."""
+        """Unpack these bytes of the file, which the image needs. Call it once at most."""
         if self._unpacked is not None:
             self._unpacked.keep(start, stop)
 
     def input_bytes(self, read: int) -> int:
-        """Return the bytes of the file on disk that were read, if so many of the FITS file were."""
+        """Return the bytes read from disk, given how many were read of the unpacked file."""
         return read if self._unpacked is None else self._unpacked.input_bytes
 
     @contextmanager
     def by_astropy(self, **options: bool) -> Iterator[tuple[fits.HDUList, int]]:
-        """Open it by astropy; yield the HDUs, and the number of the one that is asked for."""
-        # astropy goes on when the file ends early; here that is a bad file.
+        """Open the file with astropy; yield the HDUs, and the number of the wanted one."""
+        # astropy accepts truncated files; here they are errors.
         warnings.filterwarnings("error", message="File may have been truncated")
-        # A file of its own: astropy closes what it has opened.
+        # A descriptor of its own, since astropy closes it.
         with (
             open(f"/proc/self/fd/{self.fileno}", "rb") as file,
             _opened(file, **options) as hdus,
@@ -100,14 +100,14 @@ class FitsFile:
 
 @dataclass
 class Where:
-    """What the error of a file names."""
+    """The HDU that the error of a file names."""
 
     hdu: int | None
 
 
 @contextmanager
 def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Where]:
-    """Make a ReadError of whatever goes wrong inside; the HDU may be told when it is known."""
+    """Convert any exception inside to a ReadError; set the HDU of what is yielded when known."""
     where = Where(hdu if isinstance(hdu, int) else None)
     try:
         with warnings.catch_warnings():
@@ -116,7 +116,7 @@ def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Whe
     except ReadError:
         raise
     except Exception as error:
-        # astropy raises many types on hostile input (TypeError, KeyError, VerifyError, ...).
+        # astropy raises many types on malformed input (TypeError, KeyError, VerifyError, ...).
         named = isinstance(error, (OSError, ValueError, AstropyWarning))
         reason = f"{error}" if named else f"{type(error).__name__}: {error}"
         reason = reason.replace(f": {path!r}", "")
@@ -127,7 +127,7 @@ def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Whe
 def open_image(
     path: str, wanted: HduName | None, *, row: int | None = None
 ) -> Iterator[tuple[fits.HDUList, int]]:
-    """Open a file by astropy, for its headers; what goes wrong inside becomes a ReadError.
+    """Open a file with astropy for its headers; exceptions inside become a ReadError.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ def open_image(
     Yields
     ------
     HDUList, int
-        The HDUs, and the number of the one that holds the image. Of a gzipped file there are no
-        data, and no HDUs behind it.
+        The HDUs, and the number of the one that holds the image. A gzipped file has no data here,
+        and no HDUs after that one.
     """
     with (
         read_errors(path, wanted, row) as where,
@@ -155,7 +155,7 @@ def open_image(
 
 @contextmanager
 def open_images(path: str) -> Iterator[tuple[fits.HDUList, list[int]]]:
-    """Open a file as `open_image` does; yield the HDUs, and the numbers of all with pixels."""
+    """Open a file as `open_image` does; yield the HDUs, and the numbers of those with pixels."""
     with (
         read_errors(path, None, None),
         FitsFile(path, None, every=True) as file,
@@ -172,21 +172,21 @@ def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
     try:
         return fits.open(file, memmap=False, **options)
     except OSError as error:
-        # astropy advises an option of its own then.
+        # astropy's message recommends one of its own options.
         if "No SIMPLE card" not in str(error):
             raise
-        head = os.pread(file.fileno(), 8, 0)
-        raise OSError(f"not a FITS file: it begins with {head!r}") from None
+        begin = os.pread(file.fileno(), 8, 0)
+        raise OSError(f"not a FITS file: it begins with {begin!r}") from None
 
 
 def _check_counts(file: BinaryIO) -> None:
-    """Refuse first headers that count more axes or columns than the 999 there can be.
+    """Reject a file whose first headers claim more than 999 axes or columns.
 
-    astropy would look at each of them.
+    astropy would loop over all of them.
     """
-    head = os.pread(file.fileno(), 16 * 2880, 0)
-    if (found := _COUNT.search(head)) is not None:
-        raise ValueError(f"a header has {found[0].decode()!r}, at most 999 is possible")
+    headers = os.pread(file.fileno(), 16 * 2880, 0)
+    if (found := _COUNT.search(headers)) is not None:
+        raise ValueError(f"a header has {found[0].decode()!r}, the limit is 999")
 
 
 def _find(hdus: fits.HDUList, wanted: HduName | None) -> int:
@@ -212,7 +212,7 @@ def _holds_image(hdu: Any) -> bool:
 
 
 def bytes_read() -> int:
-    """Bytes that this process has read so far: astropy does not say how many it needed."""
+    """Return the bytes that this process has read so far; astropy does not count its own."""
     try:
         with open("/proc/self/io", "rb") as counters:
             return int(counters.readline().split()[1])

@@ -1,7 +1,7 @@
-"""Gzipped FITS files: unpacked once, in order, and no farther than what is asked for.
+"""Gzipped FITS files: unpacked once, in order, and only as far as needed.
 
-What was unpacked lies in memory at the places that it has in the FITS file, as a file that has
-holes where nothing was kept: the data of other HDUs, and the rows before a window.
+The unpacked bytes are kept in a memory file, at the positions that they have in the FITS file. It
+has holes where nothing is kept: the data of other HDUs, and the rows before a window.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MAGIC = b"\x1f\x8b"
 
 _CHUNK = 1 << 18
 _MOST_RATIO = 1032
-"""Bytes that one byte of a deflate stream can become, at most."""
+"""Largest expansion of a deflate stream: unpacked bytes per byte."""
 _MOST_BLOCKS = 1000
-"""Of a header."""
+"""Largest number of blocks of a header."""
 
 
 class GzipStream:
-    """The bytes that a gzip file holds (RFC 1952), in order.
+    """Unpack the bytes of a gzip file (RFC 1952), in order.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ class GzipStream:
     def read(self, size: int) -> bytes:
         """Return the next bytes, at most `size`; none at the end of the last member.
 
-        What follows the last member and is no other is left out, as ``gzip`` does.
+        Other bytes after the last member are ignored, as ``gzip`` does.
 
         Raises
         ------
         ValueError
-            If a member ends too early, is damaged, or is not what its checksum says.
+            If a member is truncated, damaged, or fails its checksum.
         """
         while True:
             if self._member.eof:
@@ -62,12 +62,12 @@ class GzipStream:
             try:
                 found = self._member.decompress(content, size)
             except zlib.error as error:
-                raise ValueError(f"its gzip data are damaged: {error}") from error
+                raise ValueError(f"the gzip data are damaged: {error}") from error
             self._input = self._member.unconsumed_tail
             if found:
                 return found
             if not content and not self._member.eof:
-                raise ValueError("the file ends in the midst of its gzip data")
+                raise ValueError("the file ends within its gzip data")
 
     def _more(self) -> bytes:
         content = os.pread(self._file, _CHUNK, self.input_bytes)
@@ -76,21 +76,21 @@ class GzipStream:
 
 
 class UnpackedFits:
-    """The headers of a gzipped FITS file up to an image's, and what is asked for of its data.
+    """The headers of a gzipped FITS file up to an image's, and the part of its data to keep.
 
     Parameters
     ----------
     packed : file
         Open for reading; it must stay open.
     wanted : int, str, (str, int) or None
-        HDU that is asked for; None for the first that holds an image.
+        HDU to find; None for the first that holds an image.
     every : bool
-        Go on to the last HDU, whichever is asked for; then there are headers alone.
+        Go on to the last HDU, whatever is wanted; then only headers are kept.
 
     Raises
     ------
     ValueError
-        If there is no such HDU, or the file is too short for it.
+        If there is no such HDU, or the file is too short to hold it.
     """
 
     def __init__(self, packed: BinaryIO, wanted: HduName | None, *, every: bool = False) -> None:
@@ -111,20 +111,20 @@ class UnpackedFits:
         return self._stream.input_bytes
 
     def keep(self, start: int, stop: int) -> None:
-        """Unpack some of the data, once; whatever comes before is given up.
+        """Unpack some of the data, once; everything before `start` is skipped.
 
-        Where these are the last data of the HDU, its padding is unpacked, too, and if it is the
-        last HDU, its checksum is compared.
+        If they include the end of the HDU, its padding is unpacked too, and after the last HDU the
+        checksum of the gzip member is verified.
 
         Raises
         ------
         ValueError
-            If the file ends before.
+            If the file ends before `stop`.
         """
         self._skip_to(start)
         self._copy_to(stop)
         if self._at < stop:
-            raise ValueError(f"unpacked the file ends at {self._at}, expected {stop} bytes")
+            raise ValueError(f"the unpacked file ends at {self._at}, expected {stop} bytes")
         if stop == self._hdu.stop:
             self._copy_to(self._hdu.end)
             self._stream.read(1)
@@ -136,8 +136,8 @@ class UnpackedFits:
             hdu = hdu_of(text, start, len(names)) or _unusual_hdu(text, start, len(names))
             if hdu.end > most:
                 raise ValueError(
-                    f"HDU {len(names)} ends at byte {hdu.end} by its header, the gzipped file can "
-                    f"hold {most} bytes at most"
+                    f"HDU {len(names)} ends at byte {hdu.end} by its header, but the gzipped file "
+                    f"can hold at most {most} bytes"
                 )
             if not every and is_wanted(hdu, len(names), wanted):
                 return hdu
@@ -148,36 +148,36 @@ class UnpackedFits:
         raise no_such_hdu(wanted, names)
 
     def _header(self, start: int, number: int) -> bytes:
-        """Unpack a header; return nothing if there is none: the file ends, or other bytes come."""
+        """Unpack a header; return b"" if the file ends or other bytes follow."""
         self._skip_to(start)
         blocks: list[bytes] = []
         while not blocks or not header_end(blocks[-1], 0):
-            place = start + len(blocks) * BLOCK
-            self._copy_to(place + BLOCK)
-            block = os.pread(self.file.fileno(), BLOCK, place)
+            at = start + len(blocks) * BLOCK
+            self._copy_to(at + BLOCK)
+            block = os.pread(self.file.fileno(), BLOCK, at)
             if not blocks and not block.startswith(b"XTENSION" if number else b"SIMPLE  "):
                 if number:
                     return b""
-                raise OSError(f"not a FITS file: unpacked it begins with {block[:8]!r}")
+                raise OSError(f"not a FITS file: the unpacked bytes begin with {block[:8]!r}")
             blocks.append(block)
             if len(block) < BLOCK or len(blocks) > _MOST_BLOCKS:
                 raise ValueError(f"the header of HDU {number} has no END in {len(blocks)} blocks")
         return b"".join(blocks)
 
-    def _skip_to(self, place: int) -> None:
-        while self._at < place and (skipped := self._read_to(place)):
+    def _skip_to(self, end: int) -> None:
+        while self._at < end and (skipped := self._read_to(end)):
             self._at += len(skipped)
 
-    def _copy_to(self, place: int) -> None:
-        while self._at < place and (found := self._read_to(place)):
+    def _copy_to(self, end: int) -> None:
+        while self._at < end and (found := self._read_to(end)):
             self._at += os.pwrite(self.file.fileno(), found, self._at)
 
-    def _read_to(self, place: int) -> bytes:
-        return self._stream.read(min(place - self._at, _CHUNK))
+    def _read_to(self, end: int) -> bytes:
+        return self._stream.read(min(end - self._at, _CHUNK))
 
 
 def _unusual_hdu(text: bytes, start: int, number: int) -> Hdu:
-    """Describe an HDU whose header takes astropy to read it."""
+    """Describe an HDU whose header only astropy can parse."""
     header = fits.Header.fromstring(text)
     axes = [int(header[f"NAXIS{axis}"]) for axis in range(1, min(header["NAXIS"], 999) + 1)]
     kind = str(header.get("XTENSION", "PRIMARY")).strip()
@@ -185,7 +185,7 @@ def _unusual_hdu(text: bytes, start: int, number: int) -> Hdu:
     item = abs(header["BITPIX"]) // 8
     size = item * header.get("GCOUNT", 1) * (header.get("PCOUNT", 0) + pixels) if axes else 0
     if size < 0 or (header.get("GROUPS") is True and number == 0):
-        raise ValueError(f"the size of HDU {number} cannot be told from its header")
+        raise ValueError(f"the header of HDU {number} does not give the size of its data")
     return Hdu(
         start,
         start + len(text),

@@ -1,7 +1,7 @@
-"""Where the HDUs of a file lie: found by their headers, and remembered for the last files.
+"""Positions of the HDUs of a file, found from their headers and cached for the latest files.
 
-To reach an HDU astropy parses all headers before it. Here each is looked at once, for the few cards
-that say how long its data are. What is the least bit unusual is left to astropy.
+To reach an HDU astropy parses all headers before it. Here each header is read once, and only for
+the few cards that give the length of its data. Anything unusual is left to astropy.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from readers.fits.headers import (
 )
 
 HduName = int | str | tuple[str, int]
-"""An HDU, as astropy names it: by its number, 0 for the primary, its EXTNAME, or EXTNAME and
-EXTVER."""
+"""An HDU, as astropy names it: its number (0 for the primary), EXTNAME, or (EXTNAME, EXTVER)."""
 
-_HEADS = (8 * BLOCK, 32 * BLOCK)
-"""Bytes that are read of a header: most need no more than the first."""
+_HEADER_READS = (8 * BLOCK, 32 * BLOCK)
+"""Bytes to read for a header: the second only if the first do not hold all of it."""
 _KINDS = {
     b"SIMPLE  =" + b"T".rjust(21): "PRIMARY",
     b"XTENSION= 'IMAGE   '": "IMAGE",
@@ -41,21 +40,20 @@ _KINDS = {
 _LONG_NAME = re.compile(rb"EXTNAME =.{71}CONTINUE")
 _KNOWN_FILES = 256
 _KNOWN_HDUS = 512
-"""HDUs of a file that are looked at here: an HDU takes some 500 bytes of memory."""
+"""HDUs of a file that are cached; each takes some 500 bytes of memory."""
 _SETTLED_NS = 2_000_000_000
-"""A file that was written to more recently may be written to again at what its file system takes
-for the same time."""
+"""A file written to more recently is not cached: another write may leave the same time stamp."""
 
 
 class Hdu(NamedTuple):
-    """Where an HDU lies, and what it is."""
+    """Position and kind of an HDU."""
 
     start: int
-    """Of its header, in bytes from the start of the file."""
+    """First byte of its header in the file."""
     data: int
-    """Of its data."""
+    """First byte of its data."""
     stop: int
-    """Behind its data."""
+    """End of its data."""
     image: bool
     """Whether it holds an image."""
     name: str
@@ -65,17 +63,17 @@ class Hdu(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind its last block."""
+        """End of its last block."""
         return -(-self.stop // BLOCK) * BLOCK
 
 
 def checked(hdu: Any) -> HduName | None:
-    """Return the HDU that a user asks for; its numbers may be NumPy's.
+    """Return an HDU given by the user, NumPy integers converted to Python's.
 
     Raises
     ------
     ValueError
-        If it is no name of an HDU.
+        If it does not name an HDU.
     """
     if hdu is None or isinstance(hdu, str):
         return hdu
@@ -95,30 +93,30 @@ def find_header(file: int, path: str, wanted: HduName | None) -> ImageHeader | N
     file : int
         Descriptor of the open file.
     path : str
-        Of the file, by which it is remembered.
+        Path of the file, a key of the cache.
     wanted : int, str, (str, int) or None
-        HDU that is asked for; None for the first that holds an image.
+        HDU to find; None for the first that holds an image.
 
     Returns
     -------
     ImageHeader or None
-        None if there is no such image, a header before it is unusual, or the file ends before its
-        data: let astropy look, and complain.
+        None if there is no such image, a header before it is unusual, or the file is truncated:
+        astropy then reads it, or raises the error.
     """
     status = os.fstat(file)
     known = _known_hdus(path, status)
-    head = _Head(file)
+    headers = _HeaderReader(file)
     for number in range(_KNOWN_HDUS):
         if number not in known:
             at = known[number - 1].end if number else 0
-            text = head.header(at)
+            text = headers.read(at)
             found = hdu_of(text, at, number) if text else None
             if found is None or not _goes_on(file, found.end, status.st_size):
                 return None
             known[number] = found
         hdu = known[number]
         if is_wanted(hdu, number, wanted):
-            text = head.header(hdu.start, hdu.data - hdu.start)
+            text = headers.read(hdu.start, hdu.data - hdu.start)
             if not hdu.image or not text:
                 return None
             return ImageHeader.of(number, text, hdu.data, hdu.stop)
@@ -126,7 +124,7 @@ def find_header(file: int, path: str, wanted: HduName | None) -> ImageHeader | N
 
 
 def is_wanted(hdu: Hdu, number: int, wanted: HduName | None) -> bool:
-    """Tell whether this is the HDU that is asked for, as astropy understands names."""
+    """Return whether this is the wanted HDU, by astropy's rules for names."""
     if wanted is None:
         return hdu.image
     if isinstance(wanted, int):
@@ -137,7 +135,7 @@ def is_wanted(hdu: Hdu, number: int, wanted: HduName | None) -> bool:
 
 
 def no_such_hdu(wanted: HduName | None, names: Sequence[str]) -> ValueError:
-    """Make the error for an HDU that a file with HDUs of these names has not."""
+    """Return the error for an HDU that is missing among HDUs of these names."""
     if wanted is None:
         return ValueError("no HDU holds an image")
     if isinstance(wanted, int):
@@ -147,23 +145,23 @@ def no_such_hdu(wanted: HduName | None, names: Sequence[str]) -> ValueError:
 
 
 def hdu_of(text: bytes, start: int, number: int) -> Hdu | None:
-    """Describe an HDU by its header, or return None if that is unusual.
+    """Describe an HDU from its header; None if that is unusual.
 
     Parameters
     ----------
     text : bytes
         The header, in whole blocks.
     start : int
-        Of the header, in bytes from the start of the file.
+        First byte of the header in the file.
     number : int
-        Of the HDU.
+        Number of the HDU.
     """
     kind = _KINDS.get(text[:20] if number else text[:30], "")
     size = _data_size(text, kind)
     if size is None or (kind == "PRIMARY") != (number == 0):
         return None
     once = ONCE.findall(text)
-    # After a damaged END two headers look like one, whose data begin elsewhere.
+    # A damaged END card merges two headers, and the data begin elsewhere.
     if len(once) > len(set(once)) or _LONG_NAME.search(text) or not is_plain_text(text):
         return None
     compressed = kind == "BINTABLE" and _value(text, b"ZIMAGE  ") is True
@@ -181,12 +179,12 @@ def hdu_of(text: bytes, start: int, number: int) -> Hdu | None:
 
 
 def _goes_on(file: int, end: int, size: int) -> bool:
-    """Tell whether the file ends with an HDU, or another begins there."""
+    """Return whether at `end` the file ends or another HDU begins."""
     return end == size or os.pread(file, 8, end) == b"XTENSION"
 
 
 def _data_size(text: bytes, kind: str) -> int | None:
-    """Return the bytes of data by the cards that must come first; None if they are unusual.
+    """Return the bytes of data, from the mandatory cards; None if these are unusual.
 
     Notes
     -----
@@ -223,36 +221,36 @@ def _value(text: bytes, keyword: bytes) -> object:
     return None if card is None else parsed(card)[1]
 
 
-class _Head:
-    """Headers of a file; those that lie close together are read in one go."""
+class _HeaderReader:
+    """Reads headers of a file; those that lie close together in one go."""
 
     def __init__(self, file: int) -> None:
         self._file = file
         self._at, self._content = 0, b""
 
-    def header(self, start: int, size: int | None = None) -> bytes:
-        """Return a header of unknown or known size, empty if it does not end soon."""
-        for more in (0, *(_HEADS if size is None else (size,))):
-            if more:
-                self._at, self._content = start, os.pread(self._file, more, start)
-            place = start - self._at
-            if 0 <= place < len(self._content):
-                end = header_end(self._content, place)
+    def read(self, start: int, size: int | None = None) -> bytes:
+        """Return a header of known or unknown size; empty if it has no END within reach."""
+        for nbytes in (0, *(_HEADER_READS if size is None else (size,))):
+            if nbytes:
+                self._at, self._content = start, os.pread(self._file, nbytes, start)
+            begin = start - self._at
+            if 0 <= begin < len(self._content):
+                end = header_end(self._content, begin)
                 if end:
-                    return self._content[place:end]
+                    return self._content[begin:end]
         return b""
 
 
 def _known_hdus(path: str, status: os.stat_result) -> dict[int, Hdu]:
-    """Return what is known of a file's HDUs, by their numbers, to be added to."""
+    """Return the cached HDUs of a file by number, a dict to add to."""
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
     if time.time_ns() - changed < _SETTLED_NS:
         return {}
-    return _remembered(
+    return _cached(
         path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     )
 
 
 @lru_cache(maxsize=_KNOWN_FILES)
-def _remembered(*_: str | int) -> dict[int, Hdu]:
+def _cached(*_: str | int) -> dict[int, Hdu]:
     return {}

@@ -1,7 +1,7 @@
-"""The header of an image, without astropy: its cards, and the values of those that matter here.
+"""Parse the header of an image without astropy: its cards, and the values needed to read it.
 
-``fits.open`` reads it as well, but takes many times as long, and for a window that would be most of
-what a reader process does. What is the least bit unusual is left to it.
+``fits.open`` takes many times as long, which for a window would be most of the work of a reader
+process. Anything unusual is left to astropy.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from astropy.io import fits
 
 BLOCK = 2880
 _INITIALS = re.compile(b"[BNPTZ]")
-"""Of the keywords that tell how an image is stored in a table. The others tell of the observation.
-"""
+"""First letters of the keywords that say how an image is stored in a table."""
 _OF_IMAGE = re.compile(rb"(?:BITPIX  |NAXIS[0-9 ]{3}|BSCALE  |BZERO   |BLANK   )=")
-"""Keywords that tell how a plain image is stored."""
+"""Keywords that say how a plain image is stored."""
 ONCE = re.compile(rb"(?:BITPIX  |NAXIS[0-9 ]{3})=")
-"""Those of them that a header must not have twice."""
+"""Keywords that a header must not have twice."""
 _TABLE = b"XTENSION= 'BINTABLE'"
 _END = b"END" + b" " * 77
 
 
-class Words(dict[str, Any]):
-    """Keywords of a header, and their values as astropy gives them."""
+class Keywords(dict[str, Any]):
+    """Keywords of a header, with the values that astropy parses."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise KeyError(f"Keyword {name!r} not found.")  # as astropy says it
@@ -36,18 +35,18 @@ class Words(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """The header of an HDU that holds an image, and where its data lie."""
+    """The header of an HDU that holds an image, and the position of its data."""
 
     number: int
-    """Of the HDU."""
+    """Number of the HDU."""
     text: bytes
     """All cards."""
-    words: Words
-    """Those that tell how the image is stored."""
+    keywords: Keywords
+    """The keywords that say how the image is stored."""
     start: int
-    """Of the data, in bytes from the start of the file."""
+    """First byte of the data in the file."""
     stop: int
-    """Behind the data."""
+    """End of the data in the file, in bytes."""
 
     @property
     def is_table(self) -> bool:
@@ -56,21 +55,22 @@ class ImageHeader:
 
     @classmethod
     def of(cls, number: int, text: bytes, start: int, stop: int) -> ImageHeader:
-        """Parse those cards that tell how the image is stored.
+        """Parse the cards that say how the image is stored.
 
-        Of two alike the last counts, in tables the first, as for astropy and CFITSIO.
+        If a keyword is repeated the last one counts, in tables the first, as in astropy and
+        CFITSIO.
         """
         if text.startswith(_TABLE):
-            places = [80 * card.start() for card in _INITIALS.finditer(text[::80])][::-1]
+            starts = [80 * card.start() for card in _INITIALS.finditer(text[::80])][::-1]
         else:
-            places = [card.start() for card in _OF_IMAGE.finditer(text) if card.start() % 80 == 0]
-        words = Words(parsed(text[place : place + 80]) for place in places)
-        return cls(number, text, words, start, stop)
+            starts = [card.start() for card in _OF_IMAGE.finditer(text) if card.start() % 80 == 0]
+        keywords = Keywords(parsed(text[at : at + 80]) for at in starts)
+        return cls(number, text, keywords, start, stop)
 
     def header(self, keys: Collection[str]) -> fits.Header:
-        """Return `words`, and these of the observation, in capitals. Each takes its time."""
+        """Return `keywords` and the given ones, in capitals; each one takes time to parse."""
         wanted = {f"{key:<8}".encode() for key in keys}
-        cards = (self.text[place : place + 80] for place in range(0, len(self.text), 80))
+        cards = (self.text[at : at + 80] for at in range(0, len(self.text), 80))
         return fits.Header.fromstring(
             b"".join(card for card in cards if _INITIALS.match(card) or card[:8] in wanted)
         )
@@ -78,22 +78,22 @@ class ImageHeader:
 
 @lru_cache(maxsize=4096)
 def parsed(card: bytes) -> tuple[str, Any]:
-    """Parse a card; most of those that tell how an image is stored are alike in all files."""
+    """Parse a card. Cached, since most cards here are the same in all files."""
     found = fits.Card.fromstring(card)
     return found.keyword, found.value
 
 
 def card_of(text: bytes, keyword: bytes) -> bytes | None:
-    """Return the first card of a keyword, which is padded to 8 bytes, that has a value."""
+    """Return the first card with a value of a keyword, which must be padded to 8 bytes."""
     at = text.find(keyword + b"=")
     while at % 80 and at >= 0:
         at = text.find(keyword + b"=", at + 1)
     return text[at : at + 80] if at >= 0 else None
 
 
-def integer(header: bytes, place: int, keyword: str) -> int | None:
-    """Return the value of a card that must stand at this place, in fixed format, or None."""
-    card = header[80 * place : 80 * place + 31]
+def integer(header: bytes, number: int, keyword: str) -> int | None:
+    """Return the value of card `number`; None unless it is this keyword in fixed format."""
+    card = header[80 * number : 80 * number + 31]
     if card[:10] != f"{keyword:<8}= ".encode():
         return None
     value = card[10:].strip(b" /")
@@ -101,7 +101,7 @@ def integer(header: bytes, place: int, keyword: str) -> int | None:
 
 
 def header_end(content: bytes, start: int) -> int:
-    """Return the position behind the header that begins at `start`; 0 if its END is not there."""
+    """Return the end of the header that begins at `start`; 0 if its END card is missing."""
     for block in range(start, len(content) - BLOCK + 1, BLOCK):
         at = content.find(_END, block, block + BLOCK)
         if at >= 0:
@@ -110,7 +110,7 @@ def header_end(content: bytes, start: int) -> int:
 
 
 def is_plain_text(header: bytes) -> bool:
-    """Tell whether all characters are printable, and those of the keywords no lower-case ones."""
+    """Return whether all characters are printable and no keyword is in lower case."""
     codes = np.frombuffer(header, np.uint8)
     keywords = codes.reshape(-1, 80)[:, :8]
     return bool(codes.min() >= 32 and codes.max() <= 126 and keywords.max() < ord("a"))

@@ -1,7 +1,7 @@
-"""The plan of a FITS image's payload: what its bytes are, tile by tile.
+"""The plan of a FITS image's payload: which bytes belong to each tile, and how to decode them.
 
-Written by the Readers and followed by the kernels (`dali_pipelines.kernels`). A payload is what a
-FITS file holds: RICE_1 streams, or big-endian values.
+Readers write it, kernels (`dali_pipelines.kernels`) decode by it. The payload holds bytes as in the
+FITS file: RICE_1 streams, or big-endian values.
 """
 
 from __future__ import annotations
@@ -12,34 +12,35 @@ from numpy.typing import NDArray
 BITPIX, BYTEPIX, BLOCKSIZE, TILE_HEIGHT, TILE_WIDTH, HEIGHT, WIDTH, TOP, LEFT, DITHER, SEED = range(
     11
 )
-"""Places of the numbers that each plan begins with."""
+"""Positions of the numbers that each plan begins with."""
 HEAD = 11
+"""How many these are."""
 
 OFFSET, LENGTH, STORED = range(3)
-"""Places of a tile's numbers, behind the head."""
+"""Positions of the numbers of each tile, which follow."""
 PER_TILE = 3
 
 RICE = 0
-"""In place STORED: the tile is a RICE_1 stream. Else the BITPIX of its values: 8 to -64."""
+"""Value of STORED for a RICE_1 stream. Otherwise it is the BITPIX of the values, 8 to -64."""
 
 BSCALE, BZERO, BLANK = range(3)
-"""Places of the image's numbers in ``scaling``."""
+"""Positions of the image's numbers in ``scaling``."""
 ZSCALE, ZZERO, ZBLANK = range(3)
-"""Places of a tile's numbers in the ``scaling`` of a quantised image, behind the image's."""
+"""Positions of the numbers of each tile of a quantised image, which follow in ``scaling``."""
 PER_SCALING = 3
 
 UNQUANTIZED, NO_DITHER, DITHER_1, DITHER_2 = 0, -1, 1, 2
-"""In place DITHER: how floats were made integers, if they were."""
+"""Values of DITHER: how floats were quantised to integers, if they were."""
 
 MAX_BLOCKSIZE = 64
-"""Pixels of the longest block of RICE_1 that the kernels decode."""
+"""Pixels of the longest RICE_1 block that the kernels decode."""
 
 PADDING = 1024
-"""Zero bytes after the payload: a kernel looks for the end of a tile behind each block only, where
-it may be 64 x 89 bits too far; and it loads two words at a time."""
+"""Zero bytes after the payload: a kernel checks for the end of a tile only after each block, where
+it may be 64 x 89 bits past it; and it loads two 64-bit words at a time."""
 
 OVERHEAD = PADDING + 8 * (HEAD + PER_SCALING)
-"""Bytes that travel with an image besides its tiles and their numbers."""
+"""Bytes that are sent with an image besides its tiles and their numbers."""
 
 
 def make_plan(
@@ -57,26 +58,25 @@ def make_plan(
     dither: int = UNQUANTIZED,
     seed: int = 0,
 ) -> NDArray[np.int64]:
-    """Put a plan together.
+    """Return the plan of one plane.
 
     Parameters
     ----------
     tiles : ndarray, shape (tiles, 3), int64
-        Offset in the payload, length in bytes, and BITPIX of the stored values, or `RICE`. In the
-        order of the rows of tiles that the window touches and, within, columns. No tile at all
-        makes an image of zeros.
+        Offset in the payload, length in bytes, and BITPIX of the stored values, or `RICE`. Tiles
+        that the window touches, row by row. Without tiles the image is zeros.
     bitpix : int
-        Of the image: ZBITPIX, if it is compressed.
+        BITPIX of the image; ZBITPIX if it is compressed.
     height, width : int
-        Of the image, in pixels.
+        Size of the image, in pixels.
     tile_height, tile_width : int
-        Of all tiles but those at the far edges, which are cut short.
+        Size of the tiles, in pixels; those at the far edges are cut short.
     top, left : int
         First row and column of the window.
     bytepix, blocksize : int
-        Of RICE_1.
+        Settings of RICE_1.
     dither, seed : int
-        ZQUANTIZ as one of the words above, and ZDITHER0.
+        ZQUANTIZ as one of the values of DITHER, and ZDITHER0.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Images that are not compressed: which bytes of their rows a window needs."""
+"""Uncompressed images: the bytes of the rows that a window needs."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from readers.fits.planes import ImageShape
 from readers.window import Window
 
 _GAP = 4096
-"""Between the parts of two rows, see `readers.byte_ranges.read_ranges`: a page of the file."""
+"""Bytes between ranges of two rows, see `readers.byte_ranges.read_ranges`: one page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """A plain image, as its header describes it."""
+    """An uncompressed image, as its header describes it."""
 
     bitpix: int
     shape: ImageShape
     start: int
-    """Of the first pixel, in bytes from the start of the file."""
+    """First byte of the pixels in the file."""
 
     @property
-    def travels(self) -> bool:
-        """Whether the graph knows this type; else astropy shall read it."""
+    def is_sent_raw(self) -> bool:
+        """Whether the graph decodes this type; otherwise astropy reads it."""
         return self.bitpix in (8, 16, 32, -32, -64)
 
     def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
-        """Return the first byte of the rows of some planes, and that behind the last."""
-        y, _, height, _ = self.shape.place(window)
+        """Return the first byte and the end of the rows that some planes of a window need."""
+        y, _, height, _ = self.shape.region(window)
         row_bytes = self.shape.width * abs(self.bitpix) // 8
         first = min(planes) * self.shape.height + y
         last = max(planes) * self.shape.height + y + height
         return self.start + first * row_bytes, self.start + last * row_bytes
 
-    def travelling_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
-        """Give the bytes of payload and plan, about."""
-        *_, height, width = self.shape.place(window)
+    def payload_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
+        """Return about how many bytes payload and plan take."""
+        *_, height, width = self.shape.region(window)
         item, whole = abs(self.bitpix) // 8, self.shape.width
         pitch = item * (whole if (whole - width) * item <= _GAP else width)
         plane_bytes = item * whole * self.shape.height
@@ -52,22 +52,22 @@ class StoredImage:
     def read(
         self, file: int, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
-        """Read the rows of a window, and return what `readers.fits.rice_tiles.RiceImage.read` does.
+        """Read the rows of a window; returns are those of `readers.fits.rice_tiles.RiceImage.read`.
 
-        Each row is a tile, and the window is all there is of the image.
+        Each row is one tile of an image that has the size of the window.
         """
-        y, x, height, width = self.shape.place(window)
+        y, x, height, width = self.shape.region(window)
         item = abs(self.bitpix) // 8
         rows = np.add.outer(np.array(planes) * self.shape.height, np.arange(y, y + height))
         offsets = self.start + (rows.reshape(-1) * self.shape.width + x) * item
         lengths = np.full(len(offsets), width * item)
-        payload, places, input_bytes = read_ranges(file, offsets, lengths, gap=_GAP, room=PADDING)
-        plans = _plans(places.reshape(rows.shape), width, self.bitpix)
+        payload, starts, input_bytes = read_ranges(file, offsets, lengths, gap=_GAP, room=PADDING)
+        plans = _plans(starts.reshape(rows.shape), width, self.bitpix)
         return payload, plans, np.zeros((len(planes), 0)), input_bytes
 
 
-def planned(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Give the payload and the plans of pixels that were decoded already.
+def plan_of_pixels(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the payload and the plans of pixels that are already decoded.
 
     Parameters
     ----------
@@ -85,13 +85,13 @@ def planned(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
     big_endian = payload[: pixels.size * item].view(pixels.dtype.newbyteorder(">"))
     big_endian.reshape(pixels.shape)[:] = pixels
     bitpix = 8 * item if pixels.dtype.kind in "iu" else -8 * item
-    places = np.arange(planes * height).reshape(planes, height) * (width * item)
-    return payload, _plans(places, width, bitpix)
+    starts = np.arange(planes * height).reshape(planes, height) * (width * item)
+    return payload, _plans(starts, width, bitpix)
 
 
-def _plans(places: NDArray[np.int64], width: int, bitpix: int) -> NDArray[np.int64]:
-    planes, height = places.shape
+def _plans(starts: NDArray[np.int64], width: int, bitpix: int) -> NDArray[np.int64]:
+    planes, height = starts.shape
     tiles = np.empty((planes, height, PER_TILE), np.int64)
-    tiles[..., 0], tiles[..., 1], tiles[..., 2] = places, width * abs(bitpix) // 8, bitpix
+    tiles[..., 0], tiles[..., 1], tiles[..., 2] = starts, width * abs(bitpix) // 8, bitpix
     size = {"height": height, "width": width, "tile_height": 1, "tile_width": width}
     return np.stack([make_plan(plane, bitpix=bitpix, **size) for plane in tiles])

@@ -1,10 +1,9 @@
-"""FITS images: what travels to the graph are the bytes of the file, of no more tiles than needed.
+"""FITS reader: send the raw bytes of only the tiles that a window touches; the graph decodes them.
 
-RICE_1 tiles travel compressed (`readers.fits.rice_tiles`), the rows of plain images as they are
-stored (`readers.fits.plain_image`). What is neither is decoded by astropy in the reader process, no
-more tiles than needed either, and travels as it would be stored, with BSCALE, BZERO and BLANK
-beside it. The graph makes float32 physical values of it all, see
-`dali_pipelines.kernels.fits.image`.
+RICE_1 tiles are sent compressed (`readers.fits.rice_tiles`), rows of plain images as they are
+stored (`readers.fits.plain_image`). astropy decodes everything else in the reader process, also
+only the tiles needed; those pixels are sent as they would be stored, with BSCALE, BZERO and BLANK.
+The graph converts all of them to float32 physical values, see `dali_pipelines.kernels.fits.image`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from readers.fits.file import FitsFile, bytes_read, read_errors
 from readers.fits.hdus import HduName, checked
 from readers.fits.image import FitsImage, find_image
 from readers.fits.payload import OVERHEAD, make_plan
-from readers.fits.plain_image import planned
+from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import ImageShape, Planes
 from readers.window import Window
 
@@ -43,8 +42,8 @@ class FitsReader:
         HDU to read, where the Index has no column ``hdu``: its number, 0 for the primary, its
         EXTNAME, or EXTNAME and EXTVER, as in astropy. By default the first HDU that holds an image.
     stored : {"uint8", "int16", "int32"}, optional
-        Leave integers as they are stored: BSCALE, BZERO and BLANK are not applied. An image of
-        another BITPIX is refused.
+        Keep integers as they are stored: BSCALE, BZERO and BLANK are not applied. Images with
+        another BITPIX are rejected.
     planes : int, sequence of int or "all", optional
         Planes to read of images of more than two axes, where the Index has no column ``plane``.
         Several become the channels of the image, in this order.
@@ -53,13 +52,12 @@ class FitsReader:
 
     Notes
     -----
-    Values equal those of ``astropy.io.fits`` bit for bit, converted to float32. That holds for its
-    ways with BLANK, too: it is not applied where BSCALE and BZERO make unsigned integers, nor
-    where it is 0.
+    Values equal those of ``astropy.io.fits`` bit for bit, converted to float32. BLANK follows
+    astropy too: it is not applied where BSCALE and BZERO make unsigned integers, nor where it is 0.
 
     The last two axes in NumPy's order (NAXIS2 and NAXIS1) are rows and columns. Planes are counted
-    from 0, along NAXIS3; of more axes they are counted in C order, that is NAXIS3 runs fastest,
-    then NAXIS4. A one-dimensional image has one row.
+    from 0, along NAXIS3; with more axes they are counted in C order: NAXIS3 runs fastest, then
+    NAXIS4. A one-dimensional image has one row.
     """
 
     hdu: HduName | None = None
@@ -68,16 +66,15 @@ class FitsReader:
     num_planes: int | None = None
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
-        # The numba operator learns the shape of its output from the shape of its first input.
+        # The numba operator takes the shape of its output from the shape of its first input.
         SampleSpec(name="shape", dtype="uint8", ndim=3, layout="HWC"),
         SampleSpec(name="payload", dtype="uint8", ndim=1),
         SampleSpec(name="plan", dtype="int64", ndim=1),
         SampleSpec(name="scaling", dtype="float64", ndim=1),
     )
-    """An empty array of shape (height, width, 0); bytes of the file; what they are, tile by tile
-    (`readers.fits.payload`); and BSCALE, BZERO, BLANK (NaN for none), then those of quantised
-    tiles. The
-    last two once for each plane, one behind the other."""
+    """An empty array of shape (height, width, 0); bytes of the file; the plan that describes them,
+    tile by tile (`readers.fits.payload`); and BSCALE, BZERO, BLANK (NaN for none), then the scaling
+    of quantised tiles. The last two are concatenated over the planes."""
 
     def __post_init__(self) -> None:
         if self.stored not in (None, *_STORED_INTEGERS):
@@ -87,25 +84,25 @@ class FitsReader:
         object.__setattr__(self, "hdu", checked(self.hdu))
         if isinstance(self.planes, str) and self.planes == "all":
             if self.num_planes is None:
-                raise ValueError('planes="all" needs num_planes, how many each image has')
+                raise ValueError('planes="all" needs num_planes, the number of planes per image')
         elif self.planes is not None:
             object.__setattr__(self, "planes", _numbers(self.planes))
 
     @property
     def channels(self) -> int:
-        """One for each plane that is read."""
+        """Number of planes that are read."""
         if isinstance(self.planes, tuple):
             return len(self.planes)
         return self.num_planes or 1 if self.planes == "all" else 1
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the image, or the window with no more tiles than it touches."""
+        """Read the image, or only the tiles that the window touches."""
         with self._found(row) as found:
-            planes, scaling = self._chosen(row, found.shape), self._scaling(found.words)
-            *_, height, width = found.shape.place(window)
+            planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
+            *_, height, width = found.shape.region(window)
             image = found.image
             found.file.need(*found.span(window, planes))
-            if image is not None and image.travels and scaling is not None:
+            if image is not None and image.is_sent_raw and scaling is not None:
                 fileno = found.file.fileno
                 payload, plans, tile_scaling, nbytes = image.read(fileno, window, planes)
                 nbytes += found.header_bytes
@@ -114,7 +111,7 @@ class FitsReader:
                 pixels = found.pixels(window, planes, scaled=scaling is None)
                 if scaling is None:
                     scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
-                payload, plans = planned(pixels)
+                payload, plans = plan_of_pixels(pixels)
                 tile_scaling, nbytes = np.zeros((len(planes), 0)), bytes_read() - before
             nbytes = found.file.input_bytes(nbytes)
         whole_scaling = np.tile(np.array(scaling, np.float64), (len(planes), 1))
@@ -129,19 +126,19 @@ class FitsReader:
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
         with self._found(row) as found:
-            planes, scaling = self._chosen(row, found.shape), self._scaling(found.words)
+            planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
         _, height, width = found.shape
-        if found.image is not None and found.image.travels and scaling is not None:
-            nbytes = found.image.travelling_bytes(window, planes)
+        if found.image is not None and found.image.is_sent_raw and scaling is not None:
+            nbytes = found.image.payload_bytes(window, planes)
             return Peek(height=height, width=width, nbytes=nbytes)
-        bitpix = found.words["BITPIX"]
+        bitpix = found.keywords["BITPIX"]
         rows, columns = (window.height, window.width) if window else (height, width)
         item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
         nbytes = len(planes) * (rows * (columns * item + 24) + OVERHEAD)
         return Peek(height=height, width=width, nbytes=nbytes)
 
     def shape(self, row: Row) -> ImageShape:
-        """Read the headers up to the image's, however many planes it has. Raises like `read`."""
+        """Read the shape of the image from its header. Raises like `read`."""
         with self._found(row) as found:
             return found.shape
 
@@ -153,14 +150,13 @@ class FitsReader:
         row : Row
             Path and HDU.
         keys : collection of str
-            Keywords that are wanted, in capitals; of a long header the others take most of the
-            time.
+            Keywords to parse, in capitals: parsing all of a long header takes most of the time.
 
         Returns
         -------
         Header
-            With these keywords, where the file has them, and some others. NAXISn are the image's
-            also where it is compressed into a table.
+            These keywords, where the file has them, and some others. NAXISn are those of the image
+            even if it is compressed into a table.
 
         Raises
         ------
@@ -182,14 +178,14 @@ class FitsReader:
             return header
 
     def verify(self, row: Row) -> None:
-        """Decode the whole image, or the planes that are read of it, by astropy."""
+        """Decode the whole image, or the planes that are read, with astropy."""
         with self._found(row) as found:
             planes = self._chosen(row, found.shape)
             found.file.need(*found.span(None, planes))
             found.pixels(None, planes, scaled=False)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Give a sample that decodes to zeros and carries none."""
+        """Return a sample without payload, which decodes to zeros."""
         no_tiles = np.zeros((0, 3), np.int64)
         plan = make_plan(
             no_tiles, bitpix=8, height=height, width=width, tile_height=1, tile_width=width
@@ -216,19 +212,19 @@ class FitsReader:
         return self.hdu if row.hdu is None else row.hdu
 
     def _chosen(self, row: Row, shape: ImageShape) -> list[int]:
-        """Give the numbers of the planes to read: the row decides, then the setting."""
+        """Return the numbers of the planes to read: the row takes precedence over the setting."""
         if row.plane is None:
             return shape.chosen(self.planes, self.num_planes)
         if self.channels > 1:
             raise ValueError(
-                f"the Index names plane {row.plane}, and planes={self.planes!r} asks for several: "
-                "leave out one of them"
+                f"the Index names plane {row.plane}, but planes={self.planes!r} asks for several: "
+                "use only one of the two"
             )
         return shape.chosen(row.plane)
 
     @contextmanager
     def _found(self, row: Row) -> Iterator[FitsImage]:
-        """Open the file of a row, and describe its image."""
+        """Open the file of a row and yield its image."""
         wanted = self._wanted(row)
         with read_errors(row.path, wanted, row.number) as where, FitsFile(row.path, wanted) as file:
             found = find_image(file)
@@ -237,23 +233,25 @@ class FitsReader:
 
 
 def _numbers(planes: Any) -> int | tuple[int, ...]:
-    """Check the numbers of planes, which may be NumPy's."""
+    """Return plane numbers as Python integers; NumPy's are accepted."""
     try:
         several = np.ndim(planes) > 0
         numbers = tuple(operator.index(number) for number in (planes if several else (planes,)))
     except (TypeError, ValueError):
         numbers = ()
     if not numbers or min(numbers) < 0:
-        raise ValueError(f'planes must be a number from 0 on, several or "all", got {planes!r}')
+        raise ValueError(
+            f'planes must be one or several integers from 0 on, or "all", got {planes!r}'
+        )
     return numbers if several else numbers[0]
 
 
 def _scaling(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """Give (BSCALE, BZERO, BLANK) as astropy applies them, or None to leave it to astropy.
+    """Return (BSCALE, BZERO, BLANK) as astropy applies them, or None if astropy must scale.
 
     Notes
     -----
-    FITS Standard 4.0, section 4.4.2.5; what astropy makes of BLANK is in its
+    FITS Standard 4.0, section 4.4.2.5; astropy's rules for BLANK are in
     ``_ImageBaseHDU._scale_data``.
     """
     bitpix = header["BITPIX"]

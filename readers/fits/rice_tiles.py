@@ -1,16 +1,13 @@
-"""RICE_1 images: which tiles a window touches, and where their compressed bytes lie.
+"""RICE_1 images: the tiles that a window touches, and the positions of their compressed bytes.
 
-The bytes travel as they are, and the graph decodes them (`dali_pipelines.kernels`). astropy parses
-the header; the table of tiles is read here, because astropy would read the whole of it and decode
-each tile. Nothing in the file is trusted: each descriptor is checked before it is used. Images of
-another codec are left to astropy.
+The bytes are sent as they are, and the graph decodes them (`dali_pipelines.kernels`). The table of
+tiles is read here because astropy would read all of it and decode each tile. Nothing in the file is
+trusted: each descriptor is checked before it is used. Other codecs are left to astropy.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,29 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.byte_ranges import bytes_between, read_into, read_ranges
+from readers.byte_ranges import bytes_between, read_ranges
 from readers.fits import payload
 from readers.fits.payload import make_plan
 from readers.fits.planes import ImageShape
-from readers.fits.tile_table import (
-    FIELD_BYTES,
-    STORED_BITPIX,
-    TileColumn,
-    codec_settings,
-    tile_columns,
-)
+from readers.fits.tile_table import TileColumn, TileTable, codec_settings, tile_columns
 from readers.window import Window
 
 _BLOCKSIZES = (16, 32, payload.MAX_BLOCKSIZE)
-"""Other sizes are legal, but nobody writes them; astropy may decode them."""
+"""Other sizes are legal, but nobody writes them; astropy decodes them."""
 
 _LONGEST_BLOCK = 1024
 
 _LENGTH_BITS = {1: 3, 2: 4, 4: 5}
-"""Bits that the shortest block takes, by bytes a pixel."""
+"""Bits of the shortest block, by bytes per pixel."""
 
 _GAP = 64 << 10
-"""Between two tiles, see `readers.byte_ranges.read_ranges`."""
+"""Bytes between two tiles, see `readers.byte_ranges.read_ranges`."""
 
 _DITHERS = {
     "NO_DITHER": payload.NO_DITHER,
@@ -55,8 +46,7 @@ class RiceImage:
 
     Notes
     -----
-    FITS Standard 4.0, section 10.1 (tiled image compression), 10.2 (quantised floats), 7.3.5
-    (variable-length arrays).
+    FITS Standard 4.0, sections 10.1 (tiled image compression) and 10.2 (quantised floats).
     """
 
     bitpix: int
@@ -68,28 +58,19 @@ class RiceImage:
     dither: int
     seed: int
     zblank: float
-    """Of the header; NaN for none."""
-    columns: dict[str, TileColumn]
-    start: int
-    """Of the table of tiles, in bytes from the start of the file."""
-    row_bytes: int
-    num_tiles: int
-    """Of all planes."""
-    heap_start: int
-    data_end: int
+    """Value in the header; NaN for none."""
+    table: TileTable
 
     @classmethod
     def of(cls, header: Mapping[str, Any], start: int, stop: int) -> RiceImage | None:
-        """Describe an image by the header of its table, or give None if astropy shall decode it.
+        """Describe an image from the header of its table; None if astropy must decode it.
 
         Parameters
         ----------
         header : Header or mapping
-            Of the BINTABLE.
-        start : int
-            Of its data, in bytes from the start of the file.
-        stop : int
-            Behind its data.
+            Header of the BINTABLE.
+        start, stop : int
+            First byte and end of its data in the file.
 
         Raises
         ------
@@ -121,14 +102,13 @@ class RiceImage:
         tile = [header.get(f"ZTILE{n}", size if n == 1 else 1) for n, size in enumerate(axes, 1)]
         tile = [min(sizes) for sizes in zip(axes, tile, strict=True)]
         if not tile or min(tile) < 1 or max(tile[2:], default=1) > 1:
-            return None  # no pixels, or tiles of several planes
+            return None  # no pixels, or tiles across planes
         shape = ImageShape.of(axes[::-1])
         tile_width, tile_height = (*tile, 1)[:2]
-        row_bytes, num_tiles = header["NAXIS1"], header["NAXIS2"]
         across, down = -(-shape.width // tile_width), -(-shape.height // tile_height)
-        expected = shape.planes * across * down
-        if num_tiles != expected:
-            raise ValueError(f"the table has {num_tiles} tiles, the image needs {expected}")
+        table, expected = TileTable.of(header, columns, start), shape.planes * across * down
+        if table.num_tiles != expected:
+            raise ValueError(f"the table has {table.num_tiles} tiles, the image needs {expected}")
         least = (8 * bytepix + _LENGTH_BITS[bytepix] * math.prod(shape) // blocksize) // 8
         if least > stop - start:
             size = "x".join(map(str, axes))
@@ -144,218 +124,159 @@ class RiceImage:
             dither=dither or 0,
             seed=header["ZDITHER0"] if dither in (payload.DITHER_1, payload.DITHER_2) else 0,
             zblank=math.nan if zblank is None else zblank,
-            columns=columns,
-            start=start,
-            row_bytes=row_bytes,
-            num_tiles=num_tiles,
-            heap_start=start + header.get("THEAP", row_bytes * num_tiles),
-            data_end=start + row_bytes * num_tiles + header["PCOUNT"],
+            table=table,
         )
 
-    travels = True
+    is_sent_raw = True
     """The graph decodes it, see `readers.fits.plain_image.StoredImage`."""
 
-    def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
-        """Return the first byte of what a window may need, and that behind the last."""
-        del window, planes  # tiles may lie in any order
-        return self.start, self.data_end
+    @property
+    def _across(self) -> int:
+        """Tiles in each row of tiles."""
+        return -(-self.shape.width // self.tile_width)
 
-    def travelling_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
-        """Estimate the bytes of payload and plan; other images of an archive may pack worse."""
-        y, _, height, _ = self.shape.place(window)
+    @property
+    def _plane_tiles(self) -> int:
+        return self.table.num_tiles // self.shape.planes
+
+    def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
+        """Return the first byte and the end of the data that a window may need."""
+        del window, planes  # tiles may lie in any order
+        return self.table.start, self.table.data_end
+
+    def payload_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
+        """Estimate the bytes of payload and plan, allowing for images that compress less well."""
+        y, _, height, _ = self.shape.region(window)
         rows = (y + height - 1) // self.tile_height + 1 - y // self.tile_height
         share = rows / -(-self.shape.height // self.tile_height)
-        table = (
-            (24 + 24 * (self.dither != payload.UNQUANTIZED)) * self.num_tiles / self.shape.planes
-        )
-        plane_bytes = (self.data_end - self.heap_start) // self.shape.planes
+        plan_bytes = (24 + 24 * (self.dither != payload.UNQUANTIZED)) * self._plane_tiles
+        plane_bytes = (self.table.data_end - self.table.heap_start) // self.shape.planes
         between = bytes_between(planes, plane_bytes, int(share * plane_bytes), gap=_GAP)
         return between + len(planes) * (
-            int(share * (1.15 * plane_bytes + table)) + payload.OVERHEAD
+            int(share * (1.15 * plane_bytes + plan_bytes)) + payload.OVERHEAD
         )
 
     def read(
         self, file: int, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
-        """Read the tiles that a window of some planes touches.
+        """Read the tiles that a window touches in some planes.
 
         Parameters
         ----------
         file : int
             Descriptor of the open file.
         window : Window, optional
-            The whole planes if None.
+            None for whole planes.
         planes : sequence of int
-            Their numbers.
+            Numbers of the planes.
 
         Returns
         -------
         data : ndarray, shape (bytes,), uint8
-            The tiles' bytes, and some that lie between them, then padding.
+            The tiles' bytes and small gaps between them, then padding.
         plans : ndarray, shape (planes, numbers), int64
             See `readers.fits.payload`.
         scaling : ndarray, shape (planes, 3 * tiles), float64
-            ZSCALE, ZZERO and ZBLANK (NaN for none) of each tile, if floats were quantised.
+            ZSCALE, ZZERO and ZBLANK (NaN for none) of each tile if floats are quantised.
         input_bytes : int
             Bytes that were read.
 
         Raises
         ------
         ValueError
-            If a descriptor points outside the file, or a tile cannot be what its image needs.
+            If a descriptor points outside the file, or a tile does not fit its image.
         """
-        y, x, height, width = self.shape.place(window)
-        across = -(-self.shape.width // self.tile_width)
+        y, x, height, width = self.shape.region(window)
         rows = range(y // self.tile_height, (y + height - 1) // self.tile_height + 1)
         columns = range(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
-        end = min(self.data_end, os.fstat(file).st_size)
-        table = self._rows(file, planes, rows, end)
-        if len(columns) < across:
-            table = table.reshape(-1, across, self.row_bytes)[:, columns.start : columns.stop]
-            table = table.reshape(-1, self.row_bytes)
-
-        lengths, offsets = self._descriptors(table, "COMPRESSED_DATA")
-        self._check_inside(offsets, lengths, end)
-        compressed: Any = slice(None)
-        stored: list[tuple[Any, ...]] = []
+        table = self._table_rows(file, planes, rows, columns)
+        lengths, offsets = self.table.descriptors(file, table, "COMPRESSED_DATA")
+        is_rice: Any = slice(None)
+        stored: dict[int, tuple[bytes, int, int]] = {}
         if lengths.min() < self._least_bytes(self.tile_height * self.tile_width):
-            compressed = lengths > 0
-            sizes = np.tile(self._sizes(rows, columns), len(planes))
-            if (lengths < self._least_bytes(sizes))[compressed].any():
+            is_rice = lengths > 0
+            pixels = np.tile(self._tile_pixels(rows, columns), len(planes))
+            if (lengths < self._least_bytes(pixels))[is_rice].any():
                 raise ValueError("a tile has fewer bytes than its pixels need")
-            stored = [
-                (tile, *self._stored_tile(file, table[tile : tile + 1], int(sizes[tile]), end))
-                for tile in np.flatnonzero(~compressed)
-            ]
-        data, places, input_bytes = read_ranges(
-            file,
-            offsets[compressed],
-            lengths[compressed],
-            gap=_GAP,
-            room=sum(len(values) for _, values, _, _ in stored) + payload.PADDING,
+            for tile in np.flatnonzero(~is_rice).tolist():
+                row, count = table[tile : tile + 1], int(pixels[tile])
+                stored[tile] = self.table.stored_values(file, row, count, floats=self.bitpix < 0)
+        room = sum(len(values) for values, *_ in stored.values()) + payload.PADDING
+        data, starts, input_bytes = read_ranges(
+            file, offsets[is_rice], lengths[is_rice], gap=_GAP, room=room
         )
         tiles = np.zeros((len(table), payload.PER_TILE), np.int64)
-        tiles[compressed, payload.OFFSET] = places
+        tiles[is_rice, payload.OFFSET] = starts
         tiles[:, payload.LENGTH] = lengths
-        behind = input_bytes
-        for tile, values, bitpix, nbytes in stored:
-            tiles[tile] = behind, len(values), bitpix
-            data[behind : behind + len(values)] = np.frombuffer(values, np.uint8)
-            behind += len(values)
+        end = input_bytes
+        for tile, (values, bitpix, nbytes) in stored.items():
+            tiles[tile] = end, len(values), bitpix
+            data[end : end + len(values)] = np.frombuffer(values, np.uint8)
+            end += len(values)
             input_bytes += nbytes
-        per_plane = self.num_tiles // self.shape.planes
+        by_plane = tiles.reshape(len(planes), -1, payload.PER_TILE)
         plans = [
-            make_plan(
-                plane_tiles,
-                bitpix=self.bitpix,
-                height=self.shape.height,
-                width=self.shape.width,
-                tile_height=self.tile_height,
-                tile_width=self.tile_width,
-                top=y,
-                left=x,
-                bytepix=self.bytepix,
-                blocksize=self.blocksize,
-                dither=self.dither,
-                # The random numbers of a tile follow from its number in the whole table.
-                seed=self.seed and (self.seed - 1 + plane * per_plane) % 10000 + 1,
-            )
-            for plane, plane_tiles in zip(
-                planes, tiles.reshape(len(planes), -1, payload.PER_TILE), strict=True
-            )
+            self._plan(plane, found, y, x) for plane, found in zip(planes, by_plane, strict=True)
         ]
-        table_bytes = len(planes) * len(rows) * across * self.row_bytes
+        table_bytes = len(planes) * len(rows) * self._across * self.table.row_bytes
         scaling = self._tile_scaling(table).reshape(len(planes), -1)
         return data, np.stack(plans), scaling, input_bytes + table_bytes
 
-    def _rows(self, file: int, planes: Sequence[int], rows: range, end: int) -> NDArray[np.uint8]:
-        """Give the table's rows of whole rows of tiles, shape (planes * tiles, bytes)."""
-        across = -(-self.shape.width // self.tile_width)
-        size = len(rows) * across * self.row_bytes
-        found = np.empty((len(planes), size), np.uint8)
-        for row, plane in zip(found, planes, strict=True):
-            first = plane * (self.num_tiles // self.shape.planes) + rows.start * across
-            start = self.start + first * self.row_bytes
-            if start + size > end:
-                raise ValueError(
-                    f"the table of tiles lies outside the file: {size} bytes from {start}, "
-                    f"the file ends at {end}"
-                )
-            read_into(row.data, file, start)
-        return found.reshape(-1, self.row_bytes)
+    def _table_rows(
+        self, file: int, planes: Sequence[int], rows: range, columns: range
+    ) -> NDArray[np.uint8]:
+        """Return the table's rows of the tiles in some rows and columns of tiles."""
+        across, row_bytes = self._across, self.table.row_bytes
+        firsts = [plane * self._plane_tiles + rows.start * across for plane in planes]
+        table = self.table.rows(file, firsts, len(rows) * across)
+        if len(columns) == across:
+            return table
+        inside = table.reshape(-1, across, row_bytes)[:, columns.start : columns.stop]
+        return inside.reshape(-1, row_bytes)
 
-    def _descriptors(
-        self, table: NDArray[np.uint8], name: str
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give lengths in bytes, and offsets from the start of the file, of some tiles."""
-        column = self.columns[name]
-        found = column.of_rows(table, 2).astype(np.int64)
-        return found[:, 0] * FIELD_BYTES[column.of], self.heap_start + found[:, 1]
-
-    def _sizes(self, rows: range, columns: range) -> NDArray[np.int64]:
-        """Give the pixels of each tile."""
+    def _tile_pixels(self, rows: range, columns: range) -> NDArray[np.int64]:
+        """Return the number of pixels of each tile."""
         heights = np.minimum(
             self.shape.height - np.array(rows) * self.tile_height, self.tile_height
         )
         widths = np.minimum(self.shape.width - np.array(columns) * self.tile_width, self.tile_width)
         return np.outer(heights, widths).reshape(-1)
 
-    def _check_inside(
-        self, offsets: NDArray[np.int64], lengths: NDArray[np.int64], end: int
-    ) -> None:
-        start = self.heap_start
-        if lengths.min() > 0 and offsets.min() >= start and (offsets <= end - lengths).all():
-            return
-        wrong = (lengths < 0) | ((lengths > 0) & ((offsets < start) | (offsets > end - lengths)))
-        if wrong.any():
-            tile = int(np.flatnonzero(wrong)[0])
-            raise ValueError(
-                f"a tile lies outside the file: {lengths[tile]} bytes from {offsets[tile]}, "
-                f"expected between {start} and {end}"
-            )
-
     def _least_bytes(self, pixels: Any) -> Any:
-        """Give the bytes that a tile must have, before memory is taken for its pixels."""
+        """Return the bytes that a tile must have at least; checked before memory is allocated."""
         blocks = -(-pixels // self.blocksize)
         return -(-(8 * self.bytepix + blocks * _LENGTH_BITS[self.bytepix]) // 8)
 
-    def _stored_tile(
-        self, file: int, row: NDArray[np.uint8], size: int, end: int
-    ) -> tuple[bytes, int, int]:
-        """Give the values of a tile that RICE_1 could not shrink, their BITPIX, and bytes read."""
-        for name in ("GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA"):
-            if name not in self.columns:
-                continue
-            lengths, offsets = self._descriptors(row, name)
-            if lengths[0] == 0:
-                continue
-            self._check_inside(offsets, lengths, end)
-            found = bytearray(int(lengths[0]))
-            read_into(memoryview(found), file, int(offsets[0]))
-            if name == "UNCOMPRESSED_DATA":
-                values, bitpix = bytes(found), STORED_BITPIX[self.columns[name].of]
-            else:
-                # One byte more than any type has: enough to see that there is too much.
-                values = zlib.decompressobj(wbits=31).decompress(found, 8 * size + 1)
-                float_bitpix = {4: -32, 8: -64} if self.bitpix < 0 else {4: 32}
-                bitpix = {1: 8, 2: 16, **float_bitpix}.get(len(values) // size, 0)
-            if bitpix == 0 or len(values) != size * abs(bitpix) // 8:
-                raise ValueError(f"a tile of {size} pixels has {len(values)} bytes in {name}")
-            return values, bitpix, len(found)
-        raise ValueError("a tile has no bytes in any column")
+    def _plan(self, plane: int, tiles: NDArray[np.int64], y: int, x: int) -> NDArray[np.int64]:
+        # The random numbers of a tile follow from its number in the whole table.
+        offset = plane * self._plane_tiles
+        return make_plan(
+            tiles,
+            bitpix=self.bitpix,
+            height=self.shape.height,
+            width=self.shape.width,
+            tile_height=self.tile_height,
+            tile_width=self.tile_width,
+            top=y,
+            left=x,
+            bytepix=self.bytepix,
+            blocksize=self.blocksize,
+            dither=self.dither,
+            seed=self.seed and (self.seed - 1 + offset) % 10000 + 1,
+        )
 
     def _tile_scaling(self, table: NDArray[np.uint8]) -> NDArray[np.float64]:
         if self.dither == payload.UNQUANTIZED:
             return np.zeros((len(table), 0))
         found = np.full((len(table), payload.PER_SCALING), self.zblank, np.float64)
-        for place, name in enumerate(("ZSCALE", "ZZERO", "ZBLANK")):
-            if name in self.columns:
-                found[:, place] = self.columns[name].of_rows(table)[:, 0]
+        for position, name in enumerate(("ZSCALE", "ZZERO", "ZBLANK")):
+            if name in self.table.columns:
+                found[:, position] = self.table.columns[name].of_rows(table)[:, 0]
         return found
 
 
 def _check(header: Mapping[str, Any]) -> None:
-    """Refuse what makes the C code behind astropy read or write where it must not."""
+    """Reject settings that make astropy's C code read or write out of bounds."""
     settings = codec_settings(header)
     if header.get("ZCMPTYPE") in ("RICE_1", "RICE_ONE"):
         bytepix, blocksize = settings.get("BYTEPIX", 4), settings.get("BLOCKSIZE", 32)

@@ -1,14 +1,18 @@
-"""The table of a compressed image: its columns, and the settings of its codec."""
+"""The binary table of a compressed image: its columns and the settings of its codec."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from readers.byte_ranges import read_into
 
 _TFORM = re.compile(r"\s*(\d*)([LXBIJKAEDCMPQ])(\w?)")
 FIELD_BYTES = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8, "M": 16}
@@ -19,18 +23,18 @@ STORED_BITPIX = {"B": 8, "I": 16, "J": 32, "E": -32, "D": -64}
 
 @dataclass(frozen=True, slots=True)
 class TileColumn:
-    """A column of the table, in each of its rows."""
+    """A column of the table."""
 
     start: int
-    """In bytes from the start of a row."""
+    """First byte in each row."""
     letter: str
-    """Of TFORM."""
+    """Type letter of TFORM."""
     of: str
-    """Letter of what a descriptor points to."""
+    """Type letter of the values that a descriptor points to."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of a number of it, big-endian."""
+        """Type of its numbers, big-endian."""
         return np.dtype(
             {"P": ">i4", "Q": ">i8", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4"}.get(
                 self.letter, ">f8"
@@ -38,13 +42,13 @@ class TileColumn:
         )
 
     def of_rows(self, rows: NDArray[np.uint8], count: int = 1) -> NDArray[Any]:
-        """Give the numbers of some rows of the table, shape (rows, count)."""
+        """Return the numbers in some rows of the table, shape (rows, count)."""
         end = self.start + count * self.dtype.itemsize
         return np.ascontiguousarray(rows[:, self.start : end]).view(self.dtype)
 
 
 def codec_settings(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the parameters of the codec, ZNAMEi and ZVALi; of two the first, as astropy does."""
+    """Return the codec's parameters, ZNAMEi and ZVALi; the first of each name, as in astropy."""
     settings: dict[str, Any] = {}
     number = 1
     while (name := header.get(f"ZNAME{number}")) is not None:
@@ -54,9 +58,9 @@ def codec_settings(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tile_columns(header: Mapping[str, Any]) -> dict[str, TileColumn] | None:
-    """Give the columns of the table by name; None if astropy shall look at them.
+    """Return the columns of the table by name; None if they are unusual and astropy must read them.
 
-    ``hdu.columns`` would tell the same, and take as long as all else that is done with the header.
+    ``hdu.columns`` holds the same, but takes as long as all other work on the header.
     """
     columns: dict[str, TileColumn] = {}
     start = 0
@@ -83,3 +87,99 @@ def tile_columns(header: Mapping[str, Any]) -> dict[str, TileColumn] | None:
         and (columns[name].letter not in "PQ" or columns[name].of not in STORED_BITPIX)
     ]
     return None if odd or start != header["NAXIS1"] else columns
+
+
+@dataclass(frozen=True, slots=True)
+class TileTable:
+    """The rows of the table, one for each tile, and the heap of their bytes.
+
+    Notes
+    -----
+    FITS Standard 4.0, section 7.3.5 (variable-length arrays).
+    """
+
+    columns: dict[str, TileColumn]
+    start: int
+    """First byte of the rows in the file."""
+    row_bytes: int
+    num_tiles: int
+    """Tiles of all planes."""
+    heap_start: int
+    """First byte of the heap in the file."""
+    data_end: int
+    """End of the heap."""
+
+    @classmethod
+    def of(cls, header: Mapping[str, Any], columns: dict[str, TileColumn], start: int) -> TileTable:
+        """Describe the table whose rows begin at `start`, in bytes from the start of the file."""
+        row_bytes, num_tiles = header["NAXIS1"], header["NAXIS2"]
+        rows_end = start + row_bytes * num_tiles
+        heap_start = start + header.get("THEAP", row_bytes * num_tiles)
+        return cls(columns, start, row_bytes, num_tiles, heap_start, rows_end + header["PCOUNT"])
+
+    def end(self, file: int) -> int:
+        """Return the end of the heap, or of the file if that is shorter."""
+        return min(self.data_end, os.fstat(file).st_size)
+
+    def rows(self, file: int, firsts: Sequence[int], count: int) -> NDArray[np.uint8]:
+        """Read `count` rows from each of `firsts` on, shape (len(firsts) * count, row_bytes)."""
+        end, nbytes = self.end(file), count * self.row_bytes
+        found = np.empty((len(firsts), nbytes), np.uint8)
+        for buffer, first in zip(found, firsts, strict=True):
+            start = self.start + first * self.row_bytes
+            if start + nbytes > end:
+                raise ValueError(
+                    f"the table of tiles lies outside the file: {nbytes} bytes from {start}, "
+                    f"the file ends at {end}"
+                )
+            read_into(buffer.data, file, start)
+        return found.reshape(-1, self.row_bytes)
+
+    def descriptors(
+        self, file: int, rows: NDArray[np.uint8], name: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the lengths and the offsets in the file of tiles in a column, in bytes.
+
+        Raises
+        ------
+        ValueError
+            If a tile lies outside the heap or the file.
+        """
+        column = self.columns[name]
+        found = column.of_rows(rows, 2).astype(np.int64)
+        lengths, offsets = found[:, 0] * FIELD_BYTES[column.of], self.heap_start + found[:, 1]
+        start, end = self.heap_start, self.end(file)
+        if lengths.min() > 0 and offsets.min() >= start and (offsets <= end - lengths).all():
+            return lengths, offsets
+        wrong = (lengths < 0) | ((lengths > 0) & ((offsets < start) | (offsets > end - lengths)))
+        if wrong.any():
+            tile = int(np.flatnonzero(wrong)[0])
+            raise ValueError(
+                f"a tile lies outside the file: {lengths[tile]} bytes from {offsets[tile]}, "
+                f"expected between {start} and {end}"
+            )
+        return lengths, offsets
+
+    def stored_values(
+        self, file: int, row: NDArray[np.uint8], pixels: int, *, floats: bool
+    ) -> tuple[bytes, int, int]:
+        """Return the values of a tile that is not in RICE_1, their BITPIX, and the bytes read."""
+        for name in ("GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA"):
+            if name not in self.columns:
+                continue
+            lengths, offsets = self.descriptors(file, row, name)
+            if lengths[0] == 0:
+                continue
+            found = bytearray(int(lengths[0]))
+            read_into(memoryview(found), file, int(offsets[0]))
+            if name == "UNCOMPRESSED_DATA":
+                values, bitpix = bytes(found), STORED_BITPIX[self.columns[name].of]
+            else:
+                # One byte more than any type has, enough to detect excess data.
+                values = zlib.decompressobj(wbits=31).decompress(found, 8 * pixels + 1)
+                float_bitpix = {4: -32, 8: -64} if floats else {4: 32}
+                bitpix = {1: 8, 2: 16, **float_bitpix}.get(len(values) // pixels, 0)
+            if bitpix == 0 or len(values) != pixels * abs(bitpix) // 8:
+                raise ValueError(f"a tile of {pixels} pixels has {len(values)} bytes in {name}")
+            return values, bitpix, len(found)
+        raise ValueError("a tile has no bytes in any column")

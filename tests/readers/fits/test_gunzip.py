@@ -132,7 +132,7 @@ def test_a_header_of_a_terabyte_is_refused_before_memory_is_taken(tmp_path, hdu)
         b"NAXIS1  =                    1", b"NAXIS1  =        1000000000000"
     )
     row = packed(tmp_path, huge + bytes(1 << 22))
-    message = "ends at byte 2000000004480 by its header, the gzipped file can hold"
+    message = "ends at byte 2000000004480 by its header, but the gzipped file can hold"
     refused(FitsReader(), Row(NUMBER, row.path, hdu), None, message)
     refused(FitsReader(), row, Window(height=1, width=5), message)
 
@@ -142,7 +142,7 @@ def test_a_header_of_a_terabyte_is_refused_before_memory_is_taken(tmp_path, hdu)
 
 def test_the_end_of_the_data_cut_off(tmp_path):
     row = packed(tmp_path, plain_hdu(NOISE, {})[:-9000])
-    with pytest.raises(ReadError, match="unpacked the file ends at "):
+    with pytest.raises(ReadError, match="the unpacked file ends at "):
         FitsReader().read(row, None)
     pixels(row, Window(height=3, width=3, y=0.0))  # lies before
 
@@ -158,9 +158,9 @@ def test_a_wrong_checksum_or_length(tmp_path, place):
     content = bytearray((tmp_path / "image.fits.gz").read_bytes())
     content[place] ^= 1
     (tmp_path / "image.fits.gz").write_bytes(content)
-    with pytest.raises(ReadError, match="its gzip data are damaged"):
+    with pytest.raises(ReadError, match="the gzip data are damaged"):
         FitsReader().read(row, None)
-    with pytest.raises(ReadError, match="its gzip data are damaged"):
+    with pytest.raises(ReadError, match="the gzip data are damaged"):
         FitsReader().verify(row)
 
 
@@ -169,7 +169,7 @@ def test_the_end_of_the_file_cut_off(tmp_path, cut):
     row = packed(tmp_path, plain_hdu(NOISE, {}))
     content = (tmp_path / "image.fits.gz").read_bytes()
     (tmp_path / "image.fits.gz").write_bytes(content[:-cut])
-    with pytest.raises(ReadError, match="the file ends in the midst of its gzip data"):
+    with pytest.raises(ReadError, match="the file ends within its gzip data"):
         FitsReader().read(row, None)
 
 
@@ -186,7 +186,7 @@ def test_garbage_instead_of_the_next_member(tmp_path):
     content = plain_hdu(NOISE, {})
     first = gzip.compress(content[:9000])
     (tmp_path / "a.gz").write_bytes(first + b"garbage" + gzip.compress(content[9000:]))
-    with pytest.raises(ReadError, match="unpacked the file ends at 9000"):
+    with pytest.raises(ReadError, match="the unpacked file ends at 9000"):
         FitsReader().read(Row(NUMBER, str(tmp_path / "a.gz")), None)
 
 

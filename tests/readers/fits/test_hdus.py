@@ -43,7 +43,7 @@ def value(path, hdu, reader=None):
 def remembering(monkeypatch):
     """Remember files that were just written, too, and nothing of before."""
     monkeypatch.setattr(hdus, "_SETTLED_NS", -(10**18))
-    hdus._remembered.cache_clear()
+    hdus._cached.cache_clear()
 
 
 @pytest.fixture
@@ -186,9 +186,9 @@ def test_a_longer_file_of_that_name_is_seen(tmp_path, remembering):
 
 
 def test_what_was_just_written_is_not_remembered(tmp_path):
-    hdus._remembered.cache_clear()
+    hdus._cached.cache_clear()
     value(mosaic(tmp_path / "a.fits"), 9)
-    assert hdus._remembered.cache_info().currsize == 0
+    assert hdus._cached.cache_info().currsize == 0
 
 
 def test_few_files_are_remembered_and_no_reader_carries_them(tmp_path, remembering, monkeypatch):
@@ -197,7 +197,7 @@ def test_few_files_are_remembered_and_no_reader_carries_them(tmp_path, rememberi
     before = pickle.dumps(reader)
     value(path, 9, reader)
     assert pickle.dumps(reader) == before
-    info = hdus._remembered.cache_info()
+    info = hdus._cached.cache_info()
     assert (info.currsize, info.maxsize) == (1, 256)
 
 

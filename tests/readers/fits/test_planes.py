@@ -269,7 +269,7 @@ def test_a_one_dimensional_image_has_one_row(tmp_path, dtype, compression):
 @pytest.mark.parametrize("make", [saved, compressed])
 def test_a_cube_without_a_plane_names_the_choices(tmp_path, make):
     error = refused(FitsReader(), make(tmp_path), None, "5 planes of 31x23 pixels")
-    for choice in ("column 'plane'", "--planes all", "planes, a number"):
+    for choice in ("column 'plane'", "--planes all", "set planes to one number"):
         assert choice in error.reason
 
 
@@ -279,7 +279,7 @@ def test_a_cube_without_a_plane_names_the_choices(tmp_path, make):
         (FitsReader(), 5, "there is no plane 5, the image has 5"),
         (FitsReader(planes=(0, 9)), None, "there is no plane 9, the image has 5"),
         (FitsReader(planes="all", num_planes=4), None, "has 5 planes, expected 4"),
-        (FitsReader(planes=(0, 1)), 2, "the Index names plane 2, and planes"),
+        (FitsReader(planes=(0, 1)), 2, "the Index names plane 2, but planes"),
     ],
 )
 def test_planes_that_are_not_there(tmp_path, reader, plane, message):
@@ -299,7 +299,7 @@ def test_planes_may_be_of_numpy(tmp_path, planes):
 
 @pytest.mark.parametrize("planes", [-1, (), (0, -2), "two", ("a",), 1.5, np.array([0.5])])
 def test_wrong_settings(planes):
-    with pytest.raises(ValueError, match="planes must be a number from 0 on"):
+    with pytest.raises(ValueError, match="planes must be one or several integers from 0 on"):
         FitsReader(planes=planes)
 
 
