@@ -27,7 +27,7 @@ def _home() -> Path:
 
 
 def _can_be_written(folder: Path) -> bool:
-    """Tell whether this process can write into a folder, or make it."""
+    """Return whether this process can write into a folder, or make it."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return os.access(folder, os.W_OK | os.X_OK)

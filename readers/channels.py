@@ -100,7 +100,7 @@ class ChannelsReader:
                 self.reader.verify(file)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Give a sample none of whose parts is present."""
+        """Return a sample none of whose parts is present."""
         blanks = {part: self.reader.blank(height, width) for part in self.parts}
         return self._joined(blanks, [False] * len(self.parts))
 

@@ -31,7 +31,7 @@ class Row:
     knows which."""
 
     def part(self, name: str) -> Row | None:
-        """Give one of several files of the row, under the row's number; None if it is missing.
+        """Return one of several files of the row, under the row's number; None if it is missing.
 
         Raises
         ------

@@ -61,7 +61,7 @@ def file_facts(
     hdu: HduName | None = None,
     planes: Sequence[int] | Literal["all"] | None = None,
 ) -> list[dict[str, Fact]]:
-    """Give the `COLUMNS` and the header keys of a file, which is FITS unless its suffix says JPEG.
+    """Return the `COLUMNS` and header keywords of a file, FITS unless its suffix says otherwise.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class FactTable:
             self._pack()
 
     def table(self) -> pa.Table:
-        """Give all rows; the type of a key that no file has is null."""
+        """Return all rows; the type of a key that no file has is null."""
         import pyarrow as pa
 
         self._pack()
@@ -320,7 +320,7 @@ def _bits(column: pa.Array) -> pa.Array:
 
 
 def _times(column: pa.Array) -> tuple[pa.Array, list[str]]:
-    """Give the times of a column of text, and the texts that are none."""
+    """Return the times of a column of text, and the texts that are none."""
     import pyarrow as pa
 
     texts = column.to_pylist()

@@ -26,7 +26,7 @@ class _Steps(NamedTuple):
 
 
 def tai_of(utc: int, day: int) -> int | None:
-    """Give the TAI of a time in UTC; None before 1972, when it was ahead by a growing fraction.
+    """Return the TAI of a time in UTC; None before 1972, when it was ahead by a growing fraction.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def tai_of(utc: int, day: int) -> int | None:
 
 
 def utc_of(tai: int) -> int | None:
-    """Give the UTC of a time in TAI, in nanoseconds; None before 1972."""
+    """Return the UTC of a time in TAI, in nanoseconds; None before 1972."""
     steps = _steps()
     place = bisect_right(steps.tai, tai) - 1
     return tai - steps.ahead[place] if place >= 0 else None

@@ -64,7 +64,7 @@ class NpyReader:
         self.read(row, None)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Give zeros, shape (height, width, channels)."""
+        """Return zeros, shape (height, width, channels)."""
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})
 
     def _open(self, row: Row) -> np.memmap:

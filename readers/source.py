@@ -162,7 +162,7 @@ class Source:
     def _substitute(
         self, slot: Slot, report: ReadReport, refused: int | None
     ) -> tuple[int, Sample]:
-        """Give a sample of the size that the rest of the batch has: of a row that can be read."""
+        """Return a sample of the size that the rest of the batch has: of a row that can be read."""
         timed_out = 0
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
             row = self._row(slot.epoch, slot.position - slot.index + ahead)

@@ -28,7 +28,7 @@ class Window:
 
     @classmethod
     def at(cls, y: int, x: int, height: int, width: int, *, image: tuple[int, int]) -> Window:
-        """Give the window whose top-left pixel is (y, x) in an image of (height, width)."""
+        """Return the window whose top-left pixel is (y, x) in an image of (height, width)."""
         # The middle of the fractions that `place` turns into this offset.
         return cls(
             height=height,

@@ -17,7 +17,7 @@ _PRODUCTS = {
 
 
 def is_hmi(header: Mapping[str, Any]) -> bool:
-    """Tell whether a header is of HMI: its INSTRUME says so."""
+    """Return whether a header is of HMI: its INSTRUME says so."""
     return str(header.get("INSTRUME")).startswith("HMI")
 
 

@@ -51,7 +51,7 @@ class _Epochs:
     epochs: tuple[_Epoch, ...]
 
     def at(self, time: int) -> float | None:
-        """Give the degradation at a time; None where no row holds.
+        """Return the degradation at a time; None where no row holds.
 
         Of several that hold, the one that was added to the table last.
         """
@@ -71,7 +71,7 @@ class _Factors:
     factors: tuple[float, ...]
 
     def at(self, time: int) -> float | None:
-        """Give the degradation at a time; None before the first and after the last."""
+        """Return the degradation at a time; None before the first and after the last."""
         place = bisect_right(self.times, time)
         if time == self.times[-1]:
             return self.factors[-1]
@@ -132,7 +132,7 @@ class CorrectionTable:
         return cls(file.name, file.sha256, version, _official(file, version))
 
     def degradation(self, channel: int, time: str) -> float:
-        """Give what is left of the sensitivity at launch, by which pixels are to be divided.
+        """Return what is left of the sensitivity at launch, by which pixels are to be divided.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ class Box(NamedTuple):
 def needed_box(
     matrix: NDArray[np.float64], output: tuple[int, int], image: tuple[int, int], order: int
 ) -> Box:
-    """Give the smallest box that holds each pixel of the input that the output depends on.
+    """Return the smallest box that holds each pixel of the input that the output depends on.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def number(header: Mapping[str, Any], key: str) -> float:
-    """Give a number of the header.
+    """Return a number of the header.
 
     Raises
     ------
@@ -22,7 +22,7 @@ def number(header: Mapping[str, Any], key: str) -> float:
 
 
 def text(header: Mapping[str, Any], key: str) -> str:
-    """Give a text of the header, without the blanks around it.
+    """Return a text of the header, without the blanks around it.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class PointingTable:
         )
 
     def pointing(self, channel: int, time: str) -> Pointing:
-        """Give the pointing of a telescope: of the first slot with T_START <= time < T_STOP.
+        """Return the pointing of a telescope: of the first slot with T_START <= time < T_STOP.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class PointingTable:
 
 
 def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str, float]:
-    """Give the words of a header that a pointing table knows better.
+    """Return the words of a header that a pointing table knows better.
 
     They hold where PCi_j and CDi_j are taken out of the header, if it has them.
 

@@ -169,7 +169,7 @@ class AiaReader:
         return words
 
     def gain(self, header: Mapping[str, Any]) -> float:
-        """Give 1 / (EXPTIME * degradation), or what of it is asked for; 1 for HMI.
+        """Return 1 / (EXPTIME * degradation), or what of it is asked for; 1 for HMI.
 
         Raises
         ------
@@ -214,7 +214,7 @@ class AiaReader:
         self._fits.verify(row)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Give a sample that becomes NaN and carries no bytes of a file."""
+        """Return a sample that becomes NaN and carries no bytes of a file."""
         curves = self.curves
         curve = next(iter(curves.values())) if isinstance(curves, Mapping) else curves
         arrays: dict[str, NDArray[Any]] = {
@@ -237,7 +237,7 @@ class AiaReader:
     def _placed(
         self, header: Mapping[str, Any], window: Window | None
     ) -> tuple[NDArray[np.float64], int, Box]:
-        """Give the matrix to pixels of the image, `reduce`, and the part that is needed."""
+        """Return the matrix to pixels of the image, `reduce`, and the part that is needed."""
         matrix = register_matrix(
             header,
             shape=self.shape,

@@ -40,7 +40,7 @@ def register_matrix(
     radius: float | None = None,
     window: Window | None = None,
 ) -> NDArray[np.float64]:
-    """Give the matrix from pixels of the registered image to those of a file.
+    """Return the matrix from pixels of the registered image to those of a file.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ def register_matrix(
 
 
 def target_scale(header: Mapping[str, Any], scale: float, radius: float | None) -> float:
-    """Give the arcsec/pixel of the registered image, see `register_matrix`."""
+    """Return the arcsec/pixel of the registered image, see `register_matrix`."""
     return scale if radius is None else number(header, "RSUN_OBS") / radius
 
 
 def frame_scale(header: Mapping[str, Any]) -> float:
-    """Give the arcsec/pixel that aiapy registers a file to.
+    """Return the arcsec/pixel that aiapy registers a file to.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def level15_header(
     center: Center = "reference_pixel",
     radius: float | None = None,
 ) -> Header:
-    """Give the header of the registered image.
+    """Return the header of the registered image.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def _checked(center: str) -> str:
 
 
 def _centred(wcs: AffineWCS, center: str) -> NDArray[np.float64]:
-    """Give the pixel of the file that is put into the centre."""
+    """Return the pixel of the file that is put into the centre."""
     return wcs.sun_centre if _checked(center) == "sun" else wcs.reference
 
 
@@ -173,12 +173,12 @@ def _middle(shape: tuple[int, int]) -> NDArray[np.float64]:
 def _affine(
     linear: NDArray[np.float64], target: NDArray[np.float64], origin: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Give the matrix, shape (2, 3), of ``target + linear @ (pixel - origin)``."""
+    """Return the matrix, shape (2, 3), of ``target + linear @ (pixel - origin)``."""
     return np.column_stack((linear, target - linear @ origin))
 
 
 def _placed(window: Window | None, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Give the matrix, shape (3, 3), from pixels of a window to those of the whole image."""
+    """Return the matrix, shape (3, 3), from pixels of a window to those of the whole image."""
     matrix = np.eye(3)
     if window is not None:
         y, x = replace(window, angle=0.0, zoom=1.0).place(*shape)

@@ -105,7 +105,7 @@ class HeaderRules:
             raise ValueError(violation.message)
 
     def violation(self, header: Mapping[str, Any]) -> Violation | None:
-        """Give the first rule that a header breaks, None for none; see `check`."""
+        """Return the first rule that a header breaks, None for none; see `check`."""
         rules = {
             "INSTRUME": self._instrument,
             "QUALITY": self._quality,

@@ -97,7 +97,7 @@ class TableFile:
             raise ValueError(f"{self.path}: expected {what}, it has {lacks}; its columns: {found}")
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """Give a column of numbers, NaN where one is missing, shape (rows,)."""
+        """Return a column of numbers, NaN where one is missing, shape (rows,)."""
         column = np.ma.asarray(self.table[name].value)
         try:
             return np.ma.filled(column.astype(np.float64), np.nan)
@@ -105,11 +105,11 @@ class TableFile:
             raise ValueError(f"{self.path}: column {name} must be numbers: {error}") from error
 
     def texts(self, name: str) -> list[str]:
-        """Give a column as text, length (rows,)."""
+        """Return a column as text, length (rows,)."""
         return [str(value) for value in self.table[name]]
 
     def times(self, name: str) -> NDArray[np.int64]:
-        """Give a column of times in nanoseconds of TAI, shape (rows,); see `readers.aia.times`."""
+        """Return a column of times, shape (rows,): nanoseconds of TAI, see `readers.aia.times`."""
         texts = self.texts(name)
         try:
             return np.array([tai_nanoseconds(text) for text in texts], np.int64)

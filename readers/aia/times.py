@@ -17,7 +17,7 @@ _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 def tai_nanoseconds(text: str) -> int:
-    """Give the nanoseconds of TAI between 1970-01-01 and a time.
+    """Return the nanoseconds of TAI between 1970-01-01 and a time.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class AffineWCS:
 
 
 def _matrix(header: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Give CDELTi * PCi_j, shape (2, 2), in units of CUNIT."""
+    """Return CDELTi * PCi_j, shape (2, 2), in units of CUNIT."""
     if any(key in header for key in CD) and not any(key in header for key in PC):
         elements = [number(header, key) if key in header else 0.0 for key in CD]
         return np.array(elements).reshape(2, 2)

@@ -128,7 +128,7 @@ class Columns:
         return self._stored["path"].num_rows
 
     def array(self, name: str) -> NDArray[Any]:
-        """Give a whole numeric column, shape (len,), read-only: a view of the file, if it can be.
+        """Return a whole numeric column, shape (len,), read-only: a view of the file, if it can be.
 
         It cannot, and is a copy, where the file has several batches of rows.
         """
@@ -145,11 +145,11 @@ class Columns:
         return self._arrays[name]
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """Give the type of a numeric column."""
+        """Return the type of a numeric column."""
         return np.dtype(self._numbers(name).dtype)
 
     def value(self, name: str, row: int) -> np.generic:
-        """Give one value of a numeric column.
+        """Return one value of a numeric column.
 
         Raises
         ------
@@ -162,14 +162,14 @@ class Columns:
         return found
 
     def text(self, name: str, row: int) -> str:
-        """Give one value of a column of text; errors are those of `value`."""
+        """Return one value of a column of text; errors are those of `value`."""
         column = self._strings(name)
         found = column.text(row)
         column.file.check()
         return found
 
     def row(self, number: int) -> Row:
-        """Give what a Reader needs to know of a row; errors are those of `value`."""
+        """Return what a Reader needs to know of a row; errors are those of `value`."""
         parts = {part: self._part(number, part) for part in self._parts}
         notes = {name: self._strings(name).raw(number) for name in self._notes}
         row = self._row(number, "", parts, notes)

@@ -92,7 +92,7 @@ class Grouping:
                 )
 
     def apply(self, table: pa.Table) -> pa.Table:
-        """Give the table of the samples, see `readers.index.table.Index.group`."""
+        """Return the table of the samples, see `readers.index.table.Index.group`."""
         import pyarrow as pa
 
         self.check(table.column_names)
@@ -166,7 +166,7 @@ class _Channel:
     """Shape (n,), rows of the table."""
 
     def nearest(self, wanted: NDArray[np.int64], tolerance: int) -> NDArray[np.int64]:
-        """Give the row for each of some ascending times, -1 where there is none; no row twice."""
+        """Return the row for each of some ascending times, -1 where there is none; no row twice."""
         place, distance = self._nearest(wanted)
         chosen = np.flatnonzero(distance <= np.uint64(tolerance))
         chosen = chosen[_last_of_nearest(place[chosen], distance[chosen])]
@@ -175,11 +175,11 @@ class _Channel:
         return rows
 
     def least_distance(self, wanted: NDArray[np.int64]) -> int:
-        """Give the nanoseconds between a file and one of some times where that is least."""
+        """Return the nanoseconds between a file and one of some times where that is least."""
         return int(self._nearest(wanted)[1].min())
 
     def _nearest(self, wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-        """Give the place of the file nearest to each time, and its distance."""
+        """Return the place of the file nearest to each time, and its distance."""
         right = np.searchsorted(self.times, wanted)
         left = right - 1
         # As unsigned integers, since the difference of two times can be as large.
@@ -222,7 +222,7 @@ def _nanoseconds(name: str, duration: float | str | Quantity) -> int:
 
 
 def _times(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Give a column of times in nanoseconds since 1970, and where it is not empty."""
+    """Return a column of times in nanoseconds since 1970, and where it is not empty."""
     import pyarrow as pa
 
     column = table[name]
@@ -254,7 +254,7 @@ def _values(column: pa.ChunkedArray) -> str:
 
 
 def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str, Any]:
-    """Give the path, HDU and plane of some rows, null for -1."""
+    """Return the path, HDU and plane of some rows, null for -1."""
     import pyarrow as pa
 
     chosen = pa.array(rows, mask=rows < 0)

@@ -26,7 +26,7 @@ _MOST_KINDS = 5
 def find_files(
     text: str, suffixes: tuple[str, ...], formats: _Formats = MappingProxyType({})
 ) -> Iterator[str]:
-    """Give the absolute paths of what a text names, sorted.
+    """Return the absolute paths of what a text names, sorted.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class _LeftOut:
             logger.warning("left out: %s", printable(reason))
 
     def keeps(self, path: str) -> bool:
-        """Tell whether a name is UTF-8, which an Index can hold; if not, leave it out."""
+        """Return whether a name is UTF-8, which an Index can hold; if not, leave it out."""
         try:
             check_local(path)
         except ValueError as error:
@@ -115,7 +115,7 @@ class _Search:
         """Files that are not looked for, by suffix; under '' those without one."""
 
     def below(self, root: str) -> Iterator[str]:
-        """Give the files below a folder, links followed, each folder only once.
+        """Return the files below a folder, links followed, each folder only once.
 
         Only the names of one folder on each level are held, so memory does not grow with the
         archive. As names of folders are sorted with their slash, all paths come sorted.
@@ -156,7 +156,7 @@ class _Search:
         return f"{total} file{'s' if total > 1 else ''} left out: {', '.join(kinds)}"
 
     def _names(self, folder: str) -> list[str]:
-        """Give the sorted names of the files in a folder, and of its folders, with a slash."""
+        """Return the sorted names of the files in a folder, and of its folders, with a slash."""
         try:
             status = os.stat(folder)
             identity = status.st_dev, status.st_ino

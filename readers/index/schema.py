@@ -70,7 +70,7 @@ def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, b
 
 
 def digest(table: pa.Table) -> str:
-    """Give the SHA-256 of all paths, HDUs and planes, in order."""
+    """Return the SHA-256 of all paths, HDUs and planes, in order."""
     sha256 = hashlib.sha256()
     for name, is_text in file_columns(table, sorted(parts(table))):
         sha256.update(name.encode())
@@ -136,7 +136,7 @@ def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
 
 
 def strings(column: pa.ChunkedArray) -> Strings:
-    """Give a column of text, or of bytes, with what is empty as the empty one."""
+    """Return a column of text, or of bytes, with what is empty as the empty one."""
     texts = [*_texts(column)]
     if len(texts) == 1:
         return texts[0]
@@ -145,7 +145,7 @@ def strings(column: pa.ChunkedArray) -> Strings:
 
 
 def _texts(column: pa.ChunkedArray) -> Iterator[Strings]:
-    """Give each chunk of a column of text, or of bytes, by itself."""
+    """Return each chunk of a column of text, or of bytes, by itself."""
     import pyarrow as pa
 
     kind, empty = (pa.large_string(), "") if _is_text(column) else (pa.large_binary(), b"")
@@ -159,7 +159,7 @@ def _texts(column: pa.ChunkedArray) -> Iterator[Strings]:
 
 
 def _running(texts: Iterable[Strings]) -> Iterator[NDArray[np.int64]]:
-    """Give the offsets of texts one behind the other, the first 0 once."""
+    """Return the offsets of texts one behind the other, the first 0 once."""
     stop = 0
     yield np.zeros(1, np.int64)
     for text in texts:
@@ -184,7 +184,7 @@ def _check_places(name: str, column: pa.ChunkedArray) -> None:
 
 
 def places(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    """Give a column of HDUs or planes, -1 for none."""
+    """Return a column of HDUs or planes, -1 for none."""
     import pyarrow as pa
 
     numbers = column.cast(pa.int64()).fill_null(-1)
@@ -192,7 +192,7 @@ def places(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 
 def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-    """Give a numeric column; times as nanoseconds, empty floats as NaN.
+    """Return a numeric column; times as nanoseconds, empty floats as NaN.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Tell whether a column holds bytes."""
+    """Return whether a column holds bytes."""
     import pyarrow as pa
 
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

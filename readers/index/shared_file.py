@@ -84,7 +84,7 @@ class SharedFile:
             )
 
     def damaged(self, reason: str) -> ReadError:
-        """Give the error for content that cannot be, unless `check` has a better one."""
+        """Return the error for content that cannot be, unless `check` has a better one."""
         self.check()
         return ReadError(self.path, f"damaged: {reason}")
 

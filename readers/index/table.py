@@ -337,7 +337,7 @@ class Index:
         return self.columns()
 
     def select(self, rows: ArrayLike) -> Index:
-        """Give the Index of some rows, in the order given.
+        """Return the Index of some rows, in the order given.
 
         Parameters
         ----------
@@ -354,7 +354,7 @@ class Index:
         return Index(self.table.take(pa.array(chosen, pa.int64())))
 
     def each_plane(self, planes: Iterable[int]) -> Index:
-        """Give an Index of some planes of each row: the planes of the first row, then the next's.
+        """Return an Index of some planes of each row: the planes of the first row, then the next's.
 
         Parameters
         ----------
@@ -463,7 +463,7 @@ class Index:
         parts: Iterable[str] = (),
         notes: Iterable[str] = (),
     ) -> Columns:
-        """Give columns to reader processes: path, hdu and plane if there are, and the named.
+        """Return columns to reader processes: path, hdu and plane if there are, and the named.
 
         Parameters
         ----------

@@ -65,7 +65,7 @@ class HuffmanTable:
     """In the order of the codes."""
 
     def codes(self) -> Iterator[tuple[int, int, int]]:
-        """Give symbol, code and length in bits of each code."""
+        """Return symbol, code and length in bits of each code."""
         code, place = 0, 0
         for length, count in enumerate(self.counts, 1):
             for symbol in self.symbols[place : place + count]:
@@ -75,7 +75,7 @@ class HuffmanTable:
             code <<= 1
 
     def bits(self, symbol: int) -> str:
-        """Give the code of a symbol as zeros and ones.
+        """Return the code of a symbol as zeros and ones.
 
         Raises
         ------
@@ -226,7 +226,7 @@ class McuRows:
     """Shape (rows,): CRC-32 of the bytes of each row, with those that it shares with others."""
 
     def pack(self) -> bytes:
-        """Give it as bytes, 12 + 2 times the components of them a row."""
+        """Return it as bytes, 12 + 2 times the components of them a row."""
         counts = _PACKED.pack(
             _VERSION,
             self.predictions.shape[1],
@@ -258,11 +258,11 @@ class McuRows:
         return cls(file_size, head_size, head_crc, starts, predictions, crcs)
 
     def is_of(self, head: bytes, file_size: int) -> bool:
-        """Tell whether a file is still the one that the rows were found in."""
+        """Return whether a file is still the one that the rows were found in."""
         return self.file_size == file_size and self.head_crc == zlib.crc32(head)
 
     def byte_range(self, first: int, last: int) -> tuple[int, int]:
-        """Give the range of bytes of the file that holds the rows from `first` to `last`."""
+        """Return the range of bytes of the file that holds the rows from `first` to `last`."""
         return int(self.starts[first]) // 8, -(-int(self.starts[last + 1]) // 8)
 
     def check(self, first: int, last: int, coded: bytes) -> None:
@@ -288,7 +288,7 @@ class McuRows:
 
 
 def is_current(packed: bytes) -> bool:
-    """Tell whether packed `McuRows` are of the form that is read here."""
+    """Return whether packed `McuRows` are of the form that is read here."""
     return packed[:1] == bytes((_VERSION,))
 
 
@@ -371,7 +371,7 @@ def _made_up_row(head: Head, predictions: NDArray[np.int16], bit: int) -> str:
 
 
 def _steps(table: HuffmanTable, prediction: int) -> list[int]:
-    """Give differences that add up to a DC coefficient; one, where the table has a code for it."""
+    """Return differences that add up to a DC coefficient: one, if the table has its code."""
     size = prediction.bit_length()
     if size == 0:
         return []

@@ -111,7 +111,7 @@ class JpegReader:
         self._load(row, decode=True, check=True)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Give a grey JPEG."""
+        """Return a grey JPEG."""
         return _sample(_grey(height, width), 0, 0, height, width)
 
     def _load(

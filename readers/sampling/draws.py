@@ -18,7 +18,7 @@ class _Philox(threading.local):
         self._generator = np.random.Philox(0)
 
     def words(self, key: tuple[int, int], counter: tuple[int, int, int, int]) -> list[int]:
-        """Give the four 64-bit words for a key and a counter."""
+        """Return the four 64-bit words for a key and a counter."""
         self._generator.state = {
             "bit_generator": "Philox",
             "state": {"key": np.array(key, np.uint64), "counter": np.array(counter, np.uint64)},

@@ -41,7 +41,7 @@ class ReadReport:
         self.rejected_row, self.reason = row, reason
 
     def pack(self) -> NDArray[np.uint8]:
-        """Give the record as bytes, the same number for every slot."""
+        """Return the record as bytes, the same number for every slot."""
         rejected = -1 if self.rejected_row is None else self.rejected_row
         # Trailing zero bytes are lost in an S field, which suits UTF-8; a cut character is dropped
         # by unpack.

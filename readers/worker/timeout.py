@@ -1,4 +1,4 @@
-"""Give up a call that takes too long: a read from a server that does not answer."""
+"""Return up a call that takes too long: a read from a server that does not answer."""
 
 from __future__ import annotations
 
