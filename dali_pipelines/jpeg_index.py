@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.jpeg.crop_rows import (
-    DamagedRowsError,
-    Head,
-    HuffmanTable,
-    McuRows,
-    NoRowsError,
-    is_current,
-)
+from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
+from readers.jpeg.mcu_rows import DamagedRowsError, McuRows, is_current
 
 if TYPE_CHECKING:
     from readers.index.table import Index
@@ -38,7 +32,7 @@ def with_mcu_rows(
     Each file is read and decoded once, as far as it takes to find them. From then on
     `jpeg_pipeline` reads of it, and decodes, only the rows that a window needs: pixel for pixel
     what it delivered before. A file that is coded otherwise (progressive, with restart markers, no
-    JPEG at all), or has another size or head than then, is read whole; so is one where the rows
+    JPEG at all), or has another size or header than then, is read whole; so is one where the rows
     that a window needs have other checksums, and its entropy-coded data are checked then.
 
     Parameters
@@ -111,26 +105,26 @@ def find_mcu_rows(data: bytes) -> McuRows:
     """
     from dali_pipelines.kernels.huffman import GOOD, find_rows
 
-    head = Head.parse(data)
-    tables = [(head.dc[component.dc], head.ac[component.ac]) for component in head.components]
+    header = JpegHeader.parse(data)
+    tables = [(header.dc[component.dc], header.ac[component.ac]) for component in header.components]
     known = list(dict.fromkeys(table for pair in tables for table in pair))
-    starts = np.zeros(head.num_rows + 1, np.int64)
-    predictions = np.zeros((head.num_rows, len(head.components)), np.int16)
+    starts = np.zeros(header.num_rows + 1, np.int64)
+    predictions = np.zeros((header.num_rows, len(header.components)), np.int16)
     status = find_rows(
         np.frombuffer(data, np.uint8),
-        head.size,
+        header.nbytes,
         _lookup(known),
-        np.array([component.blocks for component in head.components]),
+        np.array([component.blocks for component in header.components]),
         np.array([[known.index(table) for table in pair] for pair in tables]),
-        head.num_columns,
+        header.num_columns,
         starts,
         predictions,
     )
     if status != GOOD:
         raise DamagedRowsError("the entropy-coded bytes do not add up")
-    crc = zlib.crc32(data[: head.size])
-    rows = McuRows(len(data), head.size, crc, starts, predictions, crcs=np.empty(0, np.uint32))
-    ranges = (rows.byte_range(row, row) for row in range(head.num_rows))
+    crc = zlib.crc32(data[: header.nbytes])
+    rows = McuRows(len(data), header.nbytes, crc, starts, predictions, crcs=np.empty(0, np.uint32))
+    ranges = (rows.byte_range(row, row) for row in range(header.num_rows))
     crcs = [zlib.crc32(memoryview(data)[begin:end]) for begin, end in ranges]
     return replace(rows, crcs=np.array(crcs, np.uint32))
 

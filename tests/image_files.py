@@ -142,7 +142,7 @@ def refused() -> dict[str, tuple[bytes, str]]:
             "none subsampled or offset",
         ),
         "ycc.jp2": (pillow(Image.fromarray(C8).convert("YCbCr"), "JPEG2000"), "sRGB or gray"),
-        "gray.j2k": (pillow(G8, "JPEG2000", no_jp2=True), "is decoded by channels=1 only"),
+        "gray.j2k": (pillow(G8, "JPEG2000", no_jp2=True), "needs channels=1"),
         "565.bmp": (
             b"BM" + struct.pack("<IHHI", 194, 0, 0, 66) + masked + masks,
             "a BMP of 16 bits is not decoded",

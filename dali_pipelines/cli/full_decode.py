@@ -61,7 +61,8 @@ def _check_data_sum(path: str, hdu: int) -> None:
 
 def _check_rows(path: str) -> None:
     from dali_pipelines.jpeg_index import find_mcu_rows
-    from readers.jpeg.crop_rows import DamagedRowsError, NoRowsError
+    from readers.jpeg.header import NoRowsError
+    from readers.jpeg.mcu_rows import DamagedRowsError
 
     try:
         with open(path, "rb") as file:

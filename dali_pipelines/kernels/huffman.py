@@ -30,7 +30,7 @@ def find_rows(data, at, lookup, blocks, tables, num_columns, starts, predictions
     num_columns : int
         MCUs of a row.
     starts, predictions : ndarray, shape (rows + 1,), int64, and (rows, components), int16
-        Are set, see `readers.jpeg.crop_rows.McuRows`.
+        Are set, see `readers.jpeg.mcu_rows.McuRows`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Go through the entropy-coded data of a JPEG, for damage that a decoder passes over."""
+"""Check the entropy-coded data of a JPEG for damage that decoders ignore."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _FOUR_CHANNELS = ("CMYK", "YCCK")
 def check_entropy(jpeg: bytes) -> None:
     """Decode a JPEG at an eighth of its size, with libjpeg-turbo's warnings as errors.
 
-    The entropy-coded data are decoded whole, and nearly nothing else: that takes about half of the
-    time that DALI takes for all. Pillow discards these warnings, and DALI 2.4 prints one of them to
-    stderr, without a name. What libjpeg-turbo cannot decode at all is left to the decoder.
+    This decodes all entropy-coded data and does little else: it takes about half as long as DALI's
+    decoding. Pillow discards these warnings, and DALI 2.4 prints one of them to stderr without the
+    name of the file. A JPEG that libjpeg-turbo cannot decode at all is left to the decoder.
 
     Parameters
     ----------
     jpeg : bytes
-        The file, coded in any way: baseline, progressive, with restarts, arithmetic.
+        The file, in any coding: baseline, progressive, with restarts, arithmetic.
 
     Raises
     ------
     DamagedError
-        If a code does not exist, or there are more or fewer data than the image needs.
+        If a code does not exist, or there is more or less data than the image needs.
 
     Notes
     -----
-    Not every damage leads to a warning: Huffman codes fall into step again, and a bit within a
-    coefficient is as good as another. Of damaged JPEGs of 320x240 in four codings were found, by
-    ``tests/readers/test_damaged_images.py``, which makes this table::
+    Not all damage causes a warning: Huffman codes resynchronise, and any value of a bit within a
+    coefficient is valid. Damage detected in JPEGs of 320x240 in four codings; the table is made by
+    ``tests/readers/test_damaged_images.py``::
 
                                     by markers alone    here
         cut off                           100 %          100 %

@@ -1,9 +1,9 @@
-"""EXIF orientation, made the same for us and for DALI.
+"""EXIF orientation, rewritten so that DALI applies the same one as this package.
 
-DALI 2.4 and Pillow read EXIF data differently: Pillow takes an orientation from XMP where EXIF has
-none, DALI ignores the data type, drops all where one tag is broken, and crashes where two EXIF
-segments disagree. Windows would lie elsewhere than where they were placed. So each EXIF block
-travels to the graph as one that holds nothing but the orientation that was found here.
+DALI 2.4 and Pillow read EXIF data differently: Pillow takes an orientation from XMP if EXIF has
+none; DALI ignores the data type, drops all tags if one is broken, and crashes if two EXIF segments
+disagree. Windows would be cut at the wrong position. So each EXIF block is replaced by one that
+holds only the orientation found here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from readers.jpeg.structure import Structure
 _ORIENTATION = 0x0112
 _PNG = b"\x89PNG"
 _BLOCK = struct.Struct("<2sHIHHHIHH")
-"""TIFF's form of EXIF data: byte order, 42, where the tags begin, their number; then the one tag,
-with its type (SHORT), count, value and fill. What follows is zero: no more tags."""
+"""EXIF data in TIFF format: byte order, 42, position and number of tags; then one tag with its type
+(SHORT), count, value and padding. Zeros follow: no more tags."""
 
 
 def with_orientation(data: bytes, structure: Structure) -> tuple[bytes, int]:
@@ -30,27 +30,27 @@ def with_orientation(data: bytes, structure: Structure) -> tuple[bytes, int]:
     data : bytes
         The file, or its beginning.
     structure : Structure
-        Of `data`.
+        Structure of `data`.
     """
-    large_enough = [place for place in structure.exif if place.stop - place.start >= _BLOCK.size]
+    large_enough = [span for span in structure.exif if span.stop - span.start >= _BLOCK.size]
     if not large_enough:
         return data, 1
-    # As Pillow does: where there are several, they are parts of one.
-    orientation = _orientation(b"".join(data[place] for place in structure.exif))
+    # Like Pillow: several blocks are parts of one.
+    orientation = _orientation(b"".join(data[span] for span in structure.exif))
     block = _BLOCK.pack(b"II", 42, 8, 1, _ORIENTATION, 3, 1, orientation, 0)
     changed = bytearray(data)
-    for place in large_enough:
-        changed[place] = block.ljust(place.stop - place.start, b"\0")
+    for span in large_enough:
+        changed[span] = block.ljust(span.stop - span.start, b"\0")
         if data.startswith(_PNG):
-            checksum = zlib.crc32(memoryview(changed)[place.start - 4 : place.stop])
-            struct.pack_into(">I", changed, place.stop, checksum)
+            checksum = zlib.crc32(memoryview(changed)[span.start - 4 : span.stop])
+            struct.pack_into(">I", changed, span.stop, checksum)
     return bytes(changed), orientation
 
 
 def _orientation(block: bytes) -> int:
     tags = Image.Exif()
     try:
-        # Not Image.getexif(), which asks XMP as well.
+        # Not Image.getexif(), which reads XMP as well.
         tags.load(block)
         found = tags.get(_ORIENTATION, 1)
     except Exception:  # Pillow's parser raises many types on broken blocks

@@ -1,13 +1,13 @@
-"""JPEG, PNG and their like: the encoded bytes travel, the graph decodes.
+"""JPEG reader, also for PNG and similar formats: send the encoded bytes; the graph decodes them.
 
-The head of each file is parsed by Pillow, which tells its size and orientation, so that a window
-can be placed before anything is decoded. What Pillow would refuse is refused here: DALI's decoder
-fails a whole batch for one bad stream, and fills a window from a cut file without a word. So is
-what the file's structure shows to be damaged, see `readers.jpeg.structure`, and what DALI would
-refuse, or decode to other values, see `readers.jpeg.sample_format`.
+Pillow parses the header of each file for size and orientation, so that a window can be placed
+before anything is decoded. Files that Pillow cannot open are rejected here, because one bad file
+makes DALI's decoder fail a whole batch, and it fills a window from a truncated file without a
+message. So are files whose structure is damaged (`readers.jpeg.structure`), and those that DALI
+cannot decode, or decodes to other values (`readers.jpeg.sample_format`).
 
-Of a file whose rows of MCUs the Index notes, only those travel that a window needs, see
-`readers.jpeg.crop_rows`.
+If the Index has the positions of a file's rows of MCUs, only the rows that a window needs are sent,
+see `readers.jpeg.crop_rows`.
 """
 
 from __future__ import annotations
@@ -26,37 +26,39 @@ from PIL import Image, UnidentifiedImageError
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.files import open_regular
-from readers.jpeg.crop_rows import ChangedError, Head, McuRows, NoRowsError, cut_rows
+from readers.jpeg.crop_rows import cut_rows
 from readers.jpeg.entropy import check_entropy
 from readers.jpeg.exif import with_orientation
+from readers.jpeg.header import JpegHeader, NoRowsError
+from readers.jpeg.mcu_rows import ChangedError, McuRows
 from readers.jpeg.sample_format import sample_bits, unidentified
 from readers.jpeg.structure import DamagedError, structure_of, without_hints
 from readers.window import Window
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
-"""Pillow's names of what DALI's image decoder takes, on the CPU and on the GPU."""
+"""Pillow's names of the formats that DALI's image decoder supports, on the CPU and on the GPU."""
 
 _BITS = {"uint8": 8, "uint16": 16}
 
 
 @dataclass(frozen=True)
 class JpegReader:
-    """Encoded images. The suffix does not matter: the format is recognised by content.
+    """Encoded images. The format is recognised by content, whatever the suffix.
 
     Parameters
     ----------
     channels : {3, 1}
         Decode to RGB, or to gray.
     stored : {"uint8", "uint16"}, optional
-        Refuse images of another depth. By default those of both travel, each at its own.
+        Reject images of another depth. By default both are read, each at its own depth.
     check_entropy : bool
-        Whether to go through the entropy-coded data of each JPEG that is read whole, see
+        Whether to check the entropy-coded data of each JPEG that is read whole, see
         `readers.jpeg.entropy.check_entropy`.
 
     Raises
     ------
     ValueError
-        If an argument is none of these.
+        If an argument has another value.
     """
 
     channels: int = 3
@@ -72,7 +74,7 @@ class JpegReader:
     """The file's bytes, then (y, x) and (height, width) of the window in the displayed image, and
     whether its samples have 16 bits instead of 8."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
-    """Column of the Index that is made use of, where it is there."""
+    """Column of the Index that is used if present."""
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -81,14 +83,14 @@ class JpegReader:
             raise ValueError(f"stored must be one of {tuple(_BITS)} or None, got {self.stored!r}")
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the bytes of the file, or the rows that the window needs, and place the window."""
+        """Read the bytes of the file, or of the rows that the window needs; place the window."""
         check = self.check_entropy
         if window is not None and row.notes.get("mcu_rows") and self.stored != "uint16":
             try:
                 return _read_rows(row, row.notes["mcu_rows"], window)
-            except ChangedError:  # to another image, or by damage
+            except ChangedError:  # replaced by another image, or damaged
                 check = True
-            except Exception:  # Pillow's are many; the whole file tells what is wrong, if anything
+            except Exception:  # Pillow raises many types; reading the whole file finds the reason
                 pass
         encoded, height, width, bits = self._load(row, check=check)
         y, x = 0, 0
@@ -101,13 +103,13 @@ class JpegReader:
         return _sample(encoded, y, x, height, width, deep=bits == 16)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the file; the window does not matter, since the bytes travel whole."""
+        """Read the file; the window does not matter, since all bytes are sent."""
         del window
         encoded, height, width, _ = self._load(row)
         return Peek(height=height, width=width, nbytes=len(encoded))
 
     def verify(self, row: Row) -> None:
-        """Decode the whole image by Pillow, and go through the entropy-coded data of a JPEG."""
+        """Decode the whole image with Pillow, and check the entropy-coded data of a JPEG."""
         self._load(row, decode=True, check=True)
 
     def blank(self, height: int, width: int) -> Sample:
@@ -117,63 +119,62 @@ class JpegReader:
     def _load(
         self, row: Row, *, decode: bool = False, check: bool = False
     ) -> tuple[bytes, int, int, int]:
-        """Return what travels of a file, its height and width as displayed, and bits a sample.
+        """Return the bytes to send, height and width as displayed, and bits per sample.
 
         Parameters
         ----------
         row : Row
-            Of the file.
+            Row of the file.
         decode : bool
-            Whether Pillow decodes it, in any case.
+            Whether Pillow must decode it even if its structure is complete.
         check : bool
-            Whether to go through the entropy-coded data of a JPEG.
+            Whether to check the entropy-coded data of a JPEG.
         """
         encoded, height, width, bits = _load(row, self.channels, decode=decode, check=check)
         if self.stored is not None and bits != _BITS[self.stored]:
-            reason = f"{bits} bits a sample, expected {_BITS[self.stored]} for values of type"
+            reason = f"{bits} bits per sample, expected {_BITS[self.stored]} for values of type"
             raise ReadError(row.path, f"{reason} {self.stored}", row=row.number)
         return encoded, height, width, bits
 
 
 def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
-    """Read the rows of MCUs that hold the window, or raise what `JpegReader.read` passes over."""
+    """Read the rows of MCUs that hold the window; `JpegReader.read` ignores the errors."""
     rows = McuRows.unpack(packed)
     with open_regular(row.path) as file:
-        head_bytes = os.pread(file.fileno(), rows.head_size, 0)
-        if not rows.is_of(head_bytes, os.fstat(file.fileno()).st_size):
+        header_bytes = os.pread(file.fileno(), rows.header_size, 0)
+        if not rows.is_of(header_bytes, os.fstat(file.fileno()).st_size):
             raise NoRowsError("the file is another one")
-        head = Head.parse(head_bytes)
-        head_bytes, orientation = with_orientation(head_bytes, structure_of(head_bytes))
+        header = JpegHeader.parse(header_bytes)
+        header_bytes, orientation = with_orientation(header_bytes, structure_of(header_bytes))
         turn = _TURNS.get(orientation, _Turn())
-        shape = (head.height, head.width)[:: -1 if turn.transposed else 1]
+        shape = (header.height, header.width)[:: -1 if turn.transposed else 1]
         anchor = np.array(window.place(*shape), np.int32)
         axis = 1 if turn.transposed else 0
         extent = (window.height, window.width)[axis]
         start = int(anchor[axis])
         if turn.reversed:
-            start = head.height - start - extent
-        # A row more on either side: where colour is stored coarsely, pixels take part of it from
-        # their neighbours.
-        first = max(0, start // head.mcu_height - 1)
-        last = min(head.num_rows - 1, (start + extent - 1) // head.mcu_height + 1)
+            start = header.height - start - extent
+        # One more row on each side: subsampled colours are interpolated from neighbouring pixels.
+        first = max(0, start // header.mcu_height - 1)
+        last = min(header.num_rows - 1, (start + extent - 1) // header.mcu_height + 1)
         begin, end = rows.byte_range(first, last)
         coded = os.pread(file.fileno(), end - begin, begin)
     rows.check(first, last, coded)
-    cut = cut_rows(head_bytes, head, rows, coded, first, last)
-    start += cut.above - first * head.mcu_height
+    cut = cut_rows(header_bytes, header, rows, coded, first, last)
+    start += cut.above - first * header.mcu_height
     anchor[axis] = cut.height - start - extent if turn.reversed else start
     y, x = anchor.tolist()
     sample = _sample(cut.encoded, y, x, window.height, window.width)
-    return Sample(sample.arrays, len(head_bytes) + len(coded))
+    return Sample(sample.arrays, len(header_bytes) + len(coded))
 
 
 class _Turn(NamedTuple):
-    """Which rows a displayed image has, by EXIF's orientation."""
+    """How stored rows are displayed, by EXIF orientation."""
 
     transposed: bool = False
-    """Displayed columns are stored rows."""
+    """Stored rows are displayed as columns."""
     reversed: bool = False
-    """They count from the last stored row."""
+    """The last stored row is displayed first."""
 
 
 _TURNS = {
@@ -208,11 +209,11 @@ def _load(row: Row, channels: int, *, decode: bool, check: bool) -> tuple[bytes,
         with open_regular(row.path) as file:
             encoded = file.read()
         with warnings.catch_warnings():
-            # Pillow warns of odd EXIF data and the like; what matters comes as an exception.
+            # Pillow warns of odd EXIF data and the like; real errors are exceptions.
             warnings.simplefilter("ignore")
             return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
-        # Pillow's parsers raise many types on hostile input (SyntaxError, struct.error, ...).
+        # Pillow's parsers raise many types on malformed input (SyntaxError, struct.error, ...).
         reason = str(error).replace(f": {row.path!r}", "")
         if isinstance(error, DamagedError):
             reason = f"the file is damaged: {reason}"
@@ -231,12 +232,12 @@ def _inspect(
     encoded = without_hints(encoded, structure)
     try:
         with Image.open(io.BytesIO(encoded)) as image:
-            # MPO: a JPEG that more pictures follow; its first one is decoded.
+            # MPO: several JPEGs in one file; the first is decoded.
             if image.format not in (*FORMATS, "MPO"):
                 known = ", ".join(FORMATS)
                 raise OSError(f"format {image.format} is not decoded, expected one of {known}")
             bits = sample_bits(encoded, image, channels)
-            width, height = image.size  # Pillow turns that of a TIFF by itself
+            width, height = image.size  # Pillow applies the orientation of a TIFF itself
             if decode or not structure.complete:
                 image.load()
             if check and image.format in ("JPEG", "MPO"):

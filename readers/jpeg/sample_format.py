@@ -1,8 +1,8 @@
-"""What the head of an encoded image says of its depth, and which images DALI cannot decode.
+"""Bit depth of an encoded image, and a check that DALI decodes it correctly.
 
-Of what Pillow opens, DALI 2.4 fails on some, which ends a whole batch, and gives others wrong
-values without a message: those are refused here, by name. Each limit was measured on the CPU,
-against the values that were encoded (tests/dali_pipelines/test_depth.py).
+Some images that Pillow opens make DALI 2.4 fail, which loses a whole batch; others are decoded to
+wrong values without a message. Both are rejected here, with the reason. Each limit was measured on
+the CPU against the encoded values (tests/dali_pipelines/test_depth.py).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _SCAN = 0xDA
 _NO_SEGMENT = {0x00, 0x01, *range(0xD0, 0xD9)}
 
 _COMPRESSIONS = {1, 5, 7, 8, 32773, 32946, 50000}
-"""Of TIFF: none, LZW, JPEG, deflate, PackBits, deflate as it was written before, and Zstandard."""
+"""TIFF compressions: none, LZW, JPEG, deflate, PackBits, the old code of deflate, Zstandard."""
 _PHOTOMETRIC = {8: {0, 1, 2, 3, 5, 6}, 16: {1, 2}}
-"""Of TIFF by bits: white or black is 0, RGB, palette, CMYK, YCbCr. With 16 bits DALI takes white
-for black."""
+"""TIFF photometric interpretations by bits: white is 0, black is 0, RGB, palette, CMYK, YCbCr. With
+16 bits DALI confuses white and black."""
 _MODES = {"L", "I;16", "RGB", "RGBA"}
-"""Pillow's, of JPEG 2000."""
+"""Pillow's modes of JPEG 2000 images."""
 _COLOUR_SPACES = {16, 17}
-"""Of JPEG 2000: sRGB and gray (ISO/IEC 15444-1, table I.10). DALI takes sYCC for RGB."""
-_TIFF_KINDS = "8 or 16 bits, unsigned, with 1, 3 or 4 samples a pixel"
+"""JPEG 2000 colour spaces: sRGB, gray (ISO/IEC 15444-1, table I.10). DALI decodes sYCC as RGB."""
+_TIFF_KINDS = "8 or 16 bits, unsigned, with 1, 3 or 4 samples per pixel"
 
 
 def sample_bits(encoded: bytes, image: Image.Image, channels: int) -> int:
-    """Return the bits of a sample as they are decoded.
+    """Return the bits per sample that the image is decoded to.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def sample_bits(encoded: bytes, image: Image.Image, channels: int) -> int:
     Returns
     -------
     int
-        8, for fewer bits, too; or 16, for more than 8.
+        8 for up to 8 bits, otherwise 16.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def sample_bits(encoded: bytes, image: Image.Image, channels: int) -> int:
 
 
 def unidentified(encoded: bytes, formats: tuple[str, ...]) -> str:
-    """Return why Pillow does not know the format of a file."""
+    """Return the reason why Pillow cannot open a file."""
     if encoded.startswith(_JPEG):
         try:
             _jpeg_bits(encoded)
@@ -98,7 +98,7 @@ def _jpeg_bits(encoded: bytes) -> int:
 
 
 def _jpeg_frames(encoded: bytes) -> list[tuple[int, int]]:
-    """Return the markers of the frames before the first scan, with their bits of a sample."""
+    """Return the markers of the frames before the first scan, and their bits per sample."""
     frames, at = [], 2
     while (at := encoded.find(b"\xff", at) + 1) and at + 4 <= len(encoded):
         marker = encoded[at]
@@ -124,7 +124,7 @@ def _tiff_bits(tags: Mapping[int, Any]) -> int:
         ("PhotometricInterpretation", 262, _PHOTOMETRIC[depth]),
         ("PlanarConfiguration", 284, planes),
     ):
-        # Of the first two DALI takes another default than Pillow.
+        # DALI and Pillow have different defaults for the first two.
         value = _values(tags, tag)[0] if tag in tags or tag == 284 else "missing"
         if value not in decoded:
             known = ", ".join(map(str, sorted(decoded)))
@@ -132,36 +132,36 @@ def _tiff_bits(tags: Mapping[int, Any]) -> int:
                 f"a TIFF of {depth} bits with {name} {value} is not decoded, expected {known}"
             )
     _check_tiff_samples(tags)
-    _check_tiff_parts(tags)
+    _check_tiff_tiles(tags)
     return depth
 
 
 def _check_tiff_samples(tags: Mapping[int, Any]) -> None:
-    """Refuse a TIFF whose colours DALI multiplies by its alpha, or takes for other colours."""
+    """Reject a TIFF whose colours DALI multiplies by alpha, or confuses."""
     (count, *_), alpha = _values(tags, 277), 2 in _values(tags, 338)
     if count == 2 or (count > 4 and _values(tags, 262)[0] == 5):
-        raise OSError(f"a TIFF of {count} samples a pixel is not decoded, expected {_TIFF_KINDS}")
+        raise OSError(f"a TIFF of {count} samples per pixel is not decoded, expected {_TIFF_KINDS}")
     if alpha and _values(tags, 284)[0] == 2:
         raise OSError("a TIFF with alpha and PlanarConfiguration 2 is not decoded, expected 1")
 
 
-def _check_tiff_parts(tags: Mapping[int, Any]) -> None:
-    """Refuse a TIFF without all its strips or tiles: DALI leaves their pixels as they come."""
+def _check_tiff_tiles(tags: Mapping[int, Any]) -> None:
+    """Reject a TIFF that lacks strips or tiles: DALI leaves their pixels uninitialised."""
     width, height = tags[256], tags[257]
     if 324 in tags:
-        parts = -(-width // tags[322]) * -(-height // tags[323])
+        expected = -(-width // tags[322]) * -(-height // tags[323])
         found = len(_values(tags, 324))
     else:
-        parts = -(-height // min(height, tags.get(278, height)))
+        expected = -(-height // min(height, tags.get(278, height)))
         found = len(_values(tags, 273))
     if _values(tags, 284)[0] == 2:
-        parts *= _values(tags, 277)[0]
-    if parts != found:
-        raise OSError(f"a TIFF of {parts} strips or tiles has {found} of them: it is damaged")
+        expected *= _values(tags, 277)[0]
+    if expected != found:
+        raise OSError(f"a TIFF of {expected} strips or tiles has only {found}: it is damaged")
 
 
 def _values(tags: Mapping[int, Any], tag: int) -> tuple[int, ...]:
-    """Return the values of a TIFF tag; 1, the default of all that are asked for here."""
+    """Return the values of a TIFF tag; 1 by default, which suits all tags used here."""
     value = tags.get(tag, 1)
     return value if isinstance(value, tuple) else (value,)
 
@@ -170,11 +170,11 @@ def _pnm_bits(encoded: bytes) -> int:
     kind, *rest = re.sub(rb"#[^\r\n]*", b"", encoded[:65536]).split(maxsplit=4)[:4]
     if kind in (b"P1", b"P4"):
         return 8
-    most = int(rest[2]) if kind in (b"P2", b"P3", b"P5", b"P6") else None
-    if most not in (255, 65535):
-        found = "of floats" if most is None else f"whose largest value is {most}"
+    largest = int(rest[2]) if kind in (b"P2", b"P3", b"P5", b"P6") else None
+    if largest not in (255, 65535):
+        found = "of floats" if largest is None else f"whose largest value is {largest}"
         raise OSError(f"a PNM image {found} is not decoded, expected 255 or 65535")
-    return 8 if most == 255 else 16
+    return 8 if largest == 255 else 16
 
 
 def _bmp_bits(encoded: bytes) -> int:
@@ -188,7 +188,7 @@ def _bmp_bits(encoded: bytes) -> int:
         width, height = struct.unpack_from("<HH" if header == 12 else "<ii", encoded, 18)
         (start,) = struct.unpack_from("<I", encoded, 10)
         size = start + (width * bits + 31) // 32 * 4 * abs(height)
-        if size > len(encoded):  # DALI leaves the pixels as they come, also for want of padding
+        if size > len(encoded):  # DALI leaves pixels uninitialised, even if only padding is missing
             raise OSError(f"the BMP has {len(encoded)} bytes instead of {size}: it is truncated")
     return 8
 
@@ -198,11 +198,11 @@ def _jpeg2000_bits(encoded: bytes, mode: str, channels: int) -> int:
     x, y = struct.unpack_from(">II", encoded, start + 16)
     (count,) = struct.unpack_from(">H", encoded, start + 40)
     components = {encoded[start + 42 + 3 * n : start + 45 + 3 * n] for n in range(count)}
-    depth = encoded[start + 42] + 1  # the highest bit says that it is signed
-    # The box that tells the colour space by a number (I.5.3.3); a bare codestream has none.
+    depth = encoded[start + 42] + 1  # the highest bit marks signed samples
+    # The box with the number of the colour space (I.5.3.3); a bare codestream has none.
     space = re.search(rb"colr\x01..\0\0\0(.)", encoded[:start], re.DOTALL)
     decoded = (
-        components == {bytes((depth - 1, 1, 1))}  # all alike, unsigned and not subsampled
+        components == {bytes((depth - 1, 1, 1))}  # all equal, unsigned and not subsampled
         and count in (1, 3, 4)
         and 8 <= depth <= 16
         and (x, y) == (0, 0)
@@ -217,12 +217,12 @@ def _jpeg2000_bits(encoded: bytes, mode: str, channels: int) -> int:
             "or offset, sRGB or gray, without a palette"
         )
     if count == 1 and channels != 1 and start == 0:
-        raise OSError("a bare JPEG 2000 codestream of one component is decoded by channels=1 only")
+        raise OSError("a bare JPEG 2000 codestream of one component needs channels=1")
     return 8 if depth == 8 else 16
 
 
 def _codestream(encoded: bytes) -> int:
-    """Return where the codestream of a JPEG 2000 file begins (ISO/IEC 15444-1, annex I)."""
+    """Return the position of the codestream in a JPEG 2000 file (ISO/IEC 15444-1, annex I)."""
     at = 0
     while not encoded.startswith(b"\xff\x4f\xff\x51", at):
         size, kind = struct.unpack_from(">I4s", encoded, at)

@@ -1,8 +1,7 @@
-"""Walk the outer structure of JPEG, PNG and WebP files, for damage and for EXIF data.
+"""Parse the outer structure of JPEG, PNG and WebP files, to find damage and EXIF data.
 
-Nothing is decoded. In a JPEG, entropy-coded bytes that were overwritten contain by chance what
-looks like a marker, at which libjpeg stops and leaves the rest of the image grey. A PNG has a
-checksum in each chunk.
+Nothing is decoded. Overwritten entropy-coded bytes of a JPEG often look like a marker, at which
+libjpeg stops and leaves the rest of the image grey. A PNG has a checksum in each chunk.
 """
 
 from __future__ import annotations
@@ -19,49 +18,48 @@ _EXIF = b"Exif\0\0"
 
 _EOI, _SOS, _DRI, _APP1 = 0xD9, 0xDA, 0xDD, 0xE1
 _WITHOUT_LENGTH = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
-_BEHIND_A_SCAN = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, _DRI, *range(0xE0, 0xF0), 0xFE))
-"""Markers of segments that may come between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI,
+_AFTER_A_SCAN = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, _DRI, *range(0xE0, 0xF0), 0xFE))
+"""Markers of segments that are allowed between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI,
 APPn, COM."""
 
 _HINTS = frozenset((b"gAMA", b"sRGB", b"iCCP", b"acTL"))
-"""PNG chunks by which DALI decodes other pixels than are stored: by a gamma it makes colours linear
-before it adds them up to gray, and of an animation it takes the first frame, which need not be the
+"""PNG chunks that make DALI decode other pixels than are stored: with a gamma it linearises colours
+before it converts them to gray; of an animation it takes the first frame, which need not be the
 image."""
 _NO_HINT = b"skIP"
-"""A name of no chunk, which decoders skip."""
+"""A chunk name that does not exist, so that decoders skip it."""
 
 
 class DamagedError(ValueError):
-    """The file cannot be as it was written."""
+    """The file is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What was found in a file."""
+    """Segments and chunks found in a file."""
 
     exif: tuple[slice, ...] = ()
-    """Bytes of its EXIF blocks, in TIFF's form, without the name in front of them."""
+    """Bytes of its EXIF blocks, in TIFF format, without the name before them."""
     hints: tuple[slice, ...] = ()
-    """Bytes of PNG chunks, from the name to the last before the checksum, that tell how to show the
-    image and have no place where its values are asked for."""
+    """Bytes of PNG chunks, from the name up to the checksum, that say how to display the image and
+    must not change its values."""
     complete: bool = False
-    """Whether the end of the image was found. Always False where a format has no checks at all:
-    then only decoding can tell."""
+    """Whether the end of the image was found. Always False for formats without checks: only
+    decoding finds damage there."""
 
 
 def structure_of(data: bytes) -> Structure:
-    """Walk through an encoded image, or the beginning of one.
+    """Return the structure of an encoded image, or of its beginning.
 
     Parameters
     ----------
     data : bytes
-        The file. Of a format other than JPEG, PNG and WebP nothing is found.
+        The file. Formats other than JPEG, PNG and WebP give an empty Structure.
 
     Raises
     ------
     DamagedError
-        If the markers of a JPEG do not follow each other as they must, or a checksum of a PNG is
-        wrong.
+        If the markers of a JPEG are in a wrong order, or a checksum of a PNG is wrong.
     """
     if data.startswith(_JPEG):
         return _jpeg(data)
@@ -74,41 +72,41 @@ def structure_of(data: bytes) -> Structure:
 
 def _jpeg(data: bytes) -> Structure:
     exif: list[slice] = []
-    marks: _Marks | None = None
+    markers: _ScanMarkers | None = None
     interval, at = 0, len(_JPEG)
     while True:
         found = data.find(b"\xff", at)
         if found < 0:
             return Structure(tuple(exif))
-        if marks is not None and found != at:
+        if markers is not None and found != at:
             raise DamagedError(f"a JPEG marker was expected at byte {at}")
         at = found
-        while data[at : at + 1] == b"\xff":  # a marker may have fill bytes in front
+        while data[at : at + 1] == b"\xff":  # fill bytes may precede a marker
             at += 1
         marker = data[at] if at < len(data) else 0
         if marker == _EOI:
             return Structure(tuple(exif), complete=True)
-        if marks is not None and marker not in _BEHIND_A_SCAN:
-            raise DamagedError(f"the JPEG marker {marker:#04x} at byte {at} has no place there")
+        if markers is not None and marker not in _AFTER_A_SCAN:
+            raise DamagedError(f"the JPEG marker {marker:#04x} at byte {at} is not allowed there")
         if marker in _WITHOUT_LENGTH:
             continue
         if at + 3 > len(data):
             return Structure(tuple(exif))
         (length,) = struct.unpack_from(">H", data, at + 1)
         content, at = at + 3, at + 1 + length
-        if at > len(data) and marks is None:
+        if at > len(data) and markers is None:
             return Structure(tuple(exif))
         if at > len(data):
-            raise DamagedError(f"the JPEG segment at byte {content} ends behind the file's end")
+            raise DamagedError(f"the JPEG segment at byte {content} ends after the file's end")
         if marker == _APP1 and data.startswith(_EXIF, content, at):
             exif.append(slice(content + len(_EXIF), at))
         elif marker == _DRI and length == 4:
             (interval,) = struct.unpack_from(">H", data, content)
         elif marker == _SOS:
             if length != 6 + 2 * data[content]:
-                raise DamagedError(f"the JPEG's scan at byte {content} has no proper header")
-            marks = marks or _Marks(data, at)
-            at = marks.end_of_scan(at, restarts=interval > 0)
+                raise DamagedError(f"the JPEG's scan at byte {content} has no valid header")
+            markers = markers or _ScanMarkers(data, at)
+            at = markers.end_of_scan(at, restarts=interval > 0)
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:
@@ -119,44 +117,45 @@ def without_hints(data: bytes, structure: Structure) -> bytes:
     data : bytes
         The file.
     structure : Structure
-        Of `data`.
+        Structure of `data`.
     """
     if not structure.hints:
         return data
     changed = bytearray(data)
-    for place in structure.hints:
-        changed[place.start : place.start + 4] = _NO_HINT
-        struct.pack_into(">I", changed, place.stop, zlib.crc32(memoryview(changed)[place]))
+    for span in structure.hints:
+        changed[span.start : span.start + 4] = _NO_HINT
+        struct.pack_into(">I", changed, span.stop, zlib.crc32(memoryview(changed)[span]))
     return bytes(changed)
 
 
-class _Marks:
-    """Markers behind the beginning of the first scan of a JPEG."""
+class _ScanMarkers:
+    """Markers from the beginning of the first scan of a JPEG on."""
 
     def __init__(self, data: bytes, start: int) -> None:
         array = np.frombuffer(data, np.uint8)
-        places = np.flatnonzero(array[start:-1] == 0xFF) + start
-        codes = array[places + 1]
-        is_mark = (codes != 0) & (codes != 0xFF)  # else a byte of the scan, or fill
-        self._places: NDArray[np.int64] = places[is_mark]
-        self._codes: NDArray[np.uint8] = codes[is_mark]
+        positions = np.flatnonzero(array[start:-1] == 0xFF) + start
+        codes = array[positions + 1]
+        is_marker = (codes != 0) & (codes != 0xFF)  # else a byte of the scan, or fill
+        self._positions: NDArray[np.int64] = positions[is_marker]
+        self._codes: NDArray[np.uint8] = codes[is_marker]
         self._others = np.flatnonzero((self._codes & 0xF8) != 0xD0)
-        """Which of them are no restart markers."""
-        self._size = len(data)
+        """Indices of those that are not restart markers."""
+        self._file_bytes = len(data)
 
     def end_of_scan(self, start: int, *, restarts: bool) -> int:
-        """Return the byte at which the first marker behind a scan stands, or the file's size."""
-        first = int(np.searchsorted(self._places, start))
-        place = int(np.searchsorted(self._others, first))
-        last = int(self._others[place]) if place < len(self._others) else len(self._places)
+        """Return the position of the first marker after a scan, or the end of the file."""
+        first = int(np.searchsorted(self._positions, start))
+        after = int(np.searchsorted(self._others, first))
+        last = int(self._others[after]) if after < len(self._others) else len(self._positions)
         found = self._codes[first:last]
         expected = 0xD0 + np.arange(len(found)) % 8
         if not restarts and len(found):
-            raise DamagedError(f"a restart marker at byte {self._places[first]}, of none in use")
+            byte = self._positions[first]
+            raise DamagedError(f"a restart marker at byte {byte}, but the scan has no restarts")
         if (wrong := np.flatnonzero(found != expected)).size:
-            byte = self._places[first + wrong[0]]
+            byte = self._positions[first + wrong[0]]
             raise DamagedError(f"the restart marker at byte {byte} is out of order")
-        return int(self._places[last]) if last < len(self._places) else self._size
+        return int(self._positions[last]) if last < len(self._positions) else self._file_bytes
 
 
 def _png(data: bytes) -> Structure:
@@ -169,9 +168,9 @@ def _png(data: bytes) -> Structure:
         if end > len(data):
             break
         (checksum,) = struct.unpack_from(">I", data, end - 4)
-        # Chunks whose name begins with a small letter do not matter to the pixels.
-        matters = kind[:1].isupper() or kind == b"eXIf"
-        if matters and zlib.crc32(view[at + 4 : end - 4]) != checksum:
+        # Chunks whose name begins in lower case do not affect the pixels.
+        is_needed = kind[:1].isupper() or kind == b"eXIf"
+        if is_needed and zlib.crc32(view[at + 4 : end - 4]) != checksum:
             raise DamagedError(f"the checksum of the PNG chunk {kind!r} at byte {at} is wrong")
         if kind == b"eXIf":
             exif.append(slice(at + 8, end - 4))

@@ -67,7 +67,7 @@ def test_an_integer_type_refuses_the_other_depth_by_name(index: Index, dtype: st
             np.testing.assert_array_equal(images[name], as_channels(values, 3), err_msg=name)
         else:
             bits = 8 * values.itemsize
-            reason = f"{bits} bits a sample, expected {24 - bits} for values of type {dtype}"
+            reason = f"{bits} bits per sample, expected {24 - bits} for values of type {dtype}"
             assert rejected[name] == reason
     assert len(images) + len(rejected) == len(LOSSLESS)
 
@@ -124,7 +124,7 @@ def test_noted_rows_and_uint16(tmp_path: Path) -> None:
     index = with_mcu_rows(Index.scan(tmp_path))
     images, rejected = delivered(index, dtype="uint16", crop=8)
     assert not images
-    assert rejected["a.jpg"].startswith("8 bits a sample, expected 16")
+    assert rejected["a.jpg"].startswith("8 bits per sample, expected 16")
 
 
 @pytest.mark.parametrize(

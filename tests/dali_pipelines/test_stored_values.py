@@ -99,9 +99,9 @@ def test_values_are_those_that_are_stored(files: dict[str, Path], channels: int)
 @pytest.mark.parametrize(
     ("samples", "kind", "reason"),
     [
-        (2, ("minisblack", "contig", "unassalpha"), "2 samples a pixel"),
+        (2, ("minisblack", "contig", "unassalpha"), "2 samples per pixel"),
         (4, ("rgb", "separate", "unassalpha"), "PlanarConfiguration 2"),
-        (5, ("separated", "contig", "unspecified"), "5 samples a pixel"),
+        (5, ("separated", "contig", "unspecified"), "5 samples per pixel"),
     ],
 )
 def test_tiff_that_the_graph_would_multiply_by_alpha_is_refused(

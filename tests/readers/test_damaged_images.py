@@ -19,7 +19,8 @@ from PIL import Image
 
 from dali_pipelines.jpeg_index import find_mcu_rows
 from readers import JpegReader, ReadError, Row, Window
-from readers.jpeg.crop_rows import McuRows, NoRowsError
+from readers.jpeg.header import NoRowsError
+from readers.jpeg.mcu_rows import McuRows
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,9 @@ from PIL import Image, ImageOps
 from dali_pipelines import Index, jpeg_pipeline
 from dali_pipelines.jpeg_index import find_mcu_rows, warn_of_old_rows, with_mcu_rows
 from readers import JpegReader, ReadError, Row, Window
-from readers.jpeg.crop_rows import ChangedError, Head, McuRows, NoRowsError, cut_rows
+from readers.jpeg.crop_rows import cut_rows
+from readers.jpeg.header import JpegHeader, NoRowsError
+from readers.jpeg.mcu_rows import ChangedError, McuRows
 
 ORIENTATION = 0x0112
 SUBSAMPLING = {"4:4:4": 16, "4:2:2": 8, "4:2:0": 16}
@@ -50,9 +52,9 @@ def pixels(jpeg):
 
 
 def cut(jpeg, first, last):
-    head, rows = Head.parse(jpeg), find_mcu_rows(jpeg)
+    header, rows = JpegHeader.parse(jpeg), find_mcu_rows(jpeg)
     begin, end = rows.byte_range(first, last)
-    return cut_rows(jpeg[: head.size], head, rows, jpeg[begin:end], first, last)
+    return cut_rows(jpeg[: header.nbytes], header, rows, jpeg[begin:end], first, last)
 
 
 @given(
@@ -70,9 +72,9 @@ def test_rows_that_are_cut_out_are_those_of_the_file(
 ):
     options = {"quality": quality, "subsampling": subsampling, "optimize": optimize}
     jpeg = encoded(photo(height, width, mode), **options)
-    head = Head.parse(jpeg)
-    first = data.draw(st.integers(0, head.num_rows - 1))
-    last = data.draw(st.integers(first, head.num_rows - 1))
+    header = JpegHeader.parse(jpeg)
+    first = data.draw(st.integers(0, header.num_rows - 1))
+    last = data.draw(st.integers(first, header.num_rows - 1))
     try:
         found = cut(jpeg, first, last)
     except NoRowsError:
@@ -80,9 +82,9 @@ def test_rows_that_are_cut_out_are_those_of_the_file(
         return
     of_cut, of_file = pixels(found.encoded), pixels(jpeg)
     assert len(of_cut) == found.height
-    size = head.mcu_height
+    size = header.mcu_height
     # At a side where rows were cut off, the colour of the outermost takes part of what was there.
-    inner = size * (first + (first > 0)), height if last == head.num_rows - 1 else size * last
+    inner = size * (first + (first > 0)), height if last == header.num_rows - 1 else size * last
     start = inner[0] - size * first + found.above
     assert np.array_equal(of_cut[start : start + inner[1] - inner[0]], of_file[slice(*inner)])
 
@@ -93,9 +95,9 @@ def test_tables_without_large_differences_will_do(falling):
     random = np.random.default_rng(0)
     ramp = np.linspace(128, 8 if falling else 247, 400)[:, None] + random.normal(0, 2, (400, 320))
     jpeg = encoded(Image.fromarray(ramp.astype(np.uint8)), optimize=True, quality=90)
-    head = Head.parse(jpeg)
-    found = cut(jpeg, head.num_rows - 2, head.num_rows - 1)
-    size = max(head.dc[0].symbols)
+    header = JpegHeader.parse(jpeg)
+    found = cut(jpeg, header.num_rows - 2, header.num_rows - 1)
+    size = max(header.dc[0].symbols)
     assert abs(find_mcu_rows(jpeg).predictions[-2, 0]) >= 1 << size
     assert np.array_equal(pixels(found.encoded)[found.above :], pixels(jpeg)[-16:])
 
@@ -148,12 +150,12 @@ def changed(jpeg):
     other = encoded(photo(96, 64, seed=3))
     return {
         "another": other,
-        "another head": jpeg.replace(b"JFIF", b"JFIX", 1),
+        "another header": jpeg.replace(b"JFIF", b"JFIX", 1),
         "longer": jpeg + b"\0",
     }
 
 
-@pytest.mark.parametrize("change", ["another", "another head", "longer"])
+@pytest.mark.parametrize("change", ["another", "another header", "longer"])
 def test_a_file_that_was_changed_is_read_whole(tmp_path, change):
     path = tmp_path / "photo.jpg"
     path.write_bytes(encoded(photo(96, 64)))
@@ -179,7 +181,7 @@ def flipped(jpeg, place):
 
 
 def stale(jpeg):
-    """Give files of the size and head of the one that was noted."""
+    """Give files of the size and header of the one that was noted."""
     rows, other = find_mcu_rows(jpeg), encoded(photo(96, 64, seed=3))
     begin, end = rows.byte_range(2, 3)
     return {
@@ -294,11 +296,11 @@ def test_damage_is_found_or_does_no_harm(data, optimize):
 
 
 @given(data=st.binary(max_size=300))
-def test_any_head_is_parsed_or_refused(data):
+def test_any_header_is_parsed_or_rejected(data):
     jpeg = encoded(photo(16, 16))
-    for head in (data, b"\xff\xd8" + data, jpeg[:200] + data):
+    for header in (data, b"\xff\xd8" + data, jpeg[:200] + data):
         try:
-            Head.parse(head)
+            JpegHeader.parse(header)
         except NoRowsError:
             continue
 
@@ -309,10 +311,10 @@ def test_rows_survive_packing():
     assert np.array_equal(again.starts, rows.starts)
     assert np.array_equal(again.predictions, rows.predictions)
     assert np.array_equal(again.crcs, rows.crcs)
-    assert (again.file_size, again.head_size, again.head_crc) == (
+    assert (again.file_size, again.header_size, again.header_crc) == (
         rows.file_size,
-        rows.head_size,
-        rows.head_crc,
+        rows.header_size,
+        rows.header_crc,
     )
 
 

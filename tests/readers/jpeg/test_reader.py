@@ -217,7 +217,7 @@ REFUSED = {
     ),
     "a TIFF without a strip": (
         lambda: with_height(encoded(form="TIFF"), 44),
-        "^a TIFF of 2 strips or tiles has 1 of them: it is damaged$",
+        "^a TIFF of 2 strips or tiles has only 1: it is damaged$",
     ),
     "thumbnail whole, image not": (lambda: thumbnail()[:-900], "image file is truncated"),
 }
@@ -320,7 +320,7 @@ def test_depth(tmp_path, name):
         if values.dtype == dtype:
             reader.read(row, None)
         else:
-            refused(reader, row, None, f"bits a sample, expected {dtype[4:]} for values of type")
+            refused(reader, row, None, f"bits per sample, expected {dtype[4:]} for values of type")
 
 
 @pytest.mark.parametrize("name", decodes_otherwise())

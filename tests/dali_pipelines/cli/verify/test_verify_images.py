@@ -92,7 +92,7 @@ def test_sound_damaged_and_hostile_files(shared_data, tmp_path, run):
     assert set(rejected) == set(contents) - {name for name in lines if lines[name].endswith("OK")}
     assert len(rejected) == 6
     assert "the checksum of the PNG chunk" in rejected["damaged.png"]
-    assert "has no place there" in rejected["false_marker.jpg"]
+    assert "is not allowed there" in rejected["false_marker.jpg"]
     for name in ("half.jpg", "half_progressive.jpg"):
         assert "Corrupt JPEG data: premature end of data segment" in rejected[name]
 

@@ -1,0 +1,179 @@
+"""Header of a JPEG that is coded sequentially in one scan: frame and Huffman tables."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SOI, _SOF, _DHT, _EOI, _SOS, _DRI = 0xD8, (0xC0, 0xC1), 0xC4, 0xD9, 0xDA, 0xDD
+_OTHER_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_BLOCK = 8
+
+
+class NoRowsError(ValueError):
+    """Rows cannot be cut out of this file; it is read whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One colour of a scan."""
+
+    blocks: int
+    """Blocks in each MCU."""
+    dc: int
+    """Number of its Huffman table for DC."""
+    ac: int
+    """Number of its Huffman table for AC."""
+
+
+@dataclass(frozen=True, slots=True)
+class HuffmanTable:
+    """Codes of a DHT segment (T.81, C.2)."""
+
+    counts: bytes
+    """Number of codes of each length from 1 to 16 bits."""
+    symbols: bytes
+    """Symbols in the order of their codes."""
+
+    def codes(self) -> Iterator[tuple[int, int, int]]:
+        """Yield symbol, code and length in bits of each code."""
+        code, start = 0, 0
+        for length, count in enumerate(self.counts, 1):
+            for symbol in self.symbols[start : start + count]:
+                yield symbol, code, length
+                code += 1
+            start += count
+            code <<= 1
+
+    def bits(self, symbol: int) -> str:
+        """Return the code of a symbol as a string of zeros and ones.
+
+        Raises
+        ------
+        NoRowsError
+            If the file has no code for it.
+        """
+        for known, code, length in self.codes():
+            if known == symbol:
+                return f"{code:0{length}b}"
+        raise NoRowsError(f"no Huffman code for the symbol {symbol:#04x}")
+
+
+@dataclass(frozen=True, slots=True)
+class JpegHeader:
+    """What precedes the entropy-coded bytes of a JPEG coded sequentially in one scan."""
+
+    nbytes: int
+    """Length of the header."""
+    height_at: int
+    """Position of the height in the header."""
+    height: int
+    """Rows of pixels, as stored."""
+    width: int
+    """Columns of pixels, as stored."""
+    mcu_height: int
+    """Pixels."""
+    mcu_width: int
+    """Pixels."""
+    components: tuple[Component, ...]
+    dc: dict[int, HuffmanTable]
+    ac: dict[int, HuffmanTable]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of MCUs."""
+        return -(-self.height // self.mcu_height)
+
+    @property
+    def num_columns(self) -> int:
+        """Number of MCUs in each row."""
+        return -(-self.width // self.mcu_width)
+
+    @classmethod
+    def parse(cls, data: bytes) -> JpegHeader:
+        """Parse the beginning of a file.
+
+        Raises
+        ------
+        NoRowsError
+            If it is not a JPEG, or coded in another way, e.g. progressively, with restarts or with
+            several scans.
+        """
+        try:
+            return _parse(data)
+        except (IndexError, struct.error):
+            raise NoRowsError("the header is truncated") from None
+
+
+def _parse(data: bytes) -> JpegHeader:
+    if data[:2] != bytes((0xFF, _SOI)):
+        raise NoRowsError("not a JPEG")
+    at, frame_at = 2, 0
+    tables: tuple[dict[int, HuffmanTable], dict[int, HuffmanTable]] = ({}, {})
+    while True:
+        if data[at] != 0xFF:
+            raise NoRowsError("a marker was expected")
+        marker = data[at + 1]
+        if marker == 0xFF:  # a fill byte
+            at += 1
+            continue
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        if marker in _SOF and frame_at:
+            raise NoRowsError("several frames")
+        if marker in _SOF:
+            frame_at = at + 4
+        elif marker in _OTHER_SOF:
+            raise NoRowsError("not coded sequentially by Huffman codes")
+        elif marker == _DHT:
+            _add_tables(data[at + 4 : at + 2 + length], tables)
+        elif marker == _DRI and data[at + 4 : at + 6] != b"\0\0":
+            raise NoRowsError("coded with restarts")
+        elif marker == _SOS:
+            break
+        elif marker == _EOI:
+            raise NoRowsError("no scan")
+        at += 2 + length
+    if not frame_at:
+        raise NoRowsError("a scan without a frame")
+    precision, height, width, count = struct.unpack_from(">BHHB", data, frame_at)
+    if precision != 8 or not height or not width or data[at + 4] != count:
+        raise NoRowsError("not 8 bits deep, of unknown height, or in several scans")
+    factors = {}
+    for start in range(frame_at + 6, frame_at + 6 + 3 * count, 3):
+        factors[data[start]] = divmod(data[start + 1], 16)
+    across = max(factor[0] for factor in factors.values())
+    down = max(factor[1] for factor in factors.values())
+    if count == 1:  # T.81, A.2.2: an MCU is then one block
+        across, down, factors = 1, 1, dict.fromkeys(factors, (1, 1))
+    components = []
+    for start in range(at + 5, at + 5 + 2 * count, 2):
+        if data[start] not in factors:
+            raise NoRowsError("a scan of an unknown component")
+        horizontal, vertical = factors[data[start]]
+        dc, ac = divmod(data[start + 1], 16)
+        if dc not in tables[0] or ac not in tables[1]:
+            raise NoRowsError("a Huffman table is missing")
+        components.append(Component(horizontal * vertical, dc, ac))
+    return JpegHeader(
+        nbytes=at + 2 + length,
+        height_at=frame_at + 1,
+        height=height,
+        width=width,
+        mcu_height=_BLOCK * down,
+        mcu_width=_BLOCK * across,
+        components=tuple(components),
+        dc=tables[0],
+        ac=tables[1],
+    )
+
+
+def _add_tables(segment: bytes, tables: tuple[dict[int, HuffmanTable], ...]) -> None:
+    while segment:
+        kind, number = divmod(segment[0], 16)
+        counts = segment[1:17]
+        end = 17 + sum(counts)
+        if kind > 1 or len(counts) < 16 or len(segment) < end:
+            raise NoRowsError("a damaged Huffman table")
+        tables[kind][number] = HuffmanTable(counts, segment[17:end])
+        segment = segment[end:]

@@ -1,0 +1,109 @@
+"""Positions of the rows of MCUs (minimum coded units) in a JPEG file, packed for the Index."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.jpeg.header import NoRowsError
+
+_PACKED = struct.Struct("<BBIQI")
+_VERSION = 2
+"""Version 1 had no checksums of the rows."""
+
+
+class DamagedRowsError(NoRowsError):
+    """The entropy-coded data do not hold as many MCUs as the image needs."""
+
+
+class ChangedError(NoRowsError):
+    """The file has the recorded size and header, but other rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class McuRows:
+    """Positions and checksums of the rows of MCUs in a file."""
+
+    file_size: int
+    """Bytes of the file, which identify it."""
+    header_size: int
+    """Bytes before the entropy-coded ones."""
+    header_crc: int
+    """CRC-32 of these, which identifies the file too."""
+    starts: NDArray[np.int64]
+    """Shape (rows + 1,): 8 times the byte, plus the bit, at which each row begins in the file, and
+    at which the image ends."""
+    predictions: NDArray[np.int16]
+    """Shape (rows, components): DC coefficients that each row continues from."""
+    crcs: NDArray[np.uint32]
+    """Shape (rows,): CRC-32 of the bytes of each row, with those shared with its neighbours."""
+
+    def pack(self) -> bytes:
+        """Return it as bytes: 12 + 2 * components per row."""
+        counts = _PACKED.pack(
+            _VERSION,
+            self.predictions.shape[1],
+            self.header_size,
+            self.file_size,
+            self.header_crc,
+        )
+        arrays = (self.starts, "<i8"), (self.crcs, "<u4"), (self.predictions, "<i2")
+        return b"".join((counts, *(array.astype(dtype).tobytes() for array, dtype in arrays)))
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> McuRows:
+        """Parse what `pack` returned.
+
+        Raises
+        ------
+        NoRowsError
+            If it has another version.
+        """
+        if not is_current(packed):
+            raise NoRowsError(f"version {packed[:1]!r}")
+        _, components, header_size, file_size, header_crc = _PACKED.unpack_from(packed)
+        rows = (len(packed) - _PACKED.size - 8) // (12 + 2 * components)
+        starts = np.frombuffer(packed, "<i8", rows + 1, _PACKED.size)
+        at = _PACKED.size + starts.nbytes
+        crcs = np.frombuffer(packed, "<u4", rows, at)
+        predictions = np.frombuffer(packed, "<i2", offset=at + crcs.nbytes)
+        predictions = predictions.reshape(rows, components)
+        return cls(file_size, header_size, header_crc, starts, predictions, crcs)
+
+    def is_of(self, header: bytes, file_size: int) -> bool:
+        """Return whether a file is still the one in which the rows were found."""
+        return self.file_size == file_size and self.header_crc == zlib.crc32(header)
+
+    def byte_range(self, first: int, last: int) -> tuple[int, int]:
+        """Return the range of bytes of the file that holds rows `first` to `last`."""
+        return int(self.starts[first]) // 8, -(-int(self.starts[last + 1]) // 8)
+
+    def check(self, first: int, last: int, coded: bytes) -> None:
+        """Reject bytes that do not match the checksums of rows `first` to `last`.
+
+        Parameters
+        ----------
+        first, last : int
+            Rows of MCUs.
+        coded : bytes
+            The bytes of ``byte_range(first, last)``.
+
+        Raises
+        ------
+        ChangedError
+            If a row has another checksum.
+        """
+        view, (start, _) = memoryview(coded), self.byte_range(first, last)
+        for row in range(first, last + 1):
+            begin, end = self.byte_range(row, row)
+            if zlib.crc32(view[begin - start : end - start]) != self.crcs[row]:
+                raise ChangedError(f"row {row} of MCUs has changed since it was recorded")
+
+
+def is_current(packed: bytes) -> bool:
+    """Return whether packed `McuRows` are of the current version."""
+    return packed[:1] == bytes((_VERSION,))
