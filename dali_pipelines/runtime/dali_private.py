@@ -178,11 +178,9 @@ class ForkSafePipeline(Pipeline):
         super()._shutdown()
 
 
-# Conversion to torch tensors.
+_TORCH_TYPES: Any = _part("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type")
 
 
 def allow_uint16_tensors() -> None:
-    """Add uint16 to the types that DALI's iterators convert; DALI 2.4 leaves out only this line."""
-    _part("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type").setdefault(
-        types.UINT16, torch.uint16
-    )
+    """Let DALI's iterators convert uint16: only this entry is missing in their table."""
+    _TORCH_TYPES.setdefault(types.UINT16, torch.uint16)
