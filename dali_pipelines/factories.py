@@ -10,7 +10,8 @@ from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
-from dali_pipelines.graph.pipeline import PEEKS, ReaderPipeline, check_index, reader_pipeline
+from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.graph.source import PEEKS, check_index
 from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
 from readers.channels import ChannelsReader

@@ -17,7 +17,8 @@ import torch
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from dali_pipelines.config import PipelineConfig, check_settings, is_integer
-from dali_pipelines.graph.pipeline import ReaderPipeline, check_index
+from dali_pipelines.graph.pipeline import ReaderPipeline
+from dali_pipelines.graph.source import check_index
 from dali_pipelines.runtime.devices import Device, LatePlacement, Placement, share_out
 from dali_pipelines.runtime.interrupts import interrupt_held
 from dali_pipelines.runtime.reader_processes import ReaderProcessError

@@ -168,7 +168,7 @@ if __name__ == "__main__":
 def test_a_forked_process_leaves_the_readers_alone(npy_folder: Path, tmp_path: Path) -> None:
     found = run(FORKING, tmp_path, str(npy_folder), "forkserver")
     assert found.returncode == 0, found.stderr
-    refused = "and its readers work for that one only"
+    refused = "and its readers work only for that one"
     lines = found.stdout.splitlines()
     assert [line for line in lines if refused not in line] == [
         "exit_at_once 0",

@@ -1,0 +1,38 @@
+"""The fork server of multiprocessing, which imports DALI once for all reader processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+from multiprocessing import forkserver
+
+from dali_pipelines.runtime.dali_private import WORKER_MODULE
+from readers.contract import Reader
+
+
+def start_fork_server(reader: Reader) -> None:
+    """Start the fork server, which imports what all readers need; no effect if it runs already.
+
+    It imports while the graph is made, so that the readers it forks afterwards start at once.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
+    # A ChannelsReader wraps another Reader.
+    modules = [type(reader).__module__, type(getattr(reader, "reader", reader)).__module__]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        # Python preloads only __main__ by default.
+        ["__main__", WORKER_MODULE, "readers.source", *modules]
+    )
+    try:
+        forkserver.ensure_running()
+    except OSError as error:
+        if "AF_UNIX path too long" not in str(error):
+            raise
+        raise OSError(
+            "the fork server cannot make its socket: the path of the folder for temporary files, "
+            f"{tempfile.gettempdir()}, is too long; set TMPDIR to a shorter one"
+        ) from None
