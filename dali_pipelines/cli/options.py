@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -33,11 +33,25 @@ def option(default: Any, help_text: str, **argparse_options: Any) -> Any:
 
 
 def parse(
-    config_class: type[Config], argv: Sequence[str] | None, description: str | None
+    config_class: type[Config],
+    argv: Sequence[str] | None,
+    description: str | None,
+    defaults: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _: (),
 ) -> Config:
     """Make a configuration of flags and of the file that ``--config`` names; flags win.
 
     Whatever is wrong ends the program with one line and exit code 2, as argparse does it.
+
+    Parameters
+    ----------
+    config_class : type
+        A dataclass whose fields are made by `option`.
+    argv : sequence of str, optional
+        The arguments; those of the process if None.
+    description : str, optional
+        Shown by ``--help``.
+    defaults : callable
+        Takes the settings that are given, and returns flags that all of them override.
     """
     parser = _Parser(
         description=description,
@@ -54,7 +68,9 @@ def parse(
     try:
         known = {field.name for field in fields}
         # The file's settings go through the same parser, before the flags, which therefore win.
-        flags = vars(parser.parse_args([*(_load(path, known) if path else ()), *argv]))
+        given = [*(_load(path, known) if path else ()), *argv]
+        first = defaults(vars(parser.parse_args(given)))
+        flags = vars(parser.parse_args([*first, *given]))
         flags.pop("config", None)
         return config_class(**flags)
     except (OSError, ValueError) as error:

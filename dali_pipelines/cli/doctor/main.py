@@ -21,6 +21,7 @@ from dali_pipelines.cli.doctor import files, limits, software
 from dali_pipelines.cli.doctor.finding import Finding, Job, Unknown, note
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.run_config import RunConfig
+from dali_pipelines.cli.samples.job import sample_job
 
 Check = Callable[[Job], Finding]
 
@@ -45,7 +46,7 @@ CHECKS: tuple[Check, ...] = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run all checks; give 0, 1 if something is BAD, 2 for wrong usage, 130 if interrupted."""
-    job = Job(parse(RunConfig, argv, __doc__))
+    job = Job(parse(RunConfig, argv, __doc__, sample_job))
     log_errors()
     fit = True
     try:

@@ -69,7 +69,9 @@ def advise(stages: Stages, world_size: int = 1) -> Advice:
     if stages.wait_readers_s < _FED_LATE * (stages.wait_readers_s + stages.wait_graph_s):
         return _graph(stages)
     if stages.readers_busy < _IDLE:
-        return _graph(stages) if stages.graph_busy > _FULL else _transport(stages)
+        if stages.graph_busy > _FULL:
+            return _graph(stages)
+        return _cpu(stages, "readers and graph") if _starved(stages) else _transport(stages)
     if stages.blocked_s > stages.read_s / 2:
         return _storage(stages, world_size)
     return _readers(stages, world_size)
@@ -149,6 +151,13 @@ def _graph(stages: Stages) -> Advice:
         f"{slow}, and cores are idle: try --num_threads={count}, or a GPU, or a smaller --crop.",
         {"num_threads": count},
     )
+
+
+def _starved(stages: Stages) -> bool:
+    """Return whether readers and graph spend much of their time waiting for a core."""
+    queued = stages.read_queued_s + stages.graph_queued_s
+    worked = stages.read_cpu_s + stages.graph_cpu_s
+    return stages.cores_idle < _SPARE_CORE and queued > _QUEUED * (worked + queued)
 
 
 def _cpu(stages: Stages, who: str) -> Advice:

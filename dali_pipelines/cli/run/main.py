@@ -3,7 +3,9 @@
     python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
     torchrun --nproc_per_node=4 scripts/run.py --num_read_processes=16 --batch_size=16
 
-Without --data it reads a sample set, made on first use in your cache folder.
+Without --data it reads a sample set, made on first use in your cache folder, as training would:
+random windows, flips, normalisation, some epochs. At the end it draws a contact sheet of what was
+delivered, beside the set. Flags that you give win.
 
 Under torchrun, srun or mpirun there is a process, a rank, for each GPU; the last two need
 MASTER_ADDR and MASTER_PORT. Numbers of GPUs and readers still are those of all ranks together,
@@ -26,6 +28,7 @@ from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output
 from dali_pipelines.cli.ranks import Ranks
 from dali_pipelines.cli.run_config import RunConfig, choose_devices, cores, new_loader, open_index
+from dali_pipelines.cli.samples.job import SAMPLE_JOBS, sample_job
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run; give the exit code: 0 done, 1 failed, 2 wrong usage."""
-    config = parse(RunConfig, argv, __doc__)
+    config = parse(RunConfig, argv, __doc__, sample_job)
     log_errors()
     stop = Stop()
     signal.signal(signal.SIGTERM, stop)
@@ -45,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for path in (config.rejected, config.report, config.audit, config.state):
             if path is not None:
                 check_output(path)
+        if config.data is None and ranks.rank == 0:
+            job = SAMPLE_JOBS[config.pipeline]
+            print(f"Without --data: the sample set, and unless given {job}", file=sys.stderr)
         index, devices = open_index(config), choose_devices(config, ranks)
         ranks.join(index.digest)
         choice = None

@@ -19,13 +19,17 @@ import nvtx
 import psutil
 from tqdm import tqdm
 
+from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.paths import OutputFile, write_file, write_table
 from dali_pipelines.cli.ranks import Ranks
 from dali_pipelines.cli.run.advice import advise
+from dali_pipelines.cli.run.delivered import first_images, save_delivered
 from dali_pipelines.cli.run.stages import Moment, Stages
 from readers.messages import printable
 
 if TYPE_CHECKING:
+    import torch
+
     from dali_pipelines import Calibration, Loader
     from dali_pipelines.cli.run.auto_readers import Choice
     from dali_pipelines.cli.run_config import RunConfig
@@ -55,6 +59,7 @@ class Run:
         self.first_batch_s = 0.0
         self._state = loader.state_dict()
         self._ready_at_first = 0
+        self._images: list[tuple[int, torch.Tensor]] = []
         self._began = self._last = time.perf_counter()
         self._held = ExitStack()
 
@@ -115,6 +120,8 @@ class Run:
             self._at_first = Moment.of(self.loader)
             # By the readers, and by the graph.
             self._ready_at_first = 2 * max(each.ahead for each in self.loader.pipelines)
+            if self.config.data is None and self.ranks.rank == 0:
+                self._images = first_images(batches[0])
         self.steps_done += 1
         for shard, batch in enumerate(batches, self.loader.first_shard):
             rows, valid = batch["row"].tolist(), batch["valid"].tolist()
@@ -140,12 +147,23 @@ class Run:
         report = self._report(measured)
         if self.ranks.rank == 0:
             print(summary(report))
+            self._draw()
         if self.config.report is not None:
             write_file(self.config.report, json.dumps(report, indent=2) + "\n")
         # A rank alone may have had no part in a short run. After a stop the others may be gone.
         if not status and self.steps_done and not self.ranks.agree(self.loader.stats.samples > 0):
             return 1
         return status
+
+    def _draw(self) -> None:
+        """Draw what the sample set has given; a run does not fail for want of that."""
+        if not self._images:
+            return
+        try:
+            path = save_delivered(self._images, self.loader.index, self.config)
+            print(f"The first images are drawn in {path}")
+        except (ImportError, OSError) as error:
+            print(f"No contact sheet is drawn: {one_line(error)}", file=sys.stderr)
 
     def _report(self, measured: Stages | None) -> dict[str, Any]:
         stats = self.loader.stats

@@ -117,6 +117,23 @@ SLOW_GRAPH = replace(
             {},
             "a smaller --crop, or a larger --batch_size of small images, eases",
         ),
+        # Many readers on few cores: 16 of them and 4 threads of DALI on 2.
+        (
+            replace(
+                SLOW_STORAGE,
+                num_read_processes=16,
+                read_s=26,
+                read_cpu_s=3.4,
+                read_queued_s=22,
+                graph_cpu_s=3,
+                graph_queued_s=12,
+                cpu_busy=1.0,
+                cores=2,
+            ),
+            "cpu",
+            {},
+            "readers and graph can have no more of it",
+        ),
         (
             replace(SLOW_STORAGE, num_read_processes=4, read_s=8, graph_cpu_s=18),
             "graph",
