@@ -1,6 +1,8 @@
 # Each target sets up .venv by itself, with the versions in .ci/constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
+# Errors only: what pip warns of (a newer pip, being root) would drown the figures of `make run`.
+INSTALL := -m pip install -qq --disable-pip-version-check -c .ci/constraints.txt
 
 # Not a part of `test`: where pip finds no build of torch for the CPU alone, each takes 7 GB of disk.
 PYTHONS ?= 3.11 3.12 3.13
@@ -34,19 +36,20 @@ docs: .venv/docs-ready
 	@echo "open docs/_build/html/index.html"
 
 .venv/docs-ready: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev,docs]'
+	$(BIN)/python $(INSTALL) -e '.[dev,docs]'
 	touch $@
 
 .venv/ready: pyproject.toml .ci/constraints.txt
+	@echo "installing into .venv, which takes some minutes"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
+	$(BIN)/python $(INSTALL) -e '.[dev]'
 	touch $@
 
 .PRECIOUS: .venv-%/ready
 # By pyenv's newest of that version, if it has one; else python3.12 and the like.
 .venv-%/ready: pyproject.toml .ci/constraints.txt
 	$(lastword python$* $(sort $(wildcard $(HOME)/.pyenv/versions/$*.*/bin/python))) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
+	.venv-$*/bin/python $(INSTALL) -e '.[dev]'
 	touch $@
 
 clean:
