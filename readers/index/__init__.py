@@ -1,1 +1,1 @@
-"""The Index: the table of what can be read, its files, and how archives are scanned."""
+"""The Index: the table of samples, its files, and the scan of archives."""

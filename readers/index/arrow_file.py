@@ -1,8 +1,8 @@
-"""The Index file that opens at once, whatever its number of rows: Arrow IPC, mapped.
+"""Index files that open at once, whatever their number of rows: Arrow IPC, memory-mapped.
 
-What must hold of an Index is found once, when it is saved, and noted at the first batch of rows.
-There only this module sees it: who reads the table and writes it again has a file without the note,
-which is checked like any other.
+An Index is checked once, when it is saved, and a note of this is stored with the first batch of
+rows. Only this module reads the note: a table that another program reads and writes again loses it
+and is checked like any other.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 SUFFIX = ".arrow"
 
 _BATCH_BYTES = 512 << 20
-"""Size of a batch of rows. As much is copied at one time when a table is written; but when the file
-is opened each batch has to be looked at, which takes some ms if it comes from a disk."""
+"""Size of a batch of rows. Writing a table copies one batch at a time; opening it reads a little of
+each batch, which takes some ms from a disk."""
 _NOTE = b"dali-pipelines Index"
 _VERSION = 2
-"""Version 1 knew of no planes: a column of that name may hold anything."""
+"""Version 1 had no planes: a column of that name may hold anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowFile:
-    """An Index file that `write` made, open."""
+    """An open Index file that `write` made."""
 
     table: pa.Table
-    """Mapped: what nobody looks at is not read."""
+    """Memory-mapped: only what is used is read."""
     digest: str
     """See `readers.index.schema.digest`."""
     batch_rows: int
     file: SharedFile
     address: int
-    """Of the first byte of the file, in this process."""
+    """Address of the first byte of the file in this process."""
 
     @classmethod
     def open(cls, path: str) -> ArrowFile | None:
@@ -51,12 +51,12 @@ class ArrowFile:
         Returns
         -------
         ArrowFile or None
-            None for an Arrow file that `write` has not made.
+            None for an Arrow file that `write` did not make.
 
         Raises
         ------
         ValueError, KeyError, NotImplementedError, OSError
-            If it is no Arrow file, or one that is damaged or cut off; the OSError has no errno.
+            If it is not an Arrow file, damaged or truncated; the OSError has no errno.
         """
         import pyarrow as pa
 
@@ -65,8 +65,8 @@ class ArrowFile:
         reader = pa.ipc.open_file(content)
         if not reader.num_record_batches:
             return None
-        _, noted = reader.get_batch_with_custom_metadata(0)
-        note = json.loads((noted or {}).get(_NOTE, "{}"))
+        _, metadata = reader.get_batch_with_custom_metadata(0)
+        note = json.loads((metadata or {}).get(_NOTE, "{}"))
         table = reader.read_all()
         planes = any(name.startswith("plane") for name in table.column_names)
         if note.get("version") != _VERSION and (note.get("version") != 1 or planes):
@@ -78,18 +78,18 @@ class ArrowFile:
         return cls(table, note["digest"], note["batch_rows"], shared, content.address)
 
     def strings(self, name: str) -> StoredStrings:
-        """Say where a column of paths, or of bytes, lies."""
+        """Return the position of a column of paths, or of bytes."""
         chunks = [column.buffers() for column in self.table[name].chunks]
         blobs = tuple((self._start(blob), blob.size if blob else 0) for _, _, blob in chunks)
         offsets = tuple(self._start(offsets) for _, offsets, _ in chunks)
         return StoredStrings(self.file, self.table.num_rows, self.batch_rows, offsets, blobs)
 
-    def places(self, name: str) -> StoredNumbers:
-        """Say where a column of HDUs or planes lies, with -1 for none."""
+    def hdus_or_planes(self, name: str) -> StoredNumbers:
+        """Return the position of a column of HDUs or planes, -1 for none."""
         return self._numbers(name, np.dtype(np.int64))
 
     def numbers(self, name: str) -> StoredNumbers | None:
-        """Say where a numeric column lies as `readers.index.schema.numbers` gives it, or None."""
+        """Return the position of a numeric column; None if `schema.numbers` must convert it."""
         import pyarrow as pa
 
         column = self.table[name]
@@ -108,17 +108,17 @@ class ArrowFile:
         return StoredNumbers(self.file, dtype.str, self.table.num_rows, self.batch_rows, starts)
 
     def _start(self, buffer: pa.Buffer | None) -> int:
-        # An empty one may lie anywhere.
+        # An empty buffer may have any address.
         return buffer.address - self.address if buffer else 0
 
 
 def read(path: str) -> pa.Table:
-    """Read an Arrow file of another's making into memory, and check it throughout.
+    """Read an Arrow file that `write` did not make into memory, and validate it fully.
 
     Raises
     ------
     ValueError, KeyError, NotImplementedError, OSError
-        Those of `ArrowFile.open`.
+        As `ArrowFile.open`.
     """
     import pyarrow as pa
 
@@ -131,16 +131,17 @@ def read(path: str) -> pa.Table:
 def write(table: pa.Table, path: str, digest: str) -> None:
     """Write the table of an Index, whose paths are absolute.
 
-    Paths become large_string, bytes large_binary, HDUs and planes int64, and below null lies what
-    reader processes take for it: the empty path, no bytes, -1, NaN.
+    Paths become large_string, bytes large_binary, HDUs and planes int64. The values under nulls are
+    set to what reader processes use instead: the empty path, no bytes, -1, NaN.
     """
     import pyarrow as pa
 
     batch_rows = max(1, _BATCH_BYTES * table.num_rows // table.nbytes)
-    table = table.unify_dictionaries()  # a file can have but one dictionary for a column
+    table = table.unify_dictionaries()  # a file has only one dictionary for each column
     kinds = {True: pa.large_string(), False: pa.int64()}
     located = {
-        name: kinds[is_text] for name, is_text in schema.file_columns(table, schema.parts(table))
+        name: kinds[is_text]
+        for name, is_text in schema.file_columns(table, schema.part_names(table))
     }
     for field in table.schema:
         if schema.is_binary(field.type):

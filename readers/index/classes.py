@@ -1,8 +1,9 @@
-"""Names of classes: from folders to labels, and in the metadata of an Index's table."""
+"""Class names: the labels of class folders, and the metadata of an Index's table."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ _KEY = b"dali-pipelines classes"
 
 
 def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str, int]:
-    """Return the label of each class: its place among the classes.
+    """Return the label of each class: its number among the classes.
 
     Parameters
     ----------
@@ -25,8 +26,7 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
     Raises
     ------
     TypeError
-        If `classes` is one text, in no order (a set), or of other labels (a dict); or if it holds
-        something else than names.
+        If `classes` is a str, a set or a dict, or holds anything but names.
     ValueError
         If it names a class twice or none at all, or lacks a folder that was found.
     """
@@ -43,13 +43,39 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
         raise ValueError(
             f"class folders {_shortened(unknown)} are not among the {len(names)} classes "
             f"{_shortened(names)}: rename or remove them, or make the Index of the training files "
-            "anew with them"
+            "again with them"
         )
     return labels
 
 
+def class_table(root: str, paths: Sequence[str], classes: Iterable[str] | None) -> pa.Table:
+    """Return the table of the files in one folder for each class below `root`.
+
+    Raises
+    ------
+    ValueError
+        If a file lies beside the folders; and as `labels_of`.
+    """
+    import pyarrow as pa
+
+    if loose := [path for path in paths if os.path.dirname(path) == root]:
+        raise ValueError(
+            f"{root}: expected one subfolder for each class, but {loose[0]} lies beside them"
+        )
+    names = [os.path.relpath(path, root).split(os.sep)[0] for path in paths]
+    labels = labels_of(names, classes)
+    table = pa.table(
+        {
+            "path": pa.array(paths, pa.large_string()),
+            "label": pa.array([labels[name] for name in names], pa.int64()),
+            "class_name": names,
+        }
+    )
+    return with_classes(table, list(labels))
+
+
 def classes_of(table: pa.Table) -> tuple[str, ...]:
-    """Return the names of the classes, in the order of their labels; () where there are none."""
+    """Return the names of the classes, in the order of their labels; () if there are none."""
     return tuple(json.loads((table.schema.metadata or {}).get(_KEY, "[]")))
 
 
@@ -57,8 +83,8 @@ def with_classes(table: pa.Table, classes: Sequence[str]) -> pa.Table:
     """Return the table with the names of the classes, if any, in its metadata."""
     if not classes:
         return table
-    noted = {_KEY: json.dumps(list(classes))}
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), **noted})
+    added = {_KEY: json.dumps(list(classes))}
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
 def _shortened(names: Sequence[str]) -> str:

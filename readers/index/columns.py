@@ -1,9 +1,9 @@
-"""Columns of the Index as the reader processes see them: read from a file, row by row, not copied.
+"""Columns of the Index in reader processes: read from a shared file, row by row, without a copy.
 
-That is the Index file itself where it is an Arrow file (see `readers.index.arrow_file`). Otherwise
-the owner writes each column once into a temporary file without a name, so that nothing is left
-behind however the processes end. What is pickled is only where the columns lie. Strings are stored
-as Arrow stores them: n + 1 offsets, then one run of UTF-8.
+If the Index file is an Arrow file (see `readers.index.arrow_file`), that is the file. Otherwise the
+owner writes each column once into a temporary file without a name, which disappears however the
+processes end. Pickles hold only the positions of the columns. Strings are stored as in Arrow:
+n + 1 offsets, then the UTF-8 of all texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from readers.contract import Row
 from readers.index.shared_file import SharedFile
 
 PART = "path_"
-"""How the names of columns begin that hold the paths of a part, of samples of several files."""
+"""Prefix of columns that hold the paths of a part, for samples of several files."""
 
 _ALIGNMENT = 64
 _OFFSETS = struct.Struct("=2q")
@@ -39,11 +39,11 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class StoredNumbers:
-    """Where a column of numbers lies: in batches of equally many rows, the last may be shorter."""
+    """Position of a column of numbers, in batches of equally many rows; the last may be shorter."""
 
     file: SharedFile
     dtype: str
-    """As NumPy spells it, with the byte order."""
+    """NumPy's name, with the byte order."""
     num_rows: int
     batch_rows: int
     starts: tuple[int, ...]
@@ -51,16 +51,16 @@ class StoredNumbers:
 
     def value(self, row: int) -> np.generic:
         """Read one number."""
-        batch, place = _locate(self, row)
+        batch, number = _locate(self, row)
         dtype = np.dtype(self.dtype)
-        start = self.starts[batch] + place * dtype.itemsize
+        start = self.starts[batch] + number * dtype.itemsize
         found: np.generic = np.frombuffer(self.file.read(start, dtype.itemsize), dtype)[0]
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class StoredStrings:
-    """Where a column of text, or of bytes, lies, in such batches."""
+    """Position of a column of text, or of bytes, in such batches."""
 
     file: SharedFile
     num_rows: int
@@ -72,13 +72,13 @@ class StoredStrings:
 
     def text(self, row: int) -> str:
         """Read one text."""
-        # What is no UTF-8, in a damaged file, is no file's name either: the Reader tells.
+        # Invalid UTF-8, in a damaged file, names no file either: the Reader raises the error.
         return self.raw(row).decode(errors="replace")
 
     def raw(self, row: int) -> bytes:
         """Read the bytes of one text."""
-        batch, place = _locate(self, row)
-        start, stop = _OFFSETS.unpack(self.file.read(self.offsets[batch] + 8 * place, 16))
+        batch, number = _locate(self, row)
+        start, stop = _OFFSETS.unpack(self.file.read(self.offsets[batch] + 8 * number, 16))
         blob, nbytes = self.blobs[batch]
         if not 0 <= start <= stop <= nbytes:
             raise self.file.damaged(f"text {row} from byte {start} to {stop} of {nbytes}")
@@ -101,12 +101,11 @@ class Columns:
     Parameters
     ----------
     columns : mapping of str to ndarray, Strings, StoredNumbers or StoredStrings
-        The owner's columns; those that are not stored yet are written into a temporary file. Rows
-        need ``path``; ``hdu`` and ``plane`` (int64, -1 for none) are understood, and so are
-        ``path_{part}`` (text, empty where the part is missing) with ``hdu_{part}`` and
-        ``plane_{part}``.
+        The owner's columns; arrays and Strings are written into a temporary file. ``path`` is
+        needed. Optional are ``hdu`` and ``plane`` (int64, -1 for none), and ``path_{part}`` (text,
+        empty if the part is missing) with ``hdu_{part}`` and ``plane_{part}``.
     notes : sequence of str
-        Names of those among them that rows carry with them for their Reader.
+        Columns that rows pass on to their Reader, as `Row.notes`.
     """
 
     def __init__(self, columns: Mapping[str, Column | Stored], notes: Sequence[str] = ()) -> None:
@@ -128,9 +127,9 @@ class Columns:
         return self._stored["path"].num_rows
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return a whole numeric column, shape (len,), read-only: a view of the file, if it can be.
+        """Return a whole numeric column, shape (len,), read-only.
 
-        It cannot, and is a copy, where the file has several batches of rows.
+        It is a view of the file, or a copy if the file has several batches of rows.
         """
         if name not in self._arrays:
             column = self._numbers(name)
@@ -154,7 +153,7 @@ class Columns:
         Raises
         ------
         ReadError
-            If its file was written to meanwhile, or cannot be read.
+            If its file cannot be read, or was written to since it was opened.
         """
         column = self._numbers(name)
         found = column.value(row)
@@ -162,14 +161,14 @@ class Columns:
         return found
 
     def text(self, name: str, row: int) -> str:
-        """Return one value of a column of text; errors are those of `value`."""
+        """Return one value of a column of text. Raises like `value`."""
         column = self._strings(name)
         found = column.text(row)
         column.file.check()
         return found
 
     def row(self, number: int) -> Row:
-        """Return what a Reader needs to know of a row; errors are those of `value`."""
+        """Return a row for a Reader. Raises like `value`."""
         parts = {part: self._part(number, part) for part in self._parts}
         notes = {name: self._strings(name).raw(number) for name in self._notes}
         row = self._row(number, "", parts, notes)
@@ -188,10 +187,11 @@ class Columns:
         notes: Mapping[str, bytes],
     ) -> Row:
         path = self._strings(f"path{suffix}").text(number)
-        hdu, plane = self._place(number, f"hdu{suffix}"), self._place(number, f"plane{suffix}")
+        hdu = self._hdu_or_plane(number, f"hdu{suffix}")
+        plane = self._hdu_or_plane(number, f"plane{suffix}")
         return Row(number, path, hdu, parts, notes, plane)
 
-    def _place(self, number: int, name: str) -> int | None:
+    def _hdu_or_plane(self, number: int, name: str) -> int | None:
         found = int(self._numbers(name).value(number)) if name in self._stored else -1
         return None if found < 0 else found
 
@@ -214,7 +214,7 @@ def _store(columns: Mapping[str, Column]) -> dict[str, Stored]:
     Raises
     ------
     OSError
-        If there is no room; it names the folder.
+        If there is not enough space; it names the folder.
     """
     try:
         return _stored(columns)
@@ -242,7 +242,7 @@ def _stored(columns: Mapping[str, Column]) -> dict[str, Stored]:
 
 
 def _append(file: IO[bytes], array: NDArray[Any]) -> int:
-    """Write an array behind what is there; give the place of its first byte."""
+    """Append an array to a file; return the position of its first byte."""
     file.write(bytes(-file.tell() % _ALIGNMENT))
     start = file.tell()
     file.write(np.ascontiguousarray(array).data)

@@ -1,4 +1,4 @@
-"""Samples of several files: the rows of an Index brought together by time, a file per channel."""
+"""Group the rows of an Index into samples of several files, one per channel, by time."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ if TYPE_CHECKING:
     from astropy.units import Quantity
 
 Missing = Literal["drop", "keep"]
-"""What becomes of a sample that lacks a channel."""
+"""How to handle a sample that lacks a channel."""
 
 _LISTED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """How the files of several channels make one sample: see `Index.group`.
+    """Settings that group files of several channels into samples, see `Index.group`.
 
     Raises
     ------
     ValueError
-        If a setting is out of its range, or two do not go together.
+        If a setting is out of range, or two contradict each other.
     """
 
     channels: Sequence[Any]
     """Values of the column `by`, each once. Without `cadence` the first is the reference: each of
     its files makes a sample."""
     by: str = "wavelnth"
-    """Column that tells channels apart: numbers or text."""
+    """Column that identifies the channel: numbers or text."""
     time: str = "t_obs"
     """Column of times. For AIA that is T_OBS, the middle of the exposure: DATE-OBS is its start,
     which the automatic exposure control moves."""
     tolerance: float | str | Quantity = 12.0
-    """How far a file may be from the time of its sample, that included: seconds, or what
-    ``astropy.units.Quantity`` takes, as ``"12 s"``. The default is the cadence of AIA's EUV
+    """Largest time difference between a file and its sample, inclusive: seconds, or what
+    ``astropy.units.Quantity`` takes, e.g. ``"12 s"``. The default is the cadence of AIA's EUV
     channels."""
     missing: Missing = "drop"
-    """Leave out samples that lack a channel, or keep those that have one at least."""
+    """Drop samples that lack a channel, or keep those that have at least one."""
     cadence: float | str | Quantity | None = None
-    """Let samples be at the multiples of this duration since 1970-01-01T00:00, whatever files there
-    are, instead of at the times of the first channel. At least twice the tolerance."""
+    """Put samples at the multiples of this duration since 1970-01-01T00:00, whatever files exist,
+    instead of at the times of the first channel. At least twice the tolerance."""
 
     def __post_init__(self) -> None:
         if isinstance(self.channels, str) or not len(self.channels):
-            raise ValueError(f"channels must be a sequence of at least one, got {self.channels!r}")
+            raise ValueError(
+                f"channels must be a sequence of at least one value, got {self.channels!r}"
+            )
         names = [str(channel) for channel in self.channels]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"channels must be given once each, got {', '.join(twice)} again")
@@ -59,8 +61,8 @@ class Grouping:
         tolerance, cadence = self._tolerance_ns, self._cadence_ns
         if cadence is not None and cadence < max(1, 2 * tolerance):
             raise ValueError(
-                f"cadence must be at least twice the tolerance, which is {tolerance / 1e9:g} s, "
-                f"got {self.cadence!r}: farther off, a file is nearer to the next sample"
+                f"cadence must be at least twice the tolerance of {tolerance / 1e9:g} s, got "
+                f"{self.cadence!r}: otherwise a file can be within the tolerance of two samples"
             )
 
     @property
@@ -72,7 +74,7 @@ class Grouping:
         return None if self.cadence is None else _nanoseconds("cadence", self.cadence)
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse a table without the columns that are needed.
+        """Reject a table that lacks the columns needed.
 
         Parameters
         ----------
@@ -87,12 +89,12 @@ class Grouping:
         for name in (self.by, self.time):
             if name not in names:
                 raise KeyError(
-                    f"grouping needs a column {name!r}, the Index has {', '.join(names)}: make it "
-                    f"with scripts/index.py --keys ...,{name.upper()}, or name another column"
+                    f"grouping needs a column {name!r}, the Index has {', '.join(names)}: make the "
+                    f"Index with scripts/index.py --keys ...,{name.upper()}, or name another column"
                 )
 
     def apply(self, table: pa.Table) -> pa.Table:
-        """Return the table of the samples, see `readers.index.table.Index.group`."""
+        """Return the table of samples, see `readers.index.table.Index.group`."""
         import pyarrow as pa
 
         self.check(table.column_names)
@@ -129,9 +131,9 @@ class Grouping:
                     f"column {self.time!r} is empty in all {belongs.sum()} rows of {channel!r}: "
                     "name another column of times"
                 )
-            # Of several files at one time this gives the first row.
-            unique, place = np.unique(times[rows], return_index=True)
-            channels.append(_Channel(unique, rows[place]))
+            # If several files have the same time, this selects the first row.
+            unique, first = np.unique(times[rows], return_index=True)
+            channels.append(_Channel(unique, rows[first]))
         return channels
 
     def _sample_times(self, channels: list[_Channel]) -> NDArray[np.int64]:
@@ -154,57 +156,56 @@ class Grouping:
         return (
             f"no sample has all channels within {self._tolerance_ns / 1e9:g} s: of "
             f"{present.shape[1]} times, {', '.join(counts)}; use a larger tolerance, fewer "
-            "channels or missing='keep'"
+            "channels, or missing='keep'"
         )
 
 
 @dataclass(frozen=True)
 class _Channel:
     times: NDArray[np.int64]
-    """Shape (n,), nanoseconds since 1970, ascending, each once."""
+    """Shape (n,), nanoseconds since 1970, ascending, without duplicates."""
     rows: NDArray[np.int64]
     """Shape (n,), rows of the table."""
 
     def nearest(self, wanted: NDArray[np.int64], tolerance: int) -> NDArray[np.int64]:
-        """Return the row for each of some ascending times, -1 where there is none; no row twice."""
-        place, distance = self._nearest(wanted)
+        """Return the row for each of some ascending times, -1 for none; each row once at most."""
+        files, distance = self._nearest(wanted)
         chosen = np.flatnonzero(distance <= np.uint64(tolerance))
-        chosen = chosen[_last_of_nearest(place[chosen], distance[chosen])]
+        chosen = chosen[_last_of_nearest(files[chosen], distance[chosen])]
         rows = np.full(len(wanted), -1)
-        rows[chosen] = self.rows[place[chosen]]
+        rows[chosen] = self.rows[files[chosen]]
         return rows
 
     def least_distance(self, wanted: NDArray[np.int64]) -> int:
-        """Return the nanoseconds between a file and one of some times where that is least."""
+        """Return the smallest distance between a file and one of some times, in nanoseconds."""
         return int(self._nearest(wanted)[1].min())
 
     def _nearest(self, wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-        """Return the place of the file nearest to each time, and its distance."""
+        """Return the number of the file nearest to each time, and its distance."""
         right = np.searchsorted(self.times, wanted)
         left = right - 1
-        # As unsigned integers, since the difference of two times can be as large.
+        # Unsigned, since the difference of two times may not fit into int64.
         limit = np.iinfo(np.uint64).max
         before = (wanted - self.times[left]).view(np.uint64)
         before[right == 0] = limit
         after = (self.times[np.minimum(right, len(self.times) - 1)] - wanted).view(np.uint64)
         after[right == len(self.times)] = limit
-        place = np.where(before <= after, left, right)
-        return place, np.minimum(before, after)
+        return np.where(before <= after, left, right), np.minimum(before, after)
 
 
 def _each_once(ascending: NDArray[np.int64]) -> NDArray[np.int64]:
-    # np.unique goes by a hash table, which takes ten times as long here.
+    # np.unique uses a hash table, which takes ten times as long here.
     return ascending[np.append(True, ascending[1:] != ascending[:-1])]
 
 
-def _last_of_nearest(place: NDArray[np.int64], distance: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Of each run of equal places, find where the distance is smallest, the last time it is so."""
-    if not len(place):
-        return place
-    starts = np.flatnonzero(np.diff(place, prepend=-1))
+def _last_of_nearest(files: NDArray[np.int64], distance: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the index of the last smallest distance in each run of equal files."""
+    if not len(files):
+        return files
+    starts = np.flatnonzero(np.diff(files, prepend=-1))
     least = np.minimum.reduceat(distance, starts)
-    nearest = np.flatnonzero(distance == np.repeat(least, np.diff(starts, append=len(place))))
-    return nearest[np.diff(place[nearest], append=-1) != 0]
+    nearest = np.flatnonzero(distance == np.repeat(least, np.diff(starts, append=len(files))))
+    return nearest[np.diff(files[nearest], append=-1) != 0]
 
 
 def _nanoseconds(name: str, duration: float | str | Quantity) -> int:
@@ -222,7 +223,7 @@ def _nanoseconds(name: str, duration: float | str | Quantity) -> int:
 
 
 def _times(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return a column of times in nanoseconds since 1970, and where it is not empty."""
+    """Return a column of times in nanoseconds since 1970, and a mask of rows that have one."""
     import pyarrow as pa
 
     column = table[name]
@@ -240,7 +241,7 @@ def _equal(column: pa.ChunkedArray, channel: Any) -> NDArray[np.bool_]:
         column = column.cast(column.type.value_type)
     try:
         value = pa.scalar(channel).cast(column.type)
-    except pa.ArrowException:  # no value of this column can be equal
+    except pa.ArrowException:  # the column cannot hold this value
         return np.zeros(len(column), bool)
     return pc.fill_null(pc.equal(column, value), False).to_numpy()
 
@@ -254,11 +255,11 @@ def _values(column: pa.ChunkedArray) -> str:
 
 
 def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str, Any]:
-    """Return the path, HDU and plane of some rows, null for -1."""
+    """Return the path, HDU and plane of some rows, null for row -1."""
     import pyarrow as pa
 
     chosen = pa.array(rows, mask=rows < 0)
-    # Of large_string, which more than 2 GiB of paths need.
+    # large_string, since paths may take more than 2 GiB.
     columns = {f"path{suffix}": table["path"].cast(pa.large_string()).take(chosen)}
     for name in ("hdu", "plane"):
         if name in table.column_names:

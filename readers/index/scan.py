@@ -1,4 +1,4 @@
-"""Files of a folder or a glob, in the order of their paths."""
+"""Find the files of a folder or a glob, in the order of their paths."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from readers.messages import printable
 logger = logging.getLogger(__name__)
 
 _LISTED = 10
-"""Files and folders left out that are named."""
+"""Files and folders left out that the log names; others are counted."""
 
 _Formats = Mapping[str, tuple[str, ...]]
 
 _MOST_KINDS = 5
-"""Kinds of files left out that the message counts one by one."""
+"""Suffixes of files left out that the message counts separately."""
 
 
 def find_files(
     text: str, suffixes: tuple[str, ...], formats: _Formats = MappingProxyType({})
 ) -> Iterator[str]:
-    """Return the absolute paths of what a text names, sorted.
+    """Yield the absolute paths of files, sorted.
 
     Parameters
     ----------
     text : str
         A folder, which is searched with its subfolders; a file; or a glob.
     suffixes : tuple of str
-        What to look for in a folder, lower case, with the dot.
+        Suffixes to search a folder for, in lower case, with the dot.
     formats : mapping of str to tuple of str
-        Suffixes of each format that can be read: if a folder has none of the files that are looked
-        for, the error tells which of these it has.
+        Suffixes of each format that can be read: if a folder has no file with one of `suffixes`,
+        the error says which of these it has.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def find_files(
 
     Notes
     -----
-    When a folder has been searched, one line of the log counts the files left out, by suffix.
+    After a folder has been searched, one line of the log counts the files left out, by suffix.
     """
     check_local(text)
     if os.path.isdir(text):
@@ -83,13 +83,13 @@ class _LeftOut:
         self.count = 0
 
     def add(self, reason: object) -> None:
-        """Log one."""
+        """Count one, and log it if it is one of the first."""
         self.count += 1
         if self.count <= _LISTED:
             logger.warning("left out: %s", printable(reason))
 
     def keeps(self, path: str) -> bool:
-        """Return whether a name is UTF-8, which an Index can hold; if not, leave it out."""
+        """Return whether a path is UTF-8, as an Index needs; if not, count it as left out."""
         try:
             check_local(path)
         except ValueError as error:
@@ -98,7 +98,7 @@ class _LeftOut:
         return True
 
     def close(self) -> None:
-        """Log how many were not named."""
+        """Log how many more were left out."""
         if self.count > _LISTED:
             logger.warning("left out: and %d more", self.count - _LISTED)
 
@@ -112,13 +112,13 @@ class _Search:
         self.left_out = _LeftOut()
         self._seen: set[tuple[int, int]] = set()
         self.others: Counter[str] = Counter()
-        """Files that are not looked for, by suffix; under '' those without one."""
+        """Files with other suffixes, by suffix; '' for those without one."""
 
     def below(self, root: str) -> Iterator[str]:
-        """Return the files below a folder, links followed, each folder only once.
+        """Yield the files below a folder, sorted; links are followed, but each folder only once.
 
-        Only the names of one folder on each level are held, so memory does not grow with the
-        archive. As names of folders are sorted with their slash, all paths come sorted.
+        Only the names of one folder per level are kept, so memory does not grow with the archive.
+        Names of folders are sorted with their slash, so that all paths are in order.
         """
         prefix = os.path.join(root, "")
         levels = [(prefix, iter(self._names(prefix)))]
@@ -133,7 +133,7 @@ class _Search:
                 levels.pop()
 
     def nothing_found(self) -> str:
-        """Say what there is instead."""
+        """Return a message about what the folder has instead."""
         wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
         if self.left_out.count:
             return f"{wanted}; {self.left_out.count} left out"
@@ -147,7 +147,7 @@ class _Search:
         return wanted
 
     def others_counted(self) -> str:
-        """Count the files that are not looked for, by suffix."""
+        """Return a message that counts the files with other suffixes."""
         counted = sorted(self.others.items(), key=lambda kind: (-kind[1], kind[0]))
         kinds = [f"{count} {suffix or 'of no suffix'}" for suffix, count in counted]
         if len(kinds) > _MOST_KINDS:
@@ -160,7 +160,7 @@ class _Search:
         try:
             status = os.stat(folder)
             identity = status.st_dev, status.st_ino
-            if identity in self._seen:  # a link to a folder above, or a second one to the same
+            if identity in self._seen:  # a link to a folder above, or to one found before
                 return []
             self._seen.add(identity)
             with os.scandir(folder) as entries:
@@ -177,7 +177,7 @@ class _Search:
         return sorted(names)
 
     def _suffix(self, name: str) -> str:
-        """Return the suffix of a name, a format's if it has one; '' if it has none fit to print."""
+        """Return the suffix of a name, a format's if possible; '' if it has no printable one."""
         name = name.lower()
         suffix = next(filter(name.endswith, self._formats), os.path.splitext(name)[1])
         return suffix if suffix in self._formats or suffix[1:].isalnum() else ""
@@ -186,5 +186,5 @@ class _Search:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link in circles, say
+    except OSError:  # e.g. a link to itself
         return False

@@ -1,4 +1,4 @@
-"""Arrow tables that name files: what must hold of one, and its columns as NumPy arrays."""
+"""Arrow tables of an Index: checks, and columns as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.columns import PART, Strings
+from readers.index.columns import PART, Column, Stored, StoredNumbers, Strings
 from readers.messages import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.index.arrow_file import ArrowFile
+
 _CHUNK_ROWS = 1 << 16
-"""Texts that are Python objects at one time: some 10 MB of paths."""
+"""Strings that are Python objects at the same time: some 10 MB of paths."""
 
 _URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -30,7 +32,7 @@ _NO_NUMBERS = (
 
 
 def check(table: pa.Table) -> None:
-    """Refuse what cannot be an Index: see `readers.index.table.Index`."""
+    """Reject a table that cannot be an Index, see `readers.index.table.Index`."""
     import pyarrow.compute as pc
 
     if "path" not in table.column_names:
@@ -43,13 +45,13 @@ def check(table: pa.Table) -> None:
     empty = paths.null_count + (pc.sum(pc.equal(paths, "")).as_py() or 0)
     if empty:
         raise ValueError(f"column 'path' has {empty} empty rows")
-    for name, is_text in file_columns(table, parts(table)):
+    for name, is_text in file_columns(table, part_names(table)):
         if not is_text:
-            _check_places(name, table[name])
+            _check_hdus_or_planes(name, table[name])
 
 
-def parts(table: pa.Table) -> tuple[str, ...]:
-    """Names of the parts, where a sample consists of several files."""
+def part_names(table: pa.Table) -> tuple[str, ...]:
+    """Return the names of the parts, if a sample consists of several files."""
     return tuple(
         name.removeprefix(PART)
         for name in table.column_names
@@ -58,9 +60,9 @@ def parts(table: pa.Table) -> tuple[str, ...]:
 
 
 def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Name the columns of the files of a row and some parts, and say which are text (paths).
+    """Yield the columns that locate the files of a row and some parts, and whether each is text.
 
-    The others are numbers of HDUs and planes.
+    Paths are text; the others are numbers of HDUs and planes.
     """
     for suffix in ("", *(f"_{part}" for part in parts)):
         yield f"path{suffix}", True
@@ -72,7 +74,7 @@ def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, b
 def digest(table: pa.Table) -> str:
     """Return the SHA-256 of all paths, HDUs and planes, in order."""
     sha256 = hashlib.sha256()
-    for name, is_text in file_columns(table, sorted(parts(table))):
+    for name, is_text in file_columns(table, sorted(part_names(table))):
         sha256.update(name.encode())
         if is_text:
             for offsets in _running(_texts(table[name])):
@@ -81,16 +83,16 @@ def digest(table: pa.Table) -> str:
                 sha256.update(text.blob.data)
         else:
             for chunk in table[name].chunks:
-                sha256.update(places(chunk).data)
+                sha256.update(hdus_or_planes(chunk).data)
     return sha256.hexdigest()
 
 
 def absolute(table: pa.Table, folder: str) -> pa.Table:
-    """Take relative paths as relative to a folder."""
+    """Return the table with relative paths resolved against a folder."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for place, name in enumerate(table.column_names):
+    for position, name in enumerate(table.column_names):
         paths = table[name]
         if not (name == "path" or name.startswith(PART)) or not _is_text(paths):
             continue
@@ -99,35 +101,36 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
             for url in paths.filter(pc.match_substring_regex(paths, _URL.pattern))[:1]:
                 check_local(url.as_py())
             paths = paths.cast(pa.large_string())
-            words = (pa.scalar(word, pa.large_string()) for word in (os.path.join(folder, ""), ""))
-            joined = pc.binary_join_element_wise(next(words), paths, next(words))
-            table = table.set_column(place, name, pc.if_else(whole, paths, joined))
+            prefix = pa.scalar(os.path.join(folder, ""), pa.large_string())
+            separator = pa.scalar("", pa.large_string())
+            joined = pc.binary_join_element_wise(prefix, paths, separator)
+            table = table.set_column(position, name, pc.if_else(whole, paths, joined))
     return table
 
 
 def check_local(path: str) -> None:
-    """Refuse a URL, which would be taken for a relative path, and a name that is not UTF-8.
+    """Reject a URL, which looks like a relative path, and a name that is not UTF-8.
 
     Raises
     ------
     ValueError
-        If it is one.
+        If the path is one of them.
     """
     if _URL.match(path):
         raise ValueError(
-            f"{printable(path)} is a URL: for now paths are those of local files, so mount the "
-            "store, or copy the files"
+            f"{printable(path)} is a URL, but only local files can be read: mount the store, or "
+            "copy the files"
         )
     if not path.isascii():
         try:
             path.encode()
         except UnicodeEncodeError:
             name = os.fsencode(path)
-            raise ValueError(f"{name!r}: its name is not UTF-8, rename it") from None
+            raise ValueError(f"{name!r}: the name is not UTF-8, rename the file") from None
 
 
 def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
-    """Make a column of texts that need not all be at hand at one time."""
+    """Return a column of texts; an iterator is consumed in chunks."""
     import pyarrow as pa
 
     kind, texts = pa.large_string(), iter(texts)
@@ -136,7 +139,7 @@ def text_column(texts: Iterable[str]) -> pa.ChunkedArray:
 
 
 def strings(column: pa.ChunkedArray) -> Strings:
-    """Return a column of text, or of bytes, with what is empty as the empty one."""
+    """Return a column of text, or of bytes; null becomes empty."""
     texts = [*_texts(column)]
     if len(texts) == 1:
         return texts[0]
@@ -145,7 +148,7 @@ def strings(column: pa.ChunkedArray) -> Strings:
 
 
 def _texts(column: pa.ChunkedArray) -> Iterator[Strings]:
-    """Return each chunk of a column of text, or of bytes, by itself."""
+    """Yield the chunks of a column of text, or of bytes."""
     import pyarrow as pa
 
     kind, empty = (pa.large_string(), "") if _is_text(column) else (pa.large_binary(), b"")
@@ -154,12 +157,12 @@ def _texts(column: pa.ChunkedArray) -> Iterator[Strings]:
         _, offsets, blob = text.buffers()
         stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
         data = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)
-        if len(text):  # without texts there may be no offsets
+        if len(text):  # an empty chunk may have no offsets
             yield Strings(stops - stops[0], data[stops[0] : stops[-1]])
 
 
 def _running(texts: Iterable[Strings]) -> Iterator[NDArray[np.int64]]:
-    """Return the offsets of texts one behind the other, the first 0 once."""
+    """Yield the offsets of concatenated texts: a single 0, then the end of each text."""
     stop = 0
     yield np.zeros(1, np.int64)
     for text in texts:
@@ -168,7 +171,7 @@ def _running(texts: Iterable[Strings]) -> Iterator[NDArray[np.int64]]:
         yield offsets
 
 
-def _check_places(name: str, column: pa.ChunkedArray) -> None:
+def _check_hdus_or_planes(name: str, column: pa.ChunkedArray) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -179,11 +182,11 @@ def _check_places(name: str, column: pa.ChunkedArray) -> None:
     if least is not None and (not isinstance(least, int) or least < 0):
         raise ValueError(
             f"column {name!r} must hold integers from 0 on, or null, got {least}: rename it if it "
-            "means something else"
+            "has another meaning"
         )
 
 
-def places(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+def hdus_or_planes(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     """Return a column of HDUs or planes, -1 for none."""
     import pyarrow as pa
 
@@ -197,13 +200,13 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     Raises
     ------
     TypeError
-        If it is not numeric (bool, integer, float or time), or has empty rows that cannot be told
-        as NaN.
+        If it is not numeric (bool, integer, float or time), or has empty rows that cannot become
+        NaN.
     """
     import pyarrow as pa
 
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        # Nanoseconds, so that a time is one exact number in a tensor.
+        # Nanoseconds represent a time exactly by one number in a tensor.
         column = column.cast(pa.timestamp("ns")).cast(pa.int64())
     if not (
         pa.types.is_integer(column.type)
@@ -230,3 +233,58 @@ def _is_text(column: pa.ChunkedArray) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def reader_columns(
+    table: pa.Table,
+    file: ArrowFile | None,
+    names: Iterable[str],
+    parts: Iterable[str],
+    notes: Iterable[str],
+) -> dict[str, Column | Stored]:
+    """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Table of the Index.
+    file : ArrowFile, optional
+        The file that the table is mapped from; its columns are not copied.
+    names, parts, notes : iterable of str
+        Numeric columns, parts of the rows, and columns of bytes.
+    """
+    columns = _located_columns(table, file, parts)
+    for name in names:
+        if name not in table.column_names:
+            raise KeyError(
+                f"the Index has no column {name!r}, it has {', '.join(table.column_names)}"
+            )
+        if isinstance(columns.get(name), np.ndarray | StoredNumbers):
+            continue
+        stored = None if file is None else file.numbers(name)
+        columns[name] = stored or numbers(name, table[name])
+    for name in notes:
+        kind = table.schema.field(name).type
+        if not is_binary(kind):
+            raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
+        columns[name] = strings(table[name]) if file is None else file.strings(name)
+    return columns
+
+
+def _located_columns(
+    table: pa.Table, file: ArrowFile | None, parts: Iterable[str]
+) -> dict[str, Column | Stored]:
+    known = part_names(table)
+    for part in parts:
+        if part not in known:
+            raise KeyError(
+                f"the Index has no part {part!r}, it has {', '.join(known) or 'none'}: make "
+                "samples of several files by Index.group, or scripts/index.py --group"
+            )
+    columns: dict[str, Column | Stored] = {}
+    for name, is_text in file_columns(table, parts):
+        if file is not None:
+            columns[name] = file.strings(name) if is_text else file.hdus_or_planes(name)
+        else:
+            columns[name] = strings(table[name]) if is_text else hdus_or_planes(table[name])
+    return columns

@@ -1,4 +1,4 @@
-"""A file that this process has open, and that its reader processes read, too."""
+"""An open file that reader processes share with the process that opened it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from readers.errors import ReadError
 
 
 class SharedFile:
-    """An open file that is read, and not copied, by this process and by others.
+    """An open file that this process and others read without copying it.
 
-    Pickled, it is only where this process has the file open, under /proc. So others read the file
-    that was opened here, whatever has taken its name since, for as long as this object lives.
+    The pickle holds the path of the file descriptor under /proc. So while this object lives, other
+    processes read the file that was opened here, even if another file takes its name.
 
     Parameters
     ----------
     file : binary file
-        It is closed when this object goes.
+        Closed when this object is deleted.
     path : str, optional
-        Its path, if it has one, by which others may come and write to it: then `check` looks.
+        Its path, if it has one, so that other programs may write to it: `check` detects that.
     """
 
     def __init__(self, file: IO[bytes], path: str | None = None) -> None:
@@ -39,21 +39,21 @@ class SharedFile:
 
     @cached_property
     def _file(self) -> IO[bytes]:
-        """The owner's file, opened lazily and once in each process."""
+        """The owner's file, opened on first use in each process."""
         file = open(self._location, "rb", buffering=0)  # noqa: SIM115
         weakref.finalize(self, file.close)
         return file
 
     @cached_property
     def fileno(self) -> int:
-        """File descriptor of this process."""
+        """File descriptor in this process."""
         return self._file.fileno()
 
     def read(self, start: int, nbytes: int) -> bytes:
-        """Read some bytes; `check` them behind the last read of what belongs together.
+        """Read some bytes; call `check` after the last of the reads that belong together.
 
-        By a system call: the pages of a map would count as memory of each process, and where the
-        file was cut off meanwhile, a map would end the process.
+        This is a system call: pages of a memory map would count as memory of each process, and
+        SIGBUS would kill the process if the file has been truncated.
 
         Raises
         ------
@@ -69,22 +69,22 @@ class SharedFile:
         return found
 
     def check(self) -> None:
-        """Make sure that the file is as it was when it was opened.
+        """Raise if the file was written to since it was opened.
 
         Raises
         ------
         ReadError
-            If it was written to.
+            If it was.
         """
         if self._written is not None and self._last_written() != self._written:
             raise ReadError(
                 self.path,
-                "the file was written to while it was in use: start again, and let new files take "
-                "the place of old ones by renaming, as Index.save does",
+                "the file was written to while it was in use: start again, and replace files by "
+                "renaming new ones, as Index.save does",
             )
 
     def damaged(self, reason: str) -> ReadError:
-        """Return the error for content that cannot be, unless `check` has a better one."""
+        """Return the error for invalid content, unless `check` raises a better one."""
         self.check()
         return ReadError(self.path, f"damaged: {reason}")
 

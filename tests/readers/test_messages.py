@@ -56,7 +56,8 @@ def test_names_that_are_not_utf8_are_left_out_by_name(tmp_path, caplog):
     archive(tmp_path, BAD)
     os.mkdir(os.path.join(os.fsencode(tmp_path), b"\xe9"))
     expected = [
-        f"left out: {os.path.join(os.fsencode(tmp_path), name)!r}: its name is not UTF-8, rename it"
+        f"left out: {os.path.join(os.fsencode(tmp_path), name)!r}: "
+        "the name is not UTF-8, rename the file"
         for name in (b"a\x80.fits", b"\xe9/", b"\xff\xfe.jpg")
     ]
     for data in tmp_path, f"{tmp_path}/**":
@@ -84,7 +85,9 @@ def test_a_folder_of_which_nothing_is_left(tmp_path):
 
 
 def test_a_list_of_paths_must_be_utf8():
-    with pytest.raises(ValueError, match=r"^b'/a/\\xff.jpg': its name is not UTF-8, rename it$"):
+    with pytest.raises(
+        ValueError, match=r"^b'/a/\\xff.jpg': the name is not UTF-8, rename the file$"
+    ):
         Index.from_paths([os.fsdecode(b"/a/\xff.jpg")])
 
 
@@ -99,7 +102,7 @@ def test_urls_are_refused(tmp_path, url):
         lambda: Index.from_csv(tmp_path / "catalogue.csv"),
         lambda: Index.load(tmp_path / "index.parquet"),
     ):
-        with pytest.raises(ValueError, match=f"{url} is a URL: for now paths are those of local"):
+        with pytest.raises(ValueError, match=f"{url} is a URL, but only local files can be read"):
             make()
 
 

@@ -138,7 +138,7 @@ def test_paths_are_made_absolute(tmp_path, monkeypatch):
 
 
 def test_what_was_found_when_it_was_saved_is_not_looked_for_again(file, monkeypatch):
-    for name in ("check", "digest", "absolute", "strings", "places", "numbers"):
+    for name in ("check", "digest", "absolute", "strings", "hdus_or_planes", "numbers"):
         monkeypatch.setattr(schema, name, None)
     monkeypatch.setattr("tempfile.TemporaryFile", None)  # where columns would be copied to
     index = Index.scan(file)

@@ -1,0 +1,215 @@
+"""Sources of an Index: folders, lists of paths, catalogues, class folders and Index files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Self
+
+from readers.index import arrow_file, schema
+from readers.index.arrow_file import ArrowFile
+from readers.index.classes import class_table, classes_of
+from readers.index.scan import find_files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUFFIXES = {
+    "fits": (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz", ".fits.fz", ".fz"),
+    "jpeg": (
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".bmp", ".webp", ".tif", ".tiff"),
+        *(".pbm", ".pgm", ".ppm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".j2c", ".jpc"),
+    ),
+    "npy": (".npy",),
+}
+"""Suffixes that a folder is searched for, by format, in lower case; any case matches."""
+
+ALL_SUFFIXES = tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
+
+INDEX_SUFFIXES = (".parquet", arrow_file.SUFFIX)
+"""Index files, see `Index.save`."""
+
+
+class IndexSources:
+    """Constructors of an Index from files; see `readers.index.table.Index`."""
+
+    table: pa.Table
+    _file: ArrowFile | None = None
+    """The Index file, if the table is mapped from one."""
+
+    def __init__(self, table: pa.Table) -> None:
+        schema.check(table)
+        self.table = table
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of their labels; () if the Index has none.
+
+        They are stored in the metadata of the table, and so in an Index file.
+        """
+        return classes_of(self.table)
+
+    @classmethod
+    def scan(
+        cls,
+        data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        suffixes: Sequence[str] = ALL_SUFFIXES,
+    ) -> Self:
+        """Make or load an Index from a folder, a glob, a list of paths or a file that lists them.
+
+        Parameters
+        ----------
+        data : path, or iterable of paths
+            A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
+            subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
+            (``.csv``), or an iterable of paths, whose order is kept. Files of a folder or glob
+            are sorted. The log counts the files of a folder that are left out.
+        suffixes : sequence of str
+            Suffixes to search a folder for, in lower case, with the dot.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file or folder, or no file matches.
+        ValueError
+            If it is a URL. Files of folders whose names are not UTF-8 are left out with a warning.
+        """
+        if not isinstance(data, str | os.PathLike):
+            return cls.from_paths(data)
+        text = os.fspath(data)
+        if text.endswith(INDEX_SUFFIXES) and os.path.isfile(text):
+            return cls.load(text)
+        if text.endswith(".csv") and os.path.isfile(text):
+            return cls.from_csv(text)
+        return cls._of_paths(find_files(text, tuple(suffixes), SUFFIXES))
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Self:
+        """Make an Index with one row per path, in the given order; paths are made absolute.
+
+        Raises
+        ------
+        ValueError
+            If one is a URL, or not UTF-8.
+        """
+
+        def local(path: str) -> str:
+            schema.check_local(path)
+            return os.path.abspath(path)
+
+        return cls._of_paths(local(os.fspath(path)) for path in paths)
+
+    @classmethod
+    def _of_paths(cls, paths: Iterable[str]) -> Self:
+        import pyarrow as pa
+
+        return cls(pa.table({"path": schema.text_column(paths)}))
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a CSV catalogue with a header line and a column ``path``.
+
+        Relative paths are relative to the catalogue's folder.
+        """
+        import pyarrow as pa
+        import pyarrow.csv as pacsv
+
+        as_text = pacsv.ConvertOptions(column_types={"path": pa.large_string()})
+        table = pacsv.read_csv(path, convert_options=as_text)
+        if "path" not in table.column_names:
+            raise ValueError(
+                f"{os.fspath(path)}: expected a column 'path', got {table.column_names}"
+            )
+        return cls(schema.absolute(table, folder_of(path)))
+
+    @classmethod
+    def from_class_folders(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        classes: Sequence[str] | IndexSources | None = None,
+        suffixes: Sequence[str] = SUFFIXES["jpeg"],
+    ) -> Self:
+        """Make an Index of a folder with one subfolder for each class, like ImageNet.
+
+        Parameters
+        ----------
+        folder : path
+            The folder.
+        classes : sequence of str, or Index, optional
+            Names of all classes in the order of their labels, or the Index of the training files,
+            to keep the labels if a folder lacks a class. By default the sorted names of the
+            subfolders that have files.
+        suffixes : sequence of str
+            Suffixes to search for, in lower case, with the dot.
+
+        Returns
+        -------
+        Index
+            With ``label`` (int64, number of the class in `classes`) and ``class_name``; all names
+            are its `classes`.
+
+        Raises
+        ------
+        ValueError
+            If a class folder is not among `classes`, or a file lies beside the folders.
+        """
+        root = os.path.abspath(folder)
+        paths = list(find_files(root, tuple(suffixes), SUFFIXES))
+        if isinstance(classes, IndexSources):
+            if not classes.classes:
+                raise ValueError(
+                    f"classes={classes!r} has no class names: make it by Index.from_class_folders, "
+                    "or scripts/index.py --class_folders"
+                )
+            classes = classes.classes
+        return cls(class_table(root, paths, classes))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an Index file.
+
+        Parameters
+        ----------
+        path : path
+            A file written by `save`; or any Parquet file, or Arrow IPC file with the suffix
+            ``.arrow``, whose table is an Index. Relative paths in it are relative to its folder.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or its table is not an Index.
+
+        Notes
+        -----
+        An ``.arrow`` file written by `save` opens at once, whatever its number of rows: it is
+        memory-mapped. While the Index is in use the file may be deleted or replaced by renaming,
+        but not written to in place: reading a row then raises ReadError.
+        """
+        name = os.fspath(path)
+        try:
+            if not name.endswith(arrow_file.SUFFIX):
+                import pyarrow.parquet as pq
+
+                os.stat(name)  # for a missing file: pyarrow's message is the bare name
+                table = pq.read_table(name)
+            elif file := ArrowFile.open(name):
+                index = cls.__new__(cls)  # checked when it was saved
+                index.table, index._file = file.table, file
+                return index
+            else:
+                table = arrow_file.read(name)
+        except (ValueError, KeyError, NotImplementedError, OSError) as error:
+            if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
+                raise  # the file cannot be opened; all other errors mean bad content
+            raise ValueError(
+                f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
+                f"({error}): make it again, with Index.save or scripts/index.py"
+            ) from error
+        return cls(schema.absolute(table, folder_of(name)))
+
+
+def folder_of(file: str | os.PathLike[str]) -> str:
+    """Return the absolute path of the folder of a file."""
+    return os.path.dirname(os.path.abspath(file))
