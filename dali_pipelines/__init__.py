@@ -25,6 +25,7 @@ from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset, load_preset, preset_names
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.jpeg_index import with_mcu_rows
+from dali_pipelines.loading.stats import LoaderStats, Rejected
 from dali_pipelines.runtime.reader_processes import ReaderProcessError
 from dali_pipelines.settings import AiaSettings, PipelineSettings
 from dali_pipelines.stretch import Stretch
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from dali_pipelines.factories import aia_pipeline, fits_pipeline, jpeg_pipeline, npy_pipeline
     from dali_pipelines.graph.decode import Decoded, decode_array
     from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
-    from dali_pipelines.loader import Loader, LoaderStats, Rejected
+    from dali_pipelines.loader import Loader
 
 __all__ = [
     "AiaReader",
@@ -86,9 +87,7 @@ __all__ = [
 _LAZY = {
     "Decoded": "graph.decode",
     "Loader": "loader",
-    "LoaderStats": "loader",
     "ReaderPipeline": "graph.pipeline",
-    "Rejected": "loader",
     "aia_pipeline": "factories",
     "decode_array": "graph.decode",
     "fits_pipeline": "factories",

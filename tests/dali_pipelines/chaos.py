@@ -40,7 +40,7 @@ class Killer(threading.Thread):
 
     def run(self) -> None:
         while self.kills < self.most and not self.over.wait(self.random.uniform(0.1, 1.5)):
-            readers = [p for pipe in list(self.loader._pipelines) for p in pipe.processes()]
+            readers = [p for pipe in self.loader.pipelines for p in pipe.processes()]
             if readers:
                 try:
                     os.kill(self.random.choice(readers).pid, signal.SIGKILL)

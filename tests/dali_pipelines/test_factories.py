@@ -419,7 +419,7 @@ def test_damaged_tiles_are_rejected_and_nothing_else(tmp_path: Path) -> None:
     assert set(loader.stats.rejected) == rejected
     with (
         Loader(fits_pipeline, index, **options) as loader,
-        pytest.raises(ReadError, match="the compressed bytes of a tile do not add up"),
+        pytest.raises(ReadError, match="the compressed bytes of a tile are damaged"),
     ):
         list(loader)
 

@@ -406,7 +406,7 @@ def test_closing_does_not_wait_for_dead_readers(npy_index: Index) -> None:
         loader = make_loader(npy_index, num_epochs=1, start_method="fork")
         delivered(loader)
         time.sleep(0.3)
-        for process in loader._pipelines[0].processes():
+        for process in loader.pipelines[0].processes():
             os.kill(process.pid, signal.SIGKILL)
         started = time.monotonic()
         loader.close()
@@ -416,7 +416,7 @@ def test_closing_does_not_wait_for_dead_readers(npy_index: Index) -> None:
 def test_close_leaves_no_process(npy_index: Index) -> None:
     loader = make_loader(npy_index, start_method="spawn")
     loader.start()
-    pids = [process.pid for process in loader._pipelines[0].processes()]
+    pids = [process.pid for process in loader.pipelines[0].processes()]
     loader.close()
     loader.close()  # a second time does nothing
     assert not any(psutil.pid_exists(pid) for pid in pids if pid is not None)

@@ -24,7 +24,7 @@ class CountingLoader(Loader):
 
     def _tried_step(self) -> Any:
         schedules = [
-            replace(self._schedule, shard=Shard(part, self.num_shards))
+            replace(self._cursor.schedule, shard=Shard(part, self.num_shards))
             for part in range(self.num_shards)
         ]
         slots = [

@@ -14,8 +14,7 @@ from dali_pipelines.cli.run.threads import CpuTime
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dali_pipelines import Loader
-    from dali_pipelines.loader import LoaderStats
+    from dali_pipelines import Loader, LoaderStats
 
 _DALI_THREADS = "[DALI]"
 

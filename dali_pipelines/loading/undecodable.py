@@ -1,4 +1,4 @@
-"""Finds the rows on which a graph fails: DALI names none of a batch, and loses them all."""
+"""Find the rows on which a graph fails: DALI loses the whole batch, and names no row."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from readers.errors import ReadError
 
 MakePipeline = Callable[[int, Mapping[int, str]], ReaderPipeline]
 """(position of the epoch to begin with, rows to leave out and why) -> pipeline of batches of one
-sample, which reads in this process and nothing ahead."""
+sample, which reads in this process and does not read ahead."""
 
 
 def find_undecodable(make: MakePipeline, positions: Iterable[int]) -> Iterator[tuple[int, str]]:
     """Run samples through a graph one by one, and yield the rows on which it fails, and why.
 
-    A graph that fails without the row, too (of a device that is lost, say), is no fault of the row.
+    If the graph fails without the row as well (e.g. the device is lost), the row is not the cause.
 
     Parameters
     ----------
     make : callable
-        Makes the graph.
+        Makes the pipeline, see `MakePipeline`.
     positions : iterable of int
         Positions of the samples in the epoch.
 
@@ -30,7 +30,7 @@ def find_undecodable(make: MakePipeline, positions: Iterable[int]) -> Iterator[t
     ------
     row : int
     reason : str
-        Of the Reader, if it cannot decode the row either; else of the graph.
+        From the Reader, if it cannot decode the row either; else from the graph.
     """
     pipeline, following = None, -1
     for position in positions:

@@ -1,0 +1,81 @@
+"""The bad-sample policy of a Loader: raise, or note and log up to a limit."""
+
+from __future__ import annotations
+
+import logging
+from numbers import Real
+from typing import Literal, get_args
+
+from dali_pipelines.loading.stats import Rejected
+from readers.errors import ReadError
+from readers.index.table import Index
+from readers.messages import printable
+
+logger = logging.getLogger(__name__)
+
+BadSample = Literal["raise", "skip"]
+
+_LISTED = 10
+"""Rejected rows that are named in the log."""
+
+
+class BadSamplePolicy:
+    """Handle rows that cannot be read.
+
+    Parameters
+    ----------
+    index : Index
+        The rows.
+    bad_sample, max_bad
+        As for the Loader.
+
+    Raises
+    ------
+    ValueError
+        If a setting makes no sense.
+    """
+
+    def __init__(self, index: Index, bad_sample: BadSample, max_bad: float | None) -> None:
+        if bad_sample not in get_args(BadSample):
+            raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
+        if max_bad is not None and not (isinstance(max_bad, Real) and max_bad >= 0):
+            raise ValueError(
+                f"max_bad must be a number of rows, or a share below 1, got {max_bad!r}"
+            )
+        self.raises = bad_sample == "raise"
+        self._index, self._max_bad = index, max_bad
+        self._unlisted = 0  # rejected rows that were neither named in the log nor counted there
+
+    def reject(
+        self, rejected: dict[int, Rejected], row: int, reason: str, *, epoch: int, step: int
+    ) -> None:
+        """Add a row to those that were rejected, if it is not among them.
+
+        Raises
+        ------
+        ReadError
+            If the policy is to raise, or there are too many.
+        """
+        path = self._index.path(row)
+        if self.raises:
+            raise ReadError(path, reason, row=row)
+        if row in rejected:
+            return
+        rejected[row] = Rejected(row, path, reason, self._index.hdu(row), epoch, step)
+        if len(rejected) <= _LISTED:
+            logger.warning("left out: %s (row %d): %s", printable(path), row, reason)
+        else:
+            self._unlisted += 1
+        self._check_count(len(rejected), path, row, reason)
+
+    def _check_count(self, count: int, path: str, row: int, reason: str) -> None:
+        most = self._max_bad
+        if most is not None and count > (most * len(self._index) if most < 1 else most):
+            reason = f"{reason}; that makes {count} rejected rows, more than max_bad={most} allows"
+            raise ReadError(path, reason, row=row)
+
+    def log_rest(self) -> None:
+        """Log how many rows were rejected that are not named in the log."""
+        if self._unlisted:
+            logger.warning("left out: and %d more, see stats.rejected", self._unlisted)
+            self._unlisted = 0

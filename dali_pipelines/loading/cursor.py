@@ -1,0 +1,96 @@
+"""Where a Loader is in its epochs, and what its next step reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dali_pipelines.runtime.devices import Device, LatePlacement, Placement
+from readers.sampling.schedule import Schedule, Tail
+from readers.sampling.shard import Shard
+from readers.source import NEIGHBOURS
+
+
+class Cursor:
+    """The next step of a Loader.
+
+    Parameters
+    ----------
+    num_rows : int
+        Rows of the Index.
+    batch_size : int
+        Samples per device and step.
+    tail : {"partial", "fill", "drop"}
+        As for the Loader.
+    late : LatePlacement
+        Devices and shards.
+
+    Raises
+    ------
+    ValueError
+        If `batch_size` and `tail` do not fit the rows.
+    """
+
+    def __init__(self, num_rows: int, batch_size: int, tail: Tail, late: LatePlacement) -> None:
+        self._num_rows, self._batch_size, self._tail = num_rows, batch_size, tail
+        self._late = late
+        self.epoch, self.position = 0, 0
+        """Of the first sample that is not delivered yet."""
+        self._schedule_of(late.least)
+
+    @property
+    def placement(self) -> Placement:
+        """Devices and shards, as decided or as they would be decided now."""
+        return self._late.now()
+
+    @property
+    def schedule(self) -> Schedule:
+        """The Schedule of the first device of this process, from the next step on."""
+        return self._schedule_of(self.placement)
+
+    def _schedule_of(self, placement: Placement) -> Schedule:
+        return Schedule(
+            num_rows=self._num_rows,
+            shard=Shard(placement.first_shard, placement.num_shards),
+            batch_size=self._batch_size,
+            tail=self._tail,
+            epoch=self.epoch,
+            position=self.position,
+        )
+
+    @property
+    def step(self) -> int:
+        """Step of the epoch, counted from 0 at this batch size."""
+        schedule = self.schedule
+        return schedule.start[1] // schedule.stride
+
+    def steps_of_epoch(self) -> int:
+        """Return the number of steps of a whole epoch."""
+        return replace(self.schedule, epoch=0, position=0).steps(0)
+
+    def steps_left(self) -> int:
+        """Return the number of steps that are left of the current epoch."""
+        return self.schedule.steps(self.epoch)
+
+    def settle(self) -> None:
+        """Decide devices and shards for good, or check that they are still right."""
+        self._late.settle()
+        # With tail "drop" and a larger step than before, a state may leave no step of its epoch.
+        self.epoch, self.position = self.schedule.start
+
+    def advance(self) -> None:
+        """Move to the next step."""
+        schedule = self.schedule
+        position = min(self.position + schedule.stride, self._num_rows)
+        self.epoch, self.position = replace(schedule, position=position).start
+
+    def positions(self) -> Iterator[tuple[Device, list[int]]]:
+        """Yield each device of this process with the positions that it takes in the next step."""
+        placement = self.placement
+        for number, device in enumerate(placement.devices):
+            start = self.position + (placement.first_shard + number) * self._batch_size
+            if self._tail != "fill":
+                yield device, list(range(start, min(start + self._batch_size, self._num_rows)))
+            else:  # a row after the batch may have replaced a bad one
+                count = min(max(self._batch_size, NEIGHBOURS), self._num_rows)
+                yield device, [place % self._num_rows for place in range(start, start + count)]

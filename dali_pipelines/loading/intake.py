@@ -1,0 +1,101 @@
+"""What happens to batches on their way from the graph to the consumer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dali_pipelines.loading.bad_samples import BadSamplePolicy
+from dali_pipelines.loading.batches import Batch, reported, valid_only
+from dali_pipelines.loading.cursor import Cursor
+from dali_pipelines.loading.stats import LoaderStats
+
+_DAMAGED = "the compressed bytes of a tile are damaged"
+
+
+class Intake:
+    """Count what the readers report, reject bad rows, and trim batches.
+
+    Parameters
+    ----------
+    policy : BadSamplePolicy
+        What is done with rows that cannot be read.
+    cursor : Cursor
+        The step that the batches belong to.
+    settings : dict
+        Settings of the pipelines. Rows are added to its ``rejected`` that pipelines must not try
+        again, with the reasons.
+    stats : LoaderStats
+        Counts.
+    """
+
+    def __init__(
+        self, policy: BadSamplePolicy, cursor: Cursor, settings: dict[str, Any], stats: LoaderStats
+    ) -> None:
+        self._policy, self._cursor, self._stats = policy, cursor, stats
+        self._fills = settings["tail"] == "fill"
+        self._known: dict[int, str] = settings["rejected"]
+        self._image_shape: torch.Size | None = None
+
+    def must_repeat(self, batches: list[Batch]) -> bool:
+        """Reject the rows that the graph found damaged, if batches must be full of real pixels.
+
+        Returns
+        -------
+        bool
+            True if there are any: the step must be read again, with other rows in their slots.
+        """
+        damaged = {
+            row
+            for batch in batches
+            for row, report in reported(batch)
+            if self._fills and report.damaged and row not in self._known
+        }
+        for row in damaged:
+            self.reject_for_good(row, _DAMAGED)
+        return bool(damaged)
+
+    def reject_for_good(self, row: int, reason: str) -> bool:
+        """Reject a row that pipelines must not try again; return False if it is known as such.
+
+        Raises
+        ------
+        ReadError
+            By the bad-sample policy.
+        """
+        if row in self._known:
+            return False
+        self._reject(row, reason)
+        self._known[row] = reason
+        return True
+
+    def accept(self, batch: Batch) -> Batch:
+        """Note what the readers reported, apply the bad-sample policy, and trim the batch."""
+        self._note_reports(batch)
+        batch = {name: tensor for name, tensor in batch.items() if name != "report"}
+        count = int(batch["valid"].sum())
+        if not self._fills and count < len(batch["valid"]):
+            batch = valid_only(batch)
+        if count:
+            self._image_shape = batch["image"].shape[1:]
+        elif len(batch["row"]) == 0 and self._image_shape is not None:
+            # A batch without rows was made of the smallest image.
+            batch["image"] = batch["image"].new_empty((0, *self._image_shape))
+        self._stats.samples += count
+        self._stats.output_pixels += count * batch["image"].shape[1:].numel()
+        return batch
+
+    def _note_reports(self, batch: Batch) -> None:
+        for row, report in reported(batch):
+            if report.damaged:
+                report.reject(row, _DAMAGED)
+            self._stats.read_s += report.read_s
+            self._stats.read_cpu_s += report.read_cpu_s
+            self._stats.input_bytes += report.input_bytes
+            if report.rejected_row is not None:
+                self._reject(report.rejected_row, report.reason)
+
+    def _reject(self, row: int, reason: str) -> None:
+        cursor = self._cursor
+        self._policy.reject(self._stats.rejected, row, reason, epoch=cursor.epoch, step=cursor.step)

@@ -1,0 +1,53 @@
+"""Statistics of a Loader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row that could not be read."""
+
+    row: int
+    """Row of the Index."""
+    path: str
+    """Its file."""
+    reason: str
+    """Why it could not be read."""
+    hdu: int | None = None
+    """HDU that the Index names; None where it names none."""
+    epoch: int = 0
+    """Epoch in which it was first met."""
+    step: int = 0
+    """Step of that epoch."""
+
+
+@dataclass(slots=True)
+class LoaderStats:
+    """What a Loader has done since it was made."""
+
+    batches: int = 0
+    """Steps delivered: each counts once, however many devices there are."""
+    samples: int = 0
+    """Valid samples delivered."""
+    input_bytes: int = 0
+    """Bytes read from files, those of repeated rows included."""
+    output_pixels: int = 0
+    """Pixels of valid samples, each channel counted."""
+    read_s: float = 0.0
+    """Seconds in which the reader processes worked, summed over them."""
+    read_cpu_s: float = 0.0
+    """Of these, seconds of computing; in the rest they waited, for files or for a core."""
+    wait_s: float = 0.0
+    """Seconds in which the consumer waited for batches."""
+    wait_readers_s: float = 0.0
+    """Of these, seconds until the readers had delivered and the graph was fed."""
+    wait_graph_s: float = 0.0
+    """Of these, seconds until the graph was done: transfer, decode and the rest."""
+    start_s: float = 0.0
+    """Seconds that starting the pipelines took."""
+    restarts: int = 0
+    """How often the reader processes were restarted because one had died."""
+    rejected: dict[int, Rejected] = field(default_factory=dict)
+    """Rows that could not be read, by row."""
