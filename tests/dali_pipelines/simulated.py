@@ -1,4 +1,7 @@
-"""Run the GPU's operators in numba's CUDA simulator: pickled jobs on stdin, images on stdout.
+"""Run the GPU's operators in numba's CUDA simulator, as long as there are jobs.
+
+On stdin come pickles of an operator's name and of the arguments of each job; on stdout goes, for
+each, a pickle of what the operator returned.
 
 The simulator runs each thread of a GPU as a thread of Python. Where it is on, it is on for the
 whole process, so this is a program of its own. NumPy stands in for CuPy.
@@ -63,7 +66,8 @@ if __name__ == "__main__":
 
     sys.modules["cupy"] = cupy()
     cuda.external_stream = lambda _address: 0  # the simulator has none
-    operator = {"decode": decode, "warp": warp}[sys.argv[1]]
-    jobs = pickle.load(sys.stdin.buffer)
-    found = [operator(*arguments) for arguments in jobs]
-    pickle.dump(found, sys.stdout.buffer)
+    operators = {"decode": decode, "warp": warp}
+    while sys.stdin.buffer.peek(1):
+        name, jobs = pickle.load(sys.stdin.buffer)
+        pickle.dump([operators[name](*arguments) for arguments in jobs], sys.stdout.buffer)
+        sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""Pixels of real DALI pipelines, with two spawned readers, against astropy, Pillow and NumPy."""
+"""Pixels of real DALI pipelines, with two readers, against astropy, Pillow and NumPy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def images(
     factory: Callable[..., Any], index: Index, device: int | None = None, **options: Any
 ) -> dict[int, torch.Tensor]:
     """Give the images of one epoch by row."""
-    settings = {"batch_size": 1, "start_method": "spawn", **options}
+    settings = {"batch_size": 1, **options}
     loader = Loader(factory, index, num_read_processes=2, devices=[device], seed=SEED, **settings)
     with loader:
         found = {
@@ -204,7 +204,6 @@ def test_all_planes_and_a_name(cubes: Index, caplog: pytest.LogCaptureFixture) -
         devices=[None],
         shuffle=False,
         bad_sample="skip",
-        start_method="spawn",
         planes="all",
         hdu="sci",
         dtype="float16",

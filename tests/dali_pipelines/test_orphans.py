@@ -28,19 +28,25 @@ LIMIT_S = 10.0
 READERS, BATCH = 3, 2
 """More readers than samples, so that some have not read anything yet."""
 
+START_METHODS = ("fork", "spawn", "forkserver")
+"""One Loader each in a consumer; forked readers come first, as they inherit what is open."""
+
 CONSUMER = """
 def main():
     import sys, time
     from dali_pipelines import Index, Loader, npy_pipeline
-    folder, start_method, moment, readers, batch_size = sys.argv[1:]
-    loader = Loader(npy_pipeline, Index.scan(folder), batch_size=int(batch_size), devices=[None],
-                    start_method=start_method, num_read_processes=int(readers))
-    if moment == "started":
+    folder, moment, readers, batch_size, *start_methods = sys.argv[1:]
+    index = Index.scan(folder)
+    loaders = [Loader(npy_pipeline, index, batch_size=int(batch_size), devices=[None],
+                      start_method=start_method, num_read_processes=int(readers))
+               for start_method in start_methods]
+    for loader in loaders:
         loader.start()
+    if moment == "started":
         print("ready", flush=True)
         time.sleep(100)
     while True:
-        for batches in loader:
+        for batches in zip(*loaders):
             time.sleep(0.01)
             print("ready", flush=True)
 
@@ -50,17 +56,16 @@ if __name__ == "__main__":
 
 
 @pytest.mark.timeout(20 * TIMES + 60)
-@pytest.mark.parametrize("start_method", ["spawn", "forkserver", "fork"])
 @pytest.mark.parametrize(
     ("number", "moment"),
     [(signal.SIGKILL, "started"), (signal.SIGKILL, "mid-epoch"), (signal.SIGTERM, "mid-epoch")],
 )
 def test_nothing_outlives_its_consumer(
-    npy_folder: Path, tmp_path: Path, start_method: str, number: signal.Signals, moment: str
+    npy_folder: Path, tmp_path: Path, number: signal.Signals, moment: str
 ) -> None:
     script = tmp_path / "consumer.py"
     script.write_text(CONSUMER)
-    arguments = [str(npy_folder), start_method, moment, str(READERS), str(BATCH)]
+    arguments = [str(npy_folder), moment, str(READERS), str(BATCH), *START_METHODS]
     command = in_private_shm("64m", [sys.executable, str(script), *arguments])
     taken_s = []
     for _ in range(TIMES):
@@ -78,15 +83,15 @@ def test_nothing_outlives_its_consumer(
                 for process in marked(mark):
                     process.kill()
     logger.info(
-        "%s to a consumer %s, readers by %s, %d times: all gone after %.2f s at most",
-        *(number.name, moment, start_method, TIMES, max(taken_s)),
+        "%s to a consumer %s, %d times: all gone after %.2f s at most",
+        *(number.name, moment, TIMES, max(taken_s)),
     )
 
 
 def seconds_until_all_is_gone(pid: int, mark: str, number: int) -> float:
     shm = os.open(f"/proc/{pid}/root/dev/shm", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        assert len(marked(mark)) >= 1 + READERS
+        assert len(marked(mark)) >= 1 + READERS * len(START_METHODS)
         assert used(shm) > 0
         os.kill(pid, number)
         began = time.monotonic()

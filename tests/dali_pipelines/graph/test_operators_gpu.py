@@ -59,7 +59,7 @@ def frame(tmp_path_factory: pytest.TempPathFactory) -> Row:
 
 
 def test_real_files(shared_data: Path) -> None:
-    reader, window = FitsReader(), None if LONG else Window(height=40, width=100)
+    reader, window = FitsReader(), None if LONG else Window(height=12, width=70)
     paths = sorted((shared_data / "fits").iterdir())
     small = {"compressed_with_nan.fits"}
     check(

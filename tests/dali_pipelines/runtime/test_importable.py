@@ -29,9 +29,9 @@ from dali_pipelines.graph.decode import decode_array
 class Mine(NpyReader):
     pass
 
-index = Index.from_paths({paths!r})
-config = PipelineConfig(batch_size=2, start_method={start_method!r})
-for reader in Mine(), ChannelsReader(Mine(), ("a", "b")):
+def check(reader, start_method):
+    index = Index.from_paths(["/nowhere/0.npy"])
+    config = PipelineConfig(batch_size=2, start_method=start_method)
     try:
         reader_pipeline(index, reader, decode_array, config)
     except TypeError as error:
@@ -40,11 +40,12 @@ for reader in Mine(), ChannelsReader(Mine(), ("a", "b")):
         print("accepted")
 """
 
+CHECKS = """
+check(Mine(), "forkserver")
+check(ChannelsReader(Mine(), ("a", "b")), "forkserver")
+"""
+
 REFUSED = "and reader processes cannot import it from there: put it into a module (a .py file) and "
-
-
-def program(start_method: str) -> str:
-    return PROGRAM.format(paths=["/nowhere/0.npy"], start_method=start_method)
 
 
 def run(*command: str, text: str = "") -> list[str]:
@@ -55,18 +56,21 @@ def run(*command: str, text: str = "") -> list[str]:
 
 
 def test_a_class_of_a_notebooks_cell() -> None:
-    """A notebook's __main__ has no file, as that of a session."""
-    lines = run("-", text=program("forkserver"))
+    """A notebook's __main__ has no file, as that of a session; forked processes need none."""
+    *lines, forked = run("-", text=PROGRAM + CHECKS + 'check(Mine(), "fork")\n')
     assert len(lines) == 2
     for line in lines:
         assert line.startswith(f"Mine was defined in a notebook or a session, {REFUSED}")
+    assert forked == "accepted"
 
 
-def test_a_class_below_the_guard_of_a_script(tmp_path: Path) -> None:
+def test_classes_above_and_below_the_guard_of_a_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    body = textwrap.indent(program("forkserver"), "    ")
-    script.write_text(f'if __name__ == "__main__":\n{body}')
-    lines = run(str(script))
+    guarded = 'check(Above(), "forkserver")\nclass Mine(NpyReader):\n    pass\n' + CHECKS
+    below = textwrap.indent(guarded, "    ")
+    script.write_text(f'{PROGRAM.replace("Mine", "Above")}\nif __name__ == "__main__":\n{below}')
+    above, *lines = run(str(script))
+    assert above == "accepted"
     assert len(lines) == 2
     for line in lines:
         assert line.startswith("Mine is defined below 'if __name__ == \"__main__\":' of ")
@@ -82,15 +86,6 @@ def test_a_class_that_a_local_function_made(npy_index: Index) -> None:
             TypeError, match=r"Reader cannot be sent|Local cannot be sent to the reader processes: "
         ):
             reader_pipeline(npy_index, reader, decode_array, PipelineConfig(batch_size=2))
-
-
-@pytest.mark.parametrize("start_method", ["forkserver", "fork"])
-def test_classes_that_can_be_imported_are_accepted(tmp_path: Path, start_method: str) -> None:
-    """At the top of a script they can; forked processes need not."""
-    text = program(start_method).replace('Mine(), ChannelsReader(Mine(), ("a", "b"))', "[Mine()]")
-    (tmp_path / "script.py").write_text(text)
-    found = run("-", text=text) if start_method == "fork" else run(str(tmp_path / "script.py"))
-    assert found == ["accepted"]
 
 
 @pytest.mark.parametrize(
