@@ -7,9 +7,8 @@ INSTALL := -m pip install -qq --disable-pip-version-check -c .ci/constraints.txt
 # Not a part of `test`: where pip finds no build of torch for the CPU alone, each takes 7 GB of disk.
 PYTHONS ?= 3.11 3.12 3.13
 SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
-	tests/dali_pipelines/kernels/test_rice.py \
-	$(addprefix tests/dali_pipelines/test_, bad_files.py config.py devices.py ends.py interrupts.py \
-		loader.py package.py ranks.py reader_processes.py)
+	tests/dali_pipelines/runtime tests/dali_pipelines/kernels/fits/test_rice.py \
+	$(addprefix tests/dali_pipelines/test_, bad_files.py config.py ends.py loader.py package.py)
 
 .PHONY: run test test-pythons check docs clean
 
