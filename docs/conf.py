@@ -10,16 +10,16 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+from dali_pipelines.cli import main as cli
+
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-COMMANDS = ("run", "doctor", "index", "verify", "show", "prep", "train", "bench")
+COMMANDS = (*cli.COMMANDS, "train")
 
-# Examples draw their sample sets with the functions that make those of the commands.
-sys.path.insert(0, str(ROOT / "scripts"))
 sys.path.insert(0, str(DOCS / "examples"))
 sys.path.append(str(DOCS))
 # Reader processes that an example starts inherit the path.
-os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
+os.environ["PYTHONPATH"] = sys.path[0]
 
 project = "dali-pipelines"
 author = "the dali-pipelines authors"
