@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
 from threading import TIMEOUT_MAX
-from typing import Any, TypeGuard, get_args
+from typing import Any, TypeGuard, Unpack, get_args
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _OF_THE_LOADER = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class PipelineConfig:
     """Keyword arguments of a pipeline factory, checked. Names are DALI's where DALI has one."""
 
@@ -92,17 +92,16 @@ class PipelineConfig:
     """Batches that the readers, and again the graph, keep ready. By default 2, or 1 where a batch
     takes more than 256 MiB in shared memory."""
 
-    def __new__(cls, **settings: Any) -> PipelineConfig:
-        """Refuse misspelt settings before the dataclass does so in fewer words."""
+    def __init__(self, **settings: Unpack[PipelineSettings]) -> None:
         check_names("PipelineConfig", settings, NAMES)
-        return object.__new__(cls)
+        if "batch_size" not in settings:
+            raise TypeError("PipelineConfig needs a batch_size")
+        for one in fields(self):
+            default = one.default if one.default_factory is MISSING else one.default_factory()
+            object.__setattr__(self, one.name, settings.get(one.name, default))
+        self._check()
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> PipelineConfig:
-        """Return the checked form of the keywords of a factory, see `PipelineSettings`."""
-        return cls(**settings)
-
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         self._check_types()
         for name in ("crop", "resize"):
             object.__setattr__(self, name, _pair(name, getattr(self, name)))

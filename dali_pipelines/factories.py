@@ -68,7 +68,7 @@ def fits_pipeline(
         If all planes are asked for, and of the first rows none can be read.
     """
     check_index(index)
-    settings = PipelineConfig.of(config)
+    settings = PipelineConfig(**config)
     if settings.dtype == "uint16":
         raise ValueError("FITS stores no uint16: give dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
@@ -143,8 +143,8 @@ def aia_pipeline(
     elif own or preset is not None:
         given = sorted(own) + ["preset"] * (preset is not None)
         raise ValueError(f"give a calibration or {', '.join(given)}, not both")
-    rest = {name: value for name, value in settings.items() if name not in names}
-    config = PipelineConfig.of(rest)
+    rest: dict[str, Any] = {n: value for n, value in settings.items() if n not in names}
+    config = PipelineConfig(**rest)
     for name, remedy in (
         ("resize", "size, or scale and reduce"),
         ("mean", "a Stretch with mean"),
@@ -204,7 +204,7 @@ def jpeg_pipeline(
     """
     check_index(index)
     warn_of_old_rows(index)
-    settings = PipelineConfig.of(config)
+    settings = PipelineConfig(**config)
     stored = settings.dtype if settings.dtype in ("uint8", "uint16") else None
     reader = JpegReader(channels, stored, check_entropy)
     return reader_pipeline(
@@ -233,4 +233,4 @@ def npy_pipeline(
         Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
     """
     reader = NpyReader(file_dtype, channels)
-    return reader_pipeline(index, reader, decode_array, PipelineConfig.of(config))
+    return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))

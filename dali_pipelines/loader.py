@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from dali_pipelines.config import PipelineConfig, check_settings, is_integer
 from dali_pipelines.graph.pipeline import ReaderPipeline
@@ -23,6 +23,7 @@ from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.devices import Device, LatePlacement
 from dali_pipelines.runtime.interrupts import interrupt_held
 from dali_pipelines.runtime.reader_processes import ReaderProcessError
+from dali_pipelines.settings import LoaderSettings
 from readers.index.table import Index
 from readers.sampling.order import VERSION
 
@@ -79,13 +80,15 @@ class Loader:
         How many times a dead reader process may be made good: the pipelines start anew at the same
         step, and nothing is lost or repeated. Then ReaderProcessError is raised.
     **config
-        Further keywords of the factory: crop, window, flip, resize, mean, std, dtype, columns, ...
+        Further keywords of the factory, see `dali_pipelines.settings.LoaderSettings`: crop, window,
+        flip, resize, mean, std, dtype, columns, ... Type checkers know those of the factories of
+        this package; bind others with functools.partial.
 
     Raises
     ------
     TypeError
-        If there is no such setting. A factory of your own whose ``**config`` is annotated as
-        ``Unpack[PipelineSettings]`` is checked for that, too; others find it when they are called.
+        If the factory has no such setting. Of your own factories, those whose ``**config`` is
+        annotated as ``Unpack[PipelineSettings]`` are checked here, others when they are called.
     ValueError
         If the settings contradict each other or do not fit the data.
     """
@@ -106,7 +109,7 @@ class Loader:
         bad_sample: BadSample = "raise",
         max_bad: float | None = None,
         restart_readers: int = 0,
-        **config: Any,
+        **config: Unpack[LoaderSettings],
     ) -> None:
         check_index(index)
         self._bad_samples = BadSamplePolicy(index, bad_sample, max_bad)

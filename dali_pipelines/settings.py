@@ -1,18 +1,15 @@
-"""Keywords of the factories, for type checkers and for finding those that are misspelt."""
+"""Keywords of the factories: their types, and errors for those that are misspelt."""
 
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Required, TypedDict, Unpack, get_args, get_origin
 
-from dali_pipelines.aia.preset import Negative
-from dali_pipelines.stretch import Stretch
-from readers.aia.degradation import CorrectionTable
-from readers.aia.pointing import PointingTable
-from readers.aia.registration import Center
-from readers.aia.rules import HeaderRules
+from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
+from dali_pipelines.aia.preset import Preset
+from readers.fits.hdus import HduName
+from readers.fits.planes import Planes
 from readers.messages import did_you_mean
 from readers.sampling.schedule import Tail
 from readers.source import Flip, WindowMode
@@ -24,23 +21,15 @@ _ELSEWHERE = {
     "prefetch_factor": "prefetch",
     "prefetch_queue_depth": "prefetch",
 }
-"""What PyTorch's DataLoader and DALI call some settings."""
+"""Names of some settings in PyTorch's DataLoader and in DALI."""
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
 DType = Literal["float32", "float16", "uint8", "uint16", "int16", "int32"]
 
 
-class PipelineSettings(TypedDict, total=False):
-    """Keywords of all factories: the fields of `dali_pipelines.config.PipelineConfig`."""
+class ImageSettings(TypedDict, total=False):
+    """Keywords that a Loader passes on to all factories."""
 
-    batch_size: Required[int]
-    shard_id: int
-    num_shards: int
-    seed: int
-    shuffle: bool
-    tail: Tail
-    epoch: int
-    position: int
     num_epochs: int | None
     rejected: Mapping[int, str]
     columns: tuple[str, ...]
@@ -53,32 +42,46 @@ class PipelineSettings(TypedDict, total=False):
     mean: float | Sequence[float] | None
     std: float | Sequence[float] | None
     dtype: DType
-    device_id: int | None
     num_threads: int
-    num_read_processes: int
     start_method: StartMethod
     read_timeout: float | None
     prefetch: int | None
 
 
-class AiaSettings(PipelineSettings, total=False):
-    """Further keywords of `aia_pipeline`: the fields of `dali_pipelines.Calibration`."""
+class PipelineSettings(ImageSettings, total=False):
+    """Keywords of all factories: the fields of `dali_pipelines.config.PipelineConfig`."""
 
-    size: int | tuple[int, int]
-    scale: float | None
-    radius: float | None
-    reduce: int | None
-    order: Literal[1, 3]
-    center: Center
-    pointing_table: PointingTable | str | os.PathLike[str] | None
-    correction_table: CorrectionTable | str | os.PathLike[str] | None
-    exposure: bool
-    psf: tuple[int, ...]
-    stretch: Stretch | Mapping[str, Stretch]
-    negative: Negative
-    missing: float
-    rules: HeaderRules
+    batch_size: Required[int]
+    shard_id: int
+    num_shards: int
+    seed: int
+    shuffle: bool
+    tail: Tail
+    epoch: int
+    position: int
+    device_id: int | None
+    num_read_processes: int
+
+
+class AiaSettings(PipelineSettings, CalibrationSettings, total=False):
+    """Keywords of `aia_pipeline`: those of all factories, and fields of `Calibration`."""
+
     hdu: int | None
+
+
+class LoaderSettings(ImageSettings, CalibrationSettings, total=False):
+    """Keywords that a Loader passes on to one of the factories of this package.
+
+    Which of them a factory takes is checked when the Loader is made.
+    """
+
+    hdu: HduName | None
+    planes: Planes | None
+    channels: int
+    check_entropy: bool
+    file_dtype: str
+    calibration: Calibration | None
+    preset: str | Preset | None
 
 
 def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset[str] | None:
@@ -89,13 +92,13 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
     factory : callable
         The factory.
     unpacked : bool
-        Whether to count those of a TypedDict; else only those that the factory declares one by one.
+        Include those of a TypedDict, not only those that the factory declares one by one.
 
     Returns
     -------
     frozenset of str, or None
-        None if they cannot be known: it takes ``**`` keywords that are not annotated as
-        ``Unpack[...]`` of a TypedDict, such as `PipelineSettings`.
+        None if they are unknown: its ``**`` keywords are not annotated as ``Unpack[...]`` of a
+        TypedDict, such as `PipelineSettings`.
     """
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters.values()
@@ -113,12 +116,12 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
 
 
 def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Refuse settings that nothing takes.
+    """Check the names of settings.
 
     Raises
     ------
     TypeError
-        If there are any. It names what is near and what there is.
+        If one is unknown. The message suggests similar names and lists all of them.
     """
     for name in given:
         if name not in known:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from dali_pipelines.aia.preset import Negative, Preset, load_preset
 from dali_pipelines.aia.psf import check_psf_channel
@@ -19,6 +20,25 @@ from readers.aia.rules import HeaderRules
 _FRAME = 4096
 _SUN = 976.0
 """Radius of the Sun in arcsec, about, which says how much `radius` reduces."""
+
+
+class CalibrationSettings(TypedDict, total=False):
+    """Keywords of `Calibration.of`: the fields of `Calibration`; tables also as paths."""
+
+    size: int | tuple[int, int]
+    scale: float | None
+    radius: float | None
+    reduce: int | None
+    order: Literal[1, 3]
+    center: Center
+    pointing_table: PointingTable | str | os.PathLike[str] | None
+    correction_table: CorrectionTable | str | os.PathLike[str] | None
+    exposure: bool
+    psf: tuple[int, ...]
+    stretch: Stretch | Mapping[str, Stretch]
+    negative: Negative
+    missing: float
+    rules: HeaderRules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +100,13 @@ class Calibration:
             check_psf_channel(channel)
 
     @classmethod
-    def of(cls, preset: str | Preset | None = None, **settings: Any) -> Calibration:
+    def of(
+        cls,
+        preset: str | Preset | None = None,
+        *,
+        hdu: int | None = None,
+        **settings: Unpack[CalibrationSettings],
+    ) -> Calibration:
         """Make a calibration of a preset, by name or path, and settings that win over it.
 
         With another size alone, images show as much of the Sun, in finer or coarser pixels.
@@ -91,19 +117,20 @@ class Calibration:
             If the preset divides by the degradation and no table is given, or a setting makes no
             sense.
         """
+        given: dict[str, Any] = {**settings, "hdu": hdu}
         known = {field.name for field in fields(cls)}
-        if unknown := set(settings) - known:
+        if unknown := set(given) - known:
             raise TypeError(f"unknown settings {sorted(unknown)}, known are {sorted(known)}")
         for name, table in (
             ("pointing_table", PointingTable),
             ("correction_table", CorrectionTable),
         ):
-            if settings.get(name) is not None and not isinstance(settings[name], table):
-                settings[name] = table.read(settings[name])
+            if given.get(name) is not None and not isinstance(given[name], table):
+                given[name] = table.read(given[name])
         if preset is None:
-            return cls(**settings)
+            return cls(**given)
         recipe = preset if isinstance(preset, Preset) else load_preset(preset)
-        if recipe.degradation and settings.get("correction_table") is None:
+        if recipe.degradation and given.get("correction_table") is None:
             raise ValueError(
                 f"preset {recipe.name!r} divides by the degradation: give correction_table, the "
                 f"path of SolarSoft's response table, which is at {OFFICIAL_URL} "
@@ -115,11 +142,11 @@ class Calibration:
             "negative": recipe.negative,
             "stretch": {channel: recipe.stretch(channel) for channel in recipe.channels},
         }
-        if not {"scale", "radius"} & set(settings):
-            enlarged = min(cls(size=settings.get("size", recipe.size)).size) / recipe.size
+        if not {"scale", "radius"} & set(given):
+            enlarged = min(cls(size=given.get("size", recipe.size)).size) / recipe.size
             own["scale"] = recipe.scale and recipe.scale / enlarged
             own["radius"] = recipe.disk_radius and recipe.disk_radius * enlarged
-        return cls(**own | settings)
+        return cls(**own | given)
 
     @property
     def pixel_scale(self) -> float:

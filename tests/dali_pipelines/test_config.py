@@ -9,7 +9,7 @@ from dali_pipelines import PipelineConfig
 
 
 def test_short_forms() -> None:
-    config = PipelineConfig(batch_size=2, crop=5, resize=(4, 3), mean=1, std=[2, 3, 4])  # type: ignore[arg-type]
+    config = PipelineConfig(batch_size=2, crop=5, resize=(4, 3), mean=1, std=[2, 3, 4])
     assert (config.crop, config.resize) == ((5, 5), (4, 3))
     assert (config.mean, config.std) == ((1.0,), (2.0, 3.0, 4.0))
 

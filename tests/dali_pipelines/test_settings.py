@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any, Unpack
 
 import pytest
@@ -23,6 +28,7 @@ from dali_pipelines import (
     reader_pipeline,
 )
 from dali_pipelines.graph.decode import decode_array
+from dali_pipelines.settings import LoaderSettings, names_of
 
 NOWHERE = Index.from_paths(["/nowhere/0.jpg", "/nowhere/1.jpg"])
 
@@ -40,6 +46,39 @@ def test_the_types_have_all_settings() -> None:
     assert set(PipelineSettings.__annotations__) == fields
     more = {field.name for field in dataclasses.fields(Calibration)}
     assert set(AiaSettings.__annotations__) == fields | more
+
+
+def test_a_loader_names_the_settings_of_all_factories() -> None:
+    own = {"factory", "index", "config"} | set(inspect.signature(Loader).parameters)
+    expected = {"hdu", *PipelineSettings.__annotations__}
+    for factory in (fits_pipeline, jpeg_pipeline, npy_pipeline, aia_pipeline):
+        expected |= names_of(factory) or set()
+    of_the_loader = {"device_id", "epoch", "position"}
+    assert set(LoaderSettings.__annotations__) == expected - own - of_the_loader
+
+
+def test_type_checkers_find_misspelt_settings() -> None:
+    pytest.importorskip("mypy")
+    path = Path(__file__).with_name("typed_settings.py")
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--no-error-summary",
+            "--hide-error-context",
+            path,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    lines = {int(number) for number in re.findall(r":(\d+): error:", found.stdout)}
+    source = path.read_text().splitlines()
+    assert lines == {number for number, line in enumerate(source, 1) if line.endswith("# error")}
 
 
 @pytest.mark.parametrize(
