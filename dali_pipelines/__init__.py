@@ -26,6 +26,7 @@ from dali_pipelines.aia.preset import Preset, load_preset, preset_names
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.jpeg_index import with_mcu_rows
 from dali_pipelines.loading.stats import LoaderStats, Rejected
+from dali_pipelines.runtime.job import Ranks
 from dali_pipelines.runtime.reader_processes import ReaderProcessError
 from dali_pipelines.settings import AiaSettings, PipelineSettings
 from dali_pipelines.stretch import Stretch
@@ -44,6 +45,7 @@ from readers import (
 )
 
 if TYPE_CHECKING:
+    from dali_pipelines.cli.samples.sets import fits_samples, jpeg_samples
     from dali_pipelines.factories import aia_pipeline, fits_pipeline, jpeg_pipeline, npy_pipeline
     from dali_pipelines.graph.decode import Decoded, decode_array
     from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
@@ -67,6 +69,7 @@ __all__ = [
     "PipelineSettings",
     "PointingTable",
     "Preset",
+    "Ranks",
     "ReadError",
     "ReadReport",
     "ReaderPipeline",
@@ -76,7 +79,9 @@ __all__ = [
     "aia_pipeline",
     "decode_array",
     "fits_pipeline",
+    "fits_samples",
     "jpeg_pipeline",
+    "jpeg_samples",
     "load_preset",
     "npy_pipeline",
     "preset_names",
@@ -91,7 +96,9 @@ _LAZY = {
     "aia_pipeline": "factories",
     "decode_array": "graph.decode",
     "fits_pipeline": "factories",
+    "fits_samples": "cli.samples.sets",
     "jpeg_pipeline": "factories",
+    "jpeg_samples": "cli.samples.sets",
     "npy_pipeline": "factories",
     "reader_pipeline": "graph.pipeline",
 }

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from dali_pipelines.cli.options import hdu_name, option
-from dali_pipelines.cli.ranks import Ranks
+from dali_pipelines.runtime.job import Ranks
 
 if TYPE_CHECKING:
     from dali_pipelines import Calibration, Index, Loader, ReaderPipeline
@@ -71,7 +71,7 @@ class RunConfig:
     )
     batch_size: int = option(16, "samples per shard and step")
     num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
-    device: str = option(
+    device: Literal["auto", "gpu", "cpu"] = option(
         "auto",
         "auto: the GPUs, or the CPU if none is visible; gpu never falls back",
         choices=("auto", "gpu", "cpu"),
@@ -254,27 +254,13 @@ def open_index(config: RunConfig) -> Index:
 
 
 def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
-    """Give a CUDA device, or None for the CPU, to each shard of this process."""
-    from dali_pipelines.runtime.devices import visible_gpus
-
-    gpus = 0 if config.device == "cpu" else visible_gpus()
-    wanted = config.num_gpus * ranks.local_world_size
-    if gpus >= wanted:
-        first = config.num_gpus * ranks.local_rank
-        return list(range(first, first + config.num_gpus))
-    if gpus or config.device == "gpu":
-        asked = f"--num_gpus={wanted}"
-        if ranks.local_world_size > 1:
-            asked = f"the {wanted} ranks on this machine need a GPU each,"
-        raise ValueError(
-            f"{asked} but {gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} "
-            "visible: use fewer, check nvidia-smi and CUDA_VISIBLE_DEVICES, or say --device=cpu"
-        )
-    if config.device == "auto" and ranks.rank == 0:
+    """Return a CUDA device for each shard of this process, or None for the CPU, with a notice."""
+    devices = ranks.choose_devices(config.device, config.num_gpus)
+    if devices[0] is None and config.device == "auto" and ranks.rank == 0:
         shards = config.num_gpus * ranks.world_size
         words = f"{shards} shard{'s' if shards > 1 else ''}"
         print(f"No GPU is visible: {words} on the CPU.", file=sys.stderr)
-    return [None] * config.num_gpus
+    return devices
 
 
 def _pair(name: str, value: Sequence[int] | None) -> tuple[int, int] | None:

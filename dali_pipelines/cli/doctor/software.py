@@ -46,9 +46,9 @@ def driver(job: Job) -> Finding:
 def gpus(job: Job) -> Finding:
     """GPUs that PyTorch can see, as run.py counts them, against the shards."""
     config = job.config
-    from dali_pipelines.cli.ranks import Ranks
     from dali_pipelines.cli.run_config import choose_devices
     from dali_pipelines.runtime.devices import visible_gpus
+    from dali_pipelines.runtime.job import Ranks
 
     if config.device == "cpu":
         return ok("GPUs: none wanted, --device=cpu")

@@ -14,7 +14,7 @@ from dali_pipelines.cli.run_config import RunConfig, new_loader
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
-    from dali_pipelines.cli.ranks import Ranks
+    from dali_pipelines.runtime.job import Ranks
 
 _SECONDS = 1.5
 """Of the measurement, behind its first batch."""

@@ -21,14 +21,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, one_line
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output
-from dali_pipelines.cli.ranks import Ranks
 from dali_pipelines.cli.run_config import RunConfig, choose_devices, cores, new_loader, open_index
 from dali_pipelines.cli.samples.job import SAMPLE_JOBS, sample_job
+from dali_pipelines.runtime.job import Ranks
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             job = SAMPLE_JOBS[config.pipeline]
             print(f"Without --data: the sample set, and unless given {job}", file=sys.stderr)
         index, devices = open_index(config), choose_devices(config, ranks)
-        ranks.join(index.digest)
+        if ranks.world_size > 1:
+            ranks.join(None, index)
         choice = None
         if config.num_read_processes == "auto":
             choice = agree_on_readers(config, index, devices, ranks)
@@ -109,22 +111,28 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
             f"--num_gpus={config.num_gpus} but {ranks.world_size} ranks were launched, one for "
             "each GPU: leave it out, or launch another number, torchrun's --nproc_per_node"
         )
-    from dali_pipelines.runtime.devices import share_out
-
     return replace(
         config,
         num_gpus=1,
         num_read_processes=(
             "auto"
             if config.num_read_processes == "auto"
-            else share_out(config.num_read_processes, ranks.world_size)[ranks.rank]
+            else ranks.share(config.num_read_processes)
         ),
         num_threads=config.num_threads or max(1, cores() // ranks.local_world_size),
-        rejected=ranks.own_file(config.rejected),
-        report=ranks.own_file(config.report),
-        audit=ranks.own_file(config.audit),
+        rejected=_own_file(config.rejected, ranks),
+        report=_own_file(config.report, ranks),
+        audit=_own_file(config.audit, ranks),
         state=config.state if ranks.rank == 0 else None,
     )
+
+
+def _own_file(path: str | None, ranks: Ranks) -> str | None:
+    """Return the name of this rank's own file: ``audit.rank1.csv`` for ``audit.csv``."""
+    if path is None:
+        return path
+    name = Path(path)
+    return str(name.with_name(f"{name.stem}.rank{ranks.rank}{name.suffix}"))
 
 
 def agree_on_readers(

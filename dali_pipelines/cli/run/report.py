@@ -21,10 +21,10 @@ from tqdm import tqdm
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.paths import OutputFile, write_file, write_table
-from dali_pipelines.cli.ranks import Ranks
 from dali_pipelines.cli.run.advice import advise
 from dali_pipelines.cli.run.delivered import first_images, save_delivered
 from dali_pipelines.cli.run.stages import Moment, Stages
+from dali_pipelines.runtime.job import Ranks
 from readers.messages import printable
 
 if TYPE_CHECKING:

@@ -153,9 +153,9 @@ def test_driver(
     [
         (H200, {"device": "cpu"}, "OK   GPUs: none wanted, --device=cpu"),
         (H200, {}, "OK   GPUs: 2 visible (NVIDIA H200), 1 wanted"),
-        (H200, {"num_gpus": 4}, "BAD  gpus: --num_gpus=4 but 2 GPUs are visible: use fewer"),
+        (H200, {"num_gpus": 4}, "BAD  gpus: 4 shards need a GPU each, but 2 GPUs are visible"),
         (None, {"num_gpus": 2}, "NOTE GPUs: none is visible, 2 shards on the CPU"),
-        (None, {"device": "gpu"}, "BAD  gpus: --num_gpus=1 but no GPU is visible: use fewer"),
+        (None, {"device": "gpu"}, "BAD  gpus: 1 shard needs a GPU, but no GPU is visible"),
     ],
 )
 def test_gpus(job: Any, capsys: Any, driver: Any, settings: Any, expected: str) -> None:

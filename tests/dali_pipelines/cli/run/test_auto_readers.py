@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dali_pipelines import Index, Loader, PipelineConfig, reader_pipeline
-from dali_pipelines.cli.ranks import Ranks
 from dali_pipelines.cli.run.auto_readers import Choice, Service, choose, choose_readers, measure
 from dali_pipelines.cli.run.main import main
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.graph.decode import decode_array
+from dali_pipelines.runtime.job import Ranks
 
 AMPLE = {"cores": 100, "memory": 99}
 
