@@ -116,7 +116,7 @@ class ReaderPipeline(ForkSafePipeline):
         if self.num_read_processes and self.py_start_method != "fork":
             check_main()
         self.started_in = os.getpid()
-        with _unused_arrays_allowed(), setup.forks_arrive(), started_readers() as started:
+        with _unused_arrays_allowed(), setup.set_up_forks(), started_readers() as started:
             super().start_py_workers()
         self._readers = started[0] if started else self._readers
 

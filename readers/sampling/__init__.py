@@ -1,1 +1,1 @@
-"""Which row comes when, and its random numbers: pure functions."""
+"""The order of rows, their distribution over shards, and random numbers: pure functions."""

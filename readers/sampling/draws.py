@@ -1,4 +1,4 @@
-"""The random numbers of one sample, the same wherever it is read."""
+"""The random numbers of one sample, independent of where it is read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _USED_UP = np.zeros(4, np.uint64)
 
 
 class _Philox(threading.local):
-    """A generator for each thread, used again: to make one takes ten times as long as to draw."""
+    """A generator per thread, reused because making one takes ten times as long as drawing."""
 
     def __init__(self) -> None:
         self._generator = np.random.Philox(0)
 
-    def words(self, key: tuple[int, int], counter: tuple[int, int, int, int]) -> list[int]:
-        """Return the four 64-bit words for a key and a counter."""
+    def integers(self, key: tuple[int, int], counter: tuple[int, int, int, int]) -> list[int]:
+        """Return the four 64-bit integers for a key and a counter."""
         self._generator.state = {
             "bit_generator": "Philox",
             "state": {"key": np.array(key, np.uint64), "counter": np.array(counter, np.uint64)},
@@ -30,15 +30,15 @@ class _Philox(threading.local):
         return self._generator.random_raw(4).tolist()
 
 
-_OWN = _Philox()
+_PHILOX = _Philox()
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What chance decides for one row in one epoch.
+    """Random numbers of one row in one epoch.
 
-    Counter-based: nothing is carried from sample to sample, so CPU and GPU, a resumed run, and a
-    run on another number of GPUs draw the same.
+    They are counter-based, without state from sample to sample, so CPU and GPU, a resumed run, and
+    a run on another number of GPUs all draw the same.
     """
 
     y: float
@@ -50,14 +50,14 @@ class Draws:
     vertical: bool
     """Flip up and down, with probability 1/2."""
     turn: float
-    """Fraction in [0, 1) that places the angle of a turned window in its range."""
+    """Fraction in [0, 1) that selects the rotation angle of a window from its range."""
     zoom: float
-    """Fraction in [0, 1) that places the zoom of a window in its range."""
+    """Fraction in [0, 1) that selects the zoom of a window from its range."""
 
     @classmethod
-    @lru_cache(maxsize=4)  # a window and its flips ask for the same
+    @lru_cache(maxsize=4)  # the window and the flips of a row need the same numbers
     def of(cls, seed: int, epoch: int, row: int) -> Draws:
-        """Draw for a row.
+        """Draw the numbers of a row.
 
         Parameters
         ----------
@@ -68,11 +68,11 @@ class Draws:
 
         Notes
         -----
-        Philox-4x64 (Salmon et al., SC 2011) with key (seed, epoch) and counter (row, 0, 0, 0). The
-        raw output is used, which NumPy keeps stable from version to version.
+        Philox-4x64 (Salmon et al., SC 2011) with key (seed, epoch) and counter (row, 0, 0, 0). This
+        uses the raw output, which is the same in all versions of NumPy.
         """
-        # Four words and no more: a fifth would be the first of the next row.
-        y, x, bits, halves = _OWN.words((seed, epoch), (row, 0, 0, 0))
+        # Only four integers: a fifth would be the first of the next row.
+        y, x, bits, halves = _PHILOX.integers((seed, epoch), (row, 0, 0, 0))
         return cls(
             y=(y >> 11) * 2.0**-53,
             x=(x >> 11) * 2.0**-53,

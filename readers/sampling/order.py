@@ -1,4 +1,4 @@
-"""The order of an epoch: position -> row, computed and never stored."""
+"""The order of an epoch: a map from position to row, computed rather than stored."""
 
 from __future__ import annotations
 
@@ -10,44 +10,46 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 VERSION = 2
-"""Version of the orders. A saved position means other rows in another version; before 2 there was
-no number."""
+"""Version of the orders: in another version a saved position means other rows. States without a
+version are version 1."""
 
 _MASK = (1 << 64) - 1
 _SORTED_ROWS = 1 << 12
-"""Up to so many rows an epoch's order is a table, 32 kB at most, made by sorting random words."""
+"""Up to this number of rows the order is a table, 32 kB at most, made by sorting random numbers."""
 _ROUNDS = 12
-"""Even. Two rows that differ in one half only stay so for a round with a probability of one in a
-side, so that narrow halves need many rounds: on 4 x 2 an order of 8 rows was up to 3 times as
-likely as another after 12. Above `_SORTED_ROWS` sides are 64 at least. A round costs 0.3 us."""
+"""Must be even. Two rows that differ in only one half still do after a round with a probability of
+1 / side, so narrow halves need many rounds: with sides of 4 x 2 some orders of 8 rows were up to 3
+times as likely as others after 12 rounds. Above `_SORTED_ROWS` sides are at least 64. A round takes
+0.3 us."""
 _BLOCK = 1 << 14
-"""Positions that are worked on at one time, in the cache of a core."""
+"""Positions computed at a time, which fit into the cache of a core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """A permutation of ``range(num_rows)`` for each epoch, in O(1) memory.
 
-    The same arguments give the same order in any process, on any machine and with any number of
-    shards: it depends on nothing else.
+    The order depends only on the arguments: it is the same in any process, on any machine and with
+    any number of shards.
 
     Parameters
     ----------
     num_rows : int
         Rows of the Index, at least 1.
     seed : int
-        Any integer from 0 to 2**64 - 1. Another seed, other orders.
+        Any integer from 0 to 2**64 - 1. Each seed gives other orders.
     shuffle : bool
         False for ``row == position`` in every epoch.
 
     Notes
     -----
-    Up to 4096 rows are sorted by random words of Philox, keyed by seed and epoch, so that every
-    order is equally likely. More rows go through a generalised Feistel network (Black & Rogaway,
-    "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, method 3) on Z_a x Z_b with a*b just above
-    num_rows; values outside are walked back into the range, 1.0 steps on average. Both sides are
-    even: a round of an odd side is an even permutation, so that two odd sides give no others. The
-    round function is the finaliser of SplitMix64 (Steele et al., OOPSLA 2014), keyed by Philox.
+    Up to 4096 rows are sorted by random integers of Philox, keyed by seed and epoch, so that every
+    order is equally likely. More rows are permuted by a generalised Feistel network (Black &
+    Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, method 3) on Z_a x Z_b with a*b
+    just above num_rows; results out of range are permuted again (cycle walking), 1.0 steps on
+    average. Both sides are even: a round of an odd side is an even permutation, so two odd sides
+    would give only these. The round function is the finaliser of SplitMix64 (Steele et al., OOPSLA
+    2014), keyed by Philox.
 
     Tested for uniformity, over seeds and over epochs (tests/readers/sampling/test_order.py): all
     orders of 3 to 7 rows; the parity of orders of 2 to 60 and of about 4096 to 5184 rows; the row
@@ -67,7 +69,7 @@ class Order:
             raise ValueError(f"seed must lie in [0, 2**64), got {self.seed}")
 
     def row(self, epoch: int, position: int) -> int:
-        """Row of the Index at a position of an epoch.
+        """Return the row of the Index at a position of an epoch.
 
         Parameters
         ----------
@@ -94,7 +96,7 @@ class Order:
         return row
 
     def rows(self, epoch: int, positions: ArrayLike) -> NDArray[np.int64]:
-        """Rows of the Index at many positions, 50 times as fast as one by one.
+        """Return the rows of the Index at many positions, 50 times as fast as one by one.
 
         Parameters
         ----------
@@ -113,7 +115,7 @@ class Order:
         IndexError
             If a position lies outside.
         TypeError
-            If the positions are no integers.
+            If the positions are not integers.
         """
         rows = np.array(positions).astype(np.int64, casting="same_kind")
         flat = rows.reshape(-1)
@@ -139,8 +141,8 @@ class Order:
         return a, _even(-(-self.num_rows // a))
 
 
-def _even(size: int) -> int:
-    return size + size % 2
+def _even(side: int) -> int:
+    return side + side % 2
 
 
 def _permute(value: int, a: int, b: int, keys: tuple[int, ...]) -> int:
@@ -156,7 +158,7 @@ def _permute_all(
 ) -> NDArray[np.uint64]:
     high, low = np.divmod(values, b)
     for even, odd in keys.reshape(-1, 2):
-        high = (high + _mix_all(low ^ even) % a) % a  # reduced first, as 64 bits must do here
+        high = (high + _mix_all(low ^ even) % a) % a  # reduced first, since 64 bits overflow
         low = (low + _mix_all(high ^ odd) % b) % b
     return high * b + low
 
@@ -175,16 +177,16 @@ def _mix(value: int) -> int:
 
 @lru_cache(maxsize=8)
 def _sorted_rows(seed: int, epoch: int, num_rows: int) -> NDArray[np.int64]:
-    return np.argsort(_random_words(seed, epoch, num_rows), kind="stable")
+    return np.argsort(_random_integers(seed, epoch, num_rows), kind="stable")
 
 
 @lru_cache(maxsize=8)
 def _round_keys(seed: int, epoch: int) -> tuple[int, ...]:
-    return tuple(_random_words(seed, epoch, _ROUNDS).tolist())
+    return tuple(_random_integers(seed, epoch, _ROUNDS).tolist())
 
 
-def _random_words(seed: int, epoch: int, count: int) -> NDArray[np.uint64]:
-    # Draws counts rows in the first word of the counter, so the last word keeps the two apart.
+def _random_integers(seed: int, epoch: int, count: int) -> NDArray[np.uint64]:
+    # The last word of the counter differs from that of Draws, which counts rows in the first one.
     key = np.array([seed, epoch], np.uint64)  # a list with a large seed would become floats
-    # The raw words stay the same from one version of NumPy to the next.
+    # The raw output is the same in all versions of NumPy.
     return np.random.Philox(key=key, counter=[0, 0, 0, 1]).random_raw(count)

@@ -1,4 +1,4 @@
-"""From DALI's endless count of samples to epochs, steps and positions."""
+"""Convert DALI's endless count of samples to epochs, steps and positions."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Literal, get_args
 from readers.sampling.shard import Shard
 
 Tail = Literal["partial", "fill", "drop"]
-"""What becomes of the last step of an epoch, in the words of DALI's LastBatchPolicy.
+"""How to handle the last, incomplete step of an epoch, as in DALI's LastBatchPolicy.
 
 ``partial``
     The last batches are short, or empty.
 ``fill``
-    All batches are full; rows from the start of the epoch are repeated, with ``valid`` False.
+    All batches are full: rows from the start of the epoch are repeated, with ``valid`` False.
 ``drop``
-    A step that cannot be filled is left out. The index must have the rows of one step at least.
+    The incomplete step is left out. The Index must have enough rows for one step.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One place in one batch."""
+    """One sample of one batch."""
 
     epoch: int
     step: int
-    """Step since the epoch began, or since the position that was resumed at."""
+    """Step since the start of the epoch, or since the position where the run was resumed."""
     index: int
-    """Place in the batch."""
+    """Index in the batch."""
     position: int
     """Position in the epoch; at or past the number of rows in the tail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """What each shard reads and when, for an endless run of epochs.
+    """The samples that each shard reads in each step, for an endless run of epochs.
 
-    DALI counts the samples of a Source from 0 without end; this says which epoch and position each
-    count means. Nothing is remembered, so any process can compute any sample.
+    DALI counts the samples of a Source from 0 without end; this maps the count to epoch and
+    position. It has no state, so any process can compute any sample.
     """
 
     num_rows: int
@@ -48,9 +48,9 @@ class Schedule:
     """Samples per shard and step."""
     tail: Tail = "partial"
     epoch: int = 0
-    """Epoch to begin with."""
+    """First epoch."""
     position: int = 0
-    """First position of that epoch that is still to be delivered; later epochs begin at 0."""
+    """First position of that epoch; later epochs begin at 0."""
 
     def __post_init__(self) -> None:
         if self.tail not in get_args(Tail):
@@ -73,21 +73,21 @@ class Schedule:
 
     @property
     def stride(self) -> int:
-        """Positions that all shards together take in one step."""
+        """Number of positions that all shards together take in one step."""
         return self.shard.num_shards * self.batch_size
 
     def steps(self, epoch: int) -> int:
-        """Count the steps of an epoch; in the first one only those from `position` on."""
+        """Return the number of steps of an epoch; in the first one from `position` on."""
         rows = self.num_rows - (self.position if epoch == self.epoch else 0)
         return rows // self.stride if self.tail == "drop" else -(-rows // self.stride)
 
     @property
     def start(self) -> tuple[int, int]:
-        """Epoch and position of the first step: of the next epoch, if this one has none left."""
+        """Epoch and position of the first step, in the next epoch if this one has none left."""
         return (self.epoch, self.position) if self.steps(self.epoch) else (self.epoch + 1, 0)
 
     def locate(self, count: int) -> Slot:
-        """Slot of DALI's ``SampleInfo.idx_in_epoch``, counted from 0 since the start."""
+        """Return the slot of DALI's ``SampleInfo.idx_in_epoch``, counted from 0 since the start."""
         step, index = divmod(count, self.batch_size)
         epoch, base = self.epoch, self.position
         if step >= (first := self.steps(epoch)):

@@ -1,4 +1,4 @@
-"""Who reads what: arithmetic on positions, no state."""
+"""Distribution of positions over shards: arithmetic without state."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several equal parts of each step, `shard_id` of `num_shards` (DALI's words).
+    """One of several equal shares of each step, `shard_id` of `num_shards` as in DALI.
 
-    The positions of an epoch are dealt out batch by batch, so that all shards take equally many
-    steps and position p is delivered in step ``p // (S * B)``. For 3 shards of batch 2 and 14
-    positions::
+    The positions of an epoch are distributed batch by batch, so that all shards take the same
+    number of steps, and position p is in step ``p // (num_shards * batch_size)``. For 3 shards,
+    batch_size 2 and 14 positions::
 
                   step 0       step 1       step 2
         shard 0    0  1         6  7        12 13
@@ -30,14 +30,14 @@ class Shard:
             raise ValueError(msg)
 
     def position(self, step: int, slot: int, batch_size: int) -> int:
-        """Position of a slot of this shard's batch.
+        """Return the position of a slot of this shard's batch.
 
         Parameters
         ----------
         step : int
             Step of the epoch, counted from 0.
         slot : int
-            Place in the batch, in ``[0, batch_size)``.
+            Index in the batch, in ``[0, batch_size)``.
         batch_size : int
             Samples per shard and step.
 

@@ -1,1 +1,1 @@
-"""What runs in a reader process beside the Reader: set-up, queues, time limits, reports."""
+"""Reader processes: set-up, parent watch, malloc settings, queues, time limits, reports."""

@@ -1,7 +1,7 @@
-"""Reader processes keep the memory that they free: the next sample takes as much again.
+"""Stop glibc from returning freed memory to the kernel (mallopt).
 
-glibc gives large blocks back to the kernel, which then clears each page of the next one as it is
-touched: for a window of a FITS image that took longer than to copy the file's bytes there.
+The next sample needs as much memory again, and the kernel clears each new page when it is first
+touched: for a window of a FITS image that took longer than copying the file's bytes.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import ctypes
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""As in malloc.h; see mallopt(3)."""
+"""Parameters of mallopt(3), from malloc.h."""
 _THRESHOLDS = (1 << 30, 32 << 20)
-"""In bytes, the first that is accepted: some versions of glibc allow 32 MiB for mmap at most."""
+"""Bytes. The first accepted one is used: some versions of glibc allow at most 32 MiB for mmap."""
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep what it frees, up to the most that it ever took."""
+    """Let this process keep freed memory, up to the largest amount that it ever used."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:  # another C library than glibc
+    if mallopt is None:  # not glibc
         return
     mallopt(_M_TRIM_THRESHOLD, _THRESHOLDS[0])
     any(mallopt(_M_MMAP_THRESHOLD, threshold) for threshold in _THRESHOLDS)

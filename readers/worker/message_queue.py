@@ -1,8 +1,8 @@
-"""Queues between a consumer and its reader processes that no killed reader can block.
+"""Queues between a consumer and its reader processes that a killed reader cannot block.
 
-DALI's own queue keeps a lock and a condition variable in shared memory: a reader that is killed
-while it holds them, or sleeps on them, leaves all others waiting for ever. Here the kernel keeps
-the messages, in a socket: the consumer has one end, and all readers share the other.
+DALI's own queue has a lock and a condition variable in shared memory: if a reader is killed while
+it holds them, or waits for them, all others wait forever. Here the kernel holds the messages in a
+socket: the consumer has one end, and all readers share the other.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from types import SimpleNamespace
 from typing import Any
 
 Wait = Callable[[socket.socket, int], bool]
-"""Waits for an event of `select.poll` at an end of a queue, for a while at least; False if the
-other end is closed, or will not be used any more."""
+"""Waits for an event of `select.poll` at an end of a queue, at least for a while; returns False if
+the other end is closed or no longer used."""
 
-_ALL = 1024
-"""Messages that are taken at once at most."""
-_AT_ONCE = 64
-"""Messages that are sent at once at most: the kernel takes 2 KiB whole or not at all, however small
+_MOST_RECEIVED = 1024
+"""Messages to receive at once, at most."""
+_MOST_SENT = 64
+"""Messages to send at once, at most: the kernel accepts 2 KiB whole or not at all, however small
 net.core.wmem_default is."""
-_LOOK_MS = 1000
-"""How often a reader that waits looks whether its other thread has given up."""
+_POLL_MS = 1000
+"""How often a waiting reader checks whether its other thread has closed the queue."""
 
 
 class MessageQueue:
-    """Pass messages of one size; stands in for DALI's ShmQueue, whose methods it has.
+    """Pass messages of one size: a replacement for DALI's ShmQueue, with the same methods.
 
-    In the process that made it this is the consumer's end of the queue, in all others a reader's.
+    In the process that made it this is the consumer's end of the queue, in all others the readers'.
 
     Parameters
     ----------
     message : type
         Class of the messages: DALI's ShmMessageDesc.
     context, capacity : object
-        Not needed.
+        Unused arguments of ShmQueue.
     """
 
     def __init__(self, message: Any, context: object = None, capacity: int = 0) -> None:
         del context, capacity
         self._message = message
-        self._size = message().get_size()
+        self._message_bytes = message().get_size()
         self._consumer = os.getpid()
         self._ends: Sequence[socket.socket] = socket.socketpair()
         weakref.finalize(self, _close, self._ends)
@@ -56,36 +56,37 @@ class MessageQueue:
         return self._ends[0 if os.getpid() == self._consumer else -1]
 
     def get(self, num_samples: int | None = 1, predicate: object = None) -> list[Any] | None:
-        """Take messages as soon as there is one: `num_samples` at most, None for all there are.
+        """Receive messages as soon as there are any, at most `num_samples`; None for no limit.
 
         Returns
         -------
         list or None
-            None if the queue was closed, or if there is no use in waiting.
+            None if the queue is closed, or if `wait` returns False.
         """
         del predicate
         while not self.is_closed and self.wait(self._end, select.POLLIN):
             try:
-                found = self._end.recv((num_samples or _ALL) * self._size, socket.MSG_DONTWAIT)
-            except BlockingIOError:  # another reader took it, or none came for a while
+                nbytes = (num_samples or _MOST_RECEIVED) * self._message_bytes
+                found = self._end.recv(nbytes, socket.MSG_DONTWAIT)
+            except BlockingIOError:  # another reader received it, or the poll timed out
                 continue
             if not found:  # closed meanwhile
                 break
-            starts = range(0, len(found), self._size)
+            starts = range(0, len(found), self._message_bytes)
             return [self._message().unpack_from(found, start) for start in starts]
         return None
 
     def put(self, messages: Sequence[Any]) -> int | None:
-        """Send messages; give how many, or None as `get` does."""
-        for first in range(0, len(messages), _AT_ONCE):
-            if not self._send(messages[first : first + _AT_ONCE]):
+        """Send messages; return how many, or None as `get` does."""
+        for first in range(0, len(messages), _MOST_SENT):
+            if not self._send(messages[first : first + _MOST_SENT]):
                 return None
         return len(messages)
 
     def _send(self, messages: Sequence[Any]) -> bool:
-        packed = bytearray(len(messages) * self._size)
+        packed = bytearray(len(messages) * self._message_bytes)
         for number, message in enumerate(messages):
-            message.pack_into(packed, number * self._size)
+            message.pack_into(packed, number * self._message_bytes)
         while not self.is_closed and self.wait(self._end, select.POLLOUT):
             try:
                 self._end.send(packed, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
@@ -97,22 +98,22 @@ class MessageQueue:
         return False
 
     def close(self) -> None:
-        """Let all readers stop, if this is the consumer's end; else only this one."""
+        """Stop all readers if this is the consumer's end, otherwise only this one."""
         if not self.is_closed and os.getpid() == self._consumer:
-            # It reaches the readers even where a forked process has a copy of this end. Another
-            # thread may wait at it: its file descriptor must not become that of another file yet.
+            # shutdown() reaches the readers even if a forked process has a copy of this end. It is
+            # not closed: another thread may wait at its descriptor, which must not be reused yet.
             self._end.shutdown(socket.SHUT_RDWR)
         self.is_closed = True
 
-    # How DALI hands it over to readers that are not forked.
+    # DALI sends the queue to readers that are not forked through these.
 
     @property
     def shm(self) -> SimpleNamespace:
-        """What has the file descriptor to be sent to a reader, as its ``handle``."""
+        """Object whose ``handle`` is the file descriptor to send to a reader."""
         return SimpleNamespace(handle=self._ends[-1].fileno())
 
     def open_shm(self, handle: int) -> None:
-        """Use the file descriptor that was sent to this reader."""
+        """Use the file descriptor sent to this reader."""
         self._ends = [socket.socket(fileno=handle)]
 
     def close_handle(self) -> None:
@@ -135,5 +136,5 @@ def _close(ends: Sequence[socket.socket]) -> None:
 def _wait(end: socket.socket, event: int) -> bool:
     poll = select.poll()
     poll.register(end, event)
-    # What was not taken before the queue was closed is not wanted any more.
-    return not any(found & select.POLLHUP for _, found in poll.poll(_LOOK_MS))
+    # Messages still in a closed queue are discarded.
+    return not any(found & select.POLLHUP for _, found in poll.poll(_POLL_MS))

@@ -1,4 +1,4 @@
-"""Reader processes go when their consumer has gone: DALI's outlive a SIGKILL or SIGTERM of it."""
+"""Kill reader processes when their consumer exits; DALI's survive a SIGKILL or SIGTERM of it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import threading
 
 
 def die_with(pid: int) -> None:
-    """Kill this process when the consumer has gone.
+    """Kill this process when the consumer, process `pid`, exits.
 
-    A pidfd is used, and not PR_SET_PDEATHSIG, because that fires when the *thread* that started the
-    readers ends, and under forkserver it watches the server.
+    This uses a pidfd rather than PR_SET_PDEATHSIG, which fires when the *thread* that started the
+    readers ends, and under forkserver watches the server.
     """
 
     def watch() -> None:
-        with contextlib.suppress(ProcessLookupError):  # gone already
+        with contextlib.suppress(ProcessLookupError):  # it has exited already
             poll = select.poll()
             poll.register(os.pidfd_open(pid), select.POLLIN)
             poll.poll()

@@ -1,4 +1,4 @@
-"""What a reader process tells about one slot, besides pixels."""
+"""The report of a reader process about one slot, sent along with the pixels."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _RECORD = np.dtype(
 
 @dataclass(slots=True)
 class ReadReport:
-    """The record of one slot; it crosses to the consumer as bytes, since DALI carries no text."""
+    """The record of one slot; sent to the consumer as bytes, since DALI has no text."""
 
     read_s: float = 0.0
     """Seconds that the reader process spent on this slot."""
     read_cpu_s: float = 0.0
-    """Of these, seconds that it computed; for the rest it waited, for files or for a core."""
+    """Of these, seconds of CPU time; otherwise it waited for files or for a core."""
     input_bytes: int = 0
     """Bytes of the file that were read."""
     rejected_row: int | None = None
     """Row of the Index that belongs to this slot and could not be read."""
     reason: str = ""
-    """Why not."""
+    """Why the row could not be read."""
     damaged: bool = False
-    """Whether the graph found what was read not to decode; set by `unpack` alone."""
+    """Whether the graph could not decode the bytes; set only by `unpack`."""
 
     def reject(self, row: int, reason: str) -> None:
-        """Note that a row cannot be read; a long reason is cut."""
+        """Record that a row cannot be read; a long reason is truncated."""
         self.rejected_row, self.reason = row, reason
 
     def pack(self) -> NDArray[np.uint8]:
-        """Return the record as bytes, the same number for every slot."""
+        """Return the record as bytes, of the same length for every slot."""
         rejected = -1 if self.rejected_row is None else self.rejected_row
-        # Trailing zero bytes are lost in an S field, which suits UTF-8; a cut character is dropped
-        # by unpack.
+        # An S field drops trailing zero bytes, which UTF-8 does not need; unpack drops a character
+        # that is cut in two.
         reason = self.reason.encode(errors="replace")[:_REASON_BYTES]
         times = self.read_s, self.read_cpu_s
         record = np.array([(*times, self.input_bytes, rejected, reason)], _RECORD)
@@ -57,8 +57,8 @@ class ReadReport:
         Parameters
         ----------
         packed : ndarray, shape (batch, bytes), uint8
-            As the ``report`` output of a pipeline gives them: the record, and behind it, where a
-            decoder tells, its status as int32, 0 if good.
+            The ``report`` output of a pipeline: the record, then the decoder's status as int32 if
+            it has one, 0 if good.
         """
         size = _RECORD.itemsize
         records = np.ascontiguousarray(packed[:, :size]).view(_RECORD)[:, 0]

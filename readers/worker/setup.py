@@ -1,7 +1,8 @@
-"""What is done as a reader process arrives, before its first sample.
+"""Start-up of a reader process: signals, parent watch, malloc settings.
 
-With more readers than a batch has samples, some never get one. Forked readers arrive by
-`forks_arrive`; to the others DALI sends the Source by a pickler, which this module is.
+It runs before the first sample, since with more readers than samples in a batch some never get one.
+Forked readers are set up by `set_up_forks`; to others DALI sends the Source with a pickler, which
+is this module (`dumps` and `loads`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from readers.worker.parent_watch import die_with
 
 
 class Parcel:
-    """A pickled Source, in memory that the reader processes open by a file descriptor.
+    """A pickled Source, in memory that reader processes open through a file descriptor.
 
-    multiprocessing writes what it sends to a spawned process into a pipe. If that process dies
-    before it reads, and this is more than the pipe holds (64 KiB), then its parent waits for ever.
+    multiprocessing sends objects to a spawned process through a pipe. If that process dies before
+    it reads, and they are larger than the pipe (64 KiB), its parent waits forever.
     """
 
     def __init__(self, pickled: bytes) -> None:
@@ -34,7 +35,7 @@ class Parcel:
             file.write(pickled)
 
     def open(self) -> bytes:
-        """Return what is in it."""
+        """Return the pickled bytes."""
         with mmap.mmap(self._fd, 0, prot=mmap.PROT_READ) as memory:
             return bytes(memory)
 
@@ -55,18 +56,18 @@ def dumps(source: Any) -> Parcel:
 
 
 def loads(parcel: Parcel) -> Any:
-    """Unpickle it in one."""
+    """Set up this reader process and return the unpickled Source."""
     pid, source = pickle.loads(parcel.open())
-    _arrive(pid)
+    _set_up(pid)
     return source
 
 
 @contextmanager
-def forks_arrive() -> Iterator[None]:
-    """Let the processes that multiprocessing forks meanwhile be reader processes of this one."""
+def set_up_forks() -> Iterator[None]:
+    """Set up processes that multiprocessing forks inside this block as readers of this process."""
     consumer = _Consumer()
-    # Forgotten by multiprocessing when the object goes, at the end of the block.
-    register_after_fork(consumer, lambda consumer: _arrive(consumer.pid))
+    # multiprocessing unregisters it when the object is deleted, at the end of the block.
+    register_after_fork(consumer, lambda consumer: _set_up(consumer.pid))
     yield
 
 
@@ -75,17 +76,17 @@ class _Consumer:
         self.pid = os.getpid()
 
 
-def _arrive(consumer: int) -> None:
-    _leave_signals()
+def _set_up(consumer: int) -> None:
+    _ignore_signals()
     die_with(consumer)
     keep_freed_memory()
 
 
-def _leave_signals() -> None:
-    """Leave signals that terminals and schedulers send to all processes of a job to the consumer.
+def _ignore_signals() -> None:
+    """Ignore signals that terminals and schedulers send to all processes of a job, except SIGTERM.
 
-    A forked reader would run the handlers that its consumer has set, which may save a checkpoint,
-    say. SIGTERM ends it.
+    The consumer handles them. A forked reader would run the consumer's handlers, which may e.g.
+    save a checkpoint. SIGTERM ends the reader.
     """
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):

@@ -1,4 +1,4 @@
-"""Return up a call that takes too long: a read from a server that does not answer."""
+"""Time limit for calls that may block, e.g. a read from a server that does not answer."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ Result = TypeVar("Result")
 
 
 class TimeLimit(Exception):
-    """A call took longer than it may."""
+    """A call took too long."""
 
 
 def within(seconds: float | None, function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function, for some time at most.
+    """Return the result of a function if it comes in time.
 
     Parameters
     ----------
     seconds : float or None
         None for no limit.
     function : callable
-        Called in a thread of its own if there is a limit. After the limit it is left to itself: a
-        system call that blocks cannot be called off, and ends with the process.
+        Called in a thread of its own if there is a limit. After the limit the thread is abandoned:
+        a blocking system call cannot be cancelled, and ends with the process.
     *args
-        For the function.
+        Arguments of the function.
 
     Raises
     ------

@@ -19,7 +19,7 @@ from readers.worker import setup
 @pytest.fixture
 def arrived(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
-    monkeypatch.setattr(setup, "_leave_signals", lambda: found.append("left"))
+    monkeypatch.setattr(setup, "_ignore_signals", lambda: found.append("left"))
     monkeypatch.setattr(setup, "die_with", found.append)
     monkeypatch.setattr(setup, "keep_freed_memory", lambda: found.append("kept"))
     return found
@@ -35,7 +35,7 @@ def test_by_the_pickler(arrived: list[Any]) -> None:
 def test_by_fork(arrived: list[Any]) -> None:
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
-    with setup.forks_arrive():
+    with setup.set_up_forks():
         inside = context.Process(target=lambda: queue.put(list(arrived)))
         inside.start()
         assert queue.get() == ["left", os.getpid(), "kept"]
@@ -76,7 +76,7 @@ def test_a_forked_reader_runs_no_handler_of_its_consumer() -> None:
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()
     try:
-        with setup.forks_arrive():
+        with setup.set_up_forks():
             reader = context.Process(target=lambda: queue.put(list(map(signal.getsignal, signals))))
             reader.start()
             assert queue.get() == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_IGN]
