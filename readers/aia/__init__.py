@@ -1,6 +1,6 @@
-"""AIA level 1, and HMI: where the pixels of a file lie on the Sun, and what they are divided by.
+"""AIA level 1, and HMI: the positions of pixels on the Sun, and the factors that calibrate them.
 
-Each module is named for its counterpart in aiapy, and its tests compare the two. Nothing here looks
-at pixels: `reader.AiaReader` sends, along with the bytes that `readers.fits.reader.FitsReader`
-sends, the matrix and the factor that the graph resamples and multiplies with.
+Each module is named after its counterpart in aiapy, and its tests compare the two. Pixels are not
+processed here: to the bytes of `readers.fits.reader.FitsReader`, `reader.AiaReader` adds the matrix
+by which the graph resamples, and the factor by which it multiplies.
 """

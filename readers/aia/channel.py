@@ -1,4 +1,4 @@
-"""What a file is of: AIA's channels by their wavelength, HMI's products by their name."""
+"""Channel name of a file: AIA's channels by wavelength, HMI's products by name."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _PRODUCTS = {
 
 
 def is_hmi(header: Mapping[str, Any]) -> bool:
-    """Return whether a header is of HMI: its INSTRUME says so."""
+    """Return whether a header is from HMI, by its INSTRUME."""
     return str(header.get("INSTRUME")).startswith("HMI")
 
 
 def channel_name(header: Mapping[str, Any]) -> str:
-    """Name the channel of a header, as presets do: ``171``, or ``hmi_m`` by CONTENT.
+    """Return the channel's name as in presets: e.g. ``171`` (WAVELNTH), or ``hmi_m`` (CONTENT).
 
     Raises
     ------
     ValueError
-        If the header does not tell.
+        If the header lacks the keyword, or has an unknown value.
     """
     if not is_hmi(header):
         return str(round(number(header, "WAVELNTH")))

@@ -1,7 +1,7 @@
-"""Degradation: how much of the sensitivity at launch is left, as aiapy.calibrate.degradation.
+"""Degradation: sensitivity relative to that at launch, as aiapy.calibrate.degradation.
 
 Pixels are divided by it. The official table is SolarSoft's ``aia_V10_20201119_190000_
-response_table.txt``; after 2020-06-01 its channels change no more.
+response_table.txt``; after 2020-06-01 its channels no longer change.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ OFFICIAL_URL = (
     "https://soho.nascom.nasa.gov/solarsoft/sdo/aia/response/"
     "aia_V10_20201119_190000_response_table.txt"
 )
-"""Of SolarSoft's table, as aiapy has it."""
+"""URL of SolarSoft's table, as in aiapy."""
 OFFICIAL_SHA256 = "0a3f2db39d05c44185f6fdeec928089fb55d1ce1e0a805145050c6356cbc6e98"
-"""Of that file, as aiapy pins it."""
+"""SHA-256 of that file, as pinned by aiapy."""
 
 _OFFICIAL = (
     *("DATE", "VER_NUM", "WAVE_STR", "T_START", "T_STOP", "EFF_AREA"),
@@ -51,9 +51,9 @@ class _Epochs:
     epochs: tuple[_Epoch, ...]
 
     def at(self, time: int) -> float | None:
-        """Return the degradation at a time; None where no row holds.
+        """Return the degradation at a time; None if no row is valid.
 
-        Of several that hold, the one that was added to the table last.
+        If several rows are valid, the one added to the table last is used.
         """
         for epoch in reversed(self.epochs):
             if epoch.start <= time < epoch.stop:
@@ -65,21 +65,21 @@ class _Epochs:
 
 @dataclass(frozen=True, slots=True)
 class _Factors:
-    """Dates and factors of a channel, straight lines between them."""
+    """Dates and factors of a channel, interpolated linearly."""
 
     times: tuple[int, ...]
     factors: tuple[float, ...]
 
     def at(self, time: int) -> float | None:
         """Return the degradation at a time; None before the first and after the last."""
-        place = bisect_right(self.times, time)
+        right = bisect_right(self.times, time)
         if time == self.times[-1]:
             return self.factors[-1]
-        if place in (0, len(self.times)):
+        if right in (0, len(self.times)):
             return None
-        before, after = self.times[place - 1], self.times[place]
+        before, after = self.times[right - 1], self.times[right]
         share = (time - before) / (after - before)
-        return self.factors[place - 1] * (1 - share) + self.factors[place] * share
+        return self.factors[right - 1] * (1 - share) + self.factors[right] * share
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class CorrectionTable:
     """The degradation of each channel. See `read`."""
 
     name: str
-    """Of the file."""
+    """Name of the file."""
     sha256: str
-    """Of the file, in hexadecimal."""
+    """SHA-256 of the file, in hexadecimal."""
     version: int | None
     """VER_NUM; None for a table of dates and factors."""
     curves: Mapping[int, _Epochs | _Factors]
@@ -104,42 +104,42 @@ class CorrectionTable:
         Parameters
         ----------
         path : path
-            SolarSoft's text as it is, or CSV or ECSV with columns of the same names; or, for one
-            channel, CSV with the columns ``date`` and ``factor``, dates ascending, between which
-            the factor runs straight.
+            SolarSoft's text file, or CSV or ECSV with columns of the same names; or, for one
+            channel, CSV with the columns ``date`` and ``factor``, dates ascending; factors are
+            interpolated linearly.
         version : int
-            Only rows with this VER_NUM count. JSOC's aia.response mixes versions, whose areas must
-            not be compared: that is 4.5 % at 94 angstrom in 2015.
+            VER_NUM of the rows to use. JSOC's aia.response mixes versions, whose areas must not be
+            compared: at 94 angstrom in 2015 they differ by 4.5 %.
         channel : int, optional
-            Wavelength in angstrom of a table of dates and factors, which does not tell.
+            Wavelength in angstrom of a table of dates and factors, which does not contain it.
 
         Raises
         ------
         ValueError
-            If it is another table, or has no such version.
+            If it is not such a table, or lacks the version.
         """
         file = TableFile.read(path)
         if {name.lower() for name in file.columns} == _FACTORS:
             if channel is None:
                 raise ValueError(
-                    f"{file.path}: the columns date and factor are of one channel: "
-                    "tell which, by channel=171"
+                    f"{file.path}: the columns date and factor are of one channel: set channel, "
+                    "e.g. channel=171"
                 )
             return cls(file.name, file.sha256, None, {channel: _factors(file)})
         file.check(_OFFICIAL, "an AIA response table (or one with the columns date and factor)")
         if channel is not None:
-            raise ValueError(f"{file.path}: channel is for tables of the columns date and factor")
+            raise ValueError(f"{file.path}: channel is for tables with the columns date and factor")
         return cls(file.name, file.sha256, version, _official(file, version))
 
     def degradation(self, channel: int, time: str) -> float:
-        """Return what is left of the sensitivity at launch, by which pixels are to be divided.
+        """Return the sensitivity relative to that at launch, by which to divide pixels.
 
         Parameters
         ----------
         channel : int
             Wavelength in angstrom.
         time : str
-            DATE-OBS, as aiapy takes it, and not T_OBS. See `readers.aia.times`.
+            DATE-OBS, which aiapy uses too, not T_OBS. See `readers.aia.times`.
 
         Raises
         ------
@@ -171,11 +171,11 @@ def _official(file: TableFile, version: int) -> dict[int, _Epochs]:
     starts, stops, areas = file.times("T_START"), file.times("T_STOP"), file.numbers("EFF_AREA")
     coefficients = np.stack([file.numbers(f"EFFA_P{n}") for n in (1, 2, 3)], axis=1)
     if not (np.isfinite(areas).all() and (areas > 0).all() and np.isfinite(coefficients).all()):
-        raise ValueError(f"{file.path}: EFF_AREA must be positive and EFFA_P1 to P3 be there")
+        raise ValueError(f"{file.path}: EFF_AREA must be positive, and EFFA_P1 to P3 be finite")
     curves: dict[int, list[_Epoch]] = {}
     at_launch: dict[int, float] = {}
     for row in np.argsort(dates, kind="stable").tolist():
-        # THICK filters are others; the UV channels have none.
+        # THICK filters have other areas; the UV channels have no such suffix.
         band = bands[row].removesuffix("_THIN")
         if versions[row] != version or not band.isdigit():
             continue

@@ -1,4 +1,4 @@
-"""Which part of a file an affine resampling needs."""
+"""The part of an image that an affine resampling needs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 HALO = {1: 1, 3: 14}
-"""Pixels to read around the places that are asked for and their neighbours, by the order of the
-spline. For 1 that is one, in case the graph rounds a place to the other side. For 3 it is one that
-the spline needs, and the reach of its prefilter, which has no end, but falls by 0.268 a pixel: what
-lies beyond 13 adds 4e-8."""
+"""Pixels to read around the sampled positions and their neighbours, by order of the spline. Order 1
+needs one, in case the graph rounds a position the other way. Order 3 needs one for the spline, and
+13 for its prefilter, whose influence falls by 0.268 per pixel: all pixels beyond 13 add 4e-8."""
 
 
 class Box(NamedTuple):
@@ -26,7 +25,7 @@ class Box(NamedTuple):
 def needed_box(
     matrix: NDArray[np.float64], output: tuple[int, int], image: tuple[int, int], order: int
 ) -> Box:
-    """Return the smallest box that holds each pixel of the input that the output depends on.
+    """Return the smallest box with all pixels of the input on which the output depends.
 
     Parameters
     ----------
@@ -35,16 +34,16 @@ def needed_box(
     output, image : tuple of int
         (height, width) of output and input, in pixels.
     order : {1, 3}
-        Of the spline.
+        Order of the spline.
 
     Returns
     -------
     Box
-        Inside the input. One pixel of its edge, where the output lies outside altogether.
+        Inside the input. One pixel at its edge if the output is entirely outside.
     """
     height, width = output
     x, y = np.array([[0, width - 1, 0, width - 1], [0, 0, height - 1, height - 1]], np.float64)
-    # An affine map of a rectangle reaches farthest in its corners.
+    # The extremes of an affine map of a rectangle are at its corners.
     corners = matrix @ np.stack((x, y, np.ones(4)))
     last = np.array([image[1] - 1, image[0] - 1])
     first = np.clip(np.floor(corners.min(axis=1)) - HALO[order], 0, last).astype(int)

@@ -1,4 +1,4 @@
-"""Words of a header that must be there, and be what they should."""
+"""Read required FITS keywords, type-checked."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def number(header: Mapping[str, Any], key: str) -> float:
-    """Return a number of the header.
+    """Return a numeric keyword of the header.
 
     Raises
     ------
     ValueError
-        If it is missing, is no number, or is not finite.
+        If it is missing, not a number, or not finite.
     """
     value = header.get(key)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -22,12 +22,12 @@ def number(header: Mapping[str, Any], key: str) -> float:
 
 
 def text(header: Mapping[str, Any], key: str) -> str:
-    """Return a text of the header, without the blanks around it.
+    """Return a text keyword of the header, without surrounding blanks.
 
     Raises
     ------
     ValueError
-        If it is missing, empty, or no text.
+        If it is missing, empty, or not a text.
     """
     value = header.get(key)
     if isinstance(value, str) and value.strip():

@@ -1,7 +1,7 @@
-"""Master pointing: where each telescope looked, three hours at a time, as aiapy's update_pointing.
+"""Master pointing of each telescope, in slots of three hours, as aiapy's update_pointing.
 
-The table is read once. Reader processes map its numbers (`readers.index.columns`) and look up by
-halving.
+The table is read once. Reader processes map its numbers (`readers.index.columns`) and use binary
+search.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _QUANTITIES = ("X0", "Y0", "IMSCALE", "INSTROT")
 
 
 class Pointing(NamedTuple):
-    """What a telescope is known to point at."""
+    """The pointing of a telescope."""
 
     x0: float
-    """Sun centre in pixels, 0 is the centre of the first one."""
+    """Column of the Sun's centre in pixels, 0 at the centre of the first one."""
     y0: float
-    """Likewise."""
+    """Row of the Sun's centre in pixels, likewise."""
     imscale: float
     """Arcsec/pixel."""
     instrot: float
@@ -39,16 +39,16 @@ class Pointing(NamedTuple):
 
 @dataclass(frozen=True)
 class PointingTable:
-    """Slots of time, and the Pointing of each telescope in each of them. See `read`."""
+    """The Pointing of each telescope in each time slot. See `read`."""
 
     name: str
-    """Of the file."""
+    """Name of the file."""
     sha256: str
-    """Of the file, in hexadecimal."""
+    """SHA-256 of the file, in hexadecimal."""
     channels: tuple[int, ...]
     """Wavelengths in angstrom."""
     span: tuple[str, str]
-    """First T_START and last T_STOP, as the file spells them."""
+    """First T_START and last T_STOP, as written in the file."""
     columns: Columns = field(repr=False, compare=False)
     """``T_START``; ``reach``, the latest T_STOP of all slots up to this one; and a column
     ``X0``, ``Y0``, ``IMSCALE``, ``INSTROT`` for each channel, slot after slot."""
@@ -60,15 +60,15 @@ class PointingTable:
         Parameters
         ----------
         path : path
-            CSV as LM-SAL publishes it (``aia_pointing_table.csv``), or CSV or ECSV written from
-            what ``aiapy.calibrate.util.get_pointing_table`` gives. Columns T_START, T_STOP,
+            CSV as published by LM-SAL (``aia_pointing_table.csv``), or CSV or ECSV written from
+            the result of ``aiapy.calibrate.util.get_pointing_table``. Columns T_START, T_STOP,
             ``A_171_X0``, ``A_171_Y0`` (pixel, counted from 0), ``A_171_IMSCALE`` (arcsec/pixel),
             ``A_171_INSTROT`` (degree), and so on for other channels.
 
         Raises
         ------
         ValueError
-            If it is another table, or its rows are not in the order of T_START.
+            If it is not such a table, or its rows are not in the order of T_START.
         """
         file = TableFile.read(path)
         names = [found[1] for name in file.columns if (found := _COLUMN.fullmatch(name))]
@@ -108,7 +108,7 @@ class PointingTable:
             known = ", ".join(map(str, self.channels))
             raise ValueError(f"pointing table {self.name} has no channel {channel}, it has {known}")
         when = tai_nanoseconds(time)
-        # Where `reach` first lies behind the time, it is that slot's own T_STOP.
+        # In the first slot whose `reach` is after the time, `reach` is its own T_STOP.
         slot = int(np.searchsorted(self.columns.array("reach"), when, side="right"))
         starts = self.columns.array("T_START")
         if slot == len(starts) or starts[slot] > when:
@@ -121,22 +121,22 @@ class PointingTable:
             if not np.isfinite(value):
                 raise ValueError(
                     f"pointing table {self.name} has no A_{channel:03d}_{quantity} for T_OBS "
-                    f"{time}: leave such files out, or use a table that has it"
+                    f"{time}: leave such files out, or use a table with a value"
                 )
         return Pointing(*(float(value) for value in values))
 
 
 def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str, float]:
-    """Return the words of a header that a pointing table knows better.
+    """Return the keywords that replace those of a header, from a pointing table.
 
-    They hold where PCi_j and CDi_j are taken out of the header, if it has them.
+    They are valid only if PCi_j and CDi_j are removed from the header.
 
     Parameters
     ----------
     header : mapping
-        Of a full 4096x4096 frame: WAVELNTH, T_OBS, SAT_ROT and the size are looked at.
+        Header of a full 4096x4096 frame: WAVELNTH, T_OBS, SAT_ROT and the size are used.
     table : PointingTable
-        Where to look.
+        The pointing table.
 
     Returns
     -------
@@ -147,18 +147,18 @@ def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str
     Raises
     ------
     ValueError
-        If the table does not know, or the frame is of another size.
+        If the table has no value, or the frame has another size.
 
     Notes
     -----
-    ``aiapy.calibrate.update_pointing``, which however leaves a word as it is where the table has no
-    value, so that old and new pointing are mixed.
+    ``aiapy.calibrate.update_pointing``; but that keeps a keyword if the table has no value for it,
+    which mixes old and new pointing.
     """
     size = header.get("NAXIS1"), header.get("NAXIS2")
     if size != (_FULL_FRAME, _FULL_FRAME):
         raise ValueError(
-            f"the image is {size[1]}x{size[0]}, a pointing table is for frames of "
-            f"{_FULL_FRAME}x{_FULL_FRAME}: give none for other files"
+            f"the image is {size[1]}x{size[0]}, but a pointing table is for frames of "
+            f"{_FULL_FRAME}x{_FULL_FRAME}: use none for other files"
         )
     found = table.pointing(round(number(header, "WAVELNTH")), text(header, "T_OBS"))
     return {

@@ -1,8 +1,7 @@
-"""AIA level 1 files, and HMI: the bytes of the part that a registered window needs, and its affine.
+"""Reader of AIA level 1 and HMI files: the bytes that a registered window needs, and its matrix.
 
-Nothing is resampled here. What `readers.fits.reader.FitsReader` reads travels to the graph, and
-with it the matrix from pixels of the output to pixels of what was read, and what is done to the
-values.
+Nothing is resampled here. The graph gets the bytes of `readers.fits.reader.FitsReader`, the matrix
+from pixels of the output to pixels of the part that was read, and factors for the values.
 """
 
 from __future__ import annotations
@@ -36,40 +35,40 @@ _CCD = 4096, 4096
 
 @dataclass(frozen=True, kw_only=True)
 class AiaReader:
-    """One image of an AIA level 1 or HMI file, to be registered by the graph.
+    """One image of an AIA level 1 or HMI file, which the graph registers.
 
     Parameters
     ----------
     hdu : int, optional
         As for `FitsReader`.
     shape : tuple of int
-        (height, width) of the registered image, in pixels. Windows are parts of it.
+        (height, width) of the registered image, in pixels. Windows are cut from it.
     scale, center, radius
         As for `readers.aia.registration.register_matrix`.
     reduce : int, optional
-        Samples along each axis that the graph takes the mean of for a pixel; by default as many as
-        the file has pixels there.
+        Samples along each axis that the graph averages for a pixel; by default the number of the
+        file's pixels there.
     order : {1, 3}
-        Of the spline that the graph will resample with, which says how many pixels around it needs.
+        Order of the spline for resampling, which determines how many surrounding pixels are read.
     deconvolved : tuple of int
-        Channels (WAVELNTH) that the graph deconvolves: for each window all of a frame is read, and
-        what is not a 4096x4096 frame of one of these raises ReadError. () for none.
+        Channels (WAVELNTH) that the graph deconvolves: whole frames are read for each window, and
+        files other than 4096x4096 frames of these channels raise ReadError. () for none.
     pointing : PointingTable, optional
-        Where to take the pointing from, in place of the header.
+        Source of the pointing, instead of the header.
     correction : CorrectionTable, optional
         Divide frames of AIA by the degradation at DATE-OBS.
     exposure : bool
         Divide frames of AIA by EXPTIME.
     missing : float
-        Value of what is missing in the image, or lies beyond it.
+        Value of pixels that are missing in the image, or outside it.
     lowest, floor : float
-        What darker pixels of AIA are raised to, and at or below what they are taken for missing,
-        before they are resampled.
+        Before resampling, pixels of AIA below `lowest` are raised to it, and pixels at or below
+        `floor` are treated as missing.
     curves : tuple of float, or mapping
-        Numbers of the graph's stretch, for all files or by `readers.aia.channel.channel_name`; then
-        a file of another channel raises ReadError.
+        Numbers of the graph's stretch, for all files or by `readers.aia.channel.channel_name`; a
+        file of a channel that the mapping lacks raises ReadError.
     rules : HeaderRules
-        Files that break them raise ReadError.
+        Files that break a rule raise ReadError.
     """
 
     hdu: int | None = None
@@ -100,12 +99,12 @@ class AiaReader:
         SampleSpec(name="frame", dtype="int64", ndim=1),
         SampleSpec(name="wavelnth", dtype="int32", ndim=1),
     )
-    """Those of `FitsReader`, of the part that was read; an empty array of shape (height, width, 0),
-    which is the size of the output; the matrix, shape (2, 3), from pixels (x, y) of the output
-    before it is reduced to those of that part, and the number of those along each axis for a pixel
-    of the output, shape (1,); the factor for the values, shape (1,); the file's
-    `curves`; `missing` twice, `lowest` and `floor`; y and x of that part in the image, and the
-    image's height and width; and WAVELNTH, 0 for HMI."""
+    """Arrays of `FitsReader` for the part that was read; an empty array of shape (height, width, 0)
+    with the size of the output; the matrix, shape (2, 3), from pixels (x, y) of the output before
+    reduction to those of that part; the number of pixels along each axis that are reduced to one,
+    shape (1,); the factor for the values, shape (1,); the file's `curves`; `missing` twice,
+    `lowest` and `floor`; y and x of that part in the image, and the image's height and width; and
+    WAVELNTH, 0 for HMI."""
     channels = 1
     turns = True
 
@@ -125,7 +124,7 @@ class AiaReader:
             raise ValueError(f"center must be one of {get_args(Center)}, got {self.center!r}")
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the part of the image that the window needs, or all of it without a window."""
+        """Read the part of the image that the window needs; all of it without a window."""
         header = self.header(row)
         with self._read_errors(row):
             matrix, reduce, box = self._placed(header, window)
@@ -151,30 +150,30 @@ class AiaReader:
         return Sample(arrays, part.input_bytes)
 
     def header(self, row: Row) -> dict[str, Any]:
-        """Read the words of a header that count here, with the pointing that is asked for.
+        """Read the keywords that are used here, updated from the pointing table if there is one.
 
         Raises
         ------
         ReadError
-            If the file cannot be read, breaks a rule, or the pointing table does not know it.
+            If the file cannot be read or breaks a rule, or the pointing table has no value for it.
         """
         header = self._fits.header(row, _KEYS)
         with self._read_errors(row):
-            words = {key: header[key] for key in _KEYS if key in header}
-            self.rules.check(words)
+            keywords = {key: header[key] for key in _KEYS if key in header}
+            self.rules.check(keywords)
             if self.pointing is not None:
-                found = update_pointing(words, self.pointing)
-                old = {key: value for key, value in words.items() if key not in (*PC, *CD)}
-                words = {**old, **found}
-        return words
+                updated = update_pointing(keywords, self.pointing)
+                kept = {key: value for key, value in keywords.items() if key not in (*PC, *CD)}
+                keywords = {**kept, **updated}
+        return keywords
 
     def gain(self, header: Mapping[str, Any]) -> float:
-        """Return 1 / (EXPTIME * degradation), or what of it is asked for; 1 for HMI.
+        """Return 1 / (EXPTIME * degradation), with the factors that are switched on; 1 for HMI.
 
         Raises
         ------
         ValueError
-            If the header or the table do not tell.
+            If the header or the table lacks a value.
         """
         divisor = 1.0
         if is_hmi(header):
@@ -204,7 +203,7 @@ class AiaReader:
         )
 
     def verify(self, row: Row) -> None:
-        """Decode the whole image by astropy, and ask all of the header that `read` asks."""
+        """Decode the whole image with astropy, and check all keywords that `read` uses."""
         header = self.header(row)
         with self._read_errors(row):
             self._placed(header, None)
@@ -214,7 +213,7 @@ class AiaReader:
         self._fits.verify(row)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Return a sample that becomes NaN and carries no bytes of a file."""
+        """Return a sample without bytes of a file, whose pixels become NaN."""
         curves = self.curves
         curve = next(iter(curves.values())) if isinstance(curves, Mapping) else curves
         arrays: dict[str, NDArray[Any]] = {
@@ -237,7 +236,7 @@ class AiaReader:
     def _placed(
         self, header: Mapping[str, Any], window: Window | None
     ) -> tuple[NDArray[np.float64], int, Box]:
-        """Return the matrix to pixels of the image, `reduce`, and the part that is needed."""
+        """Return the matrix to pixels of the image, `reduce`, and the part to read."""
         matrix = register_matrix(
             header,
             shape=self.shape,
@@ -248,7 +247,7 @@ class AiaReader:
         )
         pixels = math.sqrt(abs(np.linalg.det(matrix[:, :2])))
         reduce = self.reduce or max(1, round(pixels))
-        # From pixels before they are reduced, the mean of whose places is that of the pixel.
+        # The matrix starts from pixels before reduction, whose mean position is that of the pixel.
         step = 1 / reduce
         matrix[:, 2] += matrix[:, :2] @ np.full(2, (step - 1) / 2)
         matrix[:, :2] *= step
@@ -263,7 +262,8 @@ class AiaReader:
             return self.curves
         name = channel_name(header)
         if name not in self.curves:
-            raise ValueError(f"channel {name} has no stretch, those have: {', '.join(self.curves)}")
+            known = ", ".join(self.curves)
+            raise ValueError(f"channel {name} has no stretch, expected one of {known}")
         return self.curves[name]
 
     def _check_deconvolved(self, header: Mapping[str, Any]) -> None:
@@ -272,7 +272,7 @@ class AiaReader:
         shape = int(header["NAXIS2"]), int(header["NAXIS1"])
         if is_hmi(header) or shape != _CCD:
             raise ValueError(
-                f"only frames of AIA of 4096x4096 can be deconvolved, got "
+                f"only AIA frames of 4096x4096 can be deconvolved, got "
                 f"{header['INSTRUME']}, {shape[0]}x{shape[1]} (height x width)"
             )
         channel = round(number(header, "WAVELNTH"))
@@ -284,7 +284,7 @@ class AiaReader:
 
     @contextmanager
     def _read_errors(self, row: Row) -> Iterator[None]:
-        """Make a ReadError of what is wrong with a header or not in a table."""
+        """Convert exceptions about a header or a table to ReadError."""
         try:
             yield
         except ReadError:

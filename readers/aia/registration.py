@@ -1,7 +1,6 @@
-"""Registration: the one affine that turns, scales and centres an image, as aiapy's register.
+"""Registration: the affine matrix that rotates, scales and centres an image, as aiapy's register.
 
-No pixels here: the matrix says where each pixel of the output lies in the input, and the header is
-that of the output.
+Pixels are not processed here: the matrix maps pixels of the output to the input.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 Center = Literal["reference_pixel", "sun"]
 
 PLATE_SCALE = 0.6
-"""Arcsec per pixel of registered level 1.5 frames, as JSOC and aiapy have them."""
+"""Arcsec/pixel of registered level 1.5 frames, as in JSOC and aiapy."""
 
 _CCD = 4096, 4096
 _FARTHEST = 1e9
-"""Pixels; up to there, float64 knows a place to 1e-7 of them."""
+"""Pixels. Up to there, float64 holds a position to 1e-7 pixels."""
 
 
 def register_matrix(
@@ -45,20 +44,21 @@ def register_matrix(
     Parameters
     ----------
     header : mapping
-        Of the file: CRPIXi, CDELTi, CRVALi, CUNITi, NAXISi, and PCi_j, CDi_j or CROTA2.
+        Header of the file: CRPIXi, CDELTi, CRVALi, CUNITi, NAXISi, and PCi_j, CDi_j or CROTA2.
     shape : tuple of int
         (height, width) of the registered image, in pixels.
     scale : float
-        Arcsec/pixel of the registered image, along both axes. For a file of another size aiapy
-        takes the multiple of 0.6 that is nearest to CDELT1.
+        Arcsec/pixel of the registered image, along both axes. For files of other sizes aiapy uses
+        the multiple of 0.6 nearest to CDELT1.
     center : {"reference_pixel", "sun"}
-        What is put into the centre of the registered image. aiapy takes the reference pixel, which
-        is the centre of the Sun where CRVALi are 0.
+        What is put at the centre of the registered image. aiapy uses the reference pixel, which is
+        the centre of the Sun if CRVALi are 0.
     radius : float, optional
-        Radius of the Sun, RSUN_OBS, in pixels of the registered image; then `scale` does not count.
+        Radius of the Sun, RSUN_OBS, in pixels of the registered image; `scale` is then ignored.
     window : Window, optional
-        Part of the registered image: the matrix is from its pixels. Its angle turns what is seen
-        counterclockwise (rows counted upwards), its zoom enlarges it, both about its centre.
+        Part of the registered image, from whose pixels the matrix maps. Its angle rotates the
+        content counterclockwise (rows counted upwards) and its zoom enlarges it, both about its
+        centre.
 
     Returns
     -------
@@ -69,12 +69,12 @@ def register_matrix(
     Raises
     ------
     ValueError
-        If the header does not tell, or the window is larger than `shape`.
+        If the header lacks a keyword, or the window is larger than `shape`.
 
     Notes
     -----
-    ``aiapy.calibrate.register`` and ``sunpy.map.GenericMap.rotate``, on an output of fixed size,
-    which theirs is not. They scale both axes by CDELT1, which is the same for square pixels.
+    ``aiapy.calibrate.register`` and ``sunpy.map.GenericMap.rotate``, but with an output of fixed
+    size. They scale both axes by CDELT1, which is the same for square pixels.
     """
     wcs = AffineWCS.of(header)
     grid = wcs.to_pixel * target_scale(header, scale, radius)
@@ -95,12 +95,12 @@ def frame_scale(header: Mapping[str, Any]) -> float:
     Parameters
     ----------
     header : mapping
-        Of the file, as for `register_matrix`.
+        Header of the file, as for `register_matrix`.
 
     Returns
     -------
     float
-        0.6 for frames of 4096x4096, else the multiple of it that is nearest to the file's own.
+        0.6 for frames of 4096x4096, otherwise the multiple of 0.6 nearest to the file's own scale.
 
     Notes
     -----
@@ -126,7 +126,7 @@ def level15_header(
     Parameters
     ----------
     header : Header
-        Of the file. Words that pixels do not depend on are kept.
+        Header of the file. Keywords on which pixels do not depend are kept.
     shape, scale, center, radius
         As for `register_matrix`.
 
@@ -134,7 +134,7 @@ def level15_header(
     -------
     Header
         A copy with CRPIXi, CDELTi, CRVALi, CUNITi, CROTA2 = 0, LVL_NUM = 1.5, R_SUN (pixel), and
-        XCEN and YCEN (arcsec, of the centre of the image), without PCi_j, CDi_j and CROTA1.
+        XCEN and YCEN (arcsec, centre of the image), without PCi_j, CDi_j and CROTA1.
     """
     wcs = AffineWCS.of(header)
     target = target_scale(header, scale, radius)
@@ -161,7 +161,7 @@ def _checked(center: str) -> str:
 
 
 def _centred(wcs: AffineWCS, center: str) -> NDArray[np.float64]:
-    """Return the pixel of the file that is put into the centre."""
+    """Return the pixel of the file that is put at the centre."""
     return wcs.sun_centre if _checked(center) == "sun" else wcs.reference
 
 

@@ -1,4 +1,4 @@
-"""Which files are fit for use, by their headers: asked of each file read, or of an Index."""
+"""Rules for headers of usable files, checked when a file is read or for a whole Index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = (
     *("CRPIX1", "CRPIX2", "CDELT1", "CDELT2", "CRVAL1", "CRVAL2", "CUNIT1", "CUNIT2"),
     *OPTIONAL_KEYS,
 )
-"""Header keys that the rules look at, besides the size of the image."""
+"""Keywords that the rules check, besides the size of the image."""
 
 _FLAGS = {
     8: "values are missing",
@@ -41,54 +41,54 @@ _FLAGS = {
     30: "quicklook",
     31: "no image",
 }
-"""What bits of QUALITY say, SDO User Guide, table 2 of section 7.7.6."""
+"""Meaning of the bits of QUALITY (SDO User Guide, table 2 of section 7.7.6)."""
 
 
 class Violation(NamedTuple):
-    """Why a file is refused."""
+    """The reason why a file is rejected."""
 
     rule: str
-    """The word of the header that is to blame, or ``full disk``."""
+    """The keyword that breaks the rule, or ``full disk``."""
     message: str
     """What was expected and what was found."""
 
 
 class Selection(NamedTuple):
-    """What the rules make of a table."""
+    """The rows of a table divided by the rules."""
 
     rows: NDArray[np.int64]
-    """Those that are fit, in order, shape (k,)."""
+    """Rows to use, in order, shape (k,)."""
     refused: dict[int, Violation]
-    """All others."""
+    """All other rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderRules:
-    """What the header of an AIA or HMI image has to say.
+    """Rules for the header of an AIA or HMI image.
 
-    HMI has neither LVL_NUM nor IMG_TYPE, and other bits in QUALITY: of an HMI image just that and
-    the geometry are asked. The rotation must always be told, by CROTA2, PCi_j or CDi_j.
+    HMI has neither LVL_NUM nor IMG_TYPE, and other bits in QUALITY: for HMI only QUALITY and the
+    geometry are checked. The rotation is always required, as CROTA2, PCi_j or CDi_j.
     """
 
     quality: int = 0xFFFF_FFFF & ~(0x1F | 1 << 30)
-    """Bits of AIA's QUALITY that refuse a file; 0 for none. By default all but those that tell of
-    missing ancillary data (0 to 4) and of a quicklook image (30)."""
+    """Bits of AIA's QUALITY that reject a file; 0 for none. By default all but those for missing
+    ancillary data (0 to 4) and for a quicklook image (30)."""
     hmi_quality: int = 0xFFFE_0000 | 0x4000 | 0x200 | 0x20
-    """Bits of HMI's QUALITY that refuse a file. By default: no observable could be made, the ISS
+    """Bits of HMI's QUALITY that reject a file. By default: no observable could be made, the ISS
     loop was open, eclipse, poor quality (JSOC, Quality_Bits/QUALITY.txt of 2013-05-24)."""
     level: float | None = 1.0
-    """LVL_NUM. A file of level 1.5 is registered already. None for any."""
+    """LVL_NUM. Files of level 1.5 are already registered. None for any."""
     img_type: str | None = "LIGHT"
     """IMG_TYPE. None for any."""
     exposed: bool = True
     """EXPTIME must be above 0."""
     percentd: float = 100.0
-    """Least PERCENTD, the share of pixels that are not missing. 0 for any."""
+    """Least PERCENTD, the percentage of pixels that are not missing. 0 for any."""
     full_disk: bool = True
-    """All of the Sun must be in the image, as aiapy asks."""
+    """The whole Sun must be in the image, as in aiapy."""
 
     def check(self, header: Mapping[str, Any]) -> None:
-        """Refuse a header that breaks a rule.
+        """Reject a header that breaks a rule.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class HeaderRules:
         Raises
         ------
         ValueError
-            Which says which rule, and what was found.
+            If it does; the message has the rule and the value found.
         """
         violation = self.violation(header)
         if violation is not None:
@@ -115,9 +115,9 @@ class HeaderRules:
             "PERCENTD": self._percentd,
             "geometry": self._geometry,
         }
-        for rule, ask in rules.items():
+        for rule, check in rules.items():
             try:
-                ask(header)
+                check(header)
             except _FullDiskError as error:
                 return Violation("full disk", str(error))
             except ValueError as error:
@@ -126,7 +126,7 @@ class HeaderRules:
         return None
 
     def select(self, table: pa.Table) -> Selection:
-        """Ask the rules of the rows of an Index.
+        """Check the rows of an Index.
 
         Parameters
         ----------
@@ -145,15 +145,15 @@ class HeaderRules:
                 if key not in OPTIONAL_KEYS:
                     raise ValueError(
                         f"the Index has no column {name!r}, which the rules need: scan the archive "
-                        "by scripts/index.py --rules aia"
+                        "with scripts/index.py --rules aia"
                     )
                 del columns[key]
         refused: dict[int, Violation] = {}
         row = 0
         for batch in table.select(list(columns.values())).to_batches(max_chunksize=8192):
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                words = zip(columns, values, strict=True)
-                header = {key: value for key, value in words if value is not None}
+                keywords = zip(columns, values, strict=True)
+                header = {key: value for key, value in keywords if value is not None}
                 if (violation := self.violation(header)) is not None:
                     refused[row] = violation
                 row += 1
@@ -168,13 +168,14 @@ class HeaderRules:
         mask = self.hmi_quality if is_hmi(header) else self.quality
         if mask == 0:
             return
-        # FITS has no unsigned integers: bit 31 makes the word negative.
+        # FITS has no unsigned integers: bit 31 makes the number negative.
         quality = int(number(header, "QUALITY")) & 0xFFFF_FFFF
         if bad := quality & mask:
             bits = [bit for bit in range(32) if bad >> bit & 1]
             names = {} if is_hmi(header) else _FLAGS
-            told = ", ".join(f"{bit} ({names[bit]})" if bit in names else f"{bit}" for bit in bits)
-            raise ValueError(f"QUALITY is {quality:#010x}: bits that should not be set: {told}")
+            listed = (f"{bit} ({names[bit]})" if bit in names else f"{bit}" for bit in bits)
+            reason = f"bits that should not be set: {', '.join(listed)}"
+            raise ValueError(f"QUALITY is {quality:#010x}: {reason}")
 
     def _level(self, header: Mapping[str, Any]) -> None:
         if self.level is None or is_hmi(header):
@@ -214,4 +215,4 @@ class HeaderRules:
 
 
 class _FullDiskError(ValueError):
-    """The image does not hold all of the Sun."""
+    """The image does not contain the whole Sun."""

@@ -1,6 +1,6 @@
-"""Calibration tables, read from a local file: CSV, ECSV, or columns of text as SolarSoft has them.
+"""Calibration tables in local files: CSV, ECSV, or columns of text as in SolarSoft.
 
-Whoever uses one keeps its name and SHA-256, so that results can say what they were made with.
+Their users keep the name and SHA-256 of the file, to record what results were made with.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from readers.files import open_regular
 if TYPE_CHECKING:
     from astropy.table import Table
 
-_MISSING = [(word, "nan") for word in ("", "MISSING", "Missing", "--")]
+_MISSING = [(text, "nan") for text in ("", "MISSING", "Missing", "--")]
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,19 @@ class TableFile:
 
     path: str
     sha256: str
-    """Of the file, in hexadecimal."""
+    """SHA-256 of the file, in hexadecimal."""
     table: Table
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> TableFile:
-        """Read a file, whose first lines tell in which of the formats it is.
+        """Read a file; its first lines determine the format.
 
         Raises
         ------
         OSError
-            If there is no such file.
+            If the file cannot be read.
         ValueError
-            If it is no table.
+            If it is not a table.
         """
         from astropy.io import ascii as tables
 
@@ -51,17 +51,17 @@ class TableFile:
         try:
             lines = content.decode().splitlines()
             header = next((line for line in lines if line.strip() and line[0] != "#"), "")
-            words = "ecsv" if lines[:1] and lines[0].startswith("# %ECSV") else "basic"
-            if words == "basic" and "," in header:
-                words = "csv"
+            kind = "ecsv" if lines[:1] and lines[0].startswith("# %ECSV") else "basic"
+            if kind == "basic" and "," in header:
+                kind = "csv"
             with warnings.catch_warnings():
-                # ERFA warns of years to come: the epochs of V10 end in 2030.
+                # ERFA warns of future years: the epochs of V10 end in 2030.
                 warnings.simplefilter("ignore")
-                table = tables.read(lines, format=words, fill_values=_MISSING)
-                for name in table.colnames:  # in ECSV times are Times
+                table = tables.read(lines, format=kind, fill_values=_MISSING)
+                for name in table.colnames:  # ECSV has Time columns
                     if hasattr(table[name], "isot"):
                         table[name] = table[name].utc.isot
-        except Exception as error:  # astropy raises many types on what is no table
+        except Exception as error:  # astropy raises many types if it is not a table
             raise ValueError(f"{path}: expected a table, CSV or ECSV: {error}") from error
         return cls(path, hashlib.sha256(content).hexdigest(), table)
 
@@ -76,19 +76,19 @@ class TableFile:
         return list(self.table.colnames)
 
     def check(self, needed: tuple[str, ...], what: str) -> None:
-        """Refuse a table that lacks a column, or has no rows.
+        """Reject a table that lacks a column, or has no rows.
 
         Parameters
         ----------
         needed : tuple of str
             Names of columns.
         what : str
-            What the table should be, for the error.
+            Name of the expected table, for the error.
 
         Raises
         ------
         ValueError
-            If it is another table.
+            If it lacks one of them.
         """
         missing = [name for name in needed if name not in self.columns]
         if missing or len(self.table) == 0:
@@ -97,7 +97,7 @@ class TableFile:
             raise ValueError(f"{self.path}: expected {what}, it has {lacks}; its columns: {found}")
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """Return a column of numbers, NaN where one is missing, shape (rows,)."""
+        """Return a column of numbers, NaN for missing ones, shape (rows,)."""
         column = np.ma.asarray(self.table[name].value)
         try:
             return np.ma.filled(column.astype(np.float64), np.nan)

@@ -1,6 +1,6 @@
 """Times of headers and tables, in nanoseconds of TAI.
 
-Of TAI, since days that hold a leap second are longer, which counts in astropy's Time as well.
+TAI, because days with a leap second are longer, as in astropy's Time.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ def tai_nanoseconds(text: str) -> int:
     Parameters
     ----------
     text : str
-        ISO 8601 as FITS has it, in UTC: ``2011-02-15T00:00:01.34``, with or without ``Z``; or as
-        JSOC has it: ``2011.02.15_01:59:54_TAI``.
+        ISO 8601 as in FITS, in UTC: ``2011-02-15T00:00:01.34``, with or without ``Z``; or as in
+        JSOC: ``2011.02.15_01:59:54_TAI``.
 
     Raises
     ------
     ValueError
-        If it is no such time.
+        If it has another form, or is not a valid time.
 
     Notes
     -----
-    UTC is what FITS Standard 4.0, section 9.2.1, makes of a time whose scale is not told.
+    FITS Standard 4.0, section 9.2.1: a time without a time scale is in UTC.
     """
     found = _TIME.fullmatch(text.strip())
     try:
         if found is None:
-            raise ValueError("it has another form")
+            raise ValueError("it has another format")
         year, _, month, day, hour, minute, second, _, tai = found.groups()
         days = datetime.date(int(year), int(month), int(day)).toordinal() - _EPOCH
         clock = 3600 * int(hour or 0) + 60 * int(minute or 0)
@@ -48,7 +48,7 @@ def tai_nanoseconds(text: str) -> int:
             f"expected a time such as 2011-02-15T00:00:01.34, got {text!r}: {error}"
         ) from error
     time = days * DAY + clock * SECOND + round(float(second or 0) * SECOND)
-    moment = time if tai else tai_of(time, days)
-    if moment is None:
+    instant = time if tai else tai_of(time, days)
+    if instant is None:
         raise ValueError(f"expected a time after 1972, got {text!r}")
-    return moment
+    return instant

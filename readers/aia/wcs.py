@@ -1,4 +1,4 @@
-"""World coordinates of a solar image: the affine part of what its header says."""
+"""World coordinates of a solar image: the affine part of its header's WCS."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CD = ("CD1_1", "CD1_2", "CD2_1", "CD2_2")
 
 @dataclass(frozen=True, slots=True)
 class AffineWCS:
-    """The pixel of world coordinates is ``reference + to_pixel @ (world - crval)``.
+    """Affine map to pixels: ``reference + to_pixel @ (world - crval)``.
 
-    Both are (x, y). Pixels are counted from 0, at the centre of the first one.
+    Pixels and world coordinates are (x, y). Pixels are counted from 0 at the centre of the first.
     """
 
     to_pixel: NDArray[np.float64]
@@ -35,18 +35,18 @@ class AffineWCS:
 
     @classmethod
     def of(cls, header: Mapping[str, Any]) -> AffineWCS:
-        """Take it from a header, where it is told by PCi_j, else CDi_j, else CROTA2.
+        """Return the WCS of a header; its rotation is in PCi_j, otherwise CDi_j, otherwise CROTA2.
 
         Raises
         ------
         ValueError
-            If a word is missing or has no sense, no word tells the rotation, or the coordinates
-            are not helioprojective.
+            If a keyword is missing or invalid, none gives the rotation, or the coordinates are not
+            helioprojective.
 
         Notes
         -----
-        Thompson (2006), A&A 449, 791, section 8; the order is that of sunpy. What TAN adds to the
-        affine part is the same before and after a registration.
+        Thompson (2006), A&A 449, 791, section 8; the precedence is that of sunpy. The non-linear
+        part of TAN is the same before and after a registration.
         """
         ctype = text(header, "CTYPE1") if "CTYPE1" in header else "HPLN"
         if not ctype.upper().startswith(("HPLN", "SOLAR")):
@@ -56,7 +56,7 @@ class AffineWCS:
         (a, b), (c, d) = to_world.tolist()
         area = a * d - b * c
         if not 1e-12 < abs(area) < math.inf:
-            raise ValueError(f"CDELTi and PCi_j (or CDi_j) make no plane: {to_world.tolist()}")
+            raise ValueError(f"CDELTi and PCi_j (or CDi_j) are singular: {to_world.tolist()}")
         return cls(
             to_pixel=np.array([[d, -b], [-c, a]]) / area,
             reference=np.array([number(header, f"CRPIX{axis}") - 1 for axis in (1, 2)]),
@@ -70,7 +70,7 @@ class AffineWCS:
         return self.reference - self.to_pixel @ self.crval
 
     def holds_disk(self, rsun_obs: float) -> bool:
-        """Whether the Sun's centre and all its limb lie between the centres of the edge pixels.
+        """Return whether the Sun's centre and limb lie between the centres of the edge pixels.
 
         Parameters
         ----------
@@ -80,11 +80,11 @@ class AffineWCS:
         Notes
         -----
         ``sunpy.map.contains_full_disk``. The centre lies inside, so the nearest point of the edge
-        is that of the nearest of four straight lines.
+        is on the nearest of four straight lines.
         """
         height, width = self.shape
         x, y = self.sun_centre.tolist()
-        # Pixels in x, and in y, that one gets on with an arcsec in the best direction.
+        # Largest number of pixels in x, and in y, for one arcsec in any direction.
         across, up = (math.hypot(*row) for row in self.to_pixel.tolist())
         return min(x, width - 1 - x) > rsun_obs * across and min(y, height - 1 - y) > rsun_obs * up
 
@@ -100,7 +100,7 @@ def _matrix(header: Mapping[str, Any]) -> NDArray[np.float64]:
         pc = [number(header, key) if key in header else default for key, default in defaults]
         return cdelt[:, None] * np.array(pc).reshape(2, 2)
     if "CROTA2" not in header:
-        raise ValueError("CROTA2 is missing, and so are PCi_j and CDi_j: the rotation is not known")
+        raise ValueError("CROTA2 is missing, and so are PCi_j and CDi_j: the rotation is unknown")
     angle = np.deg2rad(number(header, "CROTA2"))
     cos, sin = np.cos(angle), np.sin(angle)
     return np.array([[cdelt[0] * cos, -cdelt[1] * sin], [cdelt[0] * sin, cdelt[1] * cos]])

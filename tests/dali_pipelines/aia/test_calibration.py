@@ -174,7 +174,7 @@ def test_presets(tmp_path: Path, shared_data: Path) -> None:
     row = Row(0, str(save(tmp_path / "4500.fits", PIXELS, changed(HEADER, WAVELNTH=4500))))
     with pytest.raises(ReadError, match=r"table aia_V10_.* has no channel 4500, it has 94, 131"):
         calibrate(row, small)
-    with pytest.raises(ReadError, match="channel 4500 has no stretch, those have: 94, 131"):
+    with pytest.raises(ReadError, match="channel 4500 has no stretch, expected one of 94, 131"):
         calibrate(row, Calibration(stretch=calibration.stretch, **GRID))
 
 

@@ -150,10 +150,10 @@ class TestFactors:
             table.degradation(171, time)
 
     def test_the_channel_must_be_told(self, factors, official):
-        with pytest.raises(ValueError, match="are of one channel: tell which, by channel=171"):
+        with pytest.raises(ValueError, match=r"are of one channel: set channel, e.g. channel=171"):
             CorrectionTable.read(factors)
         with pytest.raises(
-            ValueError, match="channel is for tables of the columns date and factor"
+            ValueError, match="channel is for tables with the columns date and factor"
         ):
             CorrectionTable.read(official, channel=171)
 
@@ -219,6 +219,6 @@ class TestErrors:
         table[column] = [float("nan"), *table[column][1:]]
         tables.write(table, tmp_path / "table.csv", format="csv")
         with pytest.raises(
-            ValueError, match="EFF_AREA must be positive and EFFA_P1 to P3 be there"
+            ValueError, match="EFF_AREA must be positive, and EFFA_P1 to P3 be finite"
         ):
             CorrectionTable.read(tmp_path / "table.csv")

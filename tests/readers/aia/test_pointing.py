@@ -118,9 +118,7 @@ class TestErrors:
 
     def test_a_frame_of_another_size(self, table):
         header = changed(full_header(), NAXIS1=1024, NAXIS2=1024)
-        with pytest.raises(
-            ValueError, match="is 1024x1024, a pointing table is for frames of 4096x"
-        ):
+        with pytest.raises(ValueError, match="is 1024x1024, but a pointing table is for frames of"):
             update_pointing(header, table)
 
     @pytest.mark.parametrize("key", ["T_OBS", "WAVELNTH", "SAT_ROT"])

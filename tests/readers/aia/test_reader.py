@@ -277,7 +277,7 @@ class TestPointing:
 
     def test_a_small_frame(self, plain, table):
         refused(
-            AiaReader(pointing=table), plain, None, "is 128x128, a pointing table is for frames"
+            AiaReader(pointing=table), plain, None, "is 128x128, but a pointing table is for frames"
         )
 
 

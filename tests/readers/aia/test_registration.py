@@ -283,14 +283,14 @@ ERRORS = [
     ({"CROTA2": "nan"}, "CROTA2 is 'nan', expected a number"),
     ({"CRPIX1": None}, "CRPIX1 is missing, expected a number"),
     ({"CDELT2": None}, "CDELT2 is missing, expected a number"),
-    ({"CDELT1": 0.0}, "make no plane"),
+    ({"CDELT1": 0.0}, "are singular"),
     ({"CRVAL1": None}, "CRVAL1 is missing, expected a number"),
     ({"CUNIT1": None}, "CUNIT1 is missing, expected a text"),
     ({"CUNIT2": "m"}, "CUNIT2 is 'm', expected one of"),
     ({"CTYPE1": "CRLN-CEA"}, "CTYPE1 is 'CRLN-CEA', expected helioprojective"),
     ({"CDELT1": 1e-7, "CDELT2": 1e5}, "coordinates lead far outside any image"),
     ({"CRPIX1": 1e12}, "coordinates lead far outside any image"),
-    ({"CDELT1": 1e300, "CDELT2": 1e300}, "make no plane"),
+    ({"CDELT1": 1e300, "CDELT2": 1e300}, "are singular"),
     ({"NAXIS2": None}, "NAXIS2 is missing, expected a number"),
 ]
 

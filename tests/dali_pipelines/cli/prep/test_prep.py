@@ -172,13 +172,13 @@ class TestUnfit:
         flag = f"--pointing-table={tmp_path / 'pointing.csv'}"
         status, said = prep(archive / "a.fits", archive / "b.fits", flag)
         assert status == 1
-        assert "the image is 128x128, a pointing table is for frames of 4096x4096" in said[0]
+        assert "the image is 128x128, but a pointing table is for frames of 4096x4096" in said[0]
         assert "pointing.csv has no slot for T_OBS 2020-01-01T00:00:00Z, it covers" in said[1]
 
     def test_psf(self, archive: Path, prep: Any) -> None:
         status, said = prep(archive / "a.fits", "--psf")
         assert status == 1
-        assert "only frames of AIA of 4096x4096 can be deconvolved, got AIA_3, 128x128" in said[0]
+        assert "only AIA frames of 4096x4096 can be deconvolved, got AIA_3, 128x128" in said[0]
 
     def test_pixels_beyond_int16(self, archive: Path, prep: Any) -> None:
         save(archive / "a.fits", PIXELS * 1000, HEADER)
