@@ -237,16 +237,16 @@ def test_readers_leave_it_to_the_consumer(npy_index: Index, start_method: str) -
 
 
 def test_what_c_code_drops_is_not_lost(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dali_pipelines import loader as module
+    from dali_pipelines.loading import running as module
 
-    take = module._next
+    take = module.next_batch
 
     def drop_and_take(iterator: Iterator[list[module.Batch]]) -> module.Batch:
         with suppress(KeyboardInterrupt):
             ctrl_c()
         return take(iterator)
 
-    monkeypatch.setattr(module, "_next", drop_and_take)
+    monkeypatch.setattr(module, "next_batch", drop_and_take)
     with Loader(npy_pipeline, npy_index, batch_size=4, devices=[None]) as loader:
         with pytest.raises(KeyboardInterrupt):
             next(iter(loader))
