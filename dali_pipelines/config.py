@@ -32,23 +32,23 @@ class PipelineConfig:
     batch_size: int
     """Samples per batch of this pipeline."""
     shard_id: int = 0
-    """Which part of each step this pipeline reads, see `readers.sampling.shard.Shard`."""
+    """Part of each step that this pipeline reads, see `readers.sampling.shard.Shard`."""
     num_shards: int = 1
     """Pipelines that share the epoch, over all devices and nodes."""
     seed: int = 0
-    """In [0, 2**64): order and draws follow from it."""
+    """In [0, 2**64): determines the order and all random draws."""
     shuffle: bool = True
-    """A new order in each epoch; False reads the rows as they stand in the Index."""
+    """A new order in each epoch; False reads the rows in the order of the Index."""
     tail: Tail = "partial"
-    """What becomes of the last step of an epoch."""
+    """How to handle the last, incomplete step of an epoch."""
     epoch: int = 0
-    """Epoch to begin with."""
+    """First epoch."""
     position: int = 0
-    """Position of that epoch to begin with, to resume."""
+    """First position in that epoch, to resume."""
     num_epochs: int | None = None
-    """Epochs counted from 0 after which nothing is read ahead; None to go on without end."""
+    """Epochs, counted from 0, after which nothing is read ahead; None for no end."""
     rejected: Mapping[int, str] = field(default_factory=dict)
-    """Rows that are known not to decode, and why; the Loader finds them when a graph has failed."""
+    """Rows that are known to be undecodable, and why; the Loader finds them when a graph fails."""
     columns: tuple[str, ...] = ()
     """Numeric columns of the Index that become outputs, shape (batch,)."""
 
@@ -56,40 +56,38 @@ class PipelineConfig:
     crop: tuple[int, int] | None = None
     """(height, width) in pixels of the window to cut; None for the whole image; an int: square."""
     window: WindowMode = "center"
-    """Where the window lies."""
+    """Position of the window in the image."""
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
     rotate: float = 0.0
-    """Degrees up to which a window is turned at random, either way; where the factory can."""
+    """Largest random rotation of a window in degrees, either way; for factories that support it."""
     zoom: tuple[float, float] = (1.0, 1.0)
-    """Factors between which a window is enlarged at random; where the factory can."""
+    """Range of the random enlargement of a window; for factories that support it."""
     resize: tuple[int, int] | None = None
-    """(height, width) in pixels after the crop, bilinear with antialiasing. An int is
-    square."""
+    """(height, width) in pixels after the crop, bilinear with antialiasing; an int: square."""
     mean: tuple[float, ...] | None = None
     """Subtracted from each channel, in units of the decoded image. A float is for all channels."""
     std: tuple[float, ...] | None = None
     """Each channel is divided by it after the mean was subtracted, in units of the image."""
     dtype: DType = "float32"
-    """Element type of the output. An integer type gives the values as the files store them, which
-    must be of that type: no mean, std or resize then, and FITS integers are not scaled."""
+    """Element type of the output. Integer types give the values as stored in the files, which must
+    be of that type: then there is no mean, std or resize, and FITS integers are not scaled."""
 
     # How it runs.
     device_id: int | None = None
     """CUDA device, or None to run the same graph on the CPU."""
     num_threads: int = 2
-    """Threads of DALI's own in this pipeline, for the operators that run on the CPU."""
+    """DALI's threads in this pipeline, for operators on the CPU."""
     num_read_processes: int = 1
-    """Reader processes of this pipeline (DALI: py_num_workers); 0 reads in this process, batch by
-    batch."""
+    """Reader processes of this pipeline (DALI: py_num_workers); 0 to read in this process."""
     start_method: StartMethod = "forkserver"
     """How reader processes start. `forkserver` imports DALI once for all of them; `fork` must come
     before CUDA is initialised in this process."""
     read_timeout: float | None = None
-    """Seconds after which a read that blocks (a server that does not answer, say) is a rejected
-    sample; None to wait for as long as it takes."""
+    """Seconds after which a sample is rejected whose read blocks (e.g. a server does not answer);
+    None for no limit."""
     prefetch: int | None = None
-    """Batches that the readers, and again the graph, keep ready. By default 2, or 1 where a batch
+    """Batches that the readers keep ready, and the graph as well. By default 2, or 1 where a batch
     takes more than 256 MiB in shared memory."""
 
     def __init__(self, **settings: Unpack[PipelineSettings]) -> None:
@@ -114,7 +112,7 @@ class PipelineConfig:
         calculated = [n for n in ("resize", "mean", "std") if getattr(self, n) is not None]
         if self.dtype not in ("float32", "float16") and calculated:
             raise ValueError(
-                f"dtype {self.dtype!r} gives the values as they are stored: "
+                f"dtype {self.dtype!r} gives the values as stored: "
                 f"leave out {' and '.join(calculated)}, or choose float32"
             )
         if self.read_timeout is not None:
@@ -124,15 +122,15 @@ class PipelineConfig:
                     "no limit"
                 )
             object.__setattr__(self, "read_timeout", float(self.read_timeout))
-        for name, words in (
+        for name, choices in (
             ("tail", Tail),
             ("window", WindowMode),
             ("flip", Flip),
             ("dtype", DType),
             ("start_method", StartMethod),
         ):
-            if getattr(self, name) not in get_args(words):
-                known = ", ".join(repr(word) for word in get_args(words))
+            if getattr(self, name) not in get_args(choices):
+                known = ", ".join(repr(choice) for choice in get_args(choices))
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
 
     def _check_types(self) -> None:
@@ -146,7 +144,7 @@ class PipelineConfig:
                     continue
                 if not is_integer(value, least):
                     raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
-                object.__setattr__(self, name, int(value))  # DALI refuses some of NumPy's
+                object.__setattr__(self, name, int(value))  # DALI rejects some of NumPy's
         if self.seed >= 2**64:
             raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
         for name, kind, expected in (
@@ -168,22 +166,22 @@ class PipelineConfig:
 def check_settings(
     factory: Callable[..., Any], settings: Mapping[str, Any], others: Collection[str]
 ) -> None:
-    """Check what a Loader will give its factory, before it starts.
+    """Check the keywords that a Loader passes to its factory, before it starts.
 
     Parameters
     ----------
     factory : callable
-        Keywords that it declares itself are left to it. Where it takes any keywords, misspelt ones
-        are left to it, too.
+        It checks itself the values of keywords that it declares one by one, and all names if it
+        takes any keyword.
     settings : mapping
         Its keywords.
     others : collection of str
-        Keywords that the Loader takes itself.
+        Keywords of the Loader itself.
 
     Raises
     ------
     TypeError
-        If nothing takes one of them.
+        If one of them is unknown.
     ValueError
         If the value of one makes no sense.
     """
@@ -202,7 +200,7 @@ def check_settings(
 
 
 def is_integer(value: object, least: int) -> bool:
-    """Tell whether a value is an integer from `least` on; NumPy's count, bools do not."""
+    """Return whether a value is an integer, at least `least`; also of NumPy, but not bool."""
     integral = isinstance(value, Integral) and not isinstance(value, bool)
     return integral and int(value) >= least  # type: ignore[call-overload]
 
@@ -229,6 +227,6 @@ def _channels(name: str, value: float | tuple[float, ...] | None) -> tuple[float
 
 
 def _all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
-    """Tell whether these are numbers of this kind, one or more; NumPy's count, too."""
+    """Return whether these are one or more numbers of this kind; also of NumPy."""
     are_several = isinstance(values, Sequence | np.ndarray) and getattr(values, "ndim", 1) == 1
     return are_several and len(values) > 0 and all(isinstance(value, kind) for value in values)

@@ -1,4 +1,4 @@
-"""The pipeline factories: what training code imports."""
+"""The pipeline factories of this package: FITS, AIA, JPEG and other images, .npy."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def fits_pipeline(
     Parameters
     ----------
     index : Index
-        Rows are FITS files; or HDUs of them where there is a column ``hdu``, and planes of images
-        of more than two axes where there is a column ``plane``.
+        Each row is a FITS file; with a column ``hdu`` an HDU of one, and with a column ``plane`` a
+        plane of an image of more than two axes.
     hdu : int, str or (str, int), optional
         HDU to read: its number, 0 for the primary, its EXTNAME, or EXTNAME and EXTVER; by default
         the first one that holds an image.
@@ -62,17 +62,17 @@ def fits_pipeline(
     Raises
     ------
     ValueError
-        If several planes are asked for and the Index names one for each row, or settings do not
-        fit each other.
+        If several planes are asked for and the Index names one for each row, or settings
+        contradict each other.
     ReadError
-        If all planes are asked for, and of the first rows none can be read.
+        If all planes are asked for and none of the first rows can be read.
     """
     check_index(index)
     settings = PipelineConfig(**config)
     if settings.dtype == "uint16":
         raise ValueError("FITS stores no uint16: give dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
-    is_all = isinstance(planes, str) and planes == "all"  # of an array each element is compared
+    is_all = isinstance(planes, str) and planes == "all"  # an array compares element by element
     count = _num_planes(index, hdu, settings) if is_all else None
     reader = FitsReader(hdu, stored, planes, count)
     if reader.channels > 1 and "plane" in index.table.column_names:
@@ -85,16 +85,16 @@ def fits_pipeline(
 
 
 def _num_planes(index: Index, hdu: HduName | None, config: PipelineConfig) -> int:
-    """Give the number of planes of the first of a few rows that can be read."""
+    """Return the number of planes of the first row that can be read, of a few."""
     columns, reader = index.columns(), FitsReader(hdu)
-    complaints = []
+    errors = []
     for number in range(min(PEEKS, len(columns))):
         try:
             row = columns.row(number)
             return within(config.read_timeout, reader.shape, row).planes
         except (ReadError, TimeLimit) as error:
-            complaints.append(error)
-    raise complaints[0]
+            errors.append(error)
+    raise errors[0]
 
 
 def aia_pipeline(
@@ -106,21 +106,21 @@ def aia_pipeline(
 ) -> ReaderPipeline:
     """Make a pipeline from SDO/AIA level 1 (or HMI) files to calibrated images on one grid.
 
-    Each frame is registered by its own header or the pointing table: turned, scaled and centred by
-    one affine, with what chance decides (window, flip, rotation, zoom) composed into it, so that
-    pixels are interpolated once.
+    Each frame is registered by its own header or the pointing table: rotated, scaled and centred by
+    one affine transform, which includes the random window, flip, rotation and zoom, so that pixels
+    are interpolated once.
 
     Parameters
     ----------
     index : Index
-        Rows are files, or several files of about one time, see `Index.group`: then each part is a
-        channel of the image.
+        Each row is a file, or several files of about one time, see `Index.group`: then each part is
+        a channel of the image.
     calibration : Calibration, optional
-        What is done to each frame.
+        Settings of the calibration.
     preset : str, path or Preset, optional
-        Recipe to take that from, see `dali_pipelines.aia.preset`.
+        Recipe to take them from, see `dali_pipelines.aia.preset`.
     **settings
-        Fields of `Calibration` that win over the preset's, if no calibration is given, among them
+        Fields of `Calibration` that override the preset's, if no calibration is given, among them
         ``pointing_table`` and ``correction_table`` as paths; and keyword arguments of
         `PipelineConfig`. ``crop`` is a part of the registered image, in its pixels.
 
@@ -128,12 +128,12 @@ def aia_pipeline(
     -------
     ReaderPipeline
         Its ``image`` has shape (batch, channels, height, width). With several files to a sample
-        ``present`` tells which were there, bool, shape (batch, channels); the others are NaN.
+        ``present`` is True for those that exist, bool, shape (batch, channels); others are NaN.
 
     Raises
     ------
     ValueError
-        If settings do not fit each other.
+        If settings contradict each other.
     """
     check_names("aia_pipeline", settings, names_of(aia_pipeline) or ())
     names = {field.name for field in dataclasses.fields(Calibration)}
@@ -155,7 +155,7 @@ def aia_pipeline(
     if config.dtype not in ("float32", "float16"):
         raise ValueError(f"calibrated images are float32 or float16, got dtype {config.dtype!r}")
     if config.crop is not None:
-        # Here no file is to blame for a crop that is too large.
+        # A crop that is too large is an error of the settings here, not of a file.
         Window(height=config.crop[0], width=config.crop[1]).place(*calibration.size)
     reader: Reader = calibration.reader()
     if index.parts:
@@ -175,14 +175,14 @@ def jpeg_pipeline(
     Parameters
     ----------
     index : Index
-        Rows are image files.
+        Each row is an image file.
     channels : {3, 1}
-        Decode to RGB, or to gray: of colours the luma, 0.299 R + 0.587 G + 0.114 B.
+        Decode to RGB or to gray; the gray of colours is the luma, 0.299 R + 0.587 G + 0.114 B.
     check_entropy : bool
-        Whether the readers go through the entropy-coded data of each JPEG, to reject nearly all
-        that are damaged: see `readers.jpeg.entropy.check_entropy`. For whole images that adds about
-        half of the time that DALI takes to decode them. Rows of MCUs that the Index notes have
-        checksums and need no such check.
+        Whether the readers check the entropy-coded data of each JPEG, which finds nearly all
+        damage: see `readers.jpeg.entropy.check_entropy`. For whole images that adds about half of
+        the time that DALI takes to decode them. Rows of MCUs in the Index have checksums, and are
+        not checked.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
 
@@ -194,13 +194,13 @@ def jpeg_pipeline(
         where it has more; mean and std are in these units. With dtype ``uint8`` or ``uint16``
         images of another depth are rejected; with a float type a batch may hold both, each in its
         own units (float16 ends at 65504). Alpha is left out, palettes and CMYK become RGB. Images
-        that DALI cannot decode at their full depth, as of 32 bits, signed or floating-point, are
+        that DALI cannot decode at their full depth (32 bits, signed or floating-point) are
         rejected. Without crop or resize all images of a batch must be of one size.
 
     Raises
     ------
     ValueError
-        If the settings do not fit each other, or dtype is an integer type that no image has.
+        If settings contradict each other, or dtype is an integer type that no image has.
     """
     check_index(index)
     warn_of_old_rows(index)
@@ -224,7 +224,7 @@ def npy_pipeline(
     Parameters
     ----------
     index : Index
-        Rows are .npy files.
+        Each row is a .npy file.
     file_dtype : str
         NumPy name of the element type of all files.
     channels : int

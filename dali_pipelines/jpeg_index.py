@@ -1,4 +1,4 @@
-"""Finds the rows of MCUs of JPEG files, for an Index: windows are then decoded without the rest."""
+"""Add the rows of MCUs of JPEG files to an Index, to decode windows alone."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
     from readers.index.table import Index
 
 COLUMN = "mcu_rows"
-"""Of the Index, as `readers.jpeg.reader.JpegReader` knows it."""
+"""Column of the Index that `readers.jpeg.reader.JpegReader` reads."""
 _LOOKED_AT = 1000
-"""Rows of the Index."""
+"""Rows of the Index that are searched for a value."""
 
 
 def with_mcu_rows(
     index: Index, num_threads: int = 4, progress: Callable[[Iterable[Any]], Iterable[Any]] = iter
 ) -> Index:
-    """Note where in each JPEG file its rows begin.
+    """Return the Index with the positions of the rows of MCUs in each JPEG file.
 
-    Each file is read and decoded once, as far as it takes to find them. From then on
-    `jpeg_pipeline` reads of it, and decodes, only the rows that a window needs: pixel for pixel
-    what it delivered before. A file that is coded otherwise (progressive, with restart markers, no
-    JPEG at all), or has another size or header than then, is read whole; so is one where the rows
-    that a window needs have other checksums, and its entropy-coded data are checked then.
+    Each file is read once, and decoded as far as needed to find them. From then on `jpeg_pipeline`
+    reads and decodes only the rows that a window needs, and delivers the same pixels as before. A
+    file with another coding (progressive, with restart markers, not JPEG), or whose size or header
+    has changed, is read whole. So is a file in which the rows that a window needs have other
+    checksums; its entropy-coded data are then checked.
 
     Parameters
     ----------
     index : Index
-        Of JPEG files; others are passed over.
+        Of JPEG files; others are skipped.
     num_threads : int
-        Files that are worked on at one time.
+        Files that are processed at a time.
     progress : callable
-        Is given what is found, a file at a time, and gives it back: ``tqdm.tqdm``, say.
+        Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
 
     Returns
     -------
     Index
         With the column ``mcu_rows`` (bytes, some 18 for 16 rows of pixels; null where there are
-        none). Save it, so that they need not be found again.
+        none). Save it to keep them.
     """
     import pyarrow as pa
 
@@ -63,17 +63,17 @@ def with_mcu_rows(
 
 
 def warn_of_old_rows(index: Index) -> None:
-    """Warn if an Index notes rows in a form that is not read any more: then files are read whole.
+    """Warn if the rows of MCUs in an Index are of an older form: then files are read whole.
 
-    The first few rows of the Index stand for all.
+    Only the first value is checked.
     """
     if COLUMN not in index.table.column_names:
         return
     packed = next(iter(index.table[COLUMN].slice(0, _LOOKED_AT).drop_null()), None)
     if packed is not None and not is_current(packed.as_py()):
         warnings.warn(
-            "the Index notes rows of MCUs as an older version of this toolkit did, without "
-            "checksums, so that JPEG files are read whole: make it again by index.py --mcu_rows",
+            "the rows of MCUs in the Index are of an older version of this toolkit, without "
+            "checksums, so that JPEG files are read whole: make it again with index.py --mcu_rows",
             stacklevel=3,
         )
 
@@ -84,7 +84,7 @@ def _packed_rows(path: str) -> bytes | None:
     try:
         with open_regular(path) as file:
             return find_mcu_rows(file.read()).pack()
-    except (NoRowsError, OSError):  # the Reader tells what is wrong with it, if anything is
+    except (NoRowsError, OSError):  # if the file is bad, the Reader reports it
         return None
 
 
@@ -99,7 +99,7 @@ def find_mcu_rows(data: bytes) -> McuRows:
     Raises
     ------
     NoRowsError
-        If it is coded in another way.
+        If it has another coding.
     DamagedRowsError
         If it is damaged.
     """
@@ -130,7 +130,7 @@ def find_mcu_rows(data: bytes) -> McuRows:
 
 
 def _lookup(tables: Sequence[HuffmanTable]) -> NDArray[np.uint16]:
-    """Make the table by which 16 bits of a stream tell the code that they begin with."""
+    """Return the table that maps 16 bits of a stream to the code that they begin with."""
     lookup = np.zeros((len(tables), 1 << 16), np.uint16)
     for line, table in zip(lookup, tables, strict=True):
         for symbol, code, length in table.codes():

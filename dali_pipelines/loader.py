@@ -36,10 +36,10 @@ _CLOSED = (
 
 
 class Loader:
-    """Iterate an Index in epochs of batches, one pipeline on each device.
+    """Iterate over an Index in epochs of batches, with one pipeline on each device.
 
     Each ``for`` loop over the Loader is one epoch; after a ``break``, or after `load_state_dict`,
-    the next loop goes on with what is left of the epoch. A batch is a list with one dict for each
+    the next loop continues with the rest of the epoch. A batch is a list with one dict for each
     device: ``image`` (see the factory), ``row`` (int64, row of the Index), ``valid`` (bool), and
     the columns asked for. The reader processes start with the first loop, or with `start`.
 
@@ -48,37 +48,37 @@ class Loader:
     factory : callable
         `fits_pipeline`, `jpeg_pipeline`, or another that takes the same keywords.
     index : Index
-        What is read.
+        The rows to read.
     batch_size : int
         Samples per device and step.
     num_read_processes : int
-        Reader processes in all, shared out over the devices, at least 1 for each.
+        Reader processes in total, divided among the devices, at least 1 for each.
     devices : sequence of int or None, optional
-        CUDA devices, one pipeline on each; None in it is a pipeline on the CPU. By default the GPU
+        CUDA devices, one pipeline on each; None for a pipeline on the CPU. By default the GPU
         of this process if it is one of several, that of torch.cuda.set_device or LOCAL_RANK; else
         all visible GPUs, else one CPU pipeline.
     shard_id, num_shards : int, optional
-        Place of this process among all processes that share an epoch. By default what
-        torch.distributed says, if it is initialised when the Loader starts (Lightning, accelerate,
-        mp.spawn), else what the variables of torchrun, MPI or Slurm's srun say, else 0 of 1. It may
+        Number of this process among all processes that share an epoch, and their count. By default
+        from torch.distributed, if it is initialised when the Loader starts (Lightning, accelerate,
+        mp.spawn), else from the variables of torchrun, MPI or Slurm's srun, else 0 of 1. They must
         not change after the start.
     seed : int
-        Order, windows and flips follow from it.
+        Determines the order, windows and flips.
     shuffle : bool
         A new order in each epoch.
     tail : {"partial", "fill", "drop"}
-        What becomes of the last step of an epoch, see `readers.sampling.schedule.Tail`. With
-        ``fill`` look at ``valid``; otherwise it is True throughout.
+        How to handle the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
+        With ``fill`` check ``valid``; otherwise it is always True.
     bad_sample : {"raise", "skip"}
         What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
-        ``stats.rejected``. With tail ``fill`` another row stands in its place, not valid. Either
-        way no step is added or lost, so that all processes of a job stay in step.
+        ``stats.rejected``. With tail ``fill`` another row replaces it, not valid. No step is added
+        or lost in either case, so that all processes of a job take the same number of steps.
     max_bad : int or float, optional
-        With ``skip``: how many rows may be rejected, as a number, or below 1 as a share of the
+        With ``skip``: how many rows may be rejected, as a number, or below 1 as a fraction of the
         Index; one more raises ReadError. Each process counts its own.
     restart_readers : int
-        How many times a dead reader process may be made good: the pipelines start anew at the same
-        step, and nothing is lost or repeated. Then ReaderProcessError is raised.
+        How often the pipelines may be restarted after the death of a reader process. They restart
+        at the same step, and nothing is lost or repeated. After that ReaderProcessError is raised.
     **config
         Further keywords of the factory, see `dali_pipelines.settings.LoaderSettings`: crop, window,
         flip, resize, mean, std, dtype, columns, ... Type checkers know those of the factories of
@@ -90,7 +90,7 @@ class Loader:
         If the factory has no such setting. Of your own factories, those whose ``**config`` is
         annotated as ``Unpack[PipelineSettings]`` are checked here, others when they are called.
     ValueError
-        If the settings contradict each other or do not fit the data.
+        If settings contradict each other or do not fit the data.
     """
 
     def __init__(
@@ -340,7 +340,7 @@ class Loader:
             raise error.with_traceback(None) from None  # DALI's frames explain nothing
         self._restarts_left -= 1
         self.stats.restarts += 1
-        logger.warning("%s; starting again, %d times more", error, self._restarts_left)
+        logger.warning("%s; restarting, %d restarts left", error, self._restarts_left)
 
     def _reject_undecodable(self, error: RuntimeError) -> None:
         """Reject the rows of this step that make a graph fail, or raise its error if none does."""

@@ -1,4 +1,4 @@
-"""How much host memory the pipelines of this machine will take, before they take it."""
+"""Estimate the host memory that the pipelines of this machine will need."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ SHM = "/dev/shm"
 _CONSUMER_BYTES = 700 << 20
 """This process with PyTorch, DALI and numba; measured 0.5 GiB, GPU contexts not counted."""
 _READER_BYTES = 60 << 20
-"""What a reader process does not share with others; measured with forkserver and astropy."""
+"""Memory that a reader process does not share; measured with forkserver and astropy."""
 _FRAMES = 2
-"""Batches of whole frames that the graph holds: of one while it is warped, and of the next."""
+"""Batches of whole frames that the graph holds: one that is being warped, and the next."""
 _READER_FRAMES = 4
 """Copies of a sample that a reader holds while it reads, decodes and hands over."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Host memory in bytes, at its highest."""
+    """Peak host memory in bytes."""
 
     shared: int
-    """Samples on their way from the readers, in /dev/shm."""
+    """Samples in flight from the readers, in /dev/shm."""
     images: int
     """Decoded batches, those that the consumer holds included; 0 for pipelines on a GPU."""
     processes: int
-    """The processes themselves, and what readers hold while they work."""
+    """The processes themselves, and the samples that readers work on."""
 
     @property
     def total(self) -> int:
-        """Everything together."""
+        """The sum."""
         return self.shared + self.images + self.processes
 
     def check(self) -> None:
-        """Refuse what cannot fit.
+        """Check that the pipelines fit into shared memory and into free memory.
 
         Raises
         ------
         MemoryError
-            If shared memory or free memory is too small; the message tells the remedy.
+            If they do not; the message names the remedy.
         """
         self.check_shared()
         self.check_total()
 
     def check_shared(self) -> None:
-        """Refuse what cannot fit into shared memory, as `check` does."""
+        """Check that the pipelines fit into shared memory, as `check` does."""
         free = free_shared()
         if self.shared > free:
             raise MemoryError(
@@ -60,7 +60,7 @@ class MemoryEstimate:
             )
 
     def check_total(self) -> None:
-        """Refuse what cannot fit into memory, as `check` does."""
+        """Check that the pipelines fit into free memory, as `check` does."""
         free = free_memory()
         if self.total > free:
             raise MemoryError(
@@ -73,12 +73,12 @@ class MemoryEstimate:
 
 
 def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1) -> MemoryEstimate:
-    """Estimate from what the pipelines know of their samples.
+    """Estimate the memory from the sizes that the pipelines know.
 
     Parameters
     ----------
     pipelines : sequence of ReaderPipeline
-        All pipelines of this process, of the same settings; they need not be started.
+        All pipelines of this process, with the same settings; they need not be started.
     num_consumers : int
         Processes like this one on this machine.
     """
@@ -98,12 +98,12 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
 
 
 def free_shared() -> int:
-    """Bytes that are free in /dev/shm."""
+    """Return the free bytes of /dev/shm."""
     return shutil.disk_usage(SHM).free
 
 
 def free_memory() -> int:
-    """Bytes that can be had, by the machine and by the control group."""
+    """Return the available memory in bytes: the lower of the machine's and the cgroup's."""
     free = int(psutil.virtual_memory().available)
     for limit_file, used_file in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -114,11 +114,11 @@ def free_memory() -> int:
     ):
         try:
             free = min(free, int(Path(limit_file).read_text()) - int(Path(used_file).read_text()))
-        except (OSError, ValueError):  # no such group, or "max": no limit
+        except (OSError, ValueError):  # no such cgroup, or "max": no limit
             continue
     return free
 
 
 def in_words(nbytes: int) -> str:
-    """Give bytes as text, in GiB or MiB."""
+    """Return bytes as text, in GiB or MiB."""
     return f"{nbytes / 2**30:.1f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"

@@ -27,21 +27,21 @@ _UNLIMITED = (-math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Map pixel values to what a network takes, in this order.
+    """Map pixel values to the input of a network, in this order.
 
     1. Divide by `unit`.
-    2. Clip to `clip`, which therefore is in multiples of `unit`.
+    2. Clip to `clip`, in multiples of `unit`.
     3. Apply the curve of `kind`.
     4. Subtract `mean` and divide by `std`.
     5. Clip to `clip_output`.
 
-    Clipping comes before the curve since that is where the published recipes have it, and since a
-    square root or a logarithm needs it there. NaN stays NaN.
+    Clipping comes before the curve as in the published recipes, and because a square root or a
+    logarithm needs it there. NaN stays NaN.
 
     Raises
     ------
     ValueError
-        If a value makes no sense, or `clip` lets numbers pass that the curve is not made for.
+        If a value makes no sense, or `clip` allows numbers for which the curve is not defined.
 
     Examples
     --------
@@ -58,14 +58,14 @@ class Stretch:
     clip: tuple[float, float] = _UNLIMITED
     """Lowest and highest value before the curve."""
     a: float = 1.0
-    """Where asinh turns from linear to logarithmic, in multiples of `unit`. As in
+    """Transition of asinh from linear to logarithmic, in multiples of `unit`, as in
     `astropy.visualization.AsinhStretch`."""
     mean: float = 0.0
-    """Of the values behind the curve."""
+    """Mean of the values after the curve."""
     std: float = 1.0
-    """Likewise."""
+    """Standard deviation of the values after the curve."""
     clip_output: tuple[float, float] = _UNLIMITED
-    """Lowest and highest value of all."""
+    """Lowest and highest value of the result."""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -105,15 +105,14 @@ class Stretch:
         unit: float = 1.0,
         a: float = 1.0,
     ) -> Stretch:
-        """Make the stretch that maps the range of `clip` onto the range from low to high.
+        """Return the stretch that maps the range of `clip` onto the range from low to high.
 
-        That is what astropy's ``ImageNormalize(vmin=0, vmax=unit, stretch=AsinhStretch(a),
-        clip=True)`` does onto 0 to 1, with clip (0, 1) and kind ``asinh``.
+        With clip (0, 1), kind ``asinh`` and the range 0 to 1 it equals astropy's
+        ``ImageNormalize(vmin=0, vmax=unit, stretch=AsinhStretch(a), clip=True)``.
         """
         if not (low < high and all(map(math.isfinite, (low, high, *clip)))):
             raise ValueError(
-                f"a range is mapped onto a range: expected four finite numbers, low < high, "
-                f"got {(low, high)} and clip={clip}"
+                f"expected four finite numbers with low < high, got {(low, high)} and clip={clip}"
             )
         curve = cls(kind=kind, clip=clip, a=a)
         first, last = (float(value) for value in curve(np.array(clip, np.float64)))
@@ -146,13 +145,13 @@ class Stretch:
         return xp.clip((x - self.mean) / self.std, *self.clip_output)
 
     def inverse(self, array: Array) -> Array:
-        """Give the pixel values again; those that were clipped come back as the limit.
+        """Return the pixel values of stretched ones; clipped values become the limit.
 
         Parameters
         ----------
         array : numpy.ndarray, torch.Tensor or cupy.ndarray, any shape, floating
-            Stretched values. What a network makes may lie outside of the range that `clip` allows,
-            and is continued: below 0, the inverse of ``sqrt`` is -x**2.
+            Stretched values. The output of a network may lie outside the range that `clip` allows;
+            there the inverse is continued: below 0, that of ``sqrt`` is -x**2.
         """
         xp = _namespace(array)
         stretched: Any = array
@@ -169,13 +168,13 @@ class Stretch:
         return values
 
     def parameters(self) -> NDArray[np.float64]:
-        """Give what `dali_pipelines.kernels.stretch` takes.
+        """Return the parameters that `dali_pipelines.kernels.stretch` takes.
 
         Returns
         -------
         ndarray, shape (9,), float64
             Number of the kind (0 to 4, in the order of `Kind`), 1/unit, lowest and highest value
-            before the curve, 1/a, mean, 1/std, lowest and highest value of all.
+            before the curve, 1/a, mean, 1/std, lowest and highest value of the result.
         """
         fields = np.empty(kernel.NUM_PARAMETERS)
         fields[kernel.KIND] = _KINDS[self.kind]
@@ -189,7 +188,7 @@ class Stretch:
 
 
 def _namespace(array: Any) -> Any:
-    """Give the library that an array is of; it need not be one that is installed here."""
+    """Return the library of an array, NumPy, CuPy or torch, without importing any."""
     library = sys.modules.get(type(array).__module__.partition(".")[0])
     if not hasattr(library, "arcsinh"):
         raise TypeError(

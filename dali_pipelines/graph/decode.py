@@ -1,4 +1,4 @@
-"""Graph fragments that turn what a Reader sends into an image."""
+"""Graph fragments that decode the arrays of a Reader to an image."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dali_pipelines.runtime.dali_private import split
 
 
 class Decoded(NamedTuple):
-    """What a decoder adds to the graph."""
+    """The nodes that a decoder adds to the graph."""
 
     image: Any
-    """DataNode of the layout below, on the device where the rest shall run."""
+    """DataNode of the layout below, on the device where the rest of the graph runs."""
     dtype: str
     """Its element type, which DALI knows only when it runs."""
     status: Any = None
-    """DataNode of int32, shape (1,), on the CPU: 0 where the image is good. None if a bad one makes
-    the graph fail."""
+    """DataNode of int32, shape (1,), on the CPU: 0 if the image is good. None if the graph fails on
+    a bad one."""
     finished: bool = False
-    """True if the image is flipped by ``arrays["flip"]``, normalised by mean and std, and of the
-    dtype of the settings (float32 for float16) already. A decoder that computes each pixel anyway
-    saves a pass over the frame by that. A resize is still done."""
+    """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and makes
+    the dtype of the settings (float32 for float16): that saves one pass over the frame. Only the
+    resize is left then."""
     layout: Literal["HWC", "CHW"] = "HWC"
     """Order of the axes of `image`; HWC is permuted to CHW."""
     channels: int | None = None
@@ -38,7 +38,7 @@ class Decoded(NamedTuple):
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
     frames: int = 1
-    """Images that are made of each file, one of the other, before it is resized or warped."""
+    """Images that are made of each file, one from the other, before it is resized or warped."""
     other: Other | None = None
     """Images of another element type, where a batch may hold both."""
 
@@ -46,8 +46,8 @@ class Decoded(NamedTuple):
 class Other(NamedTuple):
     """The images of a batch that are not of the type of `Decoded.image`.
 
-    Each type goes through a graph of its own, as one operator takes one type, and the results are
-    merged. A batch that has none of a type costs nothing for it.
+    Each type goes through its own part of the graph, as an operator takes one type, and the results
+    are merged. A type that a batch does not have costs nothing.
     """
 
     where: Any
@@ -68,15 +68,15 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     Parameters
     ----------
     arrays : mapping of str to DataNode
-        As a FitsReader gives them.
+        Those of a FitsReader.
     config : PipelineConfig
         Its dtype, mean, std, resize and device_id.
     planes : int
         Planes of the images, each a channel: layout HWC for one, (height, width, 1), CHW for more.
     """
     dtype = "float32" if config.dtype == "float16" else config.dtype
-    # The resize takes the channels of a pixel together: they are brought so, and the rest is done
-    # behind it.
+    # The resize needs the channels of a pixel next to each other: these are transposed, and flipped
+    # and normalised after the resize.
     last = planes > 1 and config.resize is not None
     mean, std = (None, None) if last else (config.mean, config.std)
     finish = tuple(zip(_each("mean", mean, 0, planes), _each("std", std, 1, planes), strict=True))
@@ -100,7 +100,7 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
 def _each(
     name: str, values: tuple[float, ...] | None, default: float, planes: int
 ) -> tuple[float, ...]:
-    """Give a number for each plane."""
+    """Return a number for each plane."""
     values = (default,) if values is None else values
     if len(values) not in (1, planes):
         several = "one channel" if planes == 1 else f"{planes} channels"
@@ -109,18 +109,18 @@ def _each(
 
 
 def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
-    """Make the decoder of what `readers.aia.AiaReader` reads, or a ChannelsReader of it.
+    """Return the decoder for `readers.aia.AiaReader`, or for a ChannelsReader of it.
 
     Parameters
     ----------
     calibration : Calibration
-        What is done to each frame.
+        Settings of the calibration.
     parts : tuple of str
         Parts of the Index, each a channel of the image; () for samples of one file.
     """
 
     def decode(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
-        suffixes = [f"_{place}" for place in range(len(parts))] or [""]
+        suffixes = [f"_{number}" for number in range(len(parts))] or [""]
         decoded = [_decode_aia(arrays, suffix, calibration, config) for suffix in suffixes]
         images, statuses = zip(*decoded, strict=True)
         others = {"present": arrays["present"]} if parts else {}
@@ -133,7 +133,7 @@ def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
             finished=True,
             layout="CHW",
             others=others,
-            frames=3 if calibration.psf else 1,  # what Python gives is copied into the graph
+            frames=3 if calibration.psf else 1,  # DALI copies the outputs of Python functions
         )
 
     return decode
@@ -164,11 +164,11 @@ def _decode_aia(
 
 
 def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3) -> Decoded:
-    """Decode at full depth to RGB or gray, shape (height, width, channels); of a window no more.
+    """Decode at full depth to RGB or gray, shape (height, width, channels), or only a window.
 
-    Images of 8 bits become uint8, of 16 uint16, and a batch may hold both; an integer dtype in the
-    settings takes one of them. EXIF orientation is honoured, and the window lies in the image as it
-    is displayed.
+    Images of 8 bits become uint8, of 16 bits uint16, and a batch may hold both, unless the settings
+    ask for one of these dtypes. EXIF orientation is applied, and the window is in the image as
+    displayed.
     """
     names = ("encoded",) if config.crop is None else ("encoded", "anchor", "shape")
     inputs = [arrays[name] for name in names]
@@ -191,6 +191,6 @@ def _decode_image(inputs: Sequence[Any], dtype: str, channels: int, config: Pipe
 
 
 def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
-    """Give the array ``image`` as float32, for Readers that decode for themselves."""
+    """Return the array ``image`` as float32, for Readers that decode themselves."""
     image = arrays["image"] if config.device_id is None else arrays["image"].gpu()
     return Decoded(fn.cast(image, dtype=types.FLOAT), "float32")

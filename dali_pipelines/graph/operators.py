@@ -1,6 +1,6 @@
-"""The project's own CPU operators: compiled kernels that DALI runs in its threads.
+"""CPU operators of this project: compiled kernels that DALI runs in its threads.
 
-numba is imported here, when an operator is asked for, to keep it out of pipelines that need none.
+numba is only imported when an operator is made: pipelines without one do not need it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     dtype : {"float32", "uint8", "int16", "int32"}
         Element type of the image.
     inputs : list of DataNode
-        shape, payload, plan and scaling, as a FitsReader gives them, then flip and finish, as the
-        kernel takes them, but finish for each plane; all on the CPU.
+        shape, payload, plan and scaling of a FitsReader, then flip and finish of the kernel, with
+        finish for each plane; all on the CPU.
     planes : int
-        Of the image.
+        Planes of the image.
 
     Returns
     -------
     image, status : DataNode
-        The image, layout HWC, of shape (height, width, 1), or of several planes layout CHW; and
+        The image, layout HWC, shape (height, width, 1), or with several planes layout CHW; and
         int32 of shape (1,), 0 if good.
     """
     from dali_pipelines.kernels import entries
@@ -59,7 +59,7 @@ def resize(dtype: str, image: Any, size: Any) -> Any:
     image : DataNode
         Layout HWC, on the CPU.
     size : DataNode
-        uint8, of the shape (height, width) of the output, whatever its values; on the CPU.
+        uint8, shape (height, width) of the output, with any values; on the CPU.
 
     Returns
     -------
@@ -85,20 +85,20 @@ def warp(inputs: list[Any], order: int) -> Any:
     ----------
     inputs : list of DataNode
         The image, float32, layout HWC with one channel; grid, matrix, reduce, gain, stretch,
-        special and frame, as `readers.aia.AiaReader` gives them; and flip. All on the CPU.
+        special and frame of `readers.aia.AiaReader`; and flip. All on the CPU.
     order : {1, 3}
-        Of the spline.
+        Order of the spline.
 
     Returns
     -------
     DataNode
-        float32, layout CHW, of shape (1, height, width).
+        float32, layout CHW, shape (1, height, width).
     """
     from dali_pipelines.kernels import entries
 
     image, grid, matrix, reduce, gain, stretch, special, frame, flip = inputs
     constant = types.Constant(np.array([order], np.int64), device="cpu")
-    # The operator takes no more than six inputs.
+    # DALI's numba operator takes at most six inputs.
     numbers = fn.cat(
         fn.reshape(matrix, shape=[6]),
         gain,

@@ -1,7 +1,7 @@
-"""The project's own GPU operators: FITS images decoded, and images warped.
+"""GPU operators of this project: decode FITS images, and warp images.
 
-They run on DALI's stream, without waiting for it: CuPy lends the memory, numba-cuda compiles the
-kernels. Both come with ``pip install 'dali-pipelines[gpu]'``.
+They run on DALI's stream, without waiting for it: CuPy allocates the memory, numba-cuda compiles
+the kernels. Both come with ``pip install 'dali-pipelines[gpu]'``.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, An
     dtype : {"float32", "uint8", "int16", "int32"}
         Element type of the image.
     inputs : list of DataNode
-        shape, payload, plan and scaling, as a FitsReader gives them, and flip, int32 of shape (2,).
+        shape, payload, plan and scaling of a FitsReader, and flip, int32 of shape (2,).
     finish : tuple of (mean, factor)
-        For each plane; ``(value - mean) * factor`` is what float32 images hold.
+        For each plane; float32 images hold ``(value - mean) * factor``.
 
     Returns
     -------
     image, status : DataNode
-        The image on the GPU, layout HWC, of shape (height, width, 1), or of several planes layout
+        The image on the GPU, layout HWC, shape (height, width, 1), or with several planes layout
         CHW; and int32 of shape (1,) on the CPU, 0 if good.
     """
     outputs: Any = fn.python_function(
@@ -49,7 +49,7 @@ def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, An
 
 @dataclass(frozen=True)
 class ImageDecoder:
-    """What the graph calls with the arrays of a batch."""
+    """The function that decodes a batch, for fn.python_function."""
 
     dtype: str
     finish: Finish
@@ -62,7 +62,7 @@ class ImageDecoder:
         scalings: list[Any],
         flips: list[Any],
     ) -> tuple[list[Any], list[Any]]:
-        """Decode a batch of CuPy arrays; give images and statuses. CuPy's stream is DALI's."""
+        """Decode a batch of CuPy arrays; return images and statuses. CuPy's stream is DALI's."""
         import cupy
         import numpy as np
 
@@ -114,7 +114,7 @@ def _plane(
     scaling: Any,
     flip: Any,
 ) -> Any:
-    """Describe a plane of an image, whose arrays hold those of all planes one behind the other."""
+    """Describe a plane of an image; each array holds all planes one after the other."""
     from dali_pipelines.kernels.fits.image_cuda import Image
 
     plan_size, scaling_size = plan.size // planes, scaling.size // planes
@@ -136,7 +136,7 @@ def _plane(
 def warp(inputs: list[Any], order: int) -> Any:
     """Add a warp to the graph, as `dali_pipelines.graph.operators.warp` does for the CPU.
 
-    The image is on the GPU, and so is what is returned.
+    The image is on the GPU, and so is the result.
     """
     image, *others = inputs
     return fn.python_function(
@@ -151,7 +151,7 @@ def warp(inputs: list[Any], order: int) -> Any:
 
 @dataclass(frozen=True)
 class Warp:
-    """What the graph calls with the arrays of a batch."""
+    """The function that warps a batch, for fn.python_function."""
 
     order: int
 
@@ -195,7 +195,7 @@ class Warp:
             at = image.data.ptr, *shape, special.data.ptr
             _launch(kernels.prefilter_rows, shape, lines.data.ptr, *at)
             _launch(kernels.prefilter_columns, shape, coefficients, lines.data.ptr, *shape)
-            # As aiapy, where all of the frame is there. Nothing here waits for the device.
+            # As aiapy does with whole frames. Nothing here waits for the device.
             whole = (frame[2] == shape[0]) & (frame[3] == shape[1])
             missing = cupy.isnan(image)
             low = cupy.maximum(cupy.where(missing, np.inf, image).min(), special[LOWEST])
@@ -207,7 +207,7 @@ class Warp:
 
 
 def _launch(kernel: Any, shape: tuple[int, int], *arguments: int) -> None:
-    """Launch a kernel over pixels, on CuPy's stream; arrays are given by their addresses."""
+    """Launch a kernel over pixels, on CuPy's stream; arrays are passed as addresses."""
     import cupy
     from numba import cuda
 
@@ -219,8 +219,8 @@ def _launch(kernel: Any, shape: tuple[int, int], *arguments: int) -> None:
 
 @cache
 def _random_numbers(device: int) -> Any:
-    """Give the table of random numbers on a device, the current one; it stays there."""
-    del device  # tells calls apart
+    """Return the table of random numbers on the current device, where it stays."""
+    del device  # only the key of the cache
     import cupy
 
     from dali_pipelines.kernels.fits.dither import RANDOM

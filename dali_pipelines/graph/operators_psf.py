@@ -1,7 +1,7 @@
 """PSF deconvolution in the graph: between decoding and registration, on the grid of the CCD.
 
-Python runs it, one frame after the other: on a GPU CuPy launches on DALI's stream, on the CPU SciPy
-leaves the GIL to others while it transforms, and takes 10 s or more a frame.
+It runs in Python, one frame after the other: on a GPU CuPy launches on DALI's stream; on the CPU
+SciPy releases the GIL during the transforms, and takes 10 s or more per frame.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def deconvolve_node(
 ) -> Any:
     """Add `Deconvolver` with the PSF of each frame's channel to the graph.
 
-    The PSFs are made here, 2 s each if they are not in the user's cache folder, so that what can
-    fail fails before anything runs.
+    The PSFs are made here, 2 s each if they are not in the user's cache folder, so that errors come
+    before anything runs.
 
     Parameters
     ----------
     image : DataNode
         float32, layout HWC, shape (4096, 4096, 1): whole frames of AIA, not registered yet.
     wavelnth : DataNode
-        Integer of one element on the CPU: the frame's channel in angstrom, as WAVELNTH says. Give
-        ``types.Constant(171, device="cpu")`` where there is but one.
+        Integer of one element on the CPU: the frame's channel in angstrom, from WAVELNTH. Pass
+        ``types.Constant(171, device="cpu")`` for a single channel.
     channels : iterable of int
-        What `wavelnth` may be. Each takes 67 MB, once a process and once on each GPU.
+        Possible values of `wavelnth`. Each takes 67 MB, per process and per GPU.
     use_preflightcore : bool
         As for `dali_pipelines.aia.psf.psf`.
     iterations, clip_negative : int, bool
@@ -52,9 +52,9 @@ def deconvolve_node(
     Returns
     -------
     DataNode
-        Like `image`, on the same device. An error within the graph would end the pipeline, so that
-        a frame of another shape or channel becomes NaN. Readers must refuse such files, and name
-        them; the NaN is for the placeholders of rows that could not be read.
+        Like `image`, on the same device. An error within the graph would end the pipeline, so a
+        frame of another shape or channel becomes NaN. Readers must reject such files with an error
+        that names them; the NaN is for the placeholders of rows that could not be read.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def deconvolve_node(
 
 @dataclass(frozen=True)
 class FrameDeconvolver:
-    """What the graph calls with the arrays of a batch, of NumPy or CuPy."""
+    """The function that deconvolves a batch of NumPy or CuPy, for fn.python_function."""
 
     channels: tuple[int, ...]
     use_preflightcore: bool
@@ -93,9 +93,7 @@ class FrameDeconvolver:
 
     def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
         """Deconvolve a batch of images, each by the PSF of its channel."""
-        channels = [
-            int(wavelnth.item()) for wavelnth in wavelnths
-        ]  # GPU: waits for what comes before
+        channels = [int(wavelnth.item()) for wavelnth in wavelnths]  # waits for the GPU
         return [self._frame(*frame) for frame in zip(images, channels, strict=True)]
 
     def _frame(self, image: Any, channel: int) -> Any:
@@ -115,7 +113,7 @@ class FrameDeconvolver:
 
 @cache
 def _deconvolver(channel: int, use_preflightcore: bool, device: int | None) -> Deconvolver:
-    """Give the deconvolution of a channel in memory, or on a GPU, which is the current one."""
+    """Return the deconvolution of a channel, in memory or on the current GPU."""
     if device is None:
         psf = cached_psf(channel, use_preflightcore=use_preflightcore, shape=FRAME_SHAPE)
         return Deconvolver.of(psf)

@@ -17,18 +17,18 @@ _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.
 
 
 def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
-    """Tell whether a graph must normalise, convert or permute what was decoded."""
+    """Return whether the graph must normalise, convert or permute the decoded image."""
     return channels > 1 or not _is_plain(decoded, config)
 
 
 def _is_plain(decoded: Decoded, config: PipelineConfig) -> bool:
-    """Tell whether the values are wanted as they are when they have been resized."""
+    """Return whether the values of the decoded, resized image need no change."""
     dtype = decoded.dtype if config.resize is None else "float32"
     return config.dtype == dtype and config.mean is None and config.std is None
 
 
 def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> None:
-    """Check what a decoder says of its image against the settings.
+    """Check the result of a decoder against the settings.
 
     Parameters
     ----------
@@ -54,25 +54,25 @@ def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> N
         return
     if config.flip and not uses_flip:
         raise ValueError(
-            f"flip={config.flip!r} is asked for, and the decoder returned finished=True but made "
-            "no use of arrays['flip']: flip the image by it, or return finished=False"
+            f"the settings have flip={config.flip!r}, but the decoder returned finished=True without "
+            "using arrays['flip']: flip the image by it, or return finished=False"
         )
     if decoded.dtype != ("float32" if config.dtype == "float16" else config.dtype):
         raise ValueError(
-            f"the decoder returned finished=True, and {decoded.dtype} in place of "
+            f"the decoder returned finished=True, and {decoded.dtype} instead of "
             f"dtype={config.dtype!r}: convert it in the decoder, or return finished=False"
         )
 
 
 def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig) -> Any:
-    """Extend the graph from a decoded image to the tensor that a network takes.
+    """Add the nodes that turn a decoded image into the input of a network.
 
     Parameters
     ----------
     decoded : Decoded
         Checked by `check_decoded`.
     flip : DataNode
-        int32, shape (2,), on the CPU: whether to flip left-right, and up-down.
+        int32, shape (2,), on the CPU: whether to flip left-right and up-down.
     channels : int
         Channels of the image.
     config : PipelineConfig
@@ -86,8 +86,7 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
     Raises
     ------
     ValueError
-        If the dtype is an integer type that the images do not have, or mean and std do not fit
-        the channels.
+        If the images cannot be converted to the dtype, or mean and std do not fit the channels.
     """
     if decoded.other is None:
         return _transform(decoded, flip, channels, config)
@@ -105,7 +104,7 @@ def _transform(
     config: PipelineConfig,
     part: Callable[[Any], Any] = lambda node: node,
 ) -> Any:
-    """Do what `transform` does to those images of a batch that `part` takes of other nodes."""
+    """Do `transform` to some images of a batch: those that `part` selects from a node."""
     image, layout = decoded.image, decoded.layout
     flips = bool(config.flip) and not decoded.finished
     done = decoded.finished or not normalises(decoded, channels, config)
@@ -123,7 +122,7 @@ def _transform(
     if config.dtype == decoded.dtype == "uint16":  # of the others the operator below is faster
         return fn.transpose(image, perm=[2, 0, 1])
     if config.dtype not in _NORMALISED or config.dtype == "uint8" != decoded.dtype:
-        raise ValueError(f"the images are {decoded.dtype}, they cannot be had as {config.dtype}")
+        raise ValueError(f"{decoded.dtype} images cannot be converted to {config.dtype}")
     mean = [0.0] if config.mean is None else list(config.mean)
     std = [1.0] if config.std is None else list(config.std)
     for name, values in (("mean", mean), ("std", std)):
@@ -138,10 +137,10 @@ def _transform(
 
 
 def _permute(image: Any, layout: str, channels: int) -> Any:
-    """Permute the axes to HWC from CHW, or the other way round."""
+    """Permute the axes from CHW to HWC, or from HWC to CHW."""
     axes = [2, 0, 1] if layout == "CHW" else [1, 2, 0]
     if channels == 1:
-        # The same bytes: no copy of the frame is made.
+        # The same bytes: no need to copy the frame.
         return fn.reshape(image, src_dims=axes, layout=layout)
     return fn.transpose(image, perm=axes, output_layout=layout)
 

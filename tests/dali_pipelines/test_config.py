@@ -56,7 +56,7 @@ def test_a_time_limit_of_numpy() -> None:
         ({"zoom": (1, "x")}, r"zoom must be \(least, most\), two numbers, got \(1, 'x'\)"),
         ({"flip": "x"}, "flip must be one of '', 'h', 'v', 'hv', got 'x'"),
         ({"dtype": "float64"}, "dtype must be one of 'float32', 'float16', 'uint8', "),
-        ({"dtype": "int16", "mean": 1, "std": 2}, "as they are stored: leave out mean and std, or"),
+        ({"dtype": "int16", "mean": 1, "std": 2}, "as stored: leave out mean and std, or"),
         ({"start_method": "thread"}, "start_method must be one of 'spawn', "),
     ],
 )

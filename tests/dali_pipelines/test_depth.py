@@ -130,9 +130,9 @@ def test_noted_rows_and_uint16(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dtype": "int16"}, "the images are uint8, they cannot be had as int16"),
+        ({"dtype": "int16"}, "uint8 images cannot be converted to int16"),
         ({"channels": 2}, r"channels must be 3 \(RGB\) or 1 \(gray\), got 2"),
-        ({"dtype": "uint16", "std": 2}, "dtype 'uint16' gives the values as they are stored"),
+        ({"dtype": "uint16", "std": 2}, "dtype 'uint16' gives the values as stored"),
         ({"channels": 1, "mean": (1, 2, 3)}, "mean must be one number, or 1, one for each"),
     ],
 )

@@ -139,7 +139,7 @@ def test_jpeg_as_uint8(shared_data: Path) -> None:
     found = images(jpeg_pipeline, index, dtype="uint8", flip="h")[0]
     assert found.dtype == torch.uint8
     assert far_share(found, cut_and_flipped(pillow(index.path(0)), 0, None, "h")) < 1e-3
-    with pytest.raises(ValueError, match="the images are uint8, they cannot be had as int16"):
+    with pytest.raises(ValueError, match="uint8 images cannot be converted to int16"):
         images(jpeg_pipeline, index, dtype="int16")
 
 

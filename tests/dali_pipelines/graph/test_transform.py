@@ -68,8 +68,8 @@ def test_mean_and_std_of_each_channel(layout: str) -> None:
 
 REFUSED = [
     ({"layout": "CWH"}, {}, r"layout of Decoded must be 'HWC' or 'CHW', got 'CWH'"),
-    ({"finished": True}, {"dtype": "uint8"}, r"finished=True, and float32 in place of dtype='uin"),
-    ({"finished": True}, {"flip": "h"}, r"flip='h' is asked for, .* no use of arrays\['flip'\]"),
+    ({"finished": True}, {"dtype": "uint8"}, r"finished=True, and float32 instead of dtype='uin"),
+    ({"finished": True}, {"flip": "h"}, r"have flip='h', but .* without using arrays\['flip'\]"),
 ]
 
 
