@@ -54,8 +54,8 @@ def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> N
         return
     if config.flip and not uses_flip:
         raise ValueError(
-            f"the settings have flip={config.flip!r}, but the decoder returned finished=True without "
-            "using arrays['flip']: flip the image by it, or return finished=False"
+            f"the settings have flip={config.flip!r}, but the decoder returned finished=True "
+            "without using arrays['flip']: flip the image by it, or return finished=False"
         )
     if decoded.dtype != ("float32" if config.dtype == "float16" else config.dtype):
         raise ValueError(

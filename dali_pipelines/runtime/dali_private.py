@@ -69,7 +69,7 @@ def pool_parts_replaced(
     observer: Callable[..., Any],
     allocated: Callable[[int, int], None],
 ) -> Iterator[None]:
-    """Let DALI, in all threads, start its pools of reader processes with other parts.
+    """Replace parts of the pools of reader processes that DALI starts, in all threads.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def pool_parts_replaced(
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Give an attribute of a module or class another value for a while."""
+    """Set an attribute of a module or class for the duration of a block."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -159,7 +159,7 @@ if "_pipe" not in _part("nvidia.dali:Pipeline._shutdown").__code__.co_names:
 
 
 class ForkSafePipeline(Pipeline):
-    """A Pipeline that a forked copy of its process can let go of."""
+    """A Pipeline that a forked copy of its process can drop."""
 
     started_in: int | None = None
     """Process that started the reader processes."""

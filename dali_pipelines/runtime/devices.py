@@ -1,4 +1,4 @@
-"""Which devices there are, and how they and the reader processes are shared out."""
+"""Choose the devices of a process, and divide shards and reader processes among them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Device = int | None
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Devices of this process, and which shards they read."""
+    """Devices of this process, and the shards that they read."""
 
     devices: tuple[Device, ...]
     first_shard: int
@@ -29,9 +29,9 @@ class Placement:
 
 
 def visible_gpus() -> int:
-    """Count the CUDA devices that this process may use; 0 if there is no driver.
+    """Return the number of CUDA devices that this process may use; 0 if there is no driver.
 
-    PyTorch asks NVML where it can, so that CUDA is not initialised and a later fork stays possible.
+    PyTorch asks NVML where it can: CUDA is not initialised, and a fork remains possible.
     """
     import torch
 
@@ -39,9 +39,9 @@ def visible_gpus() -> int:
 
 
 def check_device(device: Device) -> None:
-    """Refuse what names no device, and GPUs where the packages for them are missing.
+    """Check the number of a device, and that the packages for GPUs are installed.
 
-    Whether there is such a GPU is left to DALI: to ask would initialise CUDA.
+    Whether the GPU exists is left to DALI: to ask would initialise CUDA.
 
     Raises
     ------
@@ -57,8 +57,8 @@ def check_device(device: Device) -> None:
     for name in ("cupy", "numba"):
         if find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"device {device} needs the package {name}: install what GPUs "
-                "need, pip install '.[gpu]', or give None for the CPU"
+                f"device {device} needs the package {name}: pip install "
+                "'dali-pipelines[gpu]', or give None for the CPU"
             )
 
 
@@ -68,7 +68,7 @@ def place(
     num_shards: int | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Placement:
-    """Decide on the devices and shards of this process.
+    """Choose the devices and shards of this process.
 
     Parameters
     ----------
@@ -76,16 +76,16 @@ def place(
         One entry for each pipeline. By default the GPU of this process if it is one of several,
         see `own_gpu`; else all visible GPUs, or one CPU pipeline where there is none.
     shard_id, num_shards : int, optional
-        Place of this process among all processes, by default what `find_rank` finds. Each device
-        of this process reads a shard of its own.
+        Number of this process among all processes, and their count; by default from `find_rank`.
+        Each device of this process reads its own shard.
     environ : mapping
         Environment variables.
 
     Raises
     ------
     ValueError
-        If only one of shard_id and num_shards is given, or they do not fit, or no device is named,
-        or the rank or its GPU cannot be found.
+        If only one of shard_id and num_shards is given, or they contradict each other, or there is
+        no device, or the rank or its GPU cannot be found.
     """
     if (shard_id is None) != (num_shards is None):
         raise ValueError("give both shard_id and num_shards, or neither")
@@ -113,19 +113,19 @@ def own_gpu(local_rank: int | None, gpus: int) -> int:
     Parameters
     ----------
     local_rank : int or None
-        Among the processes of this machine, if it is known.
+        Rank among the processes of this machine, if known.
     gpus : int
-        How many are visible, at least 1. A scheduler may show each process one GPU, its own.
+        Number of visible GPUs, at least 1. A scheduler may show each process only its own.
 
     Raises
     ------
     ValueError
-        If there are several, and neither a local rank nor a current device.
+        If there are several GPUs, and neither a local rank nor a current device.
     """
     import torch
 
     current = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
-    if current:  # not the first, so somebody has set it: Lightning's devices=[2, 3], or set_device
+    if current:  # not the default: set by Lightning's devices=[2, 3] or by set_device
         return int(current)
     if local_rank is not None:
         return local_rank % gpus
@@ -138,10 +138,10 @@ def own_gpu(local_rank: int | None, gpus: int) -> int:
 
 
 class LatePlacement:
-    """The devices and shards of a Loader: decided when it starts, and not changed after that.
+    """The devices and shards of a Loader: decided when it starts, and unchanged after that.
 
-    Launchers come in between: a script of Lightning's ddp makes its Loader before `fit` starts the
-    other ranks.
+    Ranks may start in between: a script of Lightning's ddp makes its Loader before `fit` starts
+    the other ranks.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class LatePlacement:
     def __init__(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
     ) -> None:
-        # With as few shards as there can be: what is wrong with these is wrong in any case.
+        # The fewest shards that are possible: settings that fail with these always fail.
         self.least = place([None] if devices is None else devices, shard_id, num_shards, {})
         self._asked = devices, shard_id, num_shards
         self._answer: Placement | None = None
@@ -165,7 +165,7 @@ class LatePlacement:
         self._rank: tuple[int, int] | None = None
 
     def now(self) -> Placement:
-        """Return what was decided, or what would be decided now.
+        """Return the placement that was decided, or else the one that would be decided now.
 
         Raises
         ------
@@ -178,14 +178,14 @@ class LatePlacement:
         return self._answer
 
     def settle(self) -> None:
-        """Decide, or check that what was decided still holds.
+        """Decide on the placement, or check that the one that was decided is still right.
 
         Raises
         ------
         ValueError
             As `place` does.
         RuntimeError
-            If this process has another rank than before, or is one of more or fewer.
+            If the rank of this process or the number of processes has changed.
         """
         _, shard_id, _ = self._asked
         rank = find_rank() if shard_id is None else None
@@ -194,19 +194,19 @@ class LatePlacement:
             before = self._answer
             if before is not None and before.num_shards != self._settled.num_shards:
                 logger.warning(
-                    "the Loader starts with %d shards: what len() and num_shards said before, with "
-                    "%d, was before this process had joined the others",
+                    "the Loader starts with %d shards: len() and num_shards assumed %d before, as "
+                    "this process had not joined the others",
                     self._settled.num_shards,
                     before.num_shards,
                 )
         elif rank != self._rank:
             raise RuntimeError(
                 f"this process had rank and world size {self._rank} when the Loader started, and "
-                f"has {rank} now, so that rows would be left out or repeated: make another Loader, "
+                f"has {rank} now: rows would be left out or repeated. Make another Loader, "
                 "or start this one after init_process_group"
             )
 
 
-def share_out(total: int, parts: int) -> list[int]:
-    """Share `total` reader processes out over `parts` pipelines: as even as can be, at least 1."""
-    return [max(1, total // parts + (part < total % parts)) for part in range(parts)]
+def share_out(total: int, pipelines: int) -> list[int]:
+    """Divide reader processes among pipelines as evenly as possible, at least 1 for each."""
+    return [max(1, total // pipelines + (one < total % pipelines)) for one in range(pipelines)]

@@ -1,4 +1,4 @@
-"""Whether reader processes can import what they need: a Reader's class, and the main script."""
+"""Check that reader processes can import the class of a Reader and the main script."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ _REMEDY = (
 
 
 def check_main() -> None:
-    """Refuse a main script that reader processes started by spawn or forkserver cannot import.
+    """Check that reader processes started by spawn or forkserver can import the main script.
 
-    They import it again. One without a guard would start reader processes there, too.
+    They import it again. Without a guard, the import would start reader processes again.
 
     Raises
     ------
     RuntimeError
-        If it is no file, as with ``python - < script.py``, or has no guard.
+        If it is not a file, e.g. ``python - < script.py``, or has no guard.
     """
     main = sys.modules["__main__"]
     script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if script is None or (spec is not None and spec.name.endswith("__main__")):
-        return  # Python imports neither
+        return  # multiprocessing does not import these
     other = "or use start_method='fork', before anything initialises CUDA"
     if not os.path.isfile(script):
         if spec is None:
-            reason = f"reader processes import the main script, and {script!r} is no file"
+            reason = f"reader processes import the main script, and {script!r} is not a file"
             raise RuntimeError(f"{reason}: save the script in a file, {other}")
     elif b"__name__" not in Path(script).read_bytes():
         raise RuntimeError(
-            f"reader processes import {script} again, and would run all of it: put what it does "
+            f"reader processes import {script} again, and would run all of it: put its code "
             f"below 'if __name__ == \"__main__\":', {other}"
         )
 
 
 def check_sendable(reader: Reader) -> None:
-    """Refuse a Reader that processes started by spawn or forkserver could not unpickle.
+    """Check that processes started by spawn or forkserver can unpickle a Reader.
 
     Raises
     ------
     TypeError
-        If it cannot be pickled, or if a class of it was defined in a notebook, in an interactive
-        session, or in a script below ``if __name__ == "__main__":``.
+        If it cannot be pickled, or if one of its classes was defined in a notebook, in an
+        interactive session, or in a script below ``if __name__ == "__main__":``.
     """
     try:
         pickled = pickle.dumps(reader)
-    except Exception as error:  # whatever a __reduce__ may raise
+    except Exception as error:  # a __reduce__ may raise anything
         raise TypeError(
             f"{type(reader).__name__} cannot be sent to the reader processes: {error}: define its "
-            "class at the top level of a module (a .py file), and hold settings, no open files"
+            "class at the top level of a module (a .py file), and keep settings, not open files"
         ) from error
     if b"__main__" not in pickled:
         return
-    script = getattr(sys.modules["__main__"], "__file__", "")  # "<stdin>" is none, either
+    script = getattr(sys.modules["__main__"], "__file__", "")  # "<stdin>" is not a file
     for name in _names_of_main(reader):
         if not os.path.isfile(script):
             raise TypeError(f"{name} was defined in a notebook or a session, and {_REMEDY}")
@@ -72,18 +72,18 @@ def check_sendable(reader: Reader) -> None:
 
 
 def _names_of_main(value: Any) -> list[str]:
-    """Return the names of what is pickled as a global of ``__main__``."""
-    # Protocol 2 writes module and name in one piece.
+    """Return the names of the globals of ``__main__`` in a pickle."""
+    # Protocol 2 writes module and name as one string.
     found = (arg for code, arg, _ in pickletools.genops(pickle.dumps(value, 2)) if arg is not None)
     texts = (arg.partition(" ") for arg in found if isinstance(arg, str))
     return [name for module, _, name in texts if module == "__main__" and name]
 
 
 def _guarded_names(script: str) -> set[str]:
-    """Return the classes and functions that a script defines only where it is run itself."""
+    """Return the classes and functions that a script defines only when it is run itself."""
     try:
         statements = ast.parse(Path(script).read_bytes()).body
-    except (OSError, SyntaxError, ValueError):  # a zip file, say
+    except (OSError, SyntaxError, ValueError):  # e.g. a zip file
         return set()
     return {
         node.name

@@ -1,8 +1,8 @@
-"""Ctrl-C waits until DALI's code is left.
+"""Delay Ctrl-C while DALI's code runs.
 
 Python raises a KeyboardInterrupt between any two instructions of the main thread. Some C code drops
-the error (seen in ``torch.from_dlpack``), and the run goes on as if nothing were; and what is being
-closed would be left half closed.
+the error (seen in ``torch.from_dlpack``), so that the run would go on; and an interrupted close
+would be left half done.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from types import FrameType
 from typing import TypeVar
 
 _held: list[int] | None = None
-"""Interrupts that are held back."""
+"""Interrupts that are delayed."""
 _let_in = False
-"""Whether the main thread is where one does no harm."""
+"""Whether the main thread is where an interrupt does no harm."""
 _OWN = (__file__, contextmanager.__code__.co_filename)
-"""Code that no interrupt may leave halfway: later ones would not be held, or be raised again."""
+"""Files whose code must not be interrupted: later interrupts would not be held, or be raised
+twice."""
 
 Result = TypeVar("Result")
 
 
 @contextmanager
 def interrupt_held(when_held: Callable[[], None] | None = None) -> Iterator[None]:
-    """Raise a KeyboardInterrupt that comes meanwhile at the end; a second one comes at once.
+    """Delay a KeyboardInterrupt to the end of the block; raise a second one at once.
 
-    A handler that somebody else has set for SIGINT is left in place.
+    A handler for SIGINT that others have set is kept.
 
     Parameters
     ----------
     when_held : callable, optional
-        Called, in the main thread, when one is held.
+        Called, in the main thread, when an interrupt is delayed.
     """
     global _held
     if not _is_main() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -61,7 +62,7 @@ def interrupt_held(when_held: Callable[[], None] | None = None) -> Iterator[None
 
 
 def interruptible(wait: Callable[[], Result]) -> Result:
-    """Wait, with nothing under way: raise a KeyboardInterrupt at once that comes or is held."""
+    """Wait where interrupts do no harm: raise one at once that comes or was delayed."""
     global _let_in
     if not _is_main():
         return wait()

@@ -1,8 +1,7 @@
-"""DALI keeps the host memory of its outputs for the next batch, where glibc would give it back.
+"""Let DALI keep the host memory of its outputs for the next batch; glibc would return it.
 
-Pages that come anew from the kernel are cleared as they are touched, which on a virtual machine
-takes up to two thirds of the time that decoding into them takes. Blocks of more than 32 MiB DALI
-keeps by itself.
+The kernel clears each new page when it is first touched, which on a virtual machine takes up to two
+thirds of the time of decoding into it. DALI keeps blocks of more than 32 MiB by default.
 """
 
 from __future__ import annotations
@@ -12,15 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _VARIABLE = "DALI_MALLOC_POOL_THRESHOLD"
-"""Its manual says that blocks *below* are kept. DALI 2.4 keeps those above: count page faults."""
+"""DALI's manual says that blocks *below* it are kept; DALI 2.4 keeps those above (measured by page
+faults)."""
 _THRESHOLD = "1M"
 
 
 @contextmanager
 def outputs_kept() -> Iterator[None]:
-    """Let the first pipeline of this process, which DALI makes meanwhile, set that up.
+    """Set DALI's variable while the first pipeline of this process is built, which reads it.
 
-    An environment variable is DALI's only way in. One that is set already is obeyed.
+    DALI has no other way to set this. If the variable is set already, it stays.
     """
     if _VARIABLE in os.environ:
         yield

@@ -1,9 +1,9 @@
-"""Which of the processes of a job this one is, whatever launched them.
+"""Find the rank of this process in its job, for any launcher.
 
-`torch.distributed` is asked first, where it is initialised: Lightning's ddp sets no RANK, and
-mp.spawn no variable at all. Else it is the variables of launchers: the general ones, of which those
-of torchrun win, as srun or mpirun may launch one torchrun on each machine; then those of MPI, and
-those of Slurm only without MPI, as mpirun starts its helpers on other machines by srun.
+`torch.distributed` comes first, if it is initialised: Lightning's ddp sets no RANK, and mp.spawn no
+variable at all. Then come the variables of launchers: the general ones, of which those of torchrun
+win, as srun or mpirun may launch one torchrun on each machine; then those of MPI; and without MPI
+those of Slurm, as mpirun starts its helpers on other machines with srun.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REMEDY = (
 
 
 class _Variables(NamedTuple):
-    """Names of the variables in which a launcher says what a process is."""
+    """Names of the variables that a launcher sets."""
 
     rank: str
     world_size: str
@@ -51,7 +51,7 @@ _MPI = (
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What one launcher says; None for what it does not say."""
+    """Values of one launcher; None for variables that are not set."""
 
     names: _Variables
     rank: int | None
@@ -78,24 +78,24 @@ def find_rank(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        If variables say that there are several processes, and not which one this is, or if they
+        If there are several processes by the variables, without the rank of this one, or if they
         contradict each other.
     """
     return _initialised() or _agreed(environ)
 
 
 def find_local_rank(environ: Mapping[str, str] = os.environ) -> tuple[int | None, int | None]:
-    """Return this process's rank on its machine, and the number there; None if not known."""
+    """Return the rank on this machine, and the number of processes there; None if unknown."""
     joined = _initialised()
     for claim in _claims(environ):
-        # One srun task may have started the ranks of its machine: then it is not of their job.
+        # The task of srun may have launched these ranks itself: then its variables are not theirs.
         if claim.local_rank is not None and (joined is None or claim.agrees(*joined)):
             return claim.local_rank, claim.local_world_size
     return None, None
 
 
 def _initialised() -> tuple[int, int] | None:
-    """Ask torch.distributed; where nobody has imported it, it is not initialised."""
+    """Return rank and number of processes of torch.distributed, if it is initialised."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
@@ -105,7 +105,7 @@ def _initialised() -> tuple[int, int] | None:
 def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
     """Return rank and number of processes where the variables agree on them."""
     claims = _claims(environ)
-    if "TORCHELASTIC_RUN_ID" in environ:  # by torchrun, which the other may have launched
+    if "TORCHELASTIC_RUN_ID" in environ:  # of torchrun, which MPI or Slurm may have launched
         claims = claims[:1]
     found = next((claim for claim in claims if claim.rank is not None), None)
     if found is None:
@@ -122,10 +122,10 @@ def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _claims(environ: Mapping[str, str]) -> list[_Claim]:
-    """Return what the general variables say, and those of MPI or else Slurm, as far as they do."""
+    """Return the values of the general variables, and of MPI or else Slurm, if there are any."""
     general = _claim(_GENERAL, environ)
     others = (_claim(names, environ) for names in (*_MPI, _slurm(environ)))
-    # What was started alone by srun or mpirun may itself launch processes.
+    # A single process of srun or mpirun may launch processes itself.
     other = next((claim for claim in others if claim and claim.world_size != 1), None)
     return [claim for claim in (general, other) if claim]
 
@@ -137,9 +137,9 @@ def _claim(names: _Variables, environ: Mapping[str, str]) -> _Claim | None:
 
 
 def _slurm(environ: Mapping[str, str]) -> _Variables:
-    """Return the names of Slurm's variables in a task of srun; elsewhere, names of none.
+    """Return the names of Slurm's variables in a task of srun; empty names elsewhere.
 
-    The shell of sbatch or salloc has some of them, too, and is not one of several processes.
+    The shell of sbatch or salloc has some of them as well, but it is not one of several processes.
     """
     if "SLURM_JOB_ID" in environ and "SLURM_STEP_ID" not in environ:
         return _Variables("", "", "", "")

@@ -26,14 +26,14 @@ from dali_pipelines.runtime.reader_processes import ReaderProcessError, ReaderPr
 from readers.worker.message_queue import MessageQueue
 
 _HEAD = 64 << 10
-"""Bytes at the start of each piece of shared memory that hold a task, in front of the samples."""
+"""Bytes at the start of each piece of shared memory for a task, before the samples."""
 
 _starting = threading.Lock()
-"""What is replaced is replaced for all threads: they start their pools one after the other."""
+"""Parts are replaced for all threads, so threads start their pools one after the other."""
 
 
 def _forget_other_threads() -> None:
-    """Free the lock in a forked process, which has no copy of a thread that holds it."""
+    """Replace the lock in a forked process: the thread that holds it was not copied."""
     global _starting
     _starting = threading.Lock()
 
@@ -45,7 +45,7 @@ _terminate = BaseProcess.terminate
 
 
 class _Parts:
-    """What stands in for parts of one pool of DALI's while it starts."""
+    """Replacements for parts of one of DALI's pools while it starts."""
 
     def __init__(self) -> None:
         self.readers: list[ReaderProcesses] = []
@@ -62,30 +62,30 @@ class _Parts:
         return WorkerArgs(**arguments)
 
     def observe(self, *args: Any) -> ReaderProcesses:
-        # The readers have copies. DALI keeps the last one open: handles sent to that reader after
-        # its death would not be refused, but wait for room in the socket forever.
+        # The readers have copies. DALI keeps the last one open: sending handles to that reader
+        # after its death would not fail, but wait forever for room in the socket.
         for end in filter(None, self._sockets):
             end.close()
         self.readers.append(ReaderProcesses(*args))
         return self.readers[-1]
 
     def terminate(self, process: BaseProcess) -> None:
-        # DALI then waits without limit, and a reader may ignore SIGTERM, as its consumer does, or
-        # run the handler that it has from it.
+        # DALI then waits without limit, and a reader may have inherited that SIGTERM is ignored, or
+        # a handler for it.
         if threading.get_ident() == self._thread:
             process.kill()
         else:
             _terminate(process)
 
     def close(self) -> None:
-        # An interrupt in the midst of a fork leaves a reader that no Process object knows.
+        # An interrupt during a fork leaves a reader that no Process object knows.
         for queue in self._queues:
             queue.close()
 
 
 @contextmanager
 def started_readers() -> Iterator[list[ReaderProcesses]]:
-    """Let DALI start a pool of reader processes, and add them to a list.
+    """Replace parts of the pool that DALI starts in this block; yield a list of its readers.
 
     Raises
     ------
@@ -112,21 +112,21 @@ def started_readers() -> Iterator[list[ReaderProcesses]]:
             clear = _clear(error, parts.readers)
             if clear is None:
                 raise
-            # That DALI's calls failed for it, and where, is of no use to anybody.
+            # The traceback through DALI explains nothing.
             raise clear from None
 
 
 def _clear(error: BaseException, readers: list[ReaderProcesses]) -> Exception | None:
-    """Return the error to raise for one that DALI's calls have raised, if it is another."""
+    """Return the error to raise instead of one from DALI's calls; None to keep that."""
     if isinstance(error, (RuntimeError, ConnectionError, EOFError)):
         if readers and (death := readers[-1].death()):
             return ReaderProcessError(death)
         if not isinstance(error, RuntimeError):
-            cause = "a reader process, or the fork server, has died as it was started"
+            cause = "a reader process or the fork server died while it was started"
             return ReaderProcessError(cause)
     elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
         remedy = "give it more room (docker run --shm-size, or --ipc=host)"
-        reason = f"no reader can be started, /dev/shm is full: {remedy}"
+        reason = f"readers cannot be started, /dev/shm is full: {remedy}"
         return OSError(errno.ENOSPC, reason)
     return None
 

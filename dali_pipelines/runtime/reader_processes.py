@@ -1,4 +1,4 @@
-"""Reader processes as their consumer sees them: it notices when one dies, and ends them all."""
+"""Reader processes on the side of their consumer: notice deaths, and end them all."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from readers.worker.message_queue import MessageQueue
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 1.0
-"""For a reader to end by itself, and for the exit code of one that has died to be known."""
+"""Time for a reader to end by itself, and for the exit code of a dead one to arrive."""
 _KILLED_S = 2.0
-"""For a reader to end that was killed: it may take the kernel some time to free its memory."""
+"""Time for a killed reader to end: the kernel may need some to free its memory."""
 
 _CAUSES = {
     -signal.SIGBUS: "shared memory is full: give /dev/shm more room (docker run --shm-size, or "
     "--ipc=host), or use a smaller batch_size or prefetch",
-    -signal.SIGKILL: "it was killed from outside, most likely for want of memory: use fewer "
+    -signal.SIGKILL: "it was killed from outside, most likely because memory ran out: use fewer "
     "num_read_processes, or a smaller batch_size or prefetch",
-    -signal.SIGSEGV: "it crashed while it read: run with fewer files to find the one that does it",
-    -signal.SIGTERM: "it was told to stop by SIGTERM",
-    128 + signal.SIGTERM: "it was told to stop by SIGTERM",  # by a handler that it has inherited
+    -signal.SIGSEGV: "it crashed while it read: run with fewer files to find the cause",
+    -signal.SIGTERM: "it was stopped by SIGTERM",
+    128 + signal.SIGTERM: "it was stopped by SIGTERM",  # exit code of an inherited handler
     0: "it ended early, see its own output for the reason",
-    255: "its exit code is 255, as it is where the fork server that started it is killed",
+    255: "its exit code is 255: the fork server that started it was probably killed",
 }
 
 
@@ -42,21 +42,21 @@ class ReaderProcessError(RuntimeError):
 
 
 class ReaderProcesses:
-    """The reader processes of one pipeline; stands in for DALI's Observer, without a thread.
+    """The reader processes of one pipeline; replaces DALI's Observer, without a thread.
 
-    They are ended by `close`, when this object is garbage, and at exit before multiprocessing waits
-    for its processes. A forked copy of this object leaves them alone.
+    They end at `close`, when this object is garbage-collected, and at exit before multiprocessing
+    waits for its processes. A forked copy of this object does not end them.
 
     Parameters
     ----------
     context : object
-        Not needed.
+        Not used.
     processes : sequence of multiprocessing.Process
-        Started.
+        Started processes.
     task_queues : sequence of MessageQueue
-        From this process to the readers.
+        Queues from this process to the readers.
     result_queue : MessageQueue
-        From the readers to this process.
+        Queue from the readers to this process.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class ReaderProcesses:
         self.close = Finalize(self, _end, (self.processes, queues, self._codes), exitpriority=0)
 
     def death(self) -> str | None:
-        """Say which reader has died of itself and why, if one has."""
+        """Return which reader has died and why; None if none has, or if they were ended."""
         if not self._codes and self.close.still_active():
             _note_ended(self.processes, self._codes, time.monotonic() + _GRACE_S)
-        # The others have ended as they were let go.
+        # Exit code 0 comes last: DALI ends the other readers after one has died.
         for pid, code in sorted(self._codes.items(), key=lambda item: item[1] == 0):
             cause = _CAUSES.get(code, f"its exit code is {code}")
             return f"reader process {pid} has died: {cause}"
@@ -86,7 +86,7 @@ class ReaderProcesses:
 
 
 def _wait(processes: Sequence[BaseProcess], end: socket.socket, event: int) -> bool:
-    """Wait at the consumer's end of a queue, as long as all readers live."""
+    """Wait at the consumer's end of a queue while all readers live."""
     poll = select.poll()
     poll.register(end, event)
     for process in processes:
@@ -114,13 +114,15 @@ def _end(
         process.join(max(0, deadline - time.monotonic()))
         if process.is_alive():
             logger.warning("reader process %d cannot be killed: a read of it hangs", process.pid)
-            vars(multiprocessing.process)["_children"].discard(process)  # it would wait at exit
+            vars(multiprocessing.process)["_children"].discard(
+                process
+            )  # or multiprocessing would wait for it at exit
 
 
 def _note_ended(
     processes: Sequence[BaseProcess], codes: dict[int | None, int], deadline: float
 ) -> None:
-    """Wait until a reader has ended, if none is noted yet; note the exit codes."""
+    """Wait until a reader has ended or the time is over; note the exit codes."""
     living = [process for process in processes if process.pid not in codes]
     ended = wait([process.sentinel for process in living], max(0, deadline - time.monotonic()))
     for process in living:

@@ -116,4 +116,4 @@ def test_a_consumer_that_finds_no_room(archive: Path, spare: int) -> None:
         in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
     )
     assert found.returncode == 0, found.stderr
-    assert "no reader can be started, /dev/shm is full: give it more room" in found.stdout
+    assert "readers cannot be started, /dev/shm is full: give it more room" in found.stdout

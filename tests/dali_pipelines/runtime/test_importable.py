@@ -94,9 +94,9 @@ def test_a_class_that_a_local_function_made(npy_index: Index) -> None:
         (
             "script.py",
             "train()",
-            "script.py again, and would run all of it: put what it does below",
+            "script.py again, and would run all of it: put its code below",
         ),
-        ("<stdin>", None, "'<stdin>' is no file: save the script in a file"),
+        ("<stdin>", None, "'<stdin>' is not a file: save the script in a file"),
         ("script.py", "if __name__ == '__main__': train()", None),
         (None, None, None),  # of a session, of a notebook, or python -c
     ],
