@@ -1,11 +1,11 @@
-"""Readers: from an archive of FITS, JPEG or .npy files to named arrays, with NumPy alone.
+"""Read FITS, JPEG and .npy files of an archive into named NumPy arrays.
 
-An `Index` says what can be read. `Order` and `Shard` say which row comes when and who reads it,
-`Schedule` turns DALI's endless count into epochs, and `Draws` are a sample's own random numbers:
-all of them pure functions. A `Reader` (`FitsReader`, `AiaReader`, `JpegReader`, `NpyReader`) turns
-one row into one `Sample`, or raises `ReadError`; `ChannelsReader` does so with several files a row.
-`Source` puts them together into the callable that DALI calls in its reader processes. Nothing here
-imports DALI, PyTorch or CuPy.
+An `Index` is the table of samples. `Order` permutes its rows in each epoch, `Shard` distributes
+them, `Schedule` converts DALI's endless count to epochs, and `Draws` are the random numbers of a
+sample: all of them pure functions. A `Reader` (`FitsReader`, `AiaReader`, `JpegReader`,
+`NpyReader`) reads one row into one `Sample`, or raises `ReadError`; `ChannelsReader` reads several
+files per row. `Source` combines them into the callable that DALI calls in its reader processes.
+Nothing here imports DALI, PyTorch or CuPy.
 
 Names are imported on first use, so that a reader process loads no more than it needs.
 """

@@ -1,4 +1,4 @@
-"""Samples of several files: one Reader of single files, used on each part of a row."""
+"""Reader of samples of several files: it applies a Reader of single files to each part of a row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from readers.window import Window
 
 @dataclass(frozen=True)
 class ChannelsReader:
-    """Reads each part of a row by the same Reader; what is missing is blank.
+    """Read each part of a row with the same Reader; missing parts are blank.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class ChannelsReader:
 
     Notes
     -----
-    The window lies at the same fraction of the free play in each channel, so at the same pixels
-    where their images are of one size; the graph decides whether they must be. If one file cannot
-    be read, the sample cannot.
+    The window has the same relative position in each channel, so the same pixels if the images have
+    one size; the graph decides whether they must. If one file cannot be read, the sample is
+    rejected.
     """
 
     reader: Reader
@@ -39,19 +39,19 @@ class ChannelsReader:
     def __post_init__(self) -> None:
         if isinstance(self.parts, str) or not self.parts or len(set(self.parts)) < len(self.parts):
             raise ValueError(
-                f"parts must be at least one name of a part, each once, got {self.parts!r}"
+                f"parts must be names of parts, at least one, each once, got {self.parts!r}"
             )
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """The arrays of the Reader for each part, with its place as ``_0`` appended to the names.
+        """The arrays of the Reader for each part, with its number appended, e.g. ``_0``.
 
-        The last one is ``present``, bool of shape (parts,): which of them are not blank.
+        The last one is ``present``, bool of shape (parts,): False for blank parts.
         """
         return (
             *(
-                replace(spec, name=f"{spec.name}_{place}")
-                for place in range(len(self.parts))
+                replace(spec, name=f"{spec.name}_{number}")
+                for number in range(len(self.parts))
                 for spec in self.reader.specs
             ),
             SampleSpec(name="present", dtype="bool", ndim=1),
@@ -59,28 +59,28 @@ class ChannelsReader:
 
     @property
     def channels(self) -> int:
-        """Those of all parts."""
+        """Number of channels of all parts together."""
         return len(self.parts) * self.reader.channels
 
     @property
     def turns(self) -> bool:
-        """Whether the Reader turns and zooms windows, all parts alike."""
+        """Whether the Reader rotates and zooms windows, all parts in the same way."""
         return getattr(self.reader, "turns", False)
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read all parts; a missing one is a blank of the window, or else of the first's size."""
+        """Read all parts; a missing one is blank, with the size of the window or the first part."""
         samples = {}
         for part, file in self._present(row).items():
             with _named(row, part):
                 samples[part] = self.reader.read(file, window)
         if len(samples) < len(self.parts):
-            head = window or self._first(row)
+            size = window or self._first(row)
             for part in self.parts:
-                samples.setdefault(part, self.reader.blank(head.height, head.width))
+                samples.setdefault(part, self.reader.blank(size.height, size.width))
         return self._joined(samples, [row.part(part) is not None for part in self.parts])
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the heads of all parts; the size is that of the first that is present."""
+        """Read the headers of all parts; the size is that of the first present one."""
         peeks = []
         for part, file in self._present(row).items():
             with _named(row, part):
@@ -100,14 +100,14 @@ class ChannelsReader:
                 self.reader.verify(file)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Return a sample none of whose parts is present."""
+        """Return a sample without any part."""
         blanks = {part: self.reader.blank(height, width) for part in self.parts}
         return self._joined(blanks, [False] * len(self.parts))
 
     def _joined(self, samples: Mapping[str, Sample], present: list[bool]) -> Sample:
         arrays: dict[str, NDArray[Any]] = {
-            f"{spec.name}_{place}": samples[part][spec.name]
-            for place, part in enumerate(self.parts)
+            f"{spec.name}_{number}": samples[part][spec.name]
+            for number, part in enumerate(self.parts)
             for spec in self.reader.specs
         }
         arrays["present"] = np.array(present)
@@ -129,13 +129,13 @@ class ChannelsReader:
 
 @contextmanager
 def _named(row: Row, part: str) -> Iterator[None]:
-    """Make the ReadError of a file one of the whole row, that names the channel and the file."""
+    """Convert the ReadError of a file to one of the row, which names the channel and the file."""
     try:
         yield
     except ReadError as error:
         if error.path == row.path:
-            hdu, place = error.hdu, ""
+            hdu, file = error.hdu, ""
         else:
-            hdu, place = None, f", {error.path}" + ("" if error.hdu is None else f"[{error.hdu}]")
-        reason = f"channel {part}{place}: {error.reason}"
+            hdu, file = None, f", {error.path}" + ("" if error.hdu is None else f"[{error.hdu}]")
+        reason = f"channel {part}{file}: {error.reason}"
         raise ReadError(row.path, reason, hdu=hdu, row=row.number) from error

@@ -1,4 +1,4 @@
-"""Samples, and the contract between a Reader and the rest of the toolkit."""
+"""The contract between a Reader and the rest of the toolkit: rows, samples and their specs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a Reader is told of one row."""
+    """One row of the Index, as a Reader gets it."""
 
     number: int
     """Row of the Index."""
@@ -23,15 +23,15 @@ class Row:
     hdu: int | None = None
     """FITS HDU, 0 for the primary; None for the first HDU that holds an image."""
     parts: Mapping[str, Row | None] = field(default_factory=dict, hash=False)
-    """Files that belong to one sample, by name; None for one that is missing."""
+    """Files of one sample, by name; None for a missing file."""
     notes: Mapping[str, bytes] = field(default_factory=dict, hash=False)
-    """What the Index notes of it for its Reader, by the name of the column; empty if nothing."""
+    """Values of the columns that the Index has for its Reader, by name; empty bytes for null."""
     plane: int | None = None
-    """Plane of an image of more than two axes, from 0 on; None where it has but one, or the Reader
-    knows which."""
+    """Plane of an image of more than two axes, from 0 on; None if it has only one, or the Reader
+    chooses it."""
 
     def part(self, name: str) -> Row | None:
-        """Return one of several files of the row, under the row's number; None if it is missing.
+        """Return one of several files of the row; None if it is missing.
 
         Raises
         ------
@@ -52,7 +52,7 @@ class Sample:
 
     arrays: Mapping[str, NDArray[Any]]
     input_bytes: int = 0
-    """Bytes of the file that were read for it."""
+    """Bytes that were read from the file."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
@@ -60,67 +60,67 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSpec:
-    """What is known of one array of a Sample before any file was opened."""
+    """Description of one array of a Sample, known before any file is opened."""
 
     name: str
-    """The name by which decoders and users ask for the array."""
+    """Name of the array, for decoders and users."""
     dtype: str
-    """NumPy name of the element type, native byte order, as ``"uint8"``."""
+    """NumPy name of the element type, native byte order, e.g. ``"uint8"``."""
     ndim: int
-    """Number of axes: DALI wants it fixed, where extents may differ from sample to sample."""
+    """Number of axes: fixed in DALI, while shapes may differ from sample to sample."""
     layout: str = ""
-    """DALI layout, a letter per axis (``"HWC"``), or empty."""
+    """DALI layout, one letter per axis (``"HWC"``), or empty."""
     unit: str = ""
-    """Physical unit of the values, as FITS writes them (``"DN"``), or empty."""
+    """Physical unit of the values, spelt as in FITS (``"DN"``), or empty."""
 
     def check(self, array: NDArray[Any]) -> None:
-        """Refuse an array that DALI would misread without a word (other byte order, type, ndim).
+        """Reject an array that DALI would misread silently (other byte order, type or ndim).
 
         Raises
         ------
         TypeError
-            If the array is not as this SampleSpec says.
+            If the array does not match this SampleSpec.
         """
         if array.dtype != np.dtype(self.dtype) or array.ndim != self.ndim:
             msg = (
                 f"array {self.name!r} of the Sample must be {self.ndim}-D {self.dtype} in native "
-                f"byte order, got {array.ndim}-D {array.dtype.str}: mend the Reader's read()"
+                f"byte order, got {array.ndim}-D {array.dtype.str}: fix the Reader's read()"
             )
             raise TypeError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peek:
-    """What the head of a file tells about the Sample it will give."""
+    """Size of the Sample that a file will give, from the file's header."""
 
     height: int
-    """Rows of the image as it is displayed (EXIF orientation applied), in pixels."""
+    """Rows of the image as displayed (EXIF orientation applied), in pixels."""
     width: int
-    """Columns of the image as it is displayed, in pixels."""
+    """Columns of the image as displayed, in pixels."""
     nbytes: int
-    """Bytes that the Sample will take in shared memory, about."""
+    """Approximate bytes of the Sample in shared memory."""
     between_nbytes: int = 0
-    """Bytes of what the graph decodes if that is not the image yet, but resampled to it."""
+    """Bytes of the decoded pixels if the graph resamples them to the image."""
 
 
 class Reader(Protocol):
-    """One file format: turns one row of the Index into one Sample.
+    """One file format: reads one row of the Index into one Sample.
 
-    A Reader is pickled to the reader processes, so it holds settings and no open files. It knows
-    nothing of DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
+    A Reader is pickled and sent to the reader processes, so it holds settings and no open files. It
+    does not depend on DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
 
-    One whose `read` obeys the angle and the zoom of a Window says so by an attribute ``turns`` that
-    is True; all others are never given such windows.
+    A Reader whose `read` applies the angle and the zoom of a Window has an attribute ``turns`` that
+    is True; others never get such windows.
 
-    A Reader of several files a row also has ``parts``, a tuple of str: the parts of the row that it
-    will ask for by `Row.part`. `readers.channels.ChannelsReader` is one. One that makes use of
-    columns of bytes, where the Index has them, names them by ``notes``, and finds them in
-    `Row.notes`. `readers.jpeg.reader.JpegReader` is one.
+    A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
+    it reads by `Row.part`, e.g. `readers.channels.ChannelsReader`. A Reader that uses optional
+    columns of bytes in the Index lists them in ``notes``, and finds them in `Row.notes`, e.g.
+    `readers.jpeg.reader.JpegReader`.
     """
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """The arrays of each Sample, in the order in which they travel."""
+        """The arrays of each Sample, in the order in which they are sent."""
         ...
 
     @property
@@ -136,7 +136,7 @@ class Reader(Protocol):
         row : Row
             Path and HDU.
         window : Window, optional
-            Cut this window and no more; the whole image if None.
+            The part of the image to read; None for the whole image.
 
         Returns
         -------
@@ -151,21 +151,21 @@ class Reader(Protocol):
         ...
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the head of the file alone. Raises ReadError like `read`."""
+        """Read only the header of the file. Raises ReadError like `read`."""
         ...
 
     def verify(self, row: Row) -> None:
-        """Decode the whole row, to tell why a graph has failed on it.
+        """Decode the whole row, to find out why a graph failed on it.
 
-        A Reader that leaves decoding to the graph looks at no more than the head of its files in
-        `read`. Raises ReadError like `read`.
+        A Reader that leaves decoding to the graph checks only the header of its files in `read`.
+        Raises ReadError like `read`.
         """
         ...
 
     def blank(self, height: int, width: int) -> Sample:
-        """Make a Sample that decodes to an image of this size without reading a file.
+        """Return a Sample that decodes to an image of this size, without reading a file.
 
-        It keeps a batch rectangular where a slot has no row, or one that cannot be read. Such a
-        slot is not valid and its pixels are never delivered by the Loader.
+        It fills the slot of a batch that has no row, or one that cannot be read. Such a slot is not
+        valid, and the Loader never delivers its pixels.
         """
         ...

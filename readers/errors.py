@@ -1,4 +1,4 @@
-"""The one exception that a Reader raises."""
+"""The only exception that a Reader raises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ReadError(OSError):
     Parameters
     ----------
     path : str
-        The file, as the Index names it.
+        The file, as named in the Index.
     reason : str
         What was expected and what was found. Control characters in it are escaped.
     hdu : int, optional

@@ -1,4 +1,4 @@
-"""Opening files of an archive, whatever lies there under their names."""
+"""Open files of an archive, rejecting everything that is not a regular file."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _KINDS = {
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a file for reading; what is no file is refused, where ``open`` might wait for ever.
+    """Open a file for reading; a FIFO or device is rejected, where ``open`` might wait forever.
 
     Raises
     ------
     OSError
-        If there is no file, it may not be read, or it is something else. Its text ends in the path,
-        as that of ``open`` does.
+        If the file is missing, unreadable, or not a regular file. The message ends in the path, as
+        with ``open``.
     """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     kind = stat.S_IFMT(os.fstat(file).st_mode)
     if kind != stat.S_IFREG:
         os.close(file)
-        raise OSError(f"it is {_KINDS.get(kind, 'no file')}, expected a file: {path!r}")
+        raise OSError(f"it is {_KINDS.get(kind, 'of another type')}, expected a file: {path!r}")
     return os.fdopen(file, "rb")

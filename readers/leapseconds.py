@@ -1,7 +1,7 @@
-"""Leap seconds: how far TAI is ahead of UTC, as ERFA knows it, which astropy uses.
+"""Leap seconds: the difference between TAI and UTC, from ERFA, which astropy uses too.
 
 Times are nanoseconds since 1970-01-01 on their own scale. astropy's Time does the same, but takes a
-hundred times as long for one, and its import half a second of each reader process.
+hundred times as long per time, and its import takes half a second in each reader process.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 class _Steps(NamedTuple):
     utc: list[int]
-    """Times from which on TAI is ahead by as much."""
+    """Instants on the UTC scale, ns, from which TAI is ahead by `ahead`."""
     tai: list[int]
-    """The same moments."""
+    """The same instants on the TAI scale, ns."""
     ahead: list[int]
     """Nanoseconds."""
 
 
 def tai_of(utc: int, day: int) -> int | None:
-    """Return the TAI of a time in UTC; None before 1972, when it was ahead by a growing fraction.
+    """Return a UTC time on the TAI scale; None before 1972 (no whole seconds of difference).
 
     Parameters
     ----------
     utc : int
-        Nanoseconds; a leap second lies behind the end of its day.
+        Nanoseconds; a leap second continues after the end of its day.
     day : int
-        The day that it is counted to, in days since 1970-01-01.
+        The day to which it belongs, in days since 1970-01-01.
     """
     steps = _steps()
-    place = bisect_right(steps.utc, day * DAY) - 1
-    return utc + steps.ahead[place] if place >= 0 else None
+    step = bisect_right(steps.utc, day * DAY) - 1
+    return utc + steps.ahead[step] if step >= 0 else None
 
 
 def utc_of(tai: int) -> int | None:
-    """Return the UTC of a time in TAI, in nanoseconds; None before 1972."""
+    """Return a TAI time on the UTC scale, in nanoseconds; None before 1972."""
     steps = _steps()
-    place = bisect_right(steps.tai, tai) - 1
-    return tai - steps.ahead[place] if place >= 0 else None
+    step = bisect_right(steps.tai, tai) - 1
+    return tai - steps.ahead[step] if step >= 0 else None
 
 
 @cache

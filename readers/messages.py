@@ -1,4 +1,4 @@
-"""Text for messages: near names for unknown ones, and outside text made safe to print."""
+"""Text of messages: suggestions for unknown names, and escapes that make any text printable."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import MappingProxyType
 def did_you_mean(
     name: str, known: Collection[str], others: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return a question that names what is near, and a blank; or an empty text.
+    """Return a question with similar names and a blank; or an empty string if there are none.
 
     Parameters
     ----------
     name : str
-        A name that is unknown.
+        The unknown name.
     known : collection of str
-        Names that there are.
+        The known names.
     others : mapping of str to str
-        What other projects call some of them.
+        Known names by what other projects call them.
     """
     own = {other: ours for other, ours in others.items() if ours in known}
     found = difflib.get_close_matches(name, [*known, *own])
@@ -30,8 +30,8 @@ def did_you_mean(
 def printable(text: object) -> str:
     """Return a text with control characters, line breaks and the like as backslash escapes.
 
-    A file's name may hold what moves the cursor, sets a terminal's title, or forges a line of a
-    log. What is no UTF-8 of it (surrogates) is escaped as well.
+    The name of a file may contain sequences that move the cursor, set a terminal's title, or forge
+    a line of a log. Bytes that are not UTF-8 (surrogates) are escaped as well.
     """
     raw = str(text)
     if raw.isprintable():

@@ -1,4 +1,4 @@
-"""NumPy's .npy files: the smallest Reader. Read this one first to learn the contract."""
+"""Reader of NumPy's .npy files. It is the smallest one: read it first to learn the contract."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NpyReader:
     Parameters
     ----------
     dtype : str
-        NumPy name of the element type that all files have, as ``"float32"``.
+        NumPy name of the element type of all files, e.g. ``"float32"``.
     channels : int
         Size of the last axis; 1 for two-dimensional arrays.
     """
@@ -36,7 +36,7 @@ class NpyReader:
         return (SampleSpec(name="image", dtype=self.dtype, ndim=3, layout="HWC"),)
 
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read the rows of the window, and cut it out of them, in native byte order."""
+        """Read the rows of the window and cut out its columns, in native byte order."""
         try:
             stored = self._open(row)
             height, width, _ = stored.shape
@@ -45,7 +45,7 @@ class NpyReader:
                 height, width = window.height, window.width
             lines, input_bytes = _read(row.path, stored, y, height)
         except Exception as error:
-            raise _refusal(row, error) from error
+            raise _read_error(row, error) from error
         image = lines[:, x : x + width]
         return Sample({"image": np.array(image, self.dtype, order="C")}, input_bytes)
 
@@ -54,7 +54,7 @@ class NpyReader:
         try:
             height, width = self._open(row).shape[:2]
         except Exception as error:
-            raise _refusal(row, error) from error
+            raise _read_error(row, error) from error
         rows, columns = (window.height, window.width) if window else (height, width)
         nbytes = rows * columns * self.channels * np.dtype(self.dtype).itemsize
         return Peek(height=height, width=width, nbytes=nbytes)
@@ -68,7 +68,7 @@ class NpyReader:
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})
 
     def _open(self, row: Row) -> np.memmap:
-        """Describe the array; its elements are not to be touched, see `_read`."""
+        """Return the array without its elements, which must not be accessed, see `_read`."""
         open_regular(row.path).close()
         image: Any = np.lib.format.open_memmap(row.path, mode="r")
         if image.ndim == 2 and self.channels == 1:
@@ -82,12 +82,12 @@ class NpyReader:
 
 
 def _read(path: str, stored: np.memmap, first: int, count: int) -> tuple[np.ndarray, int]:
-    """Read rows of an array; also tell how many bytes that took.
+    """Read rows of an array, and return the number of bytes read as well.
 
-    To touch what is mapped would kill this process where the file has been cut meanwhile, or the
-    disk is broken.
+    Accessing the memory map would kill this process if the file has been truncated, or the disk has
+    errors.
     """
-    rows_first = stored.flags.c_contiguous  # else it is in Fortran order, and read whole
+    rows_first = stored.flags.c_contiguous  # otherwise in Fortran order, and read whole
     shape = (count, *stored.shape[1:]) if rows_first else stored.shape
     row_bytes = stored.nbytes // len(stored)
     content = np.empty(math.prod(shape) * stored.itemsize, np.uint8)
@@ -97,6 +97,6 @@ def _read(path: str, stored: np.memmap, first: int, count: int) -> tuple[np.ndar
     return (image if rows_first else image[first : first + count]), content.nbytes
 
 
-def _refusal(row: Row, error: Exception) -> ReadError:
-    # NumPy raises many types on hostile headers (OverflowError, SyntaxError, ...).
+def _read_error(row: Row, error: Exception) -> ReadError:
+    # NumPy raises many types on malformed headers (OverflowError, SyntaxError, ...).
     return ReadError(row.path, str(error).replace(f": {row.path!r}", ""), row=row.number)

@@ -1,9 +1,9 @@
 """The callable that DALI calls in its reader processes, once for each sample.
 
-It never raises and never ends. An exception in a reader process makes DALI lose and repeat samples,
-and an end makes it lose the last batch and empty its queues, so both are told as data: the endless
-count of samples is turned into epochs by the Schedule, and a row that cannot be read becomes a slot
-that is not valid, with the reason in its ReadReport.
+It never raises and never ends. After an exception in a reader process DALI loses and repeats
+samples, and at the end of a source it loses the last batch and drains its queues. So both are sent
+as data: the Schedule converts the endless count of samples to epochs, and a row that cannot be read
+becomes a slot that is not valid, with the reason in its ReadReport.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from readers.worker.read_report import ReadReport
 from readers.worker.timeout import TimeLimit, within
 
 Flip = Literal["", "h", "v", "hv"]
-"""Which flips chance may choose: none, horizontal, vertical, or each of both."""
+"""Random flips: none, horizontal, vertical, or both independently."""
 
 WindowMode = Literal["center", "random"]
 
 NEIGHBOURS = 64
-"""Rows that are tried for the size (or, with tail `fill`, the pixels) of a slot without its own."""
-_TIMED_OUT = 3
-"""Of these, rows that take longer than `read_timeout` after which no other is tried: the server is
-gone."""
+"""Rows to try for a substitute: the size (with tail `fill`, the pixels) of a slot that cannot have
+its own."""
+_MOST_TIMEOUTS = 3
+"""Give up looking for a substitute after this many timeouts: the server does not answer."""
 
 
 class SampleInfo(Protocol):
@@ -49,7 +49,7 @@ class SampleInfo(Protocol):
 class Source:
     """Rows of an Index, in order, as tuples of arrays for ``fn.external_source``.
 
-    Picklable: the rows' paths stay where the Columns are mapped.
+    Pickles are small: paths stay in the file of the Columns.
     """
 
     columns: Columns
@@ -61,25 +61,25 @@ class Source:
     window: WindowMode = "center"
     flip: Flip = ""
     rotate: float = 0.0
-    """Windows are turned by an angle drawn from -rotate to rotate degrees, by a Reader that can."""
+    """Windows are rotated by a random angle from -rotate to rotate degrees, if the Reader can."""
     zoom: tuple[float, float] = (1.0, 1.0)
-    """Windows are enlarged by a factor between these two, whose logarithm is drawn, likewise."""
+    """Windows are enlarged by a log-uniform random factor between these two, likewise."""
     outputs: tuple[str, ...] = ()
-    """Numeric columns that travel with each sample, shape ()."""
+    """Numeric columns that are sent with each sample, shape ()."""
     num_epochs: int | None = None
-    """Nothing is read for epochs from this one on; None for no end."""
+    """Number of epochs after which nothing is read any more; None for no end."""
     rejected: Mapping[int, str] = field(default_factory=dict)
-    """Rows that are known not to decode, and why: the graph has failed on them."""
+    """Rows that the graph failed to decode, with the reason; they are not read again."""
     read_timeout: float | None = None
-    """Seconds that the read of a row may take; None for as long as it takes."""
+    """Time limit for reading a row, in seconds; None for no limit."""
 
     def __post_init__(self) -> None:
-        for name, value, words in (
+        for name, value, allowed in (
             ("window", self.window, get_args(WindowMode)),
             ("flip", self.flip, get_args(Flip)),
         ):
-            if value not in words:
-                raise ValueError(f"{name} must be one of {words}, got {value!r}")
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
         if self.crop is not None and min(self.crop) < 1:
             raise ValueError(f"crop must be at least 1x1 (height x width), got {self.crop}")
         if self.window == "random" and self.crop is None:
@@ -95,12 +95,12 @@ class Source:
             return
         if not getattr(self.reader, "turns", False):
             raise ValueError(
-                f"rotate and zoom need a Reader that can turn windows, such as AiaReader; "
+                f"rotate and zoom need a Reader that can rotate windows, such as AiaReader; "
                 f"{type(self.reader).__name__} cannot"
             )
         if self.crop is None:
             raise ValueError(
-                "rotate and zoom need a crop; that may be the size of the whole image, with "
+                "rotate and zoom need a crop; it may have the size of the whole image, with "
                 "window 'center'"
             )
 
@@ -110,7 +110,7 @@ class Source:
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """What a call returns, in order: the Reader's arrays, then the slot's own."""
+        """Specs of the arrays that a call returns: the Reader's, then those of the slot."""
         columns = [
             SampleSpec(name=name, dtype=self.columns.dtype(name).name, ndim=0)
             for name in self.outputs
@@ -125,8 +125,8 @@ class Source:
         )
 
     def __call__(self, info: SampleInfo) -> tuple[NDArray[Any], ...]:
-        """Read one sample. DALI's ``sample_info.idx_in_epoch`` counts on over all epochs."""
-        # Of the process: with a read_timeout the read is done in a thread of its own.
+        """Read one sample. DALI's ``sample_info.idx_in_epoch`` counts the samples of all epochs."""
+        # CPU time of the whole process: with a read_timeout another thread reads.
         started, cpu_started = time.perf_counter(), time.process_time()
         slot = self.schedule.locate(info.idx_in_epoch)
         row, sample, valid, report = self._fill_slot(slot)
@@ -146,38 +146,38 @@ class Source:
         batch_start = slot.position - slot.index
         ended = self.num_epochs is not None and slot.epoch >= self.num_epochs
         if ended or (batch_start >= self.schedule.num_rows and self.schedule.tail != "fill"):
-            # No slot of this batch has a row: the smallest image will do.
+            # No slot of this batch has a row, so the smallest image is enough.
             return 0, self.reader.blank(*(self.crop or (1, 1))), False, report
-        valid, refused = slot.position < self.schedule.num_rows, None
+        valid, unreadable = slot.position < self.schedule.num_rows, None
         if valid or self.schedule.tail == "fill":
             row = self._row(slot.epoch, slot.position)
             try:
                 return row, self._read(slot.epoch, row, report), valid, report
             except ReadError as error:
-                refused = row
+                unreadable = row
                 if valid:
                     report.reject(row, error.reason)
-        return *self._substitute(slot, report, refused), False, report
+        return *self._substitute(slot, report, unreadable), False, report
 
     def _substitute(
-        self, slot: Slot, report: ReadReport, refused: int | None
+        self, slot: Slot, report: ReadReport, unreadable: int | None
     ) -> tuple[int, Sample]:
-        """Return a sample of the size that the rest of the batch has: of a row that can be read."""
-        timed_out = 0
+        """Return a sample that fits the rest of the batch, from a row that can be read."""
+        timeouts = 0
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
             row = self._row(slot.epoch, slot.position - slot.index + ahead)
             try:
                 if self.schedule.tail != "fill" and self.crop is not None:
                     return row, self.reader.blank(*self.crop)
-                if row == refused:
+                if row == unreadable:
                     continue
                 if self.schedule.tail == "fill":
                     return row, self._read(slot.epoch, row, report)
                 peek = within(self.read_timeout, self.reader.peek, self.columns.row(row), None)
                 return row, self.reader.blank(peek.height, peek.width)
-            except Exception as error:  # its own slot tells why; a bug in peek() must not cross
-                timed_out += isinstance(error.__cause__ or error, TimeLimit)
-                if timed_out == _TIMED_OUT:
+            except Exception as error:  # that row's own slot reports it; DALI must not get it
+                timeouts += isinstance(error.__cause__ or error, TimeLimit)
+                if timeouts == _MOST_TIMEOUTS:
                     break
         return 0, self.reader.blank(*(self.crop or (1, 1)))
 
@@ -185,7 +185,7 @@ class Source:
         return self.order.row(epoch, position % self.schedule.num_rows)
 
     def _read(self, epoch: int, number: int, report: ReadReport) -> Sample:
-        row = self.columns.row(number)  # ReadError, if it is the Index that cannot be read
+        row = self.columns.row(number)  # ReadError if the Index file cannot be read
         if number in self.rejected:
             raise ReadError(row.path, self.rejected[number], row=number)
         try:
@@ -197,7 +197,7 @@ class Source:
         except TimeLimit as error:
             raise ReadError(row.path, str(error), row=number) from error
         except Exception as error:
-            # A bug in a Reader must not cross to DALI either; the reason names it.
+            # DALI must not get exceptions from bugs in a Reader either; the reason names the type.
             raise ReadError(row.path, f"{type(error).__name__}: {error}", row=number) from error
         report.input_bytes += sample.input_bytes
         return sample

@@ -1,4 +1,4 @@
-"""Where a crop lies: chosen before the size of the image is known, placed when it is."""
+"""Position of a crop: chosen as a fraction, converted to pixels when the image size is known."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A crop of fixed size at a relative place.
+    """A crop of fixed size at a relative position.
 
-    The place is a fraction of the free play, so that it can be drawn without opening the file.
+    The position is a fraction of the free rows and columns, so that it can be drawn without opening
+    the file.
     """
 
     height: int
@@ -21,15 +22,15 @@ class Window:
     x: float | None = None
     """Fraction in [0, 1) of the free columns left of the window; None for the centre."""
     angle: float = 0.0
-    """Degrees by which what is seen is turned about the window's centre, counterclockwise with rows
-    counted upwards. Only Readers whose graph resamples can do that."""
+    """Degrees by which the content is rotated about the window's centre, counterclockwise with rows
+    counted upwards. Only for Readers whose graph resamples."""
     zoom: float = 1.0
-    """How much what is seen is enlarged about the window's centre, above 0. Likewise."""
+    """Factor above 0 by which the content is enlarged about the window's centre. Likewise."""
 
     @classmethod
     def at(cls, y: int, x: int, height: int, width: int, *, image: tuple[int, int]) -> Window:
         """Return the window whose top-left pixel is (y, x) in an image of (height, width)."""
-        # The middle of the fractions that `place` turns into this offset.
+        # The middle of the fractions that `place` converts to this offset.
         return cls(
             height=height,
             width=width,
@@ -38,7 +39,7 @@ class Window:
         )
 
     def place(self, height: int, width: int) -> tuple[int, int]:
-        """Top-left pixel of the window in an image of this size.
+        """Return the top-left pixel of the window in an image of this size.
 
         Parameters
         ----------
@@ -48,17 +49,18 @@ class Window:
         Returns
         -------
         tuple of int
-            (y, x), row first, counted from 0. A centred window of odd play lies nearer the origin.
+            (y, x), row first, counted from 0. If a centred window leaves an odd number of pixels,
+            it is nearer to the origin.
 
         Raises
         ------
         ValueError
-            If the window is larger than the image, or turned or zoomed: then its pixels are not
-            those of the image.
+            If the window is larger than the image; or rotated or zoomed, since its pixels are then
+            not pixels of the image.
         """
         if self.angle != 0 or self.zoom != 1:
             raise ValueError(
-                f"a window turned by {self.angle:g} degrees and zoomed by {self.zoom:g} cannot be "
+                f"a window rotated by {self.angle:g} degrees and zoomed by {self.zoom:g} cannot be "
                 "cut out: use a Reader whose graph resamples, such as AiaReader"
             )
         if self.height > height or self.width > width:
@@ -70,5 +72,5 @@ class Window:
         return _offset(height - self.height, self.y), _offset(width - self.width, self.x)
 
 
-def _offset(play: int, fraction: float | None) -> int:
-    return play // 2 if fraction is None else int(fraction * (play + 1))
+def _offset(free: int, fraction: float | None) -> int:
+    return free // 2 if fraction is None else int(fraction * (free + 1))

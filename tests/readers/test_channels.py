@@ -164,7 +164,7 @@ class TestErrors:
     @pytest.mark.parametrize("parts", [(), "171", ("171", "171")])
     def test_parts(self, parts):
         with pytest.raises(
-            ValueError, match="parts must be at least one name of a part, each once"
+            ValueError, match="parts must be names of parts, at least one, each once"
         ):
             ChannelsReader(NpyReader(), parts)
 

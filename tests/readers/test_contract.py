@@ -33,7 +33,7 @@ REFUSED = [
 def test_check_refuses(array, found):
     message = (
         "^array 'image' of the Sample must be 2-D float32 in native byte order, "
-        rf"got {found}: mend the Reader's read\(\)$"
+        rf"got {found}: fix the Reader's read\(\)$"
     )
     with pytest.raises(TypeError, match=message):
         SPEC.check(array)

@@ -11,7 +11,8 @@ from PIL import Image
 
 from readers import FitsReader, ReadError, Row
 from readers import header_scan as module
-from readers.header_scan import COLUMNS, FactTable, column_name, image_facts
+from readers.header_scan import image_facts
+from readers.index.fact_table import COLUMNS, FactTable, column_name
 
 PIXELS = np.arange(20, dtype=np.int16).reshape(4, 5)
 AIA_KEYS = ("DATE-OBS", "T_OBS", "WAVELNTH", "EXPTIME", "QUALITY")

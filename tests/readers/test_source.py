@@ -195,7 +195,7 @@ FAULTS = {
     "missing": "KeyError: 'image'",
     "type": "TypeError: array 'image' of the Sample must be 3-D float32 in native byte order, "
     "got 3-D <f8",
-    "order": "TypeError: array 'image' .* got 3-D >f4: mend the Reader's read",
+    "order": "TypeError: array 'image' .* got 3-D >f4: fix the Reader's read",
     "ndim": "TypeError: array 'image' .* got 2-D <f4",
     "list": "AttributeError: 'list' object has no attribute",
 }
@@ -454,8 +454,11 @@ def test_another_process_gives_the_same(fresh_python):
 ERRORS = [
     ({"window": "centre"}, r"window must be one of \('center', 'random'\), got 'centre'"),
     ({"flip": "vh"}, r"flip must be one of \('', 'h', 'v', 'hv'\), got 'vh'"),
-    ({"rotate": 5.0}, "rotate and zoom need a Reader that can turn windows.*; FakeReader cannot"),
-    ({"zoom": (1, 2)}, "rotate and zoom need a Reader that can turn windows.*; FakeReader cannot"),
+    ({"rotate": 5.0}, "rotate and zoom need a Reader that can rotate.*; FakeReader cannot"),
+    (
+        {"zoom": (1, 2)},
+        "rotate and zoom need a Reader that can rotate windows.*; FakeReader cannot",
+    ),
     ({"rotate": 5.0, "reader": TurningReader()}, "rotate and zoom need a crop"),
     ({"rotate": -1.0}, "rotate must be 0 to 180 degrees, got -1"),
     ({"rotate": math.nan}, "rotate must be 0 to 180 degrees, got nan"),

@@ -65,7 +65,7 @@ def test_a_window_at_a_pixel_is_placed_there(height, width, data):
 @pytest.mark.parametrize("turn", [{"angle": 1.0}, {"zoom": 0.5}])
 def test_a_turned_window_is_not_cut_out(turn):
     message = (
-        r"turned by \d degrees and zoomed by [\d.]+ cannot be cut out: use a Reader whose graph"
+        r"rotated by \d degrees and zoomed by [\d.]+ cannot be cut out: use a Reader whose graph"
     )
     with pytest.raises(ValueError, match=message):
         Window(height=2, width=2, **turn).place(10, 7)

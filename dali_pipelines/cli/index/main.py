@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.fits.hdus import HduName
-    from readers.header_scan import Fact, FactTable
+    from readers.index.fact_table import Fact, FactTable
 
     Rejected = list[tuple[str, str]]
 
@@ -72,7 +72,7 @@ def _index(options: argparse.Namespace) -> None:
 
 
 def _index_table(options: argparse.Namespace) -> None:
-    from readers.header_scan import column_name
+    from readers.index.fact_table import column_name
     from readers.index.table import Index
 
     try:
@@ -229,7 +229,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _keys(text: str) -> list[str]:
-    from readers.header_scan import COLUMNS, column_name
+    from readers.index.fact_table import COLUMNS, column_name
 
     keys = [key.strip().upper() for key in text.split(",") if key.strip()]
     columns = [*COLUMNS, "label", "class_name", *map(column_name, keys)]
@@ -259,7 +259,7 @@ def _files(options: argparse.Namespace) -> pa.Table:
 
 def _unknown(options: argparse.Namespace) -> pa.Table:
     """Give the table of a scan that has read one file and found nothing in it."""
-    from readers.header_scan import COLUMNS, FactTable
+    from readers.index.fact_table import COLUMNS, FactTable
 
     facts = FactTable(options.keys, has_planes=options.planes is not None)
     facts.add(dict.fromkeys((*COLUMNS, *options.keys)))  # without a row, little is evaluated
@@ -322,7 +322,7 @@ def _report_rejected(rejected: Rejected, options: argparse.Namespace, *, everyth
 
 def _report_absent(keys: Sequence[str], table: pa.Table, facts: FactTable) -> None:
     """Say which keys were asked for in vain: misspelt, as a rule."""
-    from readers.header_scan import column_name
+    from readers.index.fact_table import column_name
 
     headers = len(table["hdu"].drop_null())  # encoded images have none
     for key in keys if headers else ():
@@ -340,7 +340,7 @@ def _scan(paths: list[str], options: argparse.Namespace) -> tuple[FactTable, Rej
     """Give the facts of the files, in the order of the paths, and the files that have none."""
     from tqdm import tqdm
 
-    from readers.header_scan import FactTable
+    from readers.index.fact_table import FactTable
 
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
     size = 1 if options.verify else CHUNK_FILES

@@ -58,7 +58,7 @@ def matching(where: str, keys: Sequence[str], table: pa.Table) -> np.ndarray[Any
     import duckdb
     import numpy as np
 
-    from readers.header_scan import column_name
+    from readers.index.fact_table import column_name
 
     for key in keys:
         if column_name(key) != key.lower():

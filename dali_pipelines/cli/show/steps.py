@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dali_pipelines import Calibration
     from readers.contract import Row, Sample
-    from readers.header_scan import Fact
+    from readers.index.fact_table import Fact
 
 _PARTS = 64
 """Parts of an image's width that a picture of the limb is one of."""

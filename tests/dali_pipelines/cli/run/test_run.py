@@ -386,7 +386,7 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
         (["--batch_size=12", "--num_gpus=2", "--tail=drop"], "tail 'drop' leaves nothing"),
         (["--preset=iti"], "--preset is for --pipeline=aia, got fits"),
         (["--no-exposure"], "--exposure is for --pipeline=aia, got fits"),
-        (["--rotate=5", "--batch_size=4"], "rotate and zoom need a Reader that can turn windows"),
+        (["--rotate=5", "--batch_size=4"], "rotate and zoom need a Reader that can rotate windows"),
         (["--state=/nowhere/state.json"], "/nowhere/state.json cannot be written: expected a file"),
         (["--report=/"], "/ cannot be written: expected a file in a writable folder"),
         (["--batch=4"], "unrecognized arguments: --batch=4"),

@@ -1,0 +1,162 @@
+"""Build the columns of an Index from the facts of many files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from readers.leapseconds import utc_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Fact = bool | int | float | str | None
+
+COLUMNS = {
+    "path": "large_string",
+    "hdu": "int64",
+    "planes": "int64",
+    "plane": "int64",
+    "height": "int64",
+    "width": "int64",
+    "bitpix": "int64",
+    "codec": "string",
+    "file_bytes": "int64",
+}
+"""Name and Arrow type of the columns before those of the header keywords. ``planes`` is the number
+of planes of the image; ``plane`` exists if there is a row for each."""
+
+_TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
+# Years that fit into 64 bits of nanoseconds; others overflow silently in NumPy.
+_TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+_JSOC_TAI = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_([0-9:.]+)_TAI")
+_BATCH_ROWS = 8192
+
+
+class FactTable:
+    """Facts of many files, one row each, in the order of `add`.
+
+    Parameters
+    ----------
+    keys : sequence of str
+        Header keywords, in capitals. Their columns are named by `column_name`.
+    has_planes : bool
+        Whether there is a row for each plane, and so a column ``plane``.
+
+    Notes
+    -----
+    A column has the narrowest type that holds all its values: integer, float (integers among
+    floats become floats), or text. Text of the keywords DATE..., T_OBS, T_REC, T_START, T_STOP and
+    T_END becomes a time in UTC; it may be ISO 8601, or in HMI's format from 1972 on
+    (``2011.02.15_02:00:00_TAI``). QUALITY is an unsigned 32-bit integer, which FITS can only store
+    signed: negative values are those with the highest bit set.
+    """
+
+    def __init__(self, keys: Sequence[str], *, has_planes: bool = False) -> None:
+        self.keys = tuple(keys)
+        self._has_planes = has_planes
+        self.not_times: dict[str, tuple[int, str]] = {}
+        """By column: number of texts that are not times, which `table` leaves empty, and the first
+        of them."""
+        self._rows: list[tuple[Fact, ...]] = []
+        self._batches: list[list[pa.Array]] = []
+
+    def add(self, facts: Mapping[str, Fact]) -> None:
+        """Add a row of `readers.header_scan.file_facts` with these keywords."""
+        self._rows.append(tuple(facts[name] for name in (*COLUMNS, *self.keys)))
+        if len(self._rows) == _BATCH_ROWS:  # Arrow takes a fifth of the memory
+            self._pack()
+
+    def table(self) -> pa.Table:
+        """Return all rows; the column of a keyword that no file has is of type null."""
+        import pyarrow as pa
+
+        self._pack()
+        columns: dict[str, pa.Array] = {}
+        for position, name in enumerate((*COLUMNS, *self.keys)):
+            column = _joined([batch[position] for batch in self._batches])
+            if name == "plane" and not self._has_planes:
+                continue
+            if name in COLUMNS:
+                columns[name] = column.cast(COLUMNS[name])
+            elif _TIME_KEY.fullmatch(name) and column.type in (pa.string(), pa.null()):
+                columns[column_name(name)], bad = _times(column)
+                if bad:
+                    self.not_times[column_name(name)] = len(bad), bad[0]
+            else:
+                columns[column_name(name)] = _bits(column) if name == "QUALITY" else column
+        return pa.table(columns)
+
+    def _pack(self) -> None:
+        if self._rows:
+            self._batches.append([_array(values) for values in zip(*self._rows, strict=True)])
+            self._rows.clear()
+
+
+def column_name(key: str) -> str:
+    """Return the column name of a keyword, e.g. ``date_obs`` for DATE-OBS."""
+    return re.sub(r"\W", "_", key.lower())
+
+
+def _array(values: Sequence[Fact]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError):  # of several types, or beyond 64 bits
+        numeric = all(value is None or isinstance(value, int | float) for value in values)
+        common = float if numeric else str
+        return pa.array([None if value is None else common(value) for value in values])
+
+
+def _joined(batches: list[pa.Array]) -> pa.Array:
+    """Concatenate the batches of a column; types are promoted as in `_array`."""
+    import pyarrow as pa
+
+    kinds = {batch.type for batch in batches} - {pa.null()}
+    if len(kinds) > 1 and pa.string() in kinds:
+        batches = [_array([v if v is None else str(v) for v in b.to_pylist()]) for b in batches]
+        kinds = {pa.string()}
+    kind = pa.float64() if len(kinds) > 1 else kinds.pop() if kinds else pa.null()
+    return pa.concat_arrays([pa.nulls(0, kind), *(b.cast(kind, safe=False) for b in batches)])
+
+
+def _bits(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.type not in (pa.int64(), pa.float64(), pa.null()):
+        return column
+    try:
+        bits = column.cast(pa.int64())
+    except pa.ArrowInvalid:  # fractions: another instrument's quality
+        return column
+    signed = pc.and_(pc.less(bits, 0), pc.greater_equal(bits, -(1 << 31)))
+    return pc.if_else(signed, pc.add(bits, 1 << 32), bits)
+
+
+def _times(column: pa.Array) -> tuple[pa.Array, list[str]]:
+    """Return the times in a column of text, and the texts that are not times."""
+    import pyarrow as pa
+
+    texts = column.to_pylist()
+    times = [_nanoseconds(text) for text in texts]
+    bad = [text for text, time in zip(texts, times, strict=True) if text and time is None]
+    return pa.array(times, pa.timestamp("ns")), bad
+
+
+def _nanoseconds(text: str | None) -> int | None:
+    text = (text or "").removesuffix("Z")
+    if found := _JSOC_TAI.fullmatch(text):
+        year, month, day, clock = found.groups()
+        tai = _nanoseconds(f"{year}-{month}-{day}T{clock}")
+        return None if tai is None else utc_of(tai)
+    if not _TIME.fullmatch(text):
+        return None
+    try:
+        return int(np.datetime64(text, "ns").astype(np.int64))
+    except ValueError:  # such as 30 February
+        return None
