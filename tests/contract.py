@@ -53,25 +53,27 @@ class ReaderContract:
     # What comes out.
 
     @pytest.mark.parametrize("window", [None, *WINDOWS], ids=str)
-    def test_arrays_are_as_the_specs_say(self, reader, good_row, window):
+    def test_arrays_are_as_the_specs_say(
+        self, reader: Reader, good_row: Row, window: Window | None
+    ) -> None:
         check_specs(reader, reader.read(good_row, window))
 
     @pytest.mark.parametrize("size", [(1, 1), (5, 7)])
-    def test_blank_is_as_the_specs_say(self, reader, size):
+    def test_blank_is_as_the_specs_say(self, reader: Reader, size: tuple[int, int]) -> None:
         check_specs(reader, reader.blank(*size))
 
-    def test_specs_are_named_once(self, reader):
+    def test_specs_are_named_once(self, reader: Reader) -> None:
         names = [spec.name for spec in reader.specs]
         assert len(set(names)) == len(names)
         assert reader.channels >= 1
 
-    def test_blank_decodes_to_its_size(self, reader):
+    def test_blank_decodes_to_its_size(self, reader: Reader) -> None:
         assert self.pixels(reader.blank(5, 7)).shape == (5, 7, reader.channels)
 
-    def test_same_row_twice_is_equal(self, reader, good_row):
+    def test_same_row_twice_is_equal(self, reader: Reader, good_row: Row) -> None:
         equal(reader.read(good_row, None), reader.read(good_row, None))
 
-    def test_memory_is_its_own(self, reader, good_row):
+    def test_memory_is_its_own(self, reader: Reader, good_row: Row) -> None:
         first, expected = (copied(reader.read(good_row, None)) for _ in range(2))
         sample = reader.read(good_row, None)
         for name, array in sample.arrays.items():
@@ -81,37 +83,45 @@ class ReaderContract:
         equal(first, expected)
         equal(reader.read(good_row, None), expected)
 
-    def test_reader_pickles(self, reader, good_row):
+    def test_reader_pickles(self, reader: Reader, good_row: Row) -> None:
         again = pickle.loads(pickle.dumps(reader))
         assert again.specs == reader.specs
         assert again.channels == reader.channels
         equal(again.read(good_row, None), reader.read(good_row, None))
 
-    def test_input_bytes_are_about_the_size_of_the_file(self, reader, good_row):
+    def test_input_bytes_are_about_the_size_of_the_file(
+        self, reader: Reader, good_row: Row
+    ) -> None:
         size = Path(good_row.path).stat().st_size
         assert 0.3 * size <= reader.read(good_row, None).input_bytes <= 3 * size + 5000
 
     # Windows.
 
     @pytest.mark.parametrize("window", WINDOWS, ids=str)
-    def test_window_is_the_crop_of_the_whole(self, reader, good_row, window):
+    def test_window_is_the_crop_of_the_whole(
+        self, reader: Reader, good_row: Row, window: Window
+    ) -> None:
         whole = self.pixels(reader.read(good_row, None))
         y, x = window.place(*whole.shape[:2])
         crop = whole[y : y + window.height, x : x + window.width]
         np.testing.assert_array_equal(self.pixels(reader.read(good_row, window)), crop)
 
     @pytest.mark.parametrize("size", [(1000, 1), (1, 1000), (1000, 1000)])
-    def test_window_larger_than_the_image(self, reader, good_row, size):
+    def test_window_larger_than_the_image(
+        self, reader: Reader, good_row: Row, size: tuple[int, int]
+    ) -> None:
         window = Window(height=size[0], width=size[1])
         refused(reader, good_row, window, rf"crop {size[0]}x{size[1]} is larger than the image \d")
 
-    def test_peek_tells_the_size(self, reader, good_row):
+    def test_peek_tells_the_size(self, reader: Reader, good_row: Row) -> None:
         peek = reader.peek(good_row, None)
         sample = reader.read(good_row, None)
         assert 0.5 < sum(a.nbytes for a in sample.arrays.values()) / peek.nbytes < 2
         assert self.pixels(sample).shape == (peek.height, peek.width, reader.channels)
 
-    def test_peek_with_a_window_tells_the_size_of_the_image(self, reader, good_row):
+    def test_peek_with_a_window_tells_the_size_of_the_image(
+        self, reader: Reader, good_row: Row
+    ) -> None:
         whole = reader.peek(good_row, None)
         cut = reader.peek(good_row, Window(height=2, width=3))
         assert (cut.height, cut.width) == (whole.height, whole.width)
@@ -119,15 +129,15 @@ class ReaderContract:
 
     # What cannot be read.
 
-    def test_missing_file(self, reader, tmp_path):
+    def test_missing_file(self, reader: Reader, tmp_path: Path) -> None:
         row = self.row(tmp_path / "missing")
         error = refused(reader, row, None, "No such file or directory")
         assert str(error).count(row.path) == 1
 
-    def test_empty_file(self, reader, tmp_path):
+    def test_empty_file(self, reader: Reader, tmp_path: Path) -> None:
         refused(reader, self.row(written(tmp_path, b"").path), None)
 
-    def test_directory(self, reader, tmp_path):
+    def test_directory(self, reader: Reader, tmp_path: Path) -> None:
         error = refused(reader, self.row(tmp_path), None, "it is a directory")
         assert str(error).count(str(tmp_path)) == 1
 
@@ -136,20 +146,22 @@ class ReaderContract:
         [b"nothing of the kind\n" * 300, b"\0" * 6000, b"PK\x03\x04" + b"\0" * 99, b"\x1f\x8b\0"],
         ids=["text", "zeros", "zip", "gzip"],
     )
-    def test_another_kind_of_file(self, reader, tmp_path, content):
+    def test_another_kind_of_file(self, reader: Reader, tmp_path: Path, content: bytes) -> None:
         refused(reader, self.row(written(tmp_path, content).path), None)
 
-    def test_bad_row(self, reader, bad_row):
+    def test_bad_row(self, reader: Reader, bad_row: Row) -> None:
         refused(reader, bad_row, None)
         with pytest.raises(ReadError) as caught:
             reader.verify(bad_row)
         check_named(caught.value, bad_row)
 
-    def test_verify_accepts_what_is_sound(self, reader, good_row):
-        assert reader.verify(good_row) is None
+    def test_verify_accepts_what_is_sound(self, reader: Reader, good_row: Row) -> None:
+        reader.verify(good_row)
 
     @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
-    def test_truncated_copy(self, reader, good_row, tmp_path, kept):
+    def test_truncated_copy(
+        self, reader: Reader, good_row: Row, tmp_path: Path, kept: float
+    ) -> None:
         content = Path(good_row.path).read_bytes()
         cut = self.row(written(tmp_path, content[: int(len(content) * kept)]).path)
         for call in (lambda: reader.read(cut, None), lambda: reader.verify(cut)):

@@ -56,7 +56,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         "nonzero": lambda array: tuple(map(_array, np.nonzero(_plain(array)))),
         "asarray": _array,
         "copyto": lambda to, value, where: np.copyto(
-            *map(_plain, (to, value)), where=_plain(where)
+            _plain(to), _plain(value), where=_plain(where)
         ),
         "fft": SimpleNamespace(rfft2=_on_gpu(np.fft.rfft2), ifftshift=_on_gpu(np.fft.ifftshift)),
         "cuda": SimpleNamespace(

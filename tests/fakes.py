@@ -45,8 +45,8 @@ class FakeReader:
         self._refuse(row)
         height, width = (window.height, window.width) if window else (self.height, 3)
         image = np.full((height, width, 1), row.number, np.float32)
-        drawn = window is not None and window.y is not None
-        place = np.array([window.y, window.x] if drawn else [np.nan, np.nan])
+        drawn = None if window is None or window.y is None else (window.y, window.x)
+        place = np.array(drawn or (np.nan, np.nan))
         return Sample({"image": image, "window": place}, input_bytes=10)
 
     def peek(self, row: Row, window: Window | None) -> Peek:

@@ -25,6 +25,7 @@ class Job(subprocess.Popen[str]):
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None and self.poll() is None:
-            for process in [*psutil.Process(self.pid).children(recursive=True), self]:
+            for process in psutil.Process(self.pid).children(recursive=True):
                 process.kill()
+            self.kill()
         super().__exit__(kind, error, traceback)

@@ -122,7 +122,7 @@ def save_pointing(table: Any, path: Path) -> None:
         columns[name] = [f"{text[:19]}Z" for text in table[name].isot]
     lines = [",".join(columns)]
     for row in range(len(table)):
-        values = (columns[name][row] for name in columns)
-        values = [str(getattr(value, "value", value)) for value in values]
+        found = (columns[name][row] for name in columns)
+        values = [str(getattr(value, "value", value)) for value in found]
         lines.append(",".join("" if value == "nan" else value for value in values))
     path.write_text("\n".join(lines) + "\n")

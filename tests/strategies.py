@@ -56,7 +56,9 @@ def stored_arrays(name: str) -> st.SearchStrategy[np.ndarray]:
     """Give arrays, shape (height, width), whose values repeat and reach the limits of the type."""
     shapes = st.tuples(st.integers(4, 40), st.integers(4, 40))
     if name.startswith("float"):
-        elements = st.floats(-(2.0**99), 2.0**99, width=int(name[5:])) | st.just(np.nan)
+        elements = st.floats(-(2.0**99), 2.0**99, width=64 if name == "float64" else 32) | st.just(
+            np.nan
+        )
     else:
         limits = np.iinfo(name)
         elements = st.integers(int(limits.min), int(limits.max)) | st.sampled_from(
@@ -148,7 +150,7 @@ def cubes(draw: st.DrawFn) -> StoredImage:
     if image.compression is None:
         return StoredImage(stored, image.cards)
     codec = image.compression["compression_type"]
-    tile = draw(tile_shapes(codec, plane.shape))
+    tile: tuple[int, ...] | None = draw(tile_shapes(codec, plane.shape))
     # HCOMPRESS_1 knows tiles of two axes only.
     deep = draw(st.sampled_from([1, 1, 2])) if codec != "HCOMPRESS_1" else 1
     if tile is not None:

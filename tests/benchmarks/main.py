@@ -80,18 +80,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -> None:
     """Run one suite, print its tables, and write them."""
-    from benchmarks.tables import as_text, with_parts, write_tables
+    from benchmarks.report.tables import as_text, with_parts, write_tables
     from dali_pipelines.cli.run.report import hardware, versions
 
     load = os.getloadavg()[0]
     tables = []
-    for table in getattr(importlib.import_module(f"benchmarks.{suite}"), f"{suite}_suite")(config):
+    for table in getattr(importlib.import_module(f"benchmarks.suites.{suite}"), f"{suite}_suite")(
+        config
+    ):
         for shown in with_parts([table]):
             print(f"{as_text(shown)}\n", flush=True)
         tables.append(table)
     if out is None:
         return
-    from benchmarks.plots import save_plots
+    from benchmarks.report.plots import save_plots
 
     facts: dict[str, Any] = {
         "command": command,

@@ -23,7 +23,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_json_says_what_was_measured_where_and_how(written):
+def test_json_says_what_was_measured_where_and_how(written: Path) -> None:
     found = json.loads((written / "decode.json").read_text())
     assert found["command"].startswith("python scripts/bench.py --suite=decode --quick")
     assert found["config"]["rounds"] == 2  # quick
@@ -43,7 +43,7 @@ def test_json_says_what_was_measured_where_and_how(written):
     assert ours["speedup"] == pytest.approx(np.median(mine / its))
 
 
-def test_csv_has_each_round(written):
+def test_csv_has_each_round(written: Path) -> None:
     with (written / "decode.csv").open() as file:
         rows = list(csv.DictReader(file))
     table = json.loads((written / "decode.json").read_text())["tables"][1]
@@ -53,14 +53,14 @@ def test_csv_has_each_round(written):
     assert [float(row["cpu_s_here"]) for row in mine] == [one["cpu_s_here"] for one in rounds]
 
 
-def test_markdown_has_a_line_for_each_way(written):
+def test_markdown_has_a_line_for_each_way(written: Path) -> None:
     text = (written / "decode.md").read_text()
     assert text.count("| astropy |") == text.count("| decode_image |") == 2
     columns = {line.count("|") for line in text.splitlines() if line.startswith("|")}
     assert columns == {8}
 
 
-def test_plots_have_a_panel_for_each_table(written):
+def test_plots_have_a_panel_for_each_table(written: Path) -> None:
     titles = [
         table["title"] for table in json.loads((written / "decode.json").read_text())["tables"]
     ]
@@ -73,14 +73,16 @@ def test_plots_have_a_panel_for_each_table(written):
     assert (pixels == (0x2A, 0x6F, 0x97)).all(-1).mean() > 0.01  # our bars
 
 
-def test_wrong_numbers_are_one_line(capsys):
+def test_wrong_numbers_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         script.main(["--rounds=0"])
     assert refused.value.code == 2
     assert "--rounds must be at least 1, got 0" in capsys.readouterr().err
 
 
-def test_a_folder_without_such_files_is_named(tmp_path, capsys):
+def test_a_folder_without_such_files_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.fits").touch()
     assert script.main(["--suite=jpeg", f"--data={tmp_path}"]) == 2
     assert str(tmp_path) in capsys.readouterr().err

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.ledger import Ledger, counted
-from benchmarks.peers import MEAN, PEERS, SEED, STD, Case, Files
-from benchmarks.race import Batch, Expected, Run, Way
+from benchmarks.measure.ledger import Ledger, counted
+from benchmarks.measure.race import Batch, Expected, Run, Way
+from benchmarks.ways.peers import MEAN, PEERS, SEED, STD, Case, Files
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader

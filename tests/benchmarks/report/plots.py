@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.race import Result, Table
-from benchmarks.tables import Sheet, number
+from benchmarks.measure.race import Result, Table
+from benchmarks.report.tables import Sheet, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

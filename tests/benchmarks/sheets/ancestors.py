@@ -15,10 +15,10 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.data import Files, Settings
-from benchmarks.peers import MEAN, SEED, STD, Case, decoded
-from benchmarks.race import Batch, Table, Way, race
-from benchmarks.tables import Sheet, number
-from benchmarks.ways import expected_pixels, files_way, loader_way
+from benchmarks.measure.race import Batch, Table, Way, race
+from benchmarks.report.tables import Sheet, number
+from benchmarks.ways.loaders import expected_pixels, files_way, loader_way
+from benchmarks.ways.peers import MEAN, SEED, STD, Case, decoded
 
 _PUBLISHED = {
     "serial source": ("81", "1.0"),

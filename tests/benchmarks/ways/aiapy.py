@@ -1,4 +1,4 @@
-"""What aiapy makes of level 1 files: the measure of the comparisons in `benchmarks.aia`."""
+"""What aiapy makes of level 1 files: the measure of the comparisons in `benchmarks.suites.aia`."""
 
 # Worker processes import this file: what is heavy is imported in the functions.
 from __future__ import annotations

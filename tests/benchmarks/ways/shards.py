@@ -10,7 +10,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import cast
 
-from benchmarks.race import Batch, Run
+from benchmarks.measure.race import Batch, Run
 from dali_pipelines.cli.process_pool import follow_parent
 
 Start = Callable[[], AbstractContextManager[Run]]

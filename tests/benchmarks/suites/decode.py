@@ -16,7 +16,7 @@ import numpy as np
 from astropy.io import fits
 
 from benchmarks.data import Settings
-from benchmarks.race import Batch, Run, Table, Way, race
+from benchmarks.measure.race import Batch, Run, Table, Way, race
 
 SIZE = 4096
 SIGMAS = (0.5, 5.0, 20.0, 700.0)

@@ -6,29 +6,41 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from benchmarks.race import Result, Round, Table, Way, race
-from benchmarks.tables import as_text, cells, number
+from benchmarks.measure.race import Batch, Result, Round, Table, Way, race
+from benchmarks.report.tables import as_text, cells, number
 
 IMAGES = np.arange(4 * 2 * 3, dtype=np.float32).reshape(4, 2, 3)
 
 
 @pytest.fixture(autouse=True)
-def no_rest(monkeypatch):
-    monkeypatch.setattr("benchmarks.race._REST_S", 0.001)
+def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.measure.race._REST_S", 0.001)
 
 
-def expected(row, _):
+def expected(row: int, _: tuple[int, ...]) -> NDArray[Any]:
     return IMAGES[row]
 
 
-def way(name, images=IMAGES, *, ahead=0, seconds=0.0, log=None, **how):
+def way(
+    name: str,
+    images: NDArray[Any] = IMAGES,
+    *,
+    ahead: int = 0,
+    seconds: float = 0.0,
+    log: list[str] | None = None,
+    **how: Any,
+) -> Way:
     """Give two images a batch, after some seconds that no CPU works."""
 
-    def run(wanted):
+    def run(wanted: bool) -> Iterator[Batch]:
         if log is not None:
             log.append(name)
         for batch in range(-ahead, len(images) // 2):
@@ -40,7 +52,7 @@ def way(name, images=IMAGES, *, ahead=0, seconds=0.0, log=None, **how):
     return Way(name=name, start=lambda: contextlib.nullcontext(run), ahead=ahead, **how)
 
 
-def test_other_pixels_are_not_timed():
+def test_other_pixels_are_not_timed() -> None:
     other = IMAGES.copy()
     other[3, 1, 2] += 0.01
     with pytest.raises(SystemExit, match=r"theirs, row 3: 16\.67 % of the pixels differ, by 0\.01"):
@@ -48,20 +60,20 @@ def test_other_pixels_are_not_timed():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_pixels_that_are_no_numbers_are_others(bad):
+def test_pixels_that_are_no_numbers_are_others(bad: float) -> None:
     other = IMAGES.copy()
     other[0, 0, 0] = bad
     with pytest.raises(SystemExit, match="row 0"):
         race([way("ours", other)], expected, 1)
 
 
-def test_an_image_of_another_shape_is_refused():
+def test_an_image_of_another_shape_is_refused() -> None:
     with pytest.raises(SystemExit, match=r"row 0: \(2, 2\), expected \(2, 3\)"):
         race([way("ours", IMAGES[:, :, :2])], expected, 1)
 
 
-def test_what_is_not_expected_to_be_anything_is_not_compared():
-    def unknown(row, _):
+def test_what_is_not_expected_to_be_anything_is_not_compared() -> None:
+    def unknown(row: int, _: tuple[int, ...]) -> NDArray[Any]:
         return np.where(IMAGES[row] == 7, np.nan, IMAGES[row])
 
     other = IMAGES.copy()
@@ -70,31 +82,31 @@ def test_what_is_not_expected_to_be_anything_is_not_compared():
     assert result.difference == 0
 
 
-def test_differences_are_stated_where_none_is_demanded():
+def test_differences_are_stated_where_none_is_demanded() -> None:
     (result,) = race([way("another kernel", IMAGES + 5, atol=None)], expected, 1)
     assert result.difference == 5
 
 
-def test_a_share_of_outliers_may_be_allowed():
+def test_a_share_of_outliers_may_be_allowed() -> None:
     other = IMAGES.copy()
     other[2, 0, 0] = -50
     (result,) = race([way("ours", other, outliers=0.2)], expected, 1)
     assert result.difference == 62
 
 
-def test_ways_take_turns_and_each_goes_first():
-    log = []
+def test_ways_take_turns_and_each_goes_first() -> None:
+    log: list[str] = []
     race([way("a", log=log), way("b", log=log)], expected, 3)
     assert "".join(log) == "ab" + "ab" + "ba" + "ab"
 
 
-def test_rates_are_of_the_time_that_passed():
+def test_rates_are_of_the_time_that_passed() -> None:
     (result,) = race([way("slow", seconds=0.02)], expected, 3)
     assert len(result.rounds) == 3
     assert all(0 < rate <= 100 for rate in result.rates())
 
 
-def test_what_was_ready_does_not_count():
+def test_what_was_ready_does_not_count() -> None:
     # Two batches of the three take no time: counted, they would make 300 images/s of 100.
     (result,) = race([way("ahead", IMAGES[:2], ahead=2, seconds=0.02)], expected, 1)
     assert result.rates()[0] <= 100
@@ -110,26 +122,29 @@ for line in sys.stdin:
 """
 
 
-def test_cpu_time_is_of_all_processes():
+def test_cpu_time_is_of_all_processes() -> None:
     """A child that works while this process waits."""
     with subprocess.Popen(
         [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
+        stdin, stdout = child.stdin, child.stdout
+        assert stdin is not None
+        assert stdout is not None
 
-        def run(_):
-            child.stdin.write("0.4\n")
-            child.stdin.flush()
-            child.stdout.readline()
+        def run(_: bool) -> Iterator[Batch]:
+            stdin.write("0.4\n")
+            stdin.flush()
+            stdout.readline()
             yield range(4), IMAGES
 
         busy = Way(name="busy", start=lambda: contextlib.nullcontext(run))
         (result,) = race([busy], expected, 1)
-        child.stdin.close()
+        stdin.close()
     assert result.rounds[0].cpu_s_elsewhere == pytest.approx(0.1, abs=0.03)
     assert 0 <= result.rounds[0].cpu_s_here < 0.05
 
 
-def test_a_way_that_cannot_go_says_why(tmp_path, monkeypatch):
+def test_a_way_that_cannot_go_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "made_for_another_torch.py").write_text("raise RuntimeError('no such operator')")
     (tmp_path / "loads_on_demand.py").write_text(
         "def __getattr__(_): raise RuntimeError('no libavutil ' * 20)"
@@ -149,13 +164,13 @@ def test_a_way_that_cannot_go_says_why(tmp_path, monkeypatch):
     assert "not installed" in as_text(table)
 
 
-def rounds(*rates):
+def rounds(*rates: float) -> tuple[Round, ...]:
     return tuple(
         Round(images_per_s=float(rate), cpu_s_here=0.0, cpu_s_elsewhere=0.0) for rate in rates
     )
 
 
-def test_speedups_of_curves_are_place_by_place():
+def test_speedups_of_curves_are_place_by_place() -> None:
     rates = {("Loader", "1"): 8.0, ("peer", "1"): 2.0, ("Loader", "2"): 9.0, ("peer", "2"): 3.0}
     results = tuple(
         Result(name=" ".join(point), rounds=rounds(rate, 2 * rate, 3 * rate), point=point)
@@ -165,7 +180,7 @@ def test_speedups_of_curves_are_place_by_place():
     assert [table.speedup(result) for result in results] == [4, 1, 3, 1]
 
 
-def test_speedups_are_taken_round_by_round():
+def test_speedups_are_taken_round_by_round() -> None:
     ours = Result(name="ours", rounds=rounds(10, 2, 6))
     theirs = Result(name="theirs", rounds=rounds(5, 1, 1))
     table = Table(title="T", baseline="theirs", results=(ours, theirs), data="files")
@@ -176,5 +191,5 @@ def test_speedups_are_taken_round_by_round():
     ("value", "text"),
     [(0.0123, "0.0123"), (1.0, "1.00"), (52.04, "52.0"), (99.96, "100"), (1234.5, "1234")],
 )
-def test_three_digits(value, text):
+def test_three_digits(value: float, text: str) -> None:
     assert number(value) == text

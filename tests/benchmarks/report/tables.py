@@ -9,8 +9,8 @@ from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from benchmarks.parts import Parts
-from benchmarks.race import Result, Round, Table
+from benchmarks.measure.parts import Parts
+from benchmarks.measure.race import Result, Round, Table
 from dali_pipelines.cli.paths import write_file, write_table
 
 HEADER = (

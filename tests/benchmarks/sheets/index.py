@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data import Settings
-from benchmarks.tables import Sheet, number
+from benchmarks.report.tables import Sheet, number
 from dali_pipelines.cli.process_pool import follow_parent
 from readers.index.columns import Columns
 from readers.sampling.order import Order
@@ -67,7 +67,7 @@ def index_sheet(settings: Settings, num_rows: int | None = None) -> Sheet:
         free = shutil.disk_usage(folder).free
         if free < needed:
             why = f"not run: needs {needed / 1e9:.1f} GB in {folder}, {free / 1e9:.1f} GB are free"
-            lines = [("all", why, "", "")]
+            lines: list[tuple[str, ...]] = [("all", why, "", "")]
         else:
             lines = list(_lines(Path(folder), num_rows))
     return Sheet(

@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks.ancestors import speedup_sheets
-from benchmarks.bottlenecks import bottleneck_sheet
 from benchmarks.data import Files, Settings, find_files
-from benchmarks.index import index_sheet
-from benchmarks.model import model_sheets
-from benchmarks.peers import Case
-from benchmarks.race import Result, Table, Way, race
-from benchmarks.tables import Sheet
-from benchmarks.ways import expected_pixels, files_way, loader_way
+from benchmarks.measure.race import Result, Table, Way, race
+from benchmarks.report.tables import Sheet
+from benchmarks.sheets.ancestors import speedup_sheets
+from benchmarks.sheets.bottlenecks import bottleneck_sheet
+from benchmarks.sheets.index import index_sheet
+from benchmarks.sheets.model import model_sheets
+from benchmarks.ways.loaders import expected_pixels, files_way, loader_way
+from benchmarks.ways.peers import Case
 
 _WHOLE = Case(kind="fits", batch_size=2, flip=False)
 _MOST_PROCESSES = 16

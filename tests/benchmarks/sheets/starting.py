@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from benchmarks.data import Files, Settings
-from benchmarks.ledger import Ledger
-from benchmarks.peers import Case
-from benchmarks.race import Table, Way, race
-from benchmarks.shards import in_processes
-from benchmarks.ways import expected_pixels, loader_way
+from benchmarks.measure.ledger import Ledger
+from benchmarks.measure.race import Table, Way, race
+from benchmarks.ways.loaders import expected_pixels, loader_way
+from benchmarks.ways.peers import Case
+from benchmarks.ways.shards import in_processes
 
 CASE = Case(kind="fits", batch_size=2, flip=False)
 _METHODS = ("forkserver", "spawn", "fork")

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.data import Files, Settings, find_files
-from benchmarks.ledger import Ledger, new_ledger
-from benchmarks.peers import MEAN, STD, Case
-from benchmarks.race import Batch, Run, Table, Way, race
-from benchmarks.spdl import spdl_way
-from benchmarks.ways import devices, expected_pixels, files_way, loader_ways
+from benchmarks.measure.ledger import Ledger, new_ledger
+from benchmarks.measure.race import Batch, Run, Table, Way, race
+from benchmarks.ways.loaders import devices, expected_pixels, files_way, loader_ways
+from benchmarks.ways.peers import MEAN, STD, Case
+from benchmarks.ways.spdl import spdl_way
 
 _WINDOW = (224, 224)
 CASE = Case(kind="jpeg", batch_size=16, crop=_WINDOW, window="center", flip=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.data import Settings, find_files
-from benchmarks.ledger import Ledger, new_ledger
-from benchmarks.peers import Case
-from benchmarks.race import Table, race
-from benchmarks.ways import expected_pixels, files_way, loader_ways
+from benchmarks.measure.ledger import Ledger, new_ledger
+from benchmarks.measure.race import Table, race
+from benchmarks.ways.loaders import expected_pixels, files_way, loader_ways
+from benchmarks.ways.peers import Case
 
 CASES = {
     "Whole frames": (Case(kind="fits", batch_size=4), 16),

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.ledger import Ledger
-from benchmarks.peers import MEAN, STD, Case
-from benchmarks.race import Batch, Run, Way
+from benchmarks.measure.ledger import Ledger
+from benchmarks.measure.race import Batch, Run, Way
+from benchmarks.ways.peers import MEAN, STD, Case
 
 _SINK = 2
 _AHEAD = 10

@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,27 +15,27 @@ import pytest
 from astropy.io import fits
 from PIL import Image
 
-from benchmarks.ledger import CountedReader, Ledger, new_ledger
-from benchmarks.parts import Parts, _Threads, parts_of
-from benchmarks.plots import save_plots
-from benchmarks.race import Result, Round, Table
-from benchmarks.tables import as_markdown, parts_sheet
+from benchmarks.measure.ledger import CountedReader, Ledger, new_ledger
+from benchmarks.measure.parts import Parts, _Threads, parts_of
+from benchmarks.measure.race import Result, Round, Table
+from benchmarks.report.plots import save_plots
+from benchmarks.report.tables import as_markdown, parts_sheet
 from readers import FitsReader, Row
 
 
 @pytest.fixture
-def ledger():
+def ledger() -> Iterator[Ledger]:
     with new_ledger() as made:
         yield made
 
 
 @pytest.fixture
-def second(monkeypatch):
+def second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each look at the clock of a thread be a second after the one before."""
-    monkeypatch.setattr("benchmarks.ledger.time.thread_time", itertools.count().__next__)
+    monkeypatch.setattr("benchmarks.measure.ledger.time.thread_time", itertools.count().__next__)
 
 
-def test_a_part_within_another_is_taken_out_of_it(ledger, second):
+def test_a_part_within_another_is_taken_out_of_it(ledger: Ledger, second: None) -> None:
     with ledger.counting(), ledger.count("decode"):
         with ledger.count("read"):
             pass
@@ -43,7 +44,7 @@ def test_a_part_within_another_is_taken_out_of_it(ledger, second):
     assert ledger.seconds() == {"read": 2, "decode": 3, "graph": 0}
 
 
-def test_what_comes_between_is_not_counted(ledger, second):
+def test_what_comes_between_is_not_counted(ledger: Ledger, second: None) -> None:
     with ledger.counting():
         for _ in range(2):
             with ledger.count("graph"):
@@ -52,14 +53,14 @@ def test_what_comes_between_is_not_counted(ledger, second):
     assert ledger.seconds() == {"read": 0, "decode": 0, "graph": 2}
 
 
-def test_a_closed_ledger_counts_nothing_and_opens_nothing(ledger, second):
+def test_a_closed_ledger_counts_nothing_and_opens_nothing(ledger: Ledger, second: None) -> None:
     for closed in (ledger, Ledger(), pickle.loads(pickle.dumps(Ledger()))):
         with closed.count("decode"), closed.opened("/not/there") as source:
             assert source == "/not/there"
     assert ledger.seconds() == {"read": 0, "decode": 0, "graph": 0}
 
 
-def test_an_error_ends_the_part(ledger, second):
+def test_an_error_ends_the_part(ledger: Ledger, second: None) -> None:
     with ledger.counting():
         with pytest.raises(FileNotFoundError), ledger.opened("/not/there"):
             pass
@@ -68,11 +69,11 @@ def test_an_error_ends_the_part(ledger, second):
     assert ledger.seconds() == {"read": 1, "decode": 1, "graph": 0}
 
 
-def test_threads_and_copies_count_into_one_ledger(ledger):
+def test_threads_and_copies_count_into_one_ledger(ledger: Ledger) -> None:
     """Elsewhere a ledger is a copy that was pickled."""
     copy = pickle.loads(pickle.dumps(ledger))
 
-    def count():
+    def count() -> None:
         with copy.count("graph"):
             spin(0.02)
 
@@ -85,14 +86,16 @@ def test_threads_and_copies_count_into_one_ledger(ledger):
     assert ledger.seconds()["read"] == 0
 
 
-def spin(seconds):
+def spin(seconds: float) -> None:
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-def test_astropy_reads_the_same_of_a_counted_file(tmp_path, ledger, compressed):
+def test_astropy_reads_the_same_of_a_counted_file(
+    tmp_path: Path, ledger: Ledger, compressed: bool
+) -> None:
     image = np.arange(48 * 64, dtype=np.int16).reshape(48, 64)
     hdu = fits.CompImageHDU(image) if compressed else fits.ImageHDU(image)
     hdu.writeto(tmp_path / "a.fits")
@@ -108,7 +111,7 @@ def test_astropy_reads_the_same_of_a_counted_file(tmp_path, ledger, compressed):
     assert ledger.seconds()["decode"] > 0
 
 
-def test_pillow_reads_the_same_of_a_counted_file(tmp_path, ledger):
+def test_pillow_reads_the_same_of_a_counted_file(tmp_path: Path, ledger: Ledger) -> None:
     path = str(tmp_path / "a.jpg")
     noise = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
     Image.fromarray(noise).save(path)
@@ -119,7 +122,7 @@ def test_pillow_reads_the_same_of_a_counted_file(tmp_path, ledger):
         np.testing.assert_array_equal(pixels, np.array(image))
 
 
-def test_a_counted_reader_is_that_reader(tmp_path, ledger):
+def test_a_counted_reader_is_that_reader(tmp_path: Path, ledger: Ledger) -> None:
     fits.ImageHDU(np.ones((4, 5), np.int16)).writeto(tmp_path / "a.fits")
     reader = FitsReader()
     counting = pickle.loads(pickle.dumps(CountedReader(reader, ledger)))
@@ -133,11 +136,11 @@ def test_a_counted_reader_is_that_reader(tmp_path, ledger):
         counting.no_such  # noqa: B018
 
 
-def test_the_parts_are_all_of_the_time_of_all_cores(ledger):
+def test_the_parts_are_all_of_the_time_of_all_cores(ledger: Ledger) -> None:
     """A thread named like DALI's works while this one decodes, reads, and does something else."""
     work, done = threading.Semaphore(0), threading.Semaphore(0)
 
-    def graph():
+    def graph() -> None:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("[DALI][TP0]Exec")
         while work.acquire() and ledger.is_open:
             spin(0.02)
@@ -145,7 +148,7 @@ def test_the_parts_are_all_of_the_time_of_all_cores(ledger):
 
     times = []
 
-    def batches():
+    def batches() -> Iterator[int]:
         for batch in range(3):
             times.append(time.perf_counter())
             work.release()
@@ -179,10 +182,10 @@ def test_the_parts_are_all_of_the_time_of_all_cores(ledger):
         assert parts.wait >= 0.015
 
 
-def test_threads_that_are_dalis_are_told_by_name():
+def test_threads_that_are_dalis_are_told_by_name() -> None:
     thread = threading.Event()
 
-    def named():
+    def named() -> None:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("PrefetchWorker")
         spin(0.02)
         ready.set()
@@ -202,13 +205,14 @@ PARTS = Parts(read=0.001, decode=0.02, graph=0.003, transport=0.004, wait=0.005)
 ROUND = Round(images_per_s=60.0, cpu_s_here=0.01, cpu_s_elsewhere=0.018)
 
 
-def test_the_parts_are_a_sheet_and_bars(tmp_path):
+def test_the_parts_are_a_sheet_and_bars(tmp_path: Path) -> None:
     results = (
         Result(name="counted", rounds=(ROUND,), parts=PARTS, ours=True),
         Result(name="absent", note="not installed"),
     )
     table = Table(title="T", baseline="counted", results=results, data="files")
     sheet = parts_sheet(table)
+    assert sheet is not None
     assert sheet.header[1:] == ("read", "decode", "graph", "transport", "wait", "all")
     assert sheet.lines == (("counted", "1.00", "20.0", "3.00", "4.00", "5.00", "33.0"),)
     assert "| counted | 1.00 | 20.0 |" in as_markdown(sheet)
@@ -222,13 +226,11 @@ def test_the_parts_are_a_sheet_and_bars(tmp_path):
     assert 5 < decode / graph < 8  # 20 to 3, and the legend
 
 
-def test_what_was_not_counted_has_no_sheet():
+def test_what_was_not_counted_has_no_sheet() -> None:
     results = (Result(name="plain", rounds=(ROUND,)),)
     table = Table(title="T", baseline="plain", results=results, data="files")
     assert parts_sheet(table) is None
-    assert parts_sheet(parts_sheet_of_counted()) is None
-
-
-def parts_sheet_of_counted():
-    results = (Result(name="counted", rounds=(ROUND,), parts=PARTS),)
-    return parts_sheet(Table(title="T", baseline="counted", results=results, data="files"))
+    counted = (Result(name="counted", rounds=(ROUND,), parts=PARTS),)
+    sheet = parts_sheet(Table(title="T", baseline="counted", results=counted, data="files"))
+    assert sheet is not None
+    assert parts_sheet(sheet) is None

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.data import Files, Kind, Settings, find_files
-from benchmarks.peers import Case
-from benchmarks.race import race
-from benchmarks.tables import Sheet, number
-from benchmarks.ways import expected_pixels, loader_way
+from benchmarks.measure.race import race
+from benchmarks.report.tables import Sheet, number
+from benchmarks.ways.loaders import expected_pixels, loader_way
+from benchmarks.ways.peers import Case
 
 if TYPE_CHECKING:
     from readers.contract import Reader

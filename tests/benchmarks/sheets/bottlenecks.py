@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.data import Settings
-from benchmarks.tables import Sheet, number
+from benchmarks.report.tables import Sheet, number
 from dali_pipelines.cli.run.advice import Advice, Limit, advise
 from dali_pipelines.cli.run.stages import Moment
 from readers.fits.reader import FitsReader

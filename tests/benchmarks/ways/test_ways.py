@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +17,16 @@ from astropy.io import fits
 from PIL import Image
 from solar_files import frame, save
 
-from benchmarks import aia, aiapy, ancestors, jpeg, level15, starting, strategies
 from benchmarks.data import Files, find_files
-from benchmarks.ledger import Ledger, new_ledger
-from benchmarks.peers import Case
-from benchmarks.race import Result, Round, Table, race
-from benchmarks.shards import in_processes
-from benchmarks.ways import expected_pixels, files_way, loader_way
+from benchmarks.measure.ledger import Ledger, new_ledger
+from benchmarks.measure.race import Result, Round, Table, Way, race
+from benchmarks.sheets import ancestors, level15, starting
+from benchmarks.suites import aia, jpeg, strategies
+from benchmarks.ways import aiapy
+from benchmarks.ways.aiapy import Spline
+from benchmarks.ways.loaders import expected_pixels, files_way, loader_way
+from benchmarks.ways.peers import Case
+from benchmarks.ways.shards import in_processes
 
 SIZE = 128
 
@@ -36,12 +42,12 @@ class Settings:
 
 
 @pytest.fixture(autouse=True)
-def no_rest(monkeypatch):
-    monkeypatch.setattr("benchmarks.race._REST_S", 0.001)
+def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.measure.race._REST_S", 0.001)
 
 
 @pytest.fixture(scope="module")
-def level1(tmp_path_factory):
+def level1(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Four times sunpy's frame, its pixels turned and its header not, exposed ever longer."""
     folder = tmp_path_factory.mktemp("level1")
     pixels, header = frame()
@@ -55,7 +61,7 @@ def level1(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def photos(tmp_path_factory):
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Of odd and even sizes, so that the middle is between pixels in some."""
     folder = tmp_path_factory.mktemp("photos")
     random = np.random.default_rng(0)
@@ -66,13 +72,15 @@ def photos(tmp_path_factory):
     return Settings(str(folder))
 
 
-def chosen(ways, *names):
+def chosen(ways: Sequence[Way], *names: str) -> list[Way]:
     by_name = {way.name: way for way in ways}
     return [by_name[name] for name in names]
 
 
 @pytest.mark.parametrize("normalise", [True, False])
-def test_the_loader_and_the_data_loader_read_the_same_windows(level1, normalise):
+def test_the_loader_and_the_data_loader_read_the_same_windows(
+    level1: Settings, normalise: bool
+) -> None:
     files = find_files(level1, "fits", 4)
     case = Case(kind="fits", batch_size=2, crop=(50, 40), normalise=normalise)
     ways = [
@@ -90,7 +98,7 @@ def test_the_loader_and_the_data_loader_read_the_same_windows(level1, normalise)
     assert torchfits.note or torchfits.difference < 1e-4
 
 
-def test_not_normalised_pixels_are_those_of_the_file(level1):
+def test_not_normalised_pixels_are_those_of_the_file(level1: Settings) -> None:
     files = find_files(level1, "fits", 1)
     case = Case(kind="fits", batch_size=1, flip=False, normalise=False)
     np.testing.assert_array_equal(
@@ -98,7 +106,7 @@ def test_not_normalised_pixels_are_those_of_the_file(level1):
     )
 
 
-def test_files_are_described(level1, photos):
+def test_files_are_described(level1: Settings, photos: Settings) -> None:
     assert find_files(level1, "fits", 3).described.startswith("3 FITS files, the first 128x128, ")
     assert "the first 250x301" in find_files(photos, "jpeg", 99).described
 
@@ -113,26 +121,28 @@ def many_times(files: Files) -> Files:
 @pytest.mark.parametrize(
     "name", ["serial source", "both", "pool of threads", "parallel source", "DALI's reader of FITS"]
 )
-def test_strategies(level1, name):
+def test_strategies(level1: Settings, name: str) -> None:
     files = many_times(find_files(level1, "fits", 4))
     with new_ledger() as ledger:
         ways = chosen(strategies.strategies(files, level1, ledger), name)
         (result,) = race(ways, expected_pixels(files.paths, strategies.CASE), 1)
     assert 0 < result.difference < 1e-4
+    assert result.parts is not None
     assert result.parts.graph > 0
     if name != "DALI's reader of FITS":  # whose threads do it all
         assert result.parts.decode > result.parts.read > 0
 
 
-def test_both_is_two_processes_with_readers(level1):
+def test_both_is_two_processes_with_readers(level1: Settings) -> None:
     files = find_files(level1, "fits", 4)
     (way,) = chosen(strategies.strategies(files, level1, Ledger()), "both")
-    (first, pool), (second, _) = (start.args for start in way.start.args[0])
+    start: Any = way.start
+    (first, pool), (second, _) = (each.args for each in start.args[0])
     assert sorted(first.rows + second.rows) == [0, 1, 2, 3]
     assert pool.args[0] == 1
 
 
-def test_a_process_that_dies_is_told():
+def test_a_process_that_dies_is_told() -> None:
     dying = functools.partial(os._exit, 3)
     with (
         in_processes([dying]) as run,
@@ -141,18 +151,19 @@ def test_a_process_that_dies_is_told():
         list(run(False))
 
 
-def test_dalis_reader_of_files_cuts_the_middle(photos):
+def test_dalis_reader_of_files_cuts_the_middle(photos: Settings) -> None:
     files = many_times(find_files(photos, "jpeg", 6))
     with new_ledger() as ledger:
         ways = jpeg.jpeg_ways(files, photos, ledger)
         ways = chosen(ways, "DALI's reader of files", "SPDL")
         dali, spdl = race(ways, expected_pixels(files.paths, jpeg.CASE), 1)
     assert dali.difference < 0.2
+    assert dali.parts is not None
     assert dali.parts.graph > 0
     assert spdl.note or spdl.difference < 1
 
 
-def test_the_loaders_readers_count(level1):
+def test_the_loaders_readers_count(level1: Settings) -> None:
     files = many_times(find_files(level1, "fits", 4))
     case = Case(kind="fits", batch_size=2)
     with new_ledger() as ledger:
@@ -160,23 +171,25 @@ def test_the_loaders_readers_count(level1):
             "Loader", files.index, case, 1, num_read_processes=1, num_threads=1, ledger=ledger
         )
         (result,) = race([way], expected_pixels(files.paths, case), 1)
+    assert result.parts is not None
     assert result.parts.read > 0
     assert result.parts.graph > 0
     assert result.parts.decode == 0
 
 
-def test_fork_comes_before_threads_in_a_process_of_its_own(level1):
+def test_fork_comes_before_threads_in_a_process_of_its_own(level1: Settings) -> None:
     files = many_times(find_files(level1, "fits", 4))
     with new_ledger() as ledger:
         ways = starting.by_start_method(files, level1, ledger)
         assert [way.name for way in ways] == ["forkserver", "spawn", "fork"]
         (result,) = race(ways[2:], expected_pixels(files.paths, starting.CASE), 1)
     assert 0 < result.difference < 1e-4
+    assert result.parts is not None
     assert result.parts.read > 0
     assert result.parts.graph > 0
 
 
-def test_prefetch_counts_what_may_be_ready(level1):
+def test_prefetch_counts_what_may_be_ready(level1: Settings) -> None:
     files = many_times(find_files(level1, "fits", 4))
     with new_ledger() as ledger:
         ways = starting.by_prefetch(files, level1, ledger)
@@ -188,7 +201,7 @@ def test_prefetch_counts_what_may_be_ready(level1):
     ]
 
 
-def test_speedups_over_a_serial_loader(level1, monkeypatch):
+def test_speedups_over_a_serial_loader(level1: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Case(kind="fits", batch_size=1, crop=(40, 50), normalise=False)
     monkeypatch.setattr(ancestors, "AUGMENTATIONS", {"crop and flips": small})
     files = find_files(level1, "fits", 4)
@@ -204,18 +217,25 @@ def test_speedups_over_a_serial_loader(level1, monkeypatch):
 
 
 @pytest.mark.parametrize(("quick", "augmentations"), [(True, 2), (False, 4)])
-def test_each_augmentation_has_a_sheet(level1, monkeypatch, quick, augmentations):
-    made = []
-    monkeypatch.setattr(ancestors, "_sheet", lambda *how: made.append(how) or how[0])
+def test_each_augmentation_has_a_sheet(
+    level1: Settings, monkeypatch: pytest.MonkeyPatch, quick: bool, augmentations: int
+) -> None:
+    made: list[Any] = []
+
+    def sheet(*how: Any) -> Any:
+        made.append(how)
+        return how[0]
+
+    monkeypatch.setattr(ancestors, "_sheet", sheet)
     settings = replace(level1, quick=quick)
-    titles = list(ancestors.speedup_sheets(find_files(level1, "fits", 4), settings))
+    titles: list[Any] = list(ancestors.speedup_sheets(find_files(level1, "fits", 4), settings))
     assert titles == list(ancestors.AUGMENTATIONS)[:: 1 if augmentations == 4 else 3]
     for _, workers, batch_sizes, *_ in made:
         assert list(workers)[:2] == [1, 2]
         assert 4 in batch_sizes
 
 
-def test_the_epochs_of_dali_examples_stand_beside_its_own():
+def test_the_epochs_of_dali_examples_stand_beside_its_own() -> None:
     names = ("Loader", "serial source", "process per shard", "pool of readers", "both")
     results = tuple(
         Result(
@@ -233,14 +253,14 @@ def test_the_epochs_of_dali_examples_stand_beside_its_own():
 
 
 @pytest.fixture(scope="module")
-def spline(level1):
+def spline(level1: Settings) -> Spline:
     files = find_files(level1, "fits", 4)
     table, _ = aia.correction_table(level1)
     make = functools.partial(aiapy.aiapy_image, table=table, double=True, order=3)
     return aiapy.Spline(files.paths, make)
 
 
-def test_aia_ways_agree_with_the_spline(level1, spline):
+def test_aia_ways_agree_with_the_spline(level1: Settings, spline: Spline) -> None:
     files = find_files(level1, "fits", 4)
     ways = aia.aia_ways(files, level1)
     names = ("aia_pipeline, 32x32", "aiapy, order 3", "aiapy, order 1", "aiapy, order 3 opencv")
@@ -251,17 +271,20 @@ def test_aia_ways_agree_with_the_spline(level1, spline):
     assert opencv.note or opencv.difference > 0.1
 
 
-def test_calibrate_agrees_with_the_spline(level1, spline):
+def test_calibrate_agrees_with_the_spline(level1: Settings, spline: Spline) -> None:
     files = find_files(level1, "fits", 4)
     calibration = aia.calibrations(files, level1)["128x128"]
-    for image, row in aia.OurFrames(files.paths, calibration):
+    frames = aia.OurFrames(files.paths, calibration)
+    for image, row in map(frames.__getitem__, range(len(frames))):
         wanted = spline(row, image.shape)
         seen = np.isfinite(wanted)
         assert seen.mean() > 0.7
         np.testing.assert_allclose(image[seen], wanted[seen], atol=2e-3, rtol=1e-5)
 
 
-def test_the_spline_is_aiapys_register_over_exposure_and_degradation(level1, spline):
+def test_the_spline_is_aiapys_register_over_exposure_and_degradation(
+    level1: Settings, spline: Spline
+) -> None:
     from aiapy.calibrate import degradation
     from aiapy.calibrate.util import get_correction_table
     from sunpy.map import Map
@@ -280,19 +303,19 @@ def test_the_spline_is_aiapys_register_over_exposure_and_degradation(level1, spl
     )
 
 
-def test_level15_files_agree_with_the_spline(level1, tmp_path):
+def test_level15_files_agree_with_the_spline(level1: Settings, tmp_path: Path) -> None:
     files = find_files(level1, "fits", 4)
     spline = aiapy.Spline(
         files.paths, lambda path: aiapy.registered(path, double=True, order=3).data
     )
-    writers = {
+    writers: dict[str, tuple[Callable[[str, str], None], float]] = {
         "int16": (functools.partial(level15.with_ours, "int16"), 0.502),
         "float32": (functools.partial(level15.with_ours, "float32"), 2e-3),
         "aiapy": (level15.with_aiapy, 0.502),
     }
     for name, (write, limit) in writers.items():
         dataset = level15.Written(files.paths, str(tmp_path), write)
-        for _, row in dataset:
+        for _, row in map(dataset.__getitem__, range(len(dataset))):
             pixels = dataset.pixels(row)
             wanted = spline(row, pixels.shape)
             seen = np.isfinite(wanted)
@@ -301,7 +324,7 @@ def test_level15_files_agree_with_the_spline(level1, tmp_path):
 
 
 @pytest.mark.parametrize(("size", "expected"), [(6, 6), (8, 8), (4, 4)])
-def test_images_are_fitted_about_their_centres(size, expected):
+def test_images_are_fitted_about_their_centres(size: int, expected: int) -> None:
     image = np.arange(36.0).reshape(6, 6)
     found = aiapy.fitted(image, (size, size))
     assert found.shape == (expected, expected)
@@ -309,7 +332,7 @@ def test_images_are_fitted_about_their_centres(size, expected):
     assert np.isnan(found).sum() == max(0, size**2 - 36)
 
 
-def test_area_means_are_of_a_frame_filled_to_whole_squares():
+def test_area_means_are_of_a_frame_filled_to_whole_squares() -> None:
     image = np.arange(36.0).reshape(6, 6)
     found = aiapy.area_mean(image, 2)
     assert found.shape == (4, 4)

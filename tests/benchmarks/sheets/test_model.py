@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.model import Amounts, Costs, Measured
-from benchmarks.peers import Case
+from benchmarks.sheets.model import Amounts, Costs, Measured
+from benchmarks.ways.peers import Case
 
 AMOUNTS = [
     Amounts(read_mb=read, decoded_mpixel=decoded, delivered_mpixel=delivered)
@@ -34,14 +34,14 @@ def runs(costs: Costs) -> list[Measured]:
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=5, max_size=5))
-def test_constants_are_found_again(constants):
+def test_constants_are_found_again(constants: tuple[float, ...]) -> None:
     costs = Costs(*constants)
     found = Costs.fit(runs(costs))
     predicted = [found.images_per_s(one, 2, 2, 2) for one in AMOUNTS]
     assert predicted == pytest.approx([costs.images_per_s(one, 2, 2, 2) for one in AMOUNTS])
 
 
-def test_no_constant_is_negative():
+def test_no_constant_is_negative() -> None:
     costs = Costs(1, 1, 5, 1, 1)
     noisy = [
         replace(run, graph_ms=run.graph_ms * factor)
@@ -55,7 +55,7 @@ def test_no_constant_is_negative():
         assert rate == pytest.approx(measured, rel=0.6)
 
 
-def test_the_least_of_the_limits_counts():
+def test_the_least_of_the_limits_counts() -> None:
     costs = Costs(reader_image=2, reader_mb=1, graph_image=1, decoded_mpixel=1, delivered_mpixel=2)
     amounts = Amounts(read_mb=2, decoded_mpixel=3, delivered_mpixel=1)  # 4 ms and 6 ms
     assert costs.images_per_s(amounts, cores=2, readers=8, threads=8) == pytest.approx(200)

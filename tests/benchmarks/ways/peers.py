@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from benchmarks.ledger import Ledger
+from benchmarks.measure.ledger import Ledger
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.ledger import COUNTED, Ledger
+from benchmarks.measure.ledger import COUNTED, Ledger
 
 _DALI = ("[DALI]", "PrefetchWorker")
 """How the names of its threads begin."""

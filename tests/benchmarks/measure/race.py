@@ -21,8 +21,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from benchmarks.ledger import Ledger
-from benchmarks.parts import Parts, parts_of
+from benchmarks.measure.ledger import Ledger
+from benchmarks.measure.parts import Parts, parts_of
 
 Batch = tuple[Sequence[int], Any]
 """Rows, and their images, in an array or tensor of shape (batch, ...); None if not wanted."""

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import benchmarks.bottlenecks as bench
+import benchmarks.sheets.bottlenecks as bench
 from dali_pipelines.cli.run.advice import Advice
 
 
@@ -68,7 +68,7 @@ def test_a_sheet_tells_right_from_wrong(
 ) -> None:
     monkeypatch.setattr(bench, "measured", made_up(limit, helps, elsewhere))
     monkeypatch.setattr(bench, "write_archive", lambda *_: None)
-    sheet = bench.bottleneck_sheet(SimpleNamespace(quick=True))  # type: ignore[arg-type]
+    sheet = bench.bottleneck_sheet(SimpleNamespace(quick=True))
     assert [line[-1] for line in sheet.lines] == verdicts
     if helps and limit is None:
         assert sheet.lines[0][1:5] == ("storage", "10.0", "--num_read_processes=4", "40.0")

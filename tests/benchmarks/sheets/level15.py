@@ -15,10 +15,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.aiapy import EXACT, PROCESSES, Spline, registered
 from benchmarks.data import Files, Settings
-from benchmarks.race import Batch, Run, Table, Way, race
-from benchmarks.ways import data_loader_way
+from benchmarks.measure.race import Batch, Run, Table, Way, race
+from benchmarks.ways.aiapy import EXACT, PROCESSES, Spline, registered
+from benchmarks.ways.loaders import data_loader_way
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,15 +26,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.ancestors import epoch_sheet
 from benchmarks.data import Files, Settings, find_files
-from benchmarks.ledger import Ledger, new_ledger
-from benchmarks.peers import MEAN, STD, Case, decoded
-from benchmarks.race import Batch, Run, Table, Way, race
-from benchmarks.shards import Start, in_processes
-from benchmarks.starting import starting_tables
-from benchmarks.tables import Sheet
-from benchmarks.ways import devices, expected_pixels, files_way, loader_way
+from benchmarks.measure.ledger import Ledger, new_ledger
+from benchmarks.measure.race import Batch, Run, Table, Way, race
+from benchmarks.report.tables import Sheet
+from benchmarks.sheets.ancestors import epoch_sheet
+from benchmarks.sheets.starting import starting_tables
+from benchmarks.ways.loaders import devices, expected_pixels, files_way, loader_way
+from benchmarks.ways.peers import MEAN, STD, Case, decoded
+from benchmarks.ways.shards import Start, in_processes
 from dali_pipelines.cli.process_pool import follow_parent
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.aiapy import EXACT, PROCESSES, REDUCED, Spline, aiapy_image, grid_of
 from benchmarks.data import Files, Settings, find_files
-from benchmarks.level15 import level15_table
-from benchmarks.race import Table, Way, race
-from benchmarks.ways import data_loader_way, loader_of
+from benchmarks.measure.race import Table, Way, race
+from benchmarks.sheets.level15 import level15_table
+from benchmarks.ways.aiapy import EXACT, PROCESSES, REDUCED, Spline, aiapy_image, grid_of
+from benchmarks.ways.loaders import data_loader_way, loader_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

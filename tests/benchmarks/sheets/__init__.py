@@ -1,0 +1,1 @@
+"""Parts of the suites: comparisons with a table of their own."""

@@ -1,0 +1,1 @@
+"""The suites that `bench.py --suite` names."""

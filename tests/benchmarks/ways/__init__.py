@@ -1,0 +1,1 @@
+"""Ways to the same pixels: this toolkit's and those of its peers."""
