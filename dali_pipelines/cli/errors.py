@@ -1,12 +1,26 @@
-"""How a script says no: one line for the user, and an exit status."""
+"""Errors of commands: one line for the user, and an exit status."""
 
 from __future__ import annotations
+
+import functools
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from readers.messages import printable
 
 
+class Main(Protocol):
+    """The function `main` of a command: takes its arguments, returns the exit status."""
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command; the arguments are those of the process by default."""
+        ...
+
+
 class Refusal(Exception):
-    """One line for the user, and the exit status that goes with it."""
+    """An error that the user can fix: one line, and the exit status that goes with it."""
 
     def __init__(self, message: object, status: int = 2) -> None:
         super().__init__(one_line(message))
@@ -16,3 +30,31 @@ class Refusal(Exception):
 def one_line(message: object) -> str:
     """Return a message without line breaks, runs of blanks and control characters."""
     return printable(" ".join(str(message).split()))
+
+
+def command(name: str, interrupted: str = "interrupted") -> Callable[[Main], Main]:
+    """Decorate the function `main` of a command: report its errors, return the exit status.
+
+    Parameters
+    ----------
+    name : str
+        Name of the command, with which each message begins: ``dali-pipelines NAME: ``.
+    interrupted : str
+        Message after Ctrl-C; the status is then 130.
+    """
+
+    def decorate(main: Main) -> Main:
+        @functools.wraps(main)
+        def reporting(argv: Sequence[str] | None = None) -> int:
+            try:
+                return main(argv)
+            except Refusal as refusal:
+                message, status = str(refusal), refusal.status
+            except KeyboardInterrupt:
+                message, status = interrupted, 128 + signal.SIGINT
+            print(f"dali-pipelines {name}: {message}", file=sys.stderr)
+            return status
+
+        return reporting
+
+    return decorate

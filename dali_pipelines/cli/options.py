@@ -36,24 +36,31 @@ def parse(
     config_class: type[Config],
     argv: Sequence[str] | None,
     description: str | None,
+    name: str,
     defaults: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _: (),
 ) -> Config:
     """Make a configuration of flags and of the file that ``--config`` names; flags win.
 
-    Whatever is wrong ends the program with one line and exit code 2, as argparse does it.
-
     Parameters
     ----------
     config_class : type
-        A dataclass whose fields are made by `option`.
+        A frozen dataclass, whose fields `option` made.
     argv : sequence of str, optional
-        The arguments; those of the process if None.
+        By default the arguments of the process.
     description : str, optional
         Shown by ``--help``.
-    defaults : callable
+    name : str
+        Name of the command.
+    defaults : callable, optional
         Takes the settings that are given, and returns flags that all of them override.
+
+    Raises
+    ------
+    Refusal
+        If something is wrong with the flags or the file.
     """
-    parser = _Parser(
+    parser = Parser(
+        prog=f"dali-pipelines {name}",
         description=description,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
@@ -118,8 +125,12 @@ def _load(path: str, known: set[str]) -> list[str]:
     return flags
 
 
-class _Parser(argparse.ArgumentParser):
-    """Names the flags that are near to one that is unknown."""
+class Parser(argparse.ArgumentParser):
+    """A parser that raises a Refusal, and names the flags that are near to an unknown one."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a Refusal."""
+        raise Refusal(f"{message} (see --help)")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse all arguments; what is left over is an error."""
@@ -131,14 +142,6 @@ class _Parser(argparse.ArgumentParser):
             asked = did_you_mean(unknown[0].partition("=")[0], flags).rstrip()
             self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
         return found
-
-
-class RefusingParser(_Parser):
-    """For scripts with positional arguments: wrong usage becomes a Refusal."""
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse in one line."""
-        raise Refusal(f"{message} (see --help)")
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import option, parse
 
 SUITES = ("decode", "loader", "strategies", "scaling", "aia", "jpeg")
@@ -61,9 +62,10 @@ class BenchConfig:
             object.__setattr__(self, "rounds", min(self.rounds, 2))
 
 
+@command("bench")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the suites; give the exit code: 0 done, 2 if one could not be run."""
-    config = parse(BenchConfig, argv, __doc__)
+    config = parse(BenchConfig, argv, __doc__, "bench")
     words = sys.argv[1:] if argv is None else argv
     out = None if config.out is None else Path(config.out)
     if out is not None:

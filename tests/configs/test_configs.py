@@ -20,7 +20,7 @@ def test_there_is_one_for_each_kind() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_file_is_a_valid_run(path: Path) -> None:
-    config = parse(RunConfig, [f"--config={path}"], None)
+    config = parse(RunConfig, [f"--config={path}"], None, "run")
     PipelineConfig(batch_size=config.batch_size, **config.pipeline_settings())
     if config.preset is not None:
         assert load_preset(config.preset).degradation == ("--correction_table" in path.read_text())

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from dali_pipelines.cli.errors import Refusal, command
+
 TESTS = Path(__file__).parents[3] / "tests"
 
 
+@command("bench")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmarks of the clone that this package is installed from; return the status."""
     if not (TESTS / "benchmarks").is_dir():
-        print(
-            "dali-pipelines bench: the benchmarks are not installed: clone the repository, run "
-            "'make .venv/ready' there, and then scripts/bench.py",
-            file=sys.stderr,
+        raise Refusal(
+            "the benchmarks are not installed: clone the repository, run 'make .venv/ready' there, "
+            "and then scripts/bench.py"
         )
-        return 2
     sys.path.insert(0, str(TESTS))
     status: int = import_module("benchmarks.main").main(argv)
     return status

@@ -14,11 +14,11 @@ usage.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
 
 from dali_pipelines.cli.doctor import files, limits, software
 from dali_pipelines.cli.doctor.finding import Finding, Job, Unknown, note
+from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.samples.job import sample_job
@@ -44,18 +44,16 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+@command("doctor")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run all checks; give 0, 1 if something is BAD, 2 for wrong usage, 130 if interrupted."""
-    job = Job(parse(RunConfig, argv, __doc__, sample_job))
+    """Run all checks; return 0, 1 if something is BAD, 2 for wrong usage, 130 if interrupted."""
+    job = Job(parse(RunConfig, argv, __doc__, "doctor", sample_job))
     log_errors()
     fit = True
-    try:
-        for check in CHECKS:
-            finding = examine(check, job)
-            print(finding.line(), flush=True)
-            fit = fit and finding.level != "BAD"
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    for check in CHECKS:
+        finding = examine(check, job)
+        print(finding.line(), flush=True)
+        fit = fit and finding.level != "BAD"
     return 0 if fit else 1
 
 
@@ -70,7 +68,3 @@ def examine(check: Check, job: Job) -> Finding:
         return Finding("BAD", f"{name}: {error}")
     except Exception as error:
         return Finding("BAD", f"{name}: the check failed with {type(error).__name__}: {error}")
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -24,9 +24,9 @@ from concurrent.futures import BrokenExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Literal, cast
 
-from dali_pipelines.cli.errors import Refusal, one_line
+from dali_pipelines.cli.errors import Refusal, command, one_line
 from dali_pipelines.cli.index import grouping, output, where
-from dali_pipelines.cli.options import RefusingParser, at_least, hdu_name, plane_numbers
+from dali_pipelines.cli.options import Parser, at_least, hdu_name, plane_numbers
 from dali_pipelines.cli.paths import write_table
 from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
 
@@ -47,20 +47,10 @@ KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 LISTED = 20
 
 
+@command("index", "interrupted, nothing was written")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; give 0, 1 if no row was left, 2 for wrong usage, 130 if interrupted."""
-    try:
-        _index(_options(argv))
-    except Refusal as refusal:
-        print(f"index.py: {refusal}", file=sys.stderr)
-        return refusal.status
-    except KeyboardInterrupt:
-        print("index.py: interrupted, nothing was written", file=sys.stderr)
-        return 130
-    return 0
-
-
-def _index(options: argparse.Namespace) -> None:
+    """Run the command; return 0, 1 if no row was left, 2 for wrong usage, 130 if interrupted."""
+    options = _options(argv)
     output.check(
         options.out, data=options.data, rejected=options.rejected, overwrite=options.overwrite
     )
@@ -69,6 +59,7 @@ def _index(options: argparse.Namespace) -> None:
     else:
         _index_files(options)
     print(f"Written to {os.path.abspath(options.out)}")
+    return 0
 
 
 def _index_table(options: argparse.Namespace) -> None:
@@ -154,8 +145,8 @@ def _with_mcu_rows(table: pa.Table, num_threads: int) -> pa.Table:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = RefusingParser(
-        prog="index.py",
+    parser = Parser(
+        prog="dali-pipelines index",
         description="Scan an archive once, in parallel, into an Index file.",
         epilog="Columns for --where: path, hdu, planes, plane (with --planes), height, width, "
         "bitpix, codec, file_bytes, and the keys in lower case with underscores (date_obs), or as "
@@ -395,7 +386,3 @@ def _scan_chunk(
         except ReadError as error:
             rejected.append((path, one_line(error.reason)))
     return read, rejected
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

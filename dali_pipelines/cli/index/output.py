@@ -27,7 +27,7 @@ def check(out: str, *, data: str, rejected: str | None, overwrite: bool) -> None
         if os.path.isdir(path) or not os.access(folder, os.W_OK):
             raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
     if os.path.exists(out) and not (overwrite or _is_ours(out)):
-        raise Refusal(f"{out} exists and is not as index.py left it; --overwrite replaces")
+        raise Refusal(f"{out} exists and is not an Index of this command; --overwrite replaces it")
     if is_table(data) and os.path.realpath(data) == os.path.realpath(out):
         raise Refusal(f"{out} is the Index that is read: give -o another name")
 

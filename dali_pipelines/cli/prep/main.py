@@ -22,8 +22,8 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal, one_line
-from dali_pipelines.cli.options import RefusingParser, at_least
+from dali_pipelines.cli.errors import Refusal, command, one_line
+from dali_pipelines.cli.options import Parser, at_least
 from dali_pipelines.cli.prep.targets import claim, parts_folder, targets_of
 from dali_pipelines.cli.process_pool import Crash, isolated_map
 
@@ -38,19 +38,10 @@ SETTINGS = "prep.json"
 """File in the output folder that says what the files there were made with."""
 
 
+@command("prep", "interrupted; the same command continues")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; give 0, 1 if a file was bad, 2 for wrong usage, 130 if interrupted."""
-    try:
-        return _prep(_options(argv))
-    except Refusal as refusal:
-        print(f"prep.py: {refusal}", file=sys.stderr)
-        return refusal.status
-    except KeyboardInterrupt:
-        print("prep.py: interrupted; the same command goes on", file=sys.stderr)
-        return 130
-
-
-def _prep(options: argparse.Namespace) -> int:
+    """Run the command; return 0, 1 if a file was bad, 2 for wrong usage, 130 if interrupted."""
+    options = _options(argv)
     from readers.index.table import SUFFIXES
 
     settings = _settings(options)
@@ -74,8 +65,8 @@ def _prep(options: argparse.Namespace) -> int:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = RefusingParser(
-        prog="prep.py",
+    parser = Parser(
+        prog="dali-pipelines prep",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -193,7 +184,3 @@ def write_level15(row: Row, path: str, part: str, settings: Level15) -> str | No
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.replace(part, path)
     return None
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

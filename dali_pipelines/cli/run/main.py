@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, one_line
+from dali_pipelines.cli.errors import Refusal, command
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output
 from dali_pipelines.cli.run_config import RunConfig, choose_devices, cores, new_loader, open_index
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.run.report import Run
 
 
+@command("run")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; give the exit code: 0 done, 1 failed, 2 wrong usage."""
-    config = parse(RunConfig, argv, __doc__, sample_job)
+    """Run the command; return 0, 1 if it failed, 2 for wrong usage, 130 if interrupted."""
+    config = parse(RunConfig, argv, __doc__, "run", sample_job)
     log_errors()
     stop = Stop()
     signal.signal(signal.SIGTERM, stop)
@@ -61,17 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             config = replace(config, num_read_processes=choice.num_read_processes)
         loader = make_loader(config, index, devices, ranks)
         return iterate(loader, config, ranks, stop, choice)
-    except Refusal as error:
-        print(f"run.py: {error}", file=sys.stderr)
-        return error.status
     except (ValueError, TypeError, ImportError, FileNotFoundError, MemoryError) as error:
-        print(f"run.py: {one_line(error)}", file=sys.stderr)
-        return 2
+        raise Refusal(error) from error
     except (OSError, RuntimeError) as error:
-        print(f"run.py: {one_line(error)}{_remedy(error, config)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        raise Refusal(f"{error}{_remedy(error, config)}", 1) from error
 
 
 def _remedy(error: Exception, config: RunConfig) -> str:
@@ -220,7 +214,3 @@ def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop)
         if run.steps_done == steps_before:
             raise RuntimeError(f"the Loader gave no step of epoch {epoch}")
     return run.finish()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

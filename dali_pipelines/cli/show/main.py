@@ -25,8 +25,8 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal
-from dali_pipelines.cli.options import RefusingParser, at_least, log_errors
+from dali_pipelines.cli.errors import Refusal, command
+from dali_pipelines.cli.options import Parser, at_least, log_errors
 from dali_pipelines.cli.paths import check_output, samples_of
 
 if TYPE_CHECKING:
@@ -43,20 +43,11 @@ CALIBRATION = ("preset", "pointing_table", "correction_table", "exposure", "psf"
 COLUMNS = 6
 
 
+@command("show")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; give 0, 1 if nothing could be shown, 2 for wrong usage, 130 if interrupted."""
+    """Run the command; return 0, 1 if no image was shown, 2 for wrong usage, 130 if interrupted."""
     log_errors()
-    try:
-        return _show(_options(argv))
-    except Refusal as refusal:
-        print(f"show.py: {refusal}", file=sys.stderr)
-        return refusal.status
-    except KeyboardInterrupt:
-        print("show.py: interrupted", file=sys.stderr)
-        return 130
-
-
-def _show(options: argparse.Namespace) -> int:
+    options = _options(argv)
     from tqdm import tqdm
 
     from readers.index.table import SUFFIXES
@@ -95,8 +86,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = RefusingParser(
-        prog="show.py",
+    parser = Parser(
+        prog="dali-pipelines show",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -265,7 +256,3 @@ def _loader(index: Index, pipeline: str, calibration: Calibration | None) -> Loa
     )
     estimate_memory(loader.make_pipelines()).check()
     return loader
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

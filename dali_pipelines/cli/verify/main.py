@@ -31,8 +31,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal, one_line
-from dali_pipelines.cli.options import RefusingParser, hdu_name, log_errors
+from dali_pipelines.cli.errors import Refusal, command, one_line
+from dali_pipelines.cli.options import Parser, hdu_name, log_errors
 from dali_pipelines.cli.paths import check_output, index_of, write_file
 from dali_pipelines.cli.process_pool import Crash, isolated_map
 
@@ -90,20 +90,11 @@ class Record:
         return "  ".join(filter(None, facts))
 
 
+@command("verify")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; give 0 if no file differs, 1, 2 for wrong usage, 130 if interrupted."""
+    """Run the command; return 0, 1 if a file differs, 2 for wrong usage, 130 if interrupted."""
     log_errors()
-    try:
-        return _verify(_options(argv))
-    except Refusal as refusal:
-        print(f"verify.py: {refusal}", file=sys.stderr)
-        return refusal.status
-    except KeyboardInterrupt:
-        print("verify.py: interrupted", file=sys.stderr)
-        return 130
-
-
-def _verify(options: argparse.Namespace) -> int:
+    options = _options(argv)
     from tqdm import tqdm
 
     from readers.index.table import SUFFIXES
@@ -140,8 +131,8 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = RefusingParser(
-        prog="verify.py",
+    parser = Parser(
+        prog="dali-pipelines verify",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -371,7 +362,3 @@ def _compare(
         record.verdict = "OK"
         return
     record.verdict, record.reason = "DIFFERS", f"{count} of {differ.size} pixels"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from jobs import SCRIPTS
 
+from dali_pipelines.cli.errors import Refusal, command
 from dali_pipelines.cli.options import option, parse
 
 
@@ -31,11 +32,11 @@ def toml(tmp_path: Path) -> Path:
 
 
 def test_defaults() -> None:
-    assert parse(Config, [], None) == Config()
+    assert parse(Config, [], None, "test") == Config()
 
 
 def test_a_file_fills_in(toml: Path) -> None:
-    assert parse(Config, ["--config", str(toml)], None) == Config(
+    assert parse(Config, ["--config", str(toml)], None, "test") == Config(
         size=5, kind="b", crop=[4, 6], fast=False
     )
 
@@ -44,7 +45,7 @@ def test_a_file_fills_in(toml: Path) -> None:
 def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
     flags = ["--size=7", "--crop", "1", "--fast"]
     file = [f"--config={toml}"]
-    found = parse(Config, [*flags, *file] if first else [*file, *flags], None)
+    found = parse(Config, [*flags, *file] if first else [*file, *flags], None, "test")
     assert found == Config(size=7, kind="b", crop=[1], fast=True)
 
 
@@ -59,22 +60,20 @@ def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
         ("size = 0", "--size must be at least 1, got 0"),
     ],
 )
-def test_wrong_files_end_with_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
-) -> None:
+def test_wrong_files_end_with_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(text)
-    with pytest.raises(SystemExit) as caught:
-        parse(Config, [f"--config={path}"], None)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
+    with pytest.raises(Refusal) as caught:
+        parse(Config, [f"--config={path}"], None, "test")
+    assert caught.value.status == 2
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("flag", ["--siz=3", "--colour=red", "--kind=c", "--config=/nowhere.toml"])
 def test_wrong_flags_end_with_code_2(flag: str) -> None:
-    with pytest.raises(SystemExit) as caught:
-        parse(Config, [flag], None)
-    assert caught.value.code == 2
+    with pytest.raises(Refusal) as caught:
+        parse(Config, [flag], None, "test")
+    assert caught.value.status == 2
 
 
 @pytest.mark.parametrize(
@@ -82,15 +81,31 @@ def test_wrong_flags_end_with_code_2(flag: str) -> None:
     [
         ("--siz=3", "unrecognized arguments: --siz=3 (did you mean --size?)"),
         ("--fats", "unrecognized arguments: --fats (did you mean --fast"),
-        ("--colour=red", "unrecognized arguments: --colour=red\n"),
+        ("--colour=red", "unrecognized arguments: --colour=red (see --help)"),
     ],
 )
-def test_flags_that_are_near_are_named(
-    capsys: pytest.CaptureFixture[str], flag: str, message: str
+def test_flags_that_are_near_are_named(flag: str, message: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse(Config, [flag], None, "test")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (Refusal("no\nfile", 1), 1, "dali-pipelines test: no file\n"),
+        (KeyboardInterrupt(), 130, "dali-pipelines test: interrupted\n"),
+    ],
+)
+def test_a_command_reports_errors_in_one_line(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, line: str
 ) -> None:
-    with pytest.raises(SystemExit):
-        parse(Config, [flag], None)
-    assert message in capsys.readouterr().err
+    @command("test")
+    def main(argv: object) -> int:
+        raise error
+
+    assert main() == status
+    assert capsys.readouterr() == ("", line)
 
 
 @pytest.mark.parametrize("script", ["run", "index", "doctor", "show", "verify", "prep", "bench"])

@@ -132,7 +132,7 @@ def test_a_rank_that_is_killed_ends_the_others(archive: Path, tmp_path: Path) ->
         torchrun.resume()
         _, err = job.communicate(timeout=60)
         assert job.returncode == 1, err
-        assert "run.py: another rank has ended: see its messages\n" in err
+        assert "dali-pipelines run: another rank has ended: see its messages\n" in err
         _, alive = psutil.wait_procs(everything, timeout=10)
         assert not alive
 

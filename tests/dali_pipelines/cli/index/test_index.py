@@ -196,7 +196,8 @@ class TestRejected:
         status, out, err = run(archive / TEXT, "--rejected", "rejected.csv")
         assert (status, out) == (1, "")
         assert err.startswith(
-            f"index.py: none of 1 files can be read, the first: {archive / TEXT}: not a FITS"
+            "dali-pipelines index: none of 1 files can be read, the first: "
+            f"{archive / TEXT}: not a FITS"
         )
         assert err.count("\n") == 1
         assert os.listdir() == ["rejected.csv"]
@@ -316,7 +317,10 @@ class TestWhere:
     def test_nothing_left(self, archive, run):
         status, out, err = run(archive, "--where", "wavelnth = 304")
         assert (status, out) == (1, "")
-        assert err.splitlines()[-1] == "index.py: nothing was written: --where dropped all rows"
+        assert (
+            err.splitlines()[-1]
+            == "dali-pipelines index: nothing was written: --where dropped all rows"
+        )
         assert os.listdir() == []
 
     def test_a_text_that_no_file_has(self, archive, run):
@@ -359,7 +363,7 @@ class TestWhere:
         monkeypatch.setattr(script, "_scan", None)
         status, out, err = run(archive, "--where", where)
         assert (status, out) == (2, "")
-        assert err.startswith("index.py: --where ")
+        assert err.startswith("dali-pipelines index: --where ")
         assert err.count("\n") == 1
         assert "LINE" not in err
         assert os.listdir() == []
@@ -380,7 +384,7 @@ class TestWhere:
         status, out, err = run(archive, "--where", where)
         assert (status, out) == (2, "")
         last = err.splitlines()[-1]
-        assert last.startswith("index.py: --where ")
+        assert last.startswith("dali-pipelines index: --where ")
         assert where in last
         assert reason in last
         assert os.listdir() == []
@@ -429,7 +433,10 @@ class TestRules:
     def test_nothing_is_left(self, archive, run):
         status, _, err = run(archive, "--rules=aia")
         assert status == 1
-        assert err.splitlines()[-1] == "index.py: nothing was written: --rules dropped all rows"
+        assert (
+            err.splitlines()[-1]
+            == "dali-pipelines index: nothing was written: --rules dropped all rows"
+        )
 
     def test_only_some_are_named(self, solar, run, monkeypatch):
         monkeypatch.setattr(script, "LISTED", 1)
@@ -479,7 +486,10 @@ class TestOut:
         assert run(archive) == (
             2,
             "",
-            "index.py: index.parquet exists and is not as index.py left it; --overwrite replaces\n",
+            (
+                "dali-pipelines index: index.parquet exists and is not an Index of this command; "
+                "--overwrite replaces it\n"
+            ),
         )
         assert Path("index.parquet").read_bytes() == before
         assert run(archive, "--overwrite")[0] == 0
@@ -497,7 +507,7 @@ class TestOut:
         same.save("mine.arrow")
         mine = pa.ipc.open_file("mine.arrow").read_all().append_column("mine", [range(4)])
         Index(mine).save("mine.arrow")
-        message = "mine.arrow exists and is not as index.py left it; --overwrite replaces"
+        message = "mine.arrow exists and is not an Index of this command"
         assert message in run(archive, "-o", "mine.arrow")[2]
 
     @pytest.mark.parametrize("option", ["-o", "--rejected"])
@@ -507,14 +517,20 @@ class TestOut:
             assert run(archive, option, path) == (
                 2,
                 "",
-                f"index.py: {path} cannot be written: expected a file in a writable folder\n",
+                (
+                    f"dali-pipelines index: {path} cannot be written: "
+                    "expected a file in a writable folder\n"
+                ),
             )
 
     def test_suffix(self, archive, run):
         assert run(archive, "-o", "index.csv") == (
             2,
             "",
-            "index.py: -o must end in .parquet or .arrow, as each Index does, got index.csv\n",
+            (
+                "dali-pipelines index: -o must end in .parquet or .arrow, as each Index does, "
+                "got index.csv\n"
+            ),
         )
 
     def test_disk_error(self, archive, run, monkeypatch):
@@ -524,7 +540,9 @@ class TestOut:
         monkeypatch.setattr(Index, "save", full)
         status, out, err = run(archive)
         assert (status, out) == (1, "")
-        assert err.splitlines()[-1].startswith("index.py: index.parquet could not be written: ")
+        assert err.splitlines()[-1].startswith(
+            "dali-pipelines index: index.parquet could not be written: "
+        )
 
 
 class TestUsage:
@@ -568,7 +586,7 @@ class TestUsage:
         del archive
         status, out, err = run(data)
         assert (status, out) == (2, "")
-        assert err.startswith(f"index.py: {message}")
+        assert err.startswith(f"dali-pipelines index: {message}")
         assert err.count("\n") == 1
 
     def test_help(self, capsys):
@@ -651,7 +669,7 @@ class TestClassFolders:
         status, _, err = run(f"{photographs}/*", "--class_folders")
         assert (status, err) == (
             2,
-            f"index.py: --class_folders needs a folder, got {photographs}/*\n",
+            f"dali-pipelines index: --class_folders needs a folder, got {photographs}/*\n",
         )
 
 
@@ -764,7 +782,7 @@ class TestGroup:
     def test_nothing_left(self, sun, run, arguments, message):
         status, out, err = run(sun, *arguments)
         assert (status, out) == (1, "")
-        assert err.startswith(f"index.py: {message}")
+        assert err.startswith(f"dali-pipelines index: {message}")
         assert os.listdir() == ["sun"]
 
     def test_nothing_left_is_told_with_flags(self, sun, run):
@@ -780,7 +798,9 @@ class TestGroup:
         status, _, err = run("index.parquet", "-o", "samples.parquet", option)
         assert status == 2
         name = option.partition("=")[0]
-        assert err.startswith(f"index.py: {name} is for a scan of files, and index.parquet is a t")
+        assert err.startswith(
+            f"dali-pipelines index: {name} is for a scan of files, and index.parquet is a t"
+        )
 
     def test_the_index_that_is_read_is_not_replaced(self, sun, run):
         run(sun)
@@ -792,7 +812,10 @@ class TestGroup:
     def test_a_table_without_paths(self, sun, run):
         Path("facts.csv").write_text("name\na.fits\n")
         status, _, err = run("facts.csv")
-        assert (status, err) == (2, "index.py: facts.csv: expected a column 'path', got ['name']\n")
+        assert (status, err) == (
+            2,
+            "dali-pipelines index: facts.csv: expected a column 'path', got ['name']\n",
+        )
 
 
 COMMAND = [sys.executable, "-W", "error", str(ROOT / "scripts" / "index.py")]
@@ -882,7 +905,7 @@ class TestEnds:
         os.killpg(stuck.pid, signal.SIGINT)  # as a terminal does
         _, err = stuck.communicate(timeout=60)
         assert stuck.returncode == 130
-        assert err == "index.py: interrupted, nothing was written\n"
+        assert err == "dali-pipelines index: interrupted, nothing was written\n"
         assert_ended(pids)
         assert os.listdir(tmp_path) == ["archive"]
 
@@ -890,7 +913,9 @@ class TestEnds:
         os.kill(reading[0], signal.SIGKILL)
         _, err = stuck.communicate(timeout=60)
         assert stuck.returncode == 1
-        assert err == "index.py: one of 2 processes was killed; if for memory, try fewer\n"
+        assert (
+            err == "dali-pipelines index: one of 2 processes was killed; if for memory, try fewer\n"
+        )
         assert_ended(reading)
         assert os.listdir(tmp_path) == ["archive"]
 

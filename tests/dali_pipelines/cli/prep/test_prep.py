@@ -125,7 +125,10 @@ class TestRun:
         assert prep(archive / "a.fits")[0] == 0
         monkeypatch.setattr(os, "replace", full)
         status, said = prep(archive)
-        assert (status, said) == (1, ["prep.py: stopped: [Errno 28] No space left on device"])
+        assert (status, said) == (
+            1,
+            ["dali-pipelines prep: stopped: [Errno 28] No space left on device"],
+        )
         assert written(tmp_path / "out") == ["a.fits", "prep.json"]
 
 
@@ -216,7 +219,7 @@ class TestUsage:
         monkeypatch.chdir(tmp_path)
         status, (line,) = prep(*arguments)
         assert status == 2
-        assert line.startswith("prep.py: ")
+        assert line.startswith("dali-pipelines prep: ")
         assert message in line
         assert not (tmp_path / "out").exists()
 
@@ -276,7 +279,7 @@ class TestEnds:
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does
         _, err = running.communicate(timeout=30)
         assert running.returncode == 130
-        assert err == "prep.py: interrupted; the same command goes on\n"
+        assert err == "dali-pipelines prep: interrupted; the same command continues\n"
         left = written(tmp_path / "out")
         assert left[-1] == "prep.json"
         assert 1 < len(left) <= self.NUMBER

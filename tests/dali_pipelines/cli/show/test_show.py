@@ -192,7 +192,7 @@ def test_images_are_spread_over_the_index(tmp_path, show, captions):
 def test_wrong_usage(show, arguments, message):
     sheet, err = show(*arguments, status=2)
     assert sheet is None
-    assert err.startswith("show.py: ")
+    assert err.startswith("dali-pipelines show: ")
     assert err.count("\n") == 1
     assert message in err
 
@@ -201,7 +201,7 @@ def test_an_output_that_cannot_be_written(tmp_path, capsys):
     assert script.main([str(aia(tmp_path)), "-o", str(tmp_path / "no" / "sheet.png")]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert script.main([str(tmp_path), "-o", "sheet.jpg"]) == 2
-    assert "show.py: -o must end in .png, got sheet.jpg" in capsys.readouterr().err
+    assert "dali-pipelines show: -o must end in .png, got sheet.jpg" in capsys.readouterr().err
 
 
 def test_long_texts_stay_in_their_cells():
@@ -409,5 +409,5 @@ def test_samples_are_for_aia(tmp_path, show):
     Index(pa.table({"path": ["171.fits"], **paths})).save(tmp_path / "samples.parquet")
     _, err = show(tmp_path / "samples.parquet", status=2)
     assert err.startswith(
-        "show.py: each row of the Index is a sample of 2 files (171, 193), and Fits"
+        "dali-pipelines show: each row of the Index is a sample of 2 files (171, 193), and Fits"
     )

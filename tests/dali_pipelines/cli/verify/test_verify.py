@@ -242,7 +242,7 @@ def test_wrong_usage(several, capsys, monkeypatch, arguments, message):
     assert script.main([str(several) if word == "FILE" else word for word in arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("verify.py: ")
+    assert err.startswith("dali-pipelines verify: ")
     assert message in err
     assert err.count("\n") == 1
 
