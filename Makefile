@@ -4,6 +4,10 @@ BIN := .venv/bin
 # Errors only: what pip warns of (a newer pip, being root) would drown the figures of `make run`.
 INSTALL := -m pip install -qq --disable-pip-version-check -c .ci/constraints.txt
 
+# One worker more than cores, as tests wait for processes; tests/conftest.py sets their order.
+WORKERS := $(shell expr $$(nproc) + 1)
+PYTEST := -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
 # Not a part of `test`: where pip finds no build of torch for the CPU alone, each takes 7 GB of disk.
 PYTHONS ?= 3.11 3.12 3.13
 SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
@@ -16,12 +20,12 @@ run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python $(PYTEST)
 
 test-pythons: $(PYTHONS:%=test-python-%)
 
 test-python-%: .venv-%/ready
-	.venv-$*/bin/python -m pytest -n logical --maxprocesses 4 --dist loadfile $(SHORT)
+	.venv-$*/bin/python $(PYTEST) $(SHORT)
 
 check: .venv/ready
 	$(BIN)/ruff check .
