@@ -33,14 +33,14 @@ def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def configured(*flags: str) -> RunConfig:
-    return parse(RunConfig, flags, None, sample_job)
+    return parse(RunConfig, flags, None, "run", sample_job)
 
 
 @pytest.mark.parametrize("pipeline", SAMPLE_JOBS)
 def test_the_job_and_what_overrides_it(pipeline: str, tmp_path: Path) -> None:
     kind = f"--pipeline={pipeline}"
     found = configured(kind)
-    assert found == parse(RunConfig, [kind, *SAMPLE_JOBS[pipeline].split()], None)
+    assert found == parse(RunConfig, [kind, *SAMPLE_JOBS[pipeline].split()], None, "run")
     assert (found.window, found.crop is None) == ("random", False)
     assert configured(kind, "--epochs=99", "--flip=").epochs == 99
     file = tmp_path / "run.toml"
