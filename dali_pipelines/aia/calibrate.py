@@ -1,4 +1,4 @@
-"""Calibrate one frame without a graph: what prep.py and show.py do in processes of their own."""
+"""Calibrate one frame without a graph, as prep.py and show.py do in their processes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def calibrate(
     row : Row
         The file.
     calibration : Calibration
-        What is done to it.
+        Settings of the calibration.
     window : Window, optional
         Part of the image.
     outside : {"missing", "minimum"}
-        What lies beyond the frame: `missing` of the calibration; or the least pixel of all that was
-        read, as aiapy has it, which the pipeline cannot.
+        Value beyond the frame: `missing` of the calibration; or, as in aiapy, the lowest pixel that
+        was read, which the pipeline does not offer.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def calibrate(
     Raises
     ------
     ReadError
-        If the file cannot be read, or is not fit.
+        If the file cannot be read, or its header breaks the rules.
     """
     sample = calibration.reader().read(row, window)
     image = decoded(row, sample)
@@ -56,14 +56,14 @@ def calibrate(
 
 
 def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
-    """Decode what a FitsReader or an AiaReader has read: physical values, NaN for BLANK."""
+    """Decode a sample of a FitsReader or an AiaReader to physical values, NaN for BLANK."""
     from dali_pipelines.kernels.fits.image import decode_image
 
     image = np.empty((*sample["shape"].shape[:2], 1), np.float32)
     arrays = (sample[name] for name in ("payload", "plan", "scaling"))
     finish = np.array((0, 1), np.float32)
     if decode_image(image, *arrays, np.zeros(2, np.int32), finish):
-        raise ReadError(row.path, "compressed bytes that do not add up", hdu=row.hdu)
+        raise ReadError(row.path, "the compressed bytes of a tile are damaged", hdu=row.hdu)
     return image[:, :, 0]
 
 

@@ -1,4 +1,4 @@
-"""What is done to AIA and HMI frames: the settings of `aia_pipeline`, of prep.py and of show.py."""
+"""Calibration settings for AIA and HMI frames, of `aia_pipeline`, prep.py and show.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from readers.aia.rules import HeaderRules
 
 _FRAME = 4096
 _SUN = 976.0
-"""Radius of the Sun in arcsec, about, which says how much `radius` reduces."""
+"""Approximate radius of the Sun in arcsec, to convert `radius` to a scale."""
 
 
 class CalibrationSettings(TypedDict, total=False):
@@ -43,42 +43,42 @@ class CalibrationSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """From level 1 frames to images on one grid, in aiapy's order of steps.
+    """Calibration of level 1 frames to images on one grid, with steps in aiapy's order.
 
     Pointing, deconvolution, registration, degradation and exposure; then reduction by area, and the
-    stretch. Steps are left out unless they are asked for, but for the registration.
+    stretch. All steps but the registration are off by default.
     """
 
     size: tuple[int, int] = (1024, 1024)
     """(height, width) in pixels of the whole registered image; an int: square."""
     scale: float | None = None
-    """Arcsec per pixel of that image; by default what makes a full frame fit it."""
+    """Arcsec per pixel of that image; by default a full frame fits into it."""
     radius: float | None = None
-    """Radius in pixels that each solar disk (RSUN_OBS) is brought to, in place of `scale`."""
+    """Radius in pixels to which each solar disk (RSUN_OBS) is scaled, instead of `scale`."""
     reduce: int | None = None
-    """Samples along each axis that a pixel is the mean of; by default as many as the file has
-    pixels there, so that frames are warped at their own resolution."""
+    """Samples along each axis whose mean is a pixel; by default as many as the file has pixels
+    there, so that frames are warped at their own resolution."""
     order: Literal[1, 3] = 3
-    """Of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
+    """Order of the spline: 1 is bilinear, 3 aiapy's cubic B-spline."""
     center: Center = "reference_pixel"
-    """What comes to the middle: aiapy's choice, or ``sun``, which differs where CRVALi is not 0."""
+    """Centre of the image: aiapy's choice, or ``sun``, which differs where CRVALi is not 0."""
     pointing_table: PointingTable | None = None
-    """Master pointing table, to take the pointing from it and not from the header."""
+    """Master pointing table, to take the pointing from it instead of the header."""
     correction_table: CorrectionTable | None = None
     """Table of the degradation to divide by, for AIA."""
     exposure: bool = False
     """Divide by EXPTIME, for AIA."""
     psf: tuple[int, ...] = ()
-    """Channels in angstrom that are deconvolved; files of others are refused then."""
+    """Channels in angstrom to deconvolve; files of other channels are then rejected."""
     stretch: Stretch | Mapping[str, Stretch] = field(default_factory=Stretch)
-    """One for all channels, or by channel; files of a channel without one are refused then."""
+    """One for all channels, or by channel; files of other channels are then rejected."""
     negative: Negative = "keep"
-    """What becomes of negative pixels of AIA frames, see `dali_pipelines.aia.preset.Preset`."""
+    """How to handle negative pixels of AIA frames, see `dali_pipelines.aia.preset.Preset`."""
     missing: float = 0.0
-    """Value in DN of what is missing in the frame or lies beyond it. It is calibrated and stretched
-    as any pixel; NaN stays NaN."""
+    """Value in DN of pixels that are missing in the frame or beyond it. It is calibrated and
+    stretched like any pixel; NaN stays NaN."""
     rules: HeaderRules = field(default_factory=HeaderRules)
-    """What is expected of headers."""
+    """Rules for headers."""
     hdu: int | None = None
     """HDU of the images; by default the first that holds one."""
 
@@ -107,9 +107,9 @@ class Calibration:
         hdu: int | None = None,
         **settings: Unpack[CalibrationSettings],
     ) -> Calibration:
-        """Make a calibration of a preset, by name or path, and settings that win over it.
+        """Make a calibration from a preset, by name or path, and settings that override it.
 
-        With another size alone, images show as much of the Sun, in finer or coarser pixels.
+        With only another size, images show the same field in finer or coarser pixels.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Calibration:
 
     @property
     def pixel_scale(self) -> float:
-        """Arcsec per pixel of the image; about, where `radius` is given."""
+        """Arcsec per pixel of the image; approximate if `radius` is given."""
         if self.radius is not None:
             return _SUN / self.radius
         return self.scale or PLATE_SCALE * _FRAME / min(self.size)

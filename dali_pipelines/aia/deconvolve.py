@@ -1,6 +1,6 @@
-"""Richardson-Lucy deconvolution, as `aiapy.psf.deconvolve` does it, on the CPU and on a GPU.
+"""Richardson-Lucy deconvolution, as in `aiapy.psf.deconvolve`, on the CPU and on a GPU.
 
-One definition for both: the arrays that are given say whether NumPy and SciPy compute, or CuPy.
+One definition for both: the type of the arrays decides between NumPy with SciPy, and CuPy.
 SciPy comes with ``pip install 'dali-pipelines[aia]'``, CuPy with ``'dali-pipelines[gpu]'``.
 """
 
@@ -24,7 +24,7 @@ def deconvolve(
     clip_negative: bool = True,
     dtype: DTypeLike = np.float32,
 ) -> Any:
-    """Deconvolve one image; for more of them make a `Deconvolver` once.
+    """Deconvolve one image; for several make one `Deconvolver`.
 
     Parameters
     ----------
@@ -45,25 +45,25 @@ class Deconvolver:
     -----
     :math:`x \leftarrow x \cdot P^T (y / P x)`, where :math:`y` is the image, :math:`P` the
     convolution with the PSF and :math:`x = y` at first: Richardson 1972, Lucy 1974, as in
-    `aiapy.psf.deconvolve`. The convolution is circular, as there: what leaves the image on the left
-    comes in on the right.
+    `aiapy.psf.deconvolve`. The convolution is circular, as there: light that leaves the image on
+    the left enters on the right.
 
-    It differs from aiapy's in two things. Where :math:`P x` is smaller than the rounding errors of
+    It differs from aiapy's in two ways. Where :math:`P x` is smaller than the rounding errors of
     an FFT, it is replaced by their size, so that frames of zeros stay zero instead of becoming NaN.
-    And pixels that are not finite are left out. They begin with the mean of the finite ones,
-    weighted by the PSF around them, take part in :math:`x` but put no demand on it (there the
-    quotient is 1, what the expectation-maximisation algorithm, of which this is a case, has for
-    missing data), and are NaN in the end.
+    And pixels that are not finite are left out. They start as the mean of the finite ones
+    around them, weighted by the PSF. They are part of :math:`x`, but do not constrain it: there the
+    quotient is 1, as in the expectation-maximisation algorithm with missing data, of which this is
+    a case. In the result they are NaN.
     """
 
     transfer: Any
-    """Fourier transform of the PSF, as `rfft2` gives it: complex, (height, width // 2 + 1). About
-    as many bytes as an image."""
+    """Fourier transform of the PSF by `rfft2`: complex, (height, width // 2 + 1). About as many
+    bytes as an image."""
     shape: tuple[int, int]
     """(height, width) of the images."""
     iterations: int = 25
     clip_negative: bool = True
-    """Whether to set negative pixels to 0 first, for which alone the algorithm is made."""
+    """Whether to set negative pixels to 0 first: Richardson-Lucy assumes non-negative data."""
     workers: int = 1
     """Threads of the FFT on the CPU."""
 
@@ -80,7 +80,7 @@ class Deconvolver:
         psf : ndarray of NumPy or CuPy, shape (height, width)
             Centred on pixel (height // 2, width // 2); on the device where the images will be.
         dtype : float32 or float64
-            Of the computation and of what it gives. In float32 25 iterations come within 1e-4 of
+            Of the computation and of its result. In float32, 25 iterations come within 1e-4 of
             float64 where pixels are above 1 DN (5e-5 on the sample frames).
         **options
             iterations, clip_negative and workers.
@@ -104,7 +104,7 @@ class Deconvolver:
         Returns
         -------
         ndarray, shape (height, width)
-            Of the dtype of the computation, on the same device. The same total, but for rounding
+            Of the dtype of the computation, on the same device. With the same sum, up to rounding
             errors, if all pixels are finite and none is negative.
 
         Raises
@@ -134,12 +134,12 @@ class Deconvolver:
             xp.maximum(observed, 0, out=observed)
         limits = np.finfo(observed.dtype)
         floor = xp.maximum(limits.eps * xp.abs(observed).max(), limits.tiny)
-        # Only what changes is convolved, after a first time in float64: the rounding errors of an
-        # FFT are as large as its brightest pixels make them, and would drown dim ones.
+        # The first convolution is in float64; after it only changes are convolved: the rounding
+        # errors of an FFT grow with the brightest pixels, and would hide dim ones.
         model = blur(observed.astype(np.float64)).astype(observed.dtype)
         estimate = observed.copy()
         adjoint = self.transfer.conj()
-        level = 1 / self.transfer[0, 0].real  # of which the adjoint makes 1: it is 1, or nearly so
+        level = 1 / self.transfer[0, 0].real  # the adjoint turns it into 1: it is nearly 1
         for _ in range(self.iterations):
             ratio = model.copy()
             xp.copyto(ratio, floor, where=xp.abs(ratio) < floor)
@@ -155,7 +155,7 @@ class Deconvolver:
 
 
 def _fill(xp: Any, image: Any, missing: Any, blur: Callable[[Any], Any]) -> None:
-    """Give missing pixels the mean of the others, weighted by the PSF around them."""
+    """Set missing pixels to the mean of the others, weighted by the PSF around them."""
     weight = xp.ones_like(image)
     image[missing] = weight[missing] = 0
     weight = xp.maximum(blur(weight), np.finfo(image.dtype).eps)
@@ -163,7 +163,7 @@ def _fill(xp: Any, image: Any, missing: Any, blur: Callable[[Any], Any]) -> None
 
 
 class _Fourier(NamedTuple):
-    """Fourier transform of real images and its inverse, which may overwrite what it is given."""
+    """Fourier transform of real images and its inverse, which may overwrite its argument."""
 
     forward: Callable[[Any], Any]
     inverse: Callable[[Any], Any]
@@ -176,7 +176,7 @@ class _Fourier(NamedTuple):
 
 
 def _array_module(array: Any) -> Any:
-    """Give numpy or cupy."""
+    """Return the module of an array, numpy or cupy."""
     if hasattr(array, "__cuda_array_interface__"):
         import cupy
 
@@ -193,8 +193,8 @@ def _fourier(xp: Any, width: int, workers: int) -> _Fourier:
         return _Fourier(rfft2, lambda spectrum: irfft2(spectrum, (spectrum.shape[0], width)))
     fft = scipy_fft()
 
-    # Axis by axis, since rfft2 and irfft2 do not overwrite: a third of the time, and a spectrum
-    # less of memory.
+    # Axis by axis, as rfft2 and irfft2 do not overwrite: a third of the time, and one spectrum
+    # less in memory.
     def forward(image: Any) -> Any:
         return fft.fft(fft.rfft(image, workers=workers), axis=0, overwrite_x=True, workers=workers)
 
@@ -206,7 +206,7 @@ def _fourier(xp: Any, width: int, workers: int) -> _Fourier:
 
 
 def scipy_fft() -> Any:
-    """Import `scipy.fft`, or raise an ImportError that says how to get it."""
+    """Import `scipy.fft`, or raise an ImportError that says how to install it."""
     try:
         import scipy.fft
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""Recipes for AIA training images by name: what is done to a frame, with the published numbers.
+"""Presets: published recipes for AIA training images, by name.
 
-The files are in `dali_pipelines/presets/`, each with its sources. A preset of your own is a file of
-the same form, given by its path.
+The files are in `dali_pipelines/aia/presets/`, each with its sources. A preset of your own is a
+file of the same form, given by its path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Negative = Literal["keep", "zero", "missing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """What is done to a level 1 frame before a network gets it.
+    """Processing of a level 1 frame for a network.
 
     Raises
     ------
@@ -35,22 +35,22 @@ class Preset:
     size: int
     """Height and width in pixels."""
     scale: float | None = None
-    """Arcsec per pixel of the result, or None where `disk_radius` says it."""
+    """Arcsec per pixel of the result, or None with `disk_radius`."""
     disk_radius: float | None = None
-    """Radius in pixels of the result that every solar disk (RSUN_OBS) is brought to."""
+    """Radius in pixels of the result to which every solar disk (RSUN_OBS) is scaled."""
     reduction: Reduction = "mean"
-    """What becomes of the pixels that fall into one of the result."""
+    """How to combine the pixels that fall into one of the result."""
     reduced_from: int | None = None
-    """With ``sum``: height and width of the frames whose pixels are summed. Where they are smaller
+    """With ``sum``: height and width of the frames whose pixels are summed. If these are smaller
     than level 1 frames, their pixels are means."""
     exposure: bool
     """Whether AIA frames are divided by EXPTIME, in seconds: DN become DN/s."""
     degradation: bool
     """Whether AIA frames are divided by the degradation factor of their channel and time."""
     negative: Negative = "keep"
-    """What becomes of pixels of AIA frames before they are interpolated: ``keep`` leaves them,
-    ``zero`` makes negative ones 0, ``missing`` has all that are not above 0 take no part in their
-    neighbours, and makes 0 of what then has no value. HMI frames keep theirs."""
+    """How to handle dark pixels of AIA frames before the interpolation: ``keep`` leaves them,
+    ``zero`` sets negative ones to 0, ``missing`` excludes those up to 0 from the interpolation, and
+    sets output pixels without a value to 0. HMI frames keep theirs."""
     stretches: Mapping[str, Stretch]
     """By channel, in the units of the recipe; see `stretch`."""
 
@@ -71,9 +71,9 @@ class Preset:
         for name in ("exposure", "degradation"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
-        for name, words in (("reduction", Reduction), ("negative", Negative)):
-            if getattr(self, name) not in get_args(words):
-                known = ", ".join(map(repr, get_args(words)))
+        for name, choices in (("reduction", Reduction), ("negative", Negative)):
+            if getattr(self, name) not in get_args(choices):
+                known = ", ".join(map(repr, get_args(choices)))
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
         if (self.reduction == "sum") != (self.reduced_from is not None):
             raise ValueError(
@@ -87,7 +87,7 @@ class Preset:
         return tuple(self.stretches)
 
     def stretch(self, channel: int | str) -> Stretch:
-        """Give the stretch of a channel.
+        """Return the stretch of a channel.
 
         Parameters
         ----------
@@ -97,8 +97,8 @@ class Preset:
         Returns
         -------
         Stretch
-            Of the MEAN over each pixel of the result, calibrated: where the recipe sums, the number
-            of pixels that it sums over is in the unit, so that whoever applies this takes means.
+            For the calibrated MEAN over each pixel of the result: if the recipe sums, its unit
+            includes the number of pixels, so that it is always applied to means.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class Preset:
         stretch = self.stretches.get(str(channel))
         if stretch is None:
             raise ValueError(
-                f"preset {self.name!r} has no numbers for channel {channel}, but for "
+                f"preset {self.name!r} has no numbers for channel {channel}, only for "
                 f"{', '.join(self.channels)}: leave that channel out, or write a preset file with "
                 "numbers of your own"
             )
@@ -140,7 +140,7 @@ def load_preset(name_or_path: str | Path) -> Preset:
     Raises
     ------
     ValueError
-        If there is none of that name, or the file does not say what it must, or more.
+        If there is no such preset, or the file lacks keys or has unknown ones.
     OSError
         If the file cannot be read.
     """
@@ -160,7 +160,7 @@ def load_preset(name_or_path: str | Path) -> Preset:
 def _parse(name: str, text: str, where: str) -> Preset:
     try:
         return _preset(name, tomllib.loads(text))
-    except ValueError as error:  # also what TOML says
+    except ValueError as error:  # also of tomllib
         raise ValueError(f"{where}: {error}") from None
 
 
@@ -173,7 +173,7 @@ def _preset(name: str, settings: dict[str, Any]) -> Preset:
             "[stretch] and [channels]"
         )
     if missing := _NEEDED - set(settings):
-        raise ValueError(f"{_listed(missing)} must be said")
+        raise ValueError(f"keys {_listed(missing)} are missing")
     if not channels:
         raise ValueError("[channels] must name at least one, as in 171 = {}")
     stretches = {
@@ -184,7 +184,7 @@ def _preset(name: str, settings: dict[str, Any]) -> Preset:
 
 
 def _stretch(where: str, settings: dict[str, Any]) -> Stretch:
-    """Make a Stretch of its fields; ``range`` stands for mean and std, see `Stretch.onto`."""
+    """Make a Stretch from its fields; ``range`` replaces mean and std, see `Stretch.onto`."""
     if unknown := set(settings) - _STRETCH:
         raise ValueError(f"{where}: unknown keys {_listed(unknown)}; known are {_listed(_STRETCH)}")
     for key, value in settings.items():
@@ -199,7 +199,7 @@ def _stretch(where: str, settings: dict[str, Any]) -> Stretch:
             return Stretch(**settings)
         low, high = settings.pop("range")
         if wrong := set(settings) & {"mean", "std", "clip_output"}:
-            raise ValueError(f"range says what {_listed(wrong)} would say: give one of them")
+            raise ValueError(f"range replaces {_listed(wrong)}: give one of them")
         return Stretch.onto(low, high, **{"clip": (-math.inf, math.inf)} | settings)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None

@@ -1,8 +1,8 @@
-"""Point spread functions of AIA's EUV channels, as `aiapy.psf.psf` makes them, and kept on disk.
+"""Point spread functions of AIA's EUV channels, equal to those of `aiapy.psf.psf`, cached on disk.
 
-The meshes that hold up the filters diffract: a cross of spikes around each point. aiapy adds up
-each spike over the whole frame, which takes minutes. Here all spikes of a filter are one product of
-two matrices, since a round Gaussian is the product of one in x and one in y: about 2 s.
+The meshes that support the filters diffract light into a cross of spikes around each point. aiapy
+adds each spike over the whole frame, which takes minutes. Here all spikes of a filter are one
+product of two matrices, as a round Gaussian is the product of one in x and one in y: about 2 s.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _MESHES = {
     304: FilterMesh((49.76, 40.18, -40.14, -49.90), 28.87, 0.670, 1.247),
     335: FilterMesh((50.40, 39.80, -39.64, -50.25), 31.83, 0.738, 0.962),
 }
-_WIDTH = 4.5  # 1 / pixel^2, of all channels, if not the preflight one
-_MESH_RATIO = 363.0 / 34.0  # pitch by width of the wires, of all channels
-_OPEN_AREA = 0.82  # share of a filter that the mesh leaves free
+_WIDTH = 4.5  # 1 / pixel^2, of all channels, unless preflight
+_MESH_RATIO = 363.0 / 34.0  # pitch divided by width of the wires, of all channels
+_OPEN_AREA = 0.82  # fraction of a filter that the mesh leaves open
 
 PSF_CHANNELS = tuple(_MESHES)
 """Wavelengths in angstrom of the channels that have a PSF: the EUV ones."""
@@ -54,7 +54,7 @@ FRAME_SHAPE = (4096, 4096)
 """Shape of a whole frame of AIA, (height, width)."""
 
 _VERSION = 1
-"""Part of the names of cached files: count up with any change of what `psf` gives."""
+"""Part of the names of cached files: increase with any change of the result of `psf`."""
 
 
 def check_psf_channel(channel: int) -> None:
@@ -82,9 +82,9 @@ def psf(
     use_preflightcore : bool
         Use the width of the core that was measured before flight.
     diffraction_orders : array-like of int, optional
-        Orders to add up, -100 to 100 if not given.
+        Orders to add, by default -100 to 100.
     shape : tuple of int
-        (height, width) in pixels, both even. What of a spike lies outside is lost.
+        (height, width) in pixels, both even. Parts of spikes outside are lost.
 
     Returns
     -------
@@ -95,14 +95,14 @@ def psf(
     Raises
     ------
     ValueError
-        If the channel has no PSF, or shape or orders cannot be.
+        If the channel has no PSF, or shape or orders are not possible.
 
     Notes
     -----
     A spike of order :math:`m` is :math:`\mathrm{sinc}^2(m w / d) \exp(-W r^2)`, with :math:`r` the
     distance from the spike's centre, :math:`W` the width, and :math:`w / d` the width of the mesh's
-    wires by their pitch. Formulae and numbers: `Grigis et al. 2012, AIA PSF Characterization and
-    Deconvolution, Table 2
+    wires divided by their pitch. Formulae and numbers: `Grigis et al. 2012, AIA PSF
+    Characterization and Deconvolution, Table 2
     <https://sohoftp.nascom.nasa.gov/solarsoft/sdo/aia/idl/psf/DOC/psfreport.pdf>`__, by way of
     aiapy 0.10.2, which follows ``aia_calc_psf.pro`` of SolarSoft.
     """
@@ -118,8 +118,8 @@ def psf(
     spectrum = np.fft.rfft2(_filter_psf(shape, width, mesh.spacing_e, mesh.angle_arm, orders))
     spectrum *= np.fft.rfft2(_filter_psf(shape, width, mesh.spacing_fp, (45.0, -45.0), orders))
     composite = np.abs(np.fft.irfft2(spectrum, s=shape))
-    # aiapy goes back by a second forward FFT, which mirrors the image; at the frame's first row and
-    # column that can be seen. Two centres in the middle have added up to one at the origin.
+    # aiapy transforms back by a second forward FFT, which mirrors the image; that is visible in the
+    # first row and column. Two centres in the middle have added to one at the origin.
     return np.roll(composite[::-1, ::-1], (shape[0] // 2 + 1, shape[1] // 2 + 1), axis=(0, 1))
 
 
@@ -130,7 +130,7 @@ def _filter_psf(
     angles: tuple[float, ...],
     orders: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Add up core and spikes of one filter."""
+    """Add the core and the spikes of one filter."""
     steps = spacing * np.exp(1j * np.deg2rad(angles))  # x + iy
     centers = np.outer(orders, steps).ravel()
     intensity = np.repeat(np.sinc(orders / _MESH_RATIO) ** 2, len(angles))
@@ -145,7 +145,7 @@ def _filter_psf(
 
 
 def _gaussians(size: int, width: float, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give a line of `size` pixels for each centre, which counts from the middle of the line."""
+    """Return a line of `size` pixels for each centre, counted from the middle of the line."""
     return np.exp(-width * (np.arange(size) - size // 2 - centers[:, None]) ** 2)
 
 
@@ -156,14 +156,14 @@ def cached_psf(
     shape: tuple[int, int] = FRAME_SHAPE,
     folder: Path | None = None,
 ) -> NDArray[np.float64]:
-    """Give `psf` from the user's cache folder; made and kept there if it is not, or is damaged.
+    """Return `psf` from the user's cache folder; make and keep it if it is missing or damaged.
 
     Parameters
     ----------
     channel, use_preflightcore, shape
         As for `psf`.
     folder : Path, optional
-        Where to keep it, `readers.cache.cache_folder` if not given. A whole frame takes 134 MB.
+        Folder of the cache, by default `readers.cache.cache_folder`. A whole frame takes 134 MB.
     """
     check_psf_channel(channel)
     core = "preflight" if use_preflightcore else "flight"
@@ -175,26 +175,26 @@ def cached_psf(
     made = psf(channel, use_preflightcore=use_preflightcore, shape=shape)
     try:
         _save(path, made)
-    except OSError as error:  # a full disk costs time, not the run
+    except OSError as error:  # e.g. a full disk: it is made again next time
         logger.warning("the PSF of %d angstrom could not be kept in %s: %s", channel, path, error)
     return made
 
 
 def _load(path: Path, shape: tuple[int, int]) -> NDArray[np.float64] | None:
     try:
-        # A zip file has checksums, and reading compares them.
+        # Reading checks the checksums of the zip file.
         with path.open("rb") as file, np.load(file) as arrays:
             kept: NDArray[np.float64] = arrays["psf"]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        logger.warning("%s is damaged and will be made again: %s", path, error)
+        logger.warning("%s is damaged, it is made again: %s", path, error)
         return None
     return kept if kept.shape == shape and kept.dtype == np.float64 else None
 
 
 def _save(path: Path, made: NDArray[np.float64]) -> None:
-    """Write to a hidden file beside `path`, then rename: nobody sees half of it."""
+    """Write to a hidden file beside `path`, then rename: nobody reads a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:

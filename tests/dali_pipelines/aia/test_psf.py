@@ -114,7 +114,7 @@ def test_a_damaged_file_is_made_again(
     with caplog.at_level(logging.WARNING):
         found = cached_psf(171, shape=(32, 32), folder=tmp_path)
     np.testing.assert_array_equal(found, expected)
-    assert f"{path} is damaged and will be made again" in caplog.text
+    assert f"{path} is damaged, it is made again" in caplog.text
     assert kept(tmp_path) == [path]
     caplog.clear()
     cached_psf(171, shape=(32, 32), folder=tmp_path)

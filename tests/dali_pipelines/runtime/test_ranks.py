@@ -214,7 +214,7 @@ def test_an_early_answer_that_became_wrong_is_said(
     with loader:
         next(iter(loader))
     (line,) = caplog.messages
-    assert line.startswith("the Loader starts with 2 shards: what len() and num_shards said before")
+    assert line.startswith("the Loader starts with 2 shards: len() and num_shards assumed 1 before")
 
 
 def test_a_rank_that_changes_is_refused(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
