@@ -36,25 +36,25 @@ class Entry(NamedTuple):
 
 @cache
 def decode_entry(dtype: str) -> Entry:
-    """Give `decode_image` for an image of this element type: float32, uint8, int16 or int32."""
+    """Return `decode_image` for an image of this element type: float32, uint8, int16 or int32."""
     return Entry(_decode(np.dtype(dtype).type, 2 if dtype == "float32" else 0), _decode_setup())
 
 
 @cache
 def resize_entry(dtype: str) -> Entry:
-    """Give `resize` for an image of this element type: uint8 or float32."""
+    """Return `resize` for an image of this element type: uint8 or float32."""
     return Entry(_resize(np.dtype(dtype).type), _resize_setup())
 
 
 @cache
 def warp_entry() -> Entry:
-    """Give `warp`."""
+    """Return `warp`."""
     return Entry(_warp(), _warp_setup())
 
 
 @compiled
 def _entry(table, number):  # type: ignore[no-untyped-def]
-    """Give an entry of a table of addresses."""
+    """Return an entry of a table of addresses."""
     return load_int64(np.int64(table) + 8 * number)
 
 
@@ -126,7 +126,7 @@ def _warp(stamp: str = STAMP) -> Any:
 
 @cache
 def _decode_setup(stamp: str = STAMP) -> Any:
-    """Give image and status their shapes: that of the first input and the planes, and (1,).
+    """Return image and status their shapes: that of the first input and the planes, and (1,).
 
     The image is of shape (height, width, 1), or (planes, height, width) where there are several.
     """
@@ -148,7 +148,7 @@ def _decode_setup(stamp: str = STAMP) -> Any:
 
 @cache
 def _resize_setup(stamp: str = STAMP) -> Any:
-    """Give the output the shape (height, width, channels), after the second and first input."""
+    """Return the output the shape (height, width, channels), after the second and first input."""
 
     @kept(cfunc, _SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
@@ -163,7 +163,7 @@ def _resize_setup(stamp: str = STAMP) -> Any:
 
 
 def _warp_setup(stamp: str = STAMP) -> Any:
-    """Give the output the shape (1, height, width), after the second input."""
+    """Return the output the shape (1, height, width), after the second input."""
 
     @kept(cfunc, _SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]

@@ -115,7 +115,7 @@ def _refill(data, stream):  # type: ignore[no-untyped-def]
 
 @compiled
 def _place(data, stream):  # type: ignore[no-untyped-def]
-    """Give 8 times the byte, plus the bit, of what is decoded next; -1 behind the end."""
+    """Return 8 times the byte, plus the bit, of what is decoded next; -1 behind the end."""
     position, _, count, made_up = stream
     back = (count + 7) // 8 - made_up
     if back < 0 or (back == 0 and count % 8):
@@ -128,7 +128,7 @@ def _place(data, stream):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_end(data, place):  # type: ignore[no-untyped-def]
-    """Tell whether there is nothing but a filled up byte between a place and the end."""
+    """Return whether there is nothing but a filled up byte between a place and the end."""
     at = place // 8
     if place % 8:
         at += 2 if data[at] == 0xFF else 1

@@ -147,7 +147,7 @@ def _clipped(x, low, high):  # type: ignore[no-untyped-def]
 
 @compiled
 def log1p32(x):  # type: ignore[no-untyped-def]
-    """Give log(1 + x) of a float32 above -1, without branches.
+    """Return log(1 + x) of a float32 above -1, without branches.
 
     Notes
     -----
@@ -183,14 +183,14 @@ def log1p32(x):  # type: ignore[no-untyped-def]
 
 @compiled
 def signed_log1p32(x):  # type: ignore[no-untyped-def]
-    """Give sign(x) log(1 + abs(x)) of a float32."""
+    """Return sign(x) log(1 + abs(x)) of a float32."""
     size = log1p32(abs(x))
     return -size if x < np.float32(0) else size
 
 
 @compiled
 def asinh32(x):  # type: ignore[no-untyped-def]
-    """Give asinh of a float32, without branches.
+    """Return asinh of a float32, without branches.
 
     Notes
     -----

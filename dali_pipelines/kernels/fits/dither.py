@@ -1,4 +1,4 @@
-"""Quantised floats back from the integers that RICE_1 holds.
+"""Convert the integers of RICE_1 tiles back to the quantised floats.
 
 Notes
 -----
@@ -18,7 +18,7 @@ from readers.fits.payload import DITHER_2, NO_DITHER
 
 _SIZE = 10000
 _ZERO = -2147483646
-"""The integer that stands for exactly 0.0 with SUBTRACTIVE_DITHER_2."""
+"""The integer for exactly 0.0 with SUBTRACTIVE_DITHER_2."""
 
 
 def _random_numbers() -> NDArray[np.float32]:
@@ -31,27 +31,27 @@ def _random_numbers() -> NDArray[np.float32]:
 
 
 RANDOM = _random_numbers()
-"""Kernels are given its address: a GPU has too little constant memory for it."""
+"""Passed to kernels as an address: a GPU has too little constant memory for it."""
 
 
 @compiled
 def dequantized(quantized, scale, zero, blank, dither, row, position, numbers):  # type: ignore[no-untyped-def]
-    """Give the float of a pixel.
+    """Return the float of a pixel.
 
     Parameters
     ----------
     quantized : int32
-        What the tile holds.
+        Integer from the tile.
     scale, zero : float64
         ZSCALE and ZZERO of the tile.
     blank : float64
         ZBLANK, NaN for none.
     dither : int
-        A word of `readers.fits.payload`: `NO_DITHER`, `DITHER_1` or `DITHER_2`.
+        Of `readers.fits.payload`: `NO_DITHER`, `DITHER_1` or `DITHER_2`.
     row : int
         `random_row` of the tile.
     position : int
-        Of the pixel in its tile.
+        Number of the pixel in its tile.
     numbers : int
         Address of `RANDOM`.
 
@@ -72,13 +72,13 @@ def dequantized(quantized, scale, zero, blank, dither, row, position, numbers): 
 
 @compiled
 def random_row(tile, seed):  # type: ignore[no-untyped-def]
-    """Give the random number that tells where a tile's numbers begin: tile from 0, and ZDITHER0."""
+    """Return the row of a tile in the random numbers, from its number from 0 and ZDITHER0."""
     return (tile + seed - 1) % _SIZE
 
 
 @compiled
 def _random(numbers, row, position):  # type: ignore[no-untyped-def]
-    """Give the random number of a pixel; where they end they go on from another start."""
+    """Return the random number of a pixel; at the end of the table the next row begins."""
     place = _start(numbers, row) + position
     while place >= _SIZE:
         position = place - _SIZE

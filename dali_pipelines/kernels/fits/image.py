@@ -1,7 +1,7 @@
-"""From the payload of a FITS image to its pixels, normalised and flipped, in one pass.
+"""Decode the payload of a FITS image to pixels, normalised and flipped, in one pass.
 
-`load_stored` and `physical` are what any device does with one pixel; `decode_image` is how a core
-of a CPU walks through the tiles. `dali_pipelines.kernels.fits.image_cuda` is how a GPU does.
+`load_stored` and `physical` compute one pixel on any device; `decode_image` goes through the tiles
+on a CPU core, `dali_pipelines.kernels.fits.image_cuda` on a GPU.
 
 Notes
 -----
@@ -60,7 +60,7 @@ from readers.fits.payload import (
 )
 
 DAMAGED = 1
-"""Status of an image whose bytes do not add up."""
+"""Status of an image whose bytes are damaged."""
 
 
 @compiled
@@ -70,22 +70,22 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
     Parameters
     ----------
     out : ndarray, shape (height, width, 1), float32, uint8, int16 or int32
-        Written in full. Physical values if float32, else the integers as they are stored.
+        Written in full. Physical values if float32, else the integers as stored.
     payload : ndarray, shape (bytes,), uint8
-        RICE_1 tiles, or big-endian values, and behind them `readers.fits.payload.PADDING` bytes.
+        RICE_1 tiles, or big-endian values, then `readers.fits.payload.PADDING` bytes.
     plan : ndarray, shape (numbers,), int64
         See `readers.fits.payload`. Without tiles the image is zero.
     scaling : ndarray, shape (numbers,), float64
         BSCALE, BZERO, BLANK (NaN for none); ZSCALE, ZZERO and ZBLANK of each tile if quantised.
     flip : ndarray, shape (2,), int32
-        Whether to flip left-right, and up-down.
+        Whether to flip left-right and up-down.
     finish : ndarray, shape (2,), float32
-        Mean and 1/std: ``(value - mean) * (1 / std)`` is written. Of shape (0,) for integers.
+        Mean and 1/std: ``(value - mean) * (1 / std)`` is written. Shape (0,) for integers.
 
     Returns
     -------
     int
-        0, or `DAMAGED`: then the pixels mean nothing.
+        0, or `DAMAGED`: then the pixels are invalid.
     """
     plan_at = np.int64(plan.ctypes.data)
     image = out.reshape(out.shape[0], out.shape[1])
@@ -155,7 +155,7 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
 
 @compiled
 def is_inside(place, length, stored, size, payload_size):  # type: ignore[no-untyped-def]
-    """Tell whether a tile of `size` pixels lies in the payload, and is as long as it must be."""
+    """Return whether a tile of `size` pixels is inside the payload and has the right length."""
     if place < 0 or length < 0 or place > payload_size - PADDING - length:
         return False
     return stored == RICE or length == size * (abs(stored) // 8)
@@ -176,7 +176,7 @@ def load_stored(address, stored):  # type: ignore[no-untyped-def]
 
 @compiled
 def _load(pixels, address, stored):  # type: ignore[no-untyped-def]
-    """Load values that are not compressed; give the bytes that they take."""
+    """Load values that are not compressed; return the bytes that they take."""
     item = abs(stored) // 8
     for i in range(pixels.size):
         pixels[i] = load_stored(address + i * item, stored)
@@ -185,7 +185,7 @@ def _load(pixels, address, stored):  # type: ignore[no-untyped-def]
 
 @compiled
 def stored_kind(stored, bitpix, bytepix, dither):  # type: ignore[no-untyped-def]
-    """Give what the 32 bits of a decoded pixel hold: 8, 16 or 32 bits of an integer, or -32."""
+    """Return the type in the 32 bits of a decoded pixel: an integer of 8, 16 or 32 bits, or -32."""
     if stored != RICE:
         return max(stored, -32)
     return 8 * bytepix if dither != UNQUANTIZED else min(8 * bytepix, bitpix)
@@ -193,7 +193,7 @@ def stored_kind(stored, bitpix, bytepix, dither):  # type: ignore[no-untyped-def
 
 @compiled
 def integer(pixel, kind):  # type: ignore[no-untyped-def]
-    """Give the integer that the low bits of a decoded pixel hold."""
+    """Return the integer in the low bits of a decoded pixel."""
     if kind == 16:
         return np.int32(np.int16(pixel))
     if kind == 8:
@@ -203,23 +203,23 @@ def integer(pixel, kind):  # type: ignore[no-untyped-def]
 
 @compiled
 def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untyped-def]
-    """Give the physical value of a decoded pixel that is not quantised.
+    """Return the physical value of a decoded pixel that is not quantised.
 
     Parameters
     ----------
     pixel : int32
-        Decoded, see `stored_kind`.
+        Decoded pixel.
     kind : int
-        Likewise.
+        Its type, see `stored_kind`.
     bitpix : int
-        Of the image.
+        BITPIX of the image.
     scale, zero, blank : float64
         BSCALE, BZERO, and BLANK, NaN for none.
 
     Returns
     -------
     float32
-        NaN where it is blank.
+        NaN if it is blank.
     """
     if kind == -32:
         return float32_of_bits(np.int32(pixel))
@@ -235,7 +235,7 @@ def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untype
 
 @compiled
 def _write(image, pixels, begin, plan, tile, scaling, flip, finish):  # type: ignore[no-untyped-def]
-    """Write what of some pixels of a tile, from number `begin` on, lies in the window."""
+    """Write those of some pixels of a tile, from number `begin` on, that are in the window."""
     rows, columns = image.shape
     y, x, _, width, _, right = tile_bounds(plan, tile, rows, columns)
     left = max(-x, 0)
@@ -288,10 +288,10 @@ def _dequantize(line, pixels, kind, numbers, dither, random, first, backwards, f
 
 @compiled
 def _convert(line, pixels, kind, bitpix, scaling, backwards, finish):  # type: ignore[no-untyped-def]
-    """Write one line of pixels that are not quantised: two plain loops, which become vectors."""
+    """Write one line of pixels that are not quantised, in two simple loops that become vectors."""
     scale, zero, blank = scaling[BSCALE], scaling[BZERO], scaling[BLANK]
     mean, factor = finish[0], finish[1]
-    last = np.uint64(pixels.size - 1)  # unsigned places are never counted from the end
+    last = np.uint64(pixels.size - 1)  # unsigned indices are never counted from the end
     if backwards:
         for i in range(np.uint64(pixels.size)):
             value = physical(pixels[i], kind, bitpix, scale, zero, blank)

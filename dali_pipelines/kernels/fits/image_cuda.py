@@ -119,7 +119,7 @@ _NUM_FIELDS = 12
 
 
 def launch_table(images: Sequence[Image]) -> tuple[NDArray[np.int64], int]:
-    """Give what `decode_images` needs to know of a batch, and its number of blocks."""
+    """Return what `decode_images` needs to know of a batch, and its number of blocks."""
     table = np.empty((len(images), _NUM_FIELDS), np.int64)
     block = 0
     for row, image in zip(table, images, strict=True):
@@ -295,7 +295,7 @@ def _tile(view, tile):  # type: ignore[no-untyped-def]
 
 @compiled
 def _read(pixels, tile, at, last, bytepix, start):  # type: ignore[no-untyped-def]
-    """Decode the next pixels; give the position behind them, -1 if damaged, and the last one."""
+    """Decode the next pixels; return the position behind them, -1 if damaged, and the last one."""
     if tile.stored != RICE:
         bytes_each = abs(tile.stored) // 8
         for i in range(pixels.size):

@@ -201,7 +201,7 @@ def first_pixel(address, bytepix):  # type: ignore[no-untyped-def]
 
 @compiled
 def ends_well(at, end, whole):  # type: ignore[no-untyped-def]
-    """Tell whether a position behind the last pixel wanted is where it may be."""
+    """Return whether a position behind the last pixel wanted is where it may be."""
     return at <= end and not (whole and end - at >= 8)
 
 
@@ -274,7 +274,7 @@ def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped
 
 @compiled
 def _difference(at, end, code):  # type: ignore[no-untyped-def]
-    """Read one difference; give the position behind it, -1 if the stream ends before."""
+    """Read one difference; return the position behind it, -1 if the stream ends before."""
     word = _word(at)
     zeros = leading_zeros(word)
     if zeros < _NEAR:
@@ -304,7 +304,7 @@ def _near_difference(word, zeros, at, code):  # type: ignore[no-untyped-def]
 
 @compiled
 def _word(at):  # type: ignore[no-untyped-def]
-    """Give the bits from a position on; the first 57 of the 64 count."""
+    """Return the bits from a position on; the first 57 of the 64 count."""
     return load_big_endian(at >> 3) << np.uint64(at & 7)
 
 

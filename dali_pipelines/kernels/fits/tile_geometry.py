@@ -1,4 +1,4 @@
-"""Where the tiles of a plan lie in the image, and what of them a window needs."""
+"""Positions of the tiles of a plan in the image, and the parts that a window needs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from readers.fits.payload import HEAD, HEIGHT, LEFT, PER_TILE, TILE_HEIGHT, TILE
 
 @compiled
 def number(plan, place):  # type: ignore[no-untyped-def]
-    """Give a number of the head of a plan, whose address is given."""
+    """Return a number from the start of the plan at this address."""
     return load_int64(plan + 8 * place)
 
 
 @compiled
 def tile_number(plan, tile, place):  # type: ignore[no-untyped-def]
-    """Give a number of a tile of the plan."""
+    """Return a number of a tile of the plan."""
     return load_int64(plan + 8 * (HEAD + PER_TILE * tile + place))
 
 
 @compiled
 def num_tiles(plan, rows, columns):  # type: ignore[no-untyped-def]
-    """Count the tiles that a window of rows x columns pixels touches."""
+    """Return the number of tiles that a window of rows x columns pixels touches."""
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
     top, left = number(plan, TOP), number(plan, LEFT)
     down = (top + rows - 1) // tile_height + 1 - top // tile_height
@@ -30,7 +30,7 @@ def num_tiles(plan, rows, columns):  # type: ignore[no-untyped-def]
 
 @compiled
 def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
-    """Give the place of a tile.
+    """Return the position and size of a tile.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
     Returns
     -------
     y, x : int
-        Of the tile's first pixel, in the window; negative where the tile begins outside.
+        Position of the tile's first pixel in the window; negative if it is outside.
     height, width : int
-        Of the tile: those at the far edges of the image are cut short.
+        Size of the tile: those at the far edges of the image are smaller.
     bottom, right : int
-        The rows and columns of the tile that the window needs end before these; they begin at the
-        window's first, or the tile's.
+        End of the rows and columns of the tile that the window needs, exclusive; they begin at
+        those of the window, or of the tile.
     """
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
     top, left = number(plan, TOP), number(plan, LEFT)
@@ -64,7 +64,7 @@ def tile_bounds(plan, tile, rows, columns):  # type: ignore[no-untyped-def]
 
 @compiled
 def image_tile(plan, tile, columns):  # type: ignore[no-untyped-def]
-    """Give the number of a tile among all tiles of the image: its row in the table."""
+    """Return the number of a tile among all tiles of the image: its row in the table."""
     tile_height, tile_width = number(plan, TILE_HEIGHT), number(plan, TILE_WIDTH)
     first = number(plan, LEFT) // tile_width
     across = (number(plan, LEFT) + columns - 1) // tile_width + 1 - first

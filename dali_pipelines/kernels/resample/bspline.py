@@ -1,11 +1,11 @@
-"""Cubic B-splines: what turns pixels into coefficients, and the weights of the coefficients.
+"""Cubic B-splines: the filter from pixels to coefficients, and the weights of coefficients.
 
 Notes
 -----
 Unser, "Splines: a perfect fit for signal and image processing", IEEE Signal Processing Magazine
-16(6), 1999. SciPy's ``spline_filter`` runs the same filter as two recursions; here it is cut off
-where its weights are below 1e-8, so that any part of an image can be filtered by itself, and
-neighbouring pixels at once.
+16(6), 1999. SciPy's ``spline_filter`` runs the same filter as two recursions; here it is
+truncated where its weights are below 1e-8, so that any part of an image can be filtered alone,
+and neighbouring pixels in parallel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFILTER = tuple(np.float32(math.sqrt(3) * _POLE**k) for k in range(REACH + 1))
 
 @contracted
 def spline_weights(t):  # type: ignore[no-untyped-def]
-    """Give the weights of the coefficients at -1, 0, 1 and 2 for a place in [0, 1], all float32."""
+    """Return the float32 weights of the coefficients at -1, 0, 1 and 2 for a t in [0, 1]."""
     u = np.float32(1) - t
     sixth, half, two_thirds = np.float32(1 / 6), np.float32(0.5), np.float32(2 / 3)
     tt, uu = t * t, u * u
@@ -40,10 +40,7 @@ def spline_weights(t):  # type: ignore[no-untyped-def]
 
 @contracted
 def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
-    """Filter a core's scratch along rows, in place: `columns` are left of 2 * REACH more.
-
-    ``lines`` has at least as many rows and columns, float32.
-    """
+    """Filter the lines of a scratch array along rows, in place: `columns + 2 * REACH` become `columns`."""
     for y in range(rows):
         line = lines[y]
         for x in range(columns):
@@ -55,8 +52,8 @@ def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
 
 @contracted
 def prefilter_columns(coefficients, lines, rows, columns):  # type: ignore[no-untyped-def]
-    """Filter that along columns into `coefficients`: `rows` are left of 2 * REACH more."""
-    # Unsigned places are never taken to count from the end, which vectors could not do.
+    """Filter the lines along columns into `coefficients`: `rows + 2 * REACH` become `rows`."""
+    # Unsigned indices are never counted from the end, which would prevent vectors.
     flat = lines.reshape(-1)
     pitch, count = np.uint64(lines.shape[1]), np.uint64(columns)
     for y in range(rows):
@@ -65,7 +62,7 @@ def prefilter_columns(coefficients, lines, rows, columns):  # type: ignore[no-un
         for x in range(count):
             target[x] = PREFILTER[0] * flat[middle + x]
         for k in range(1, REACH + 1, 2):
-            # Two distances at once halve the traffic of `target`.
+            # Two distances at once halve the memory traffic of `target`.
             first, second = PREFILTER[k], PREFILTER[k + 1]
             above, below = middle - np.uint64(k) * pitch, middle + np.uint64(k) * pitch
             higher, lower = above - pitch, below + pitch

@@ -1,10 +1,10 @@
-"""What stands in for missing pixels while an image is resampled.
+"""Substitute values for missing pixels (holes) while an image is resampled.
 
-Missing is NaN, and what is not above a floor, where a recipe takes dark pixels for missing ones. A
-spline, or a bilinear mean, would carry one NaN into all of its neighbours. In its place stands the
-mean of the nearest pixels above, below, left and right of it, by the inverse of their distance, so
-that what is resampled beside a hole comes from pixels alone, without a step. Afterwards those
-places become NaN where the hole has half or more of the weight of a bilinear sample.
+Holes are NaN, and pixels up to a floor where a recipe treats dark pixels as missing. A spline or a
+bilinear mean would spread one NaN to all of its neighbours. It is replaced by the mean of the
+nearest pixels above, below, left and right, weighted by the inverse of their distance: next to a
+hole the result depends only on pixels, without a step. Afterwards output pixels become NaN if holes
+have half or more of the weight of a bilinear sample there.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from dali_pipelines.kernels.resample.bspline import REACH
 
 @compiled
 def load_pixel(image, width, y, x):  # type: ignore[no-untyped-def]
-    """Give a pixel of an image of float32 by its address, on a CPU or a GPU."""
+    """Return a pixel of the float32 image at an address, on a CPU or a GPU."""
     return load_float32(image + 4 * (y * width + x))
 
 
 @compiled
 def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-def]
-    """Give what stands in for the hole at (y, x); 0 where no pixel is within `REACH`, and matters.
+    """Return the substitute for the hole at (y, x); 0 if no pixel is within `REACH`.
 
     Parameters
     ----------
     image : int64
         Address of the image, shape (height, width), float32.
     height, width, y, x : int64
-        Its shape; row and column in it.
+        Shape of the image; row and column in it.
     floor : float32
-        Values that are not above it are holes; -inf if only NaN is one.
+        Values up to it are holes; -inf if only NaN is one.
     """
     total = weights = np.float32(0)
     for dy, dx in ((-1, 0), (1, 0), (0, -1), (0, 1)):
@@ -53,7 +53,7 @@ def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-de
 
 @compiled
 def pixel_weight(image, height, width, y, x, floor):  # type: ignore[no-untyped-def]
-    """Give the share that pixels, and not holes, have in the bilinear sample at (y, x), float64."""
+    """Return the weight of pixels that are not holes in the bilinear sample at (y, x), float64."""
     iy, ix = math.floor(y), math.floor(x)
     ty, tx = y - iy, x - ix
     share = 0.0

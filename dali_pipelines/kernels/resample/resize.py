@@ -23,13 +23,13 @@ def resize(out, image):  # type: ignore[no-untyped-def]
     out : ndarray, shape (rows, columns, channels), float32
         Written in full.
     image : ndarray, shape (height, width, channels), uint8 or float32
-        Any size from 1x1. A NaN makes those output pixels NaN that it has a weight in.
+        At least 1x1. Output pixels are NaN if a NaN has a weight in them.
 
     Notes
     -----
-    A triangle over the source pixels, as wide as two output pixels where the image shrinks and as
-    two source pixels where it grows; past the border the last pixel repeats. One output row at a
-    time: the source rows under it are summed into `line`, which then is summed along the row.
+    A triangle filter over the source pixels, as wide as two output pixels where the image shrinks
+    and as two source pixels where it grows; beyond the border the last pixel repeats. One output
+    row at a time: its source rows are summed into `line`, which is then summed along the row.
     """
     height, width, channels = image.shape
     rows, columns, _ = out.shape
@@ -43,7 +43,7 @@ def resize(out, image):  # type: ignore[no-untyped-def]
     for y in range(rows):
         middle[:] = 0
         for k in range(0, num_rows[y] - 1, 2):
-            # Two rows at a time halve the traffic of `middle`.
+            # Two rows at a time halve the memory traffic of `middle`.
             upper = flat[min(max(top[y] + k, 0), height - 1)]
             lower = flat[min(max(top[y] + k + 1, 0), height - 1)]
             w_upper, w_lower = row_weights[y, k], row_weights[y, k + 1]
@@ -74,7 +74,7 @@ def _filter(size, new_size):  # type: ignore[no-untyped-def]
     count = np.empty(new_size, np.int64)
     for i in range(new_size):
         center = (i + 0.5) * scale - 0.5
-        # Pixels at the very edge of the triangle have no weight.
+        # Pixels at the edge of the triangle have no weight.
         first[i] = math.floor(center - radius) + 1
         count[i] = math.ceil(center + radius) - first[i]
         total = 0.0

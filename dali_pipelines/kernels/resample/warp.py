@@ -1,14 +1,14 @@
-"""Resample an image by an affine map in one pass: the warp of `aia_pipeline`, on a core of a CPU.
+"""Resample an image by an affine map in one pass: the warp of `aia_pipeline` on a CPU core.
 
 Notes
 -----
 Order 1 is bilinear; order 3 the interpolating cubic B-spline of ``scipy.ndimage`` with its mirrored
 border, which aiapy's ``register`` uses. The output is made in square tiles. The part of the image
-that a tile needs is filtered into a scratch that stays in the core's cache, so that no copy of a
-frame in coefficients is ever written.
+that a tile needs is filtered into a scratch array that stays in the core's cache, so that the
+coefficients of a whole frame are never written.
 
-Where the map hardly turns, as AIA's does, hundreds of neighbouring pixels are equally many pixels
-from their places in the input: such runs are computed by vectors, without gathers.
+If the map hardly rotates, as AIA's, hundreds of neighbouring pixels have the same offset to their
+source pixels: such runs are computed by vectors, without gathers.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from dali_pipelines.kernels.resample.holes import hole_value, pixel_weight
 from dali_pipelines.kernels.stretch import stretch_line
 
 TILE = 256
-"""Pixels of the unreduced output along an edge of a tile, about."""
+"""Approximate edge of a tile, in pixels of the unreduced output."""
 NUM_SPECIAL = 4
 OUTSIDE, HOLE, LOWEST, FLOOR = range(NUM_SPECIAL)
-"""Of the values for special pixels: what is written beyond the centres of the outermost pixels, and
-in holes; what darker pixels are raised to (-inf: none); and what pixels are not holes above (-inf:
-only NaN is a hole). The last two before the image is resampled, the first two before the gain."""
+"""Values for special pixels: OUTSIDE beyond the centres of the outermost pixels; HOLE in holes;
+LOWEST replaces lower pixels (-inf: none); pixels up to FLOOR are holes (-inf: only NaN). The last
+two apply before the image is resampled, the first two before the gain."""
 
 _LONG = 16
-"""Pixels from which on a run is worth its preparation."""
+"""Least pixels of a run that make its preparation worthwhile."""
 _MARGIN = 3
-"""Pixels of the input around those that a tile falls between: the spline's, and for rounding."""
+"""Extra pixels of the input around a tile: for the spline and for rounding."""
 _ROUNDING = 1e-9
-"""Pixels by which a place may miss the frame."""
+"""Tolerance in pixels at the edge of the frame."""
 
 
 @compiled
@@ -52,25 +52,25 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
     out : ndarray, shape (rows, columns), float32
         Written in full.
     image : ndarray, shape (height, width), float32, C-contiguous
-        Holes are kept from their neighbours: see `dali_pipelines.kernels.resample.holes`.
+        Holes do not affect their neighbours, see `dali_pipelines.kernels.resample.holes`.
     matrix : ndarray, shape (2, 3), float64
         From (x, y, 1) in the unreduced output to (x, y) in the image, both counted from the centre
         of the first pixel.
     order : int
         1 or 3.
     reduce : int
-        Each output pixel is the mean of so many unreduced ones along each axis, holes left out; a
+        Each output pixel is the mean of this many unreduced ones along each axis, without holes; a
         hole if half of them or more are holes.
     special : ndarray, shape (4,), float32
         Values for special pixels, see `OUTSIDE`.
     clip : bool
-        Keep the spline's overshoot within the range of the image, as aiapy does.
+        Clip the spline's overshoot to the range of the image, as aiapy does.
     gain : float
         Factor of all values.
     stretch : ndarray, shape (9,), float64
-        What becomes of the values then: see `dali_pipelines.kernels.stretch`.
+        Parameters of the stretch, see `dali_pipelines.kernels.stretch`.
     flip : ndarray, shape (2,), int32
-        Whether to flip the output left-right, and up-down.
+        Whether to flip the output left-right and up-down.
     """
     low, high = np.float32(-np.inf), np.float32(np.inf)
     if clip and order == 3:
@@ -123,7 +123,7 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
 
 @compiled
 def _range(image):  # type: ignore[no-untyped-def]
-    """Give the least and the greatest pixel."""
+    """Return the lowest and the highest pixel."""
     low, high = np.float32(np.inf), np.float32(-np.inf)
     for y in range(image.shape[0]):
         for value in image[y]:
@@ -134,10 +134,10 @@ def _range(image):  # type: ignore[no-untyped-def]
 
 @compiled
 def _largest_box(matrix, side, shape):  # type: ignore[no-untyped-def]
-    """Give how many rows and columns of the input a tile can need."""
+    """Return the most rows and columns of the input that a tile can need."""
     rows = (abs(matrix[1, 0]) + abs(matrix[1, 1])) * side
     columns = (abs(matrix[0, 0]) + abs(matrix[0, 1])) * side
-    # Also a safe number where the matrix is not.
+    # A safe number for any matrix.
     height = math.ceil(rows) if rows < shape[0] else shape[0]
     width = math.ceil(columns) if columns < shape[1] else shape[1]
     return height + 2 * _MARGIN + 2, width + 2 * _MARGIN + 2
@@ -145,7 +145,7 @@ def _largest_box(matrix, side, shape):  # type: ignore[no-untyped-def]
 
 @compiled
 def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
-    """Give where the part of an axis begins that a tile needs, and its length; 0 for nothing."""
+    """Return the start and length of the part of an axis that a tile needs; 0, 0 if none."""
     along, across = axis[0] * (columns - 1), axis[1] * (rows - 1)
     low = start + min(along, 0.0) + min(across, 0.0)
     high = start + max(along, 0.0) + max(across, 0.0)
@@ -157,11 +157,11 @@ def _extent(start, axis, rows, columns, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
-    """Give the first of `count` steps along an axis that is inside the frame, and the end."""
+    """Return the first and the end of the steps along an axis that are inside the frame."""
     if step == 0:
         return (0, count) if -_ROUNDING <= start <= size - 1 + _ROUNDING else (0, 0)
     one, other = -start / step, (size - 1 - start) / step
-    # Floats: a tiny step makes numbers that no integer holds.
+    # Floats: a tiny step makes numbers too large for integers.
     begin = min(max(np.ceil(min(one, other) - _ROUNDING), 0.0), float(count))
     end = min(np.floor(max(one, other) + _ROUNDING) + 1, float(count))
     return int(begin), int(max(end, begin))
@@ -169,7 +169,7 @@ def _inside(start, step, count, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _load(lines, image, y0, x0, rows, columns, special):  # type: ignore[no-untyped-def]
-    """Copy a part of the image, mirrored where it reaches beyond; fill holes, and tell of them."""
+    """Copy a part of the image, mirrored beyond its border; fill holes; return if there are any."""
     height, width = image.shape
     at = np.int64(image.ctypes.data)
     begin = min(max(-x0, 0), columns)
@@ -206,13 +206,13 @@ def _has_holes(line, floor):  # type: ignore[no-untyped-def]
 
 @compiled
 def is_inside(y, x, height, width):  # type: ignore[no-untyped-def]
-    """Tell whether a place is between the centres of the outermost pixels."""
+    """Return whether (y, x) is between the centres of the outermost pixels."""
     return -_ROUNDING <= x <= width - 1 + _ROUNDING and -_ROUNDING <= y <= height - 1 + _ROUNDING
 
 
 @compiled
 def mirrored(i, size):  # type: ignore[no-untyped-def]
-    """Give the pixel that a place beyond the border mirrors; the border pixel comes once."""
+    """Return the index that i mirrors at the border, without repeating the border pixel."""
     if size == 1:
         return 0
     i = abs(i) % (2 * (size - 1))
@@ -221,7 +221,7 @@ def mirrored(i, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _sample(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-def]
-    """Sample a row of places from (y, x) on, by steps of (dy, dx)."""
+    """Sample a row of positions from (y, x) on, in steps of (dy, dx)."""
     if abs(dx - 1) + abs(dy) > 1 / _LONG:
         if order == 3:
             _cubic(target, source, x, y, dx, dy)
@@ -244,7 +244,7 @@ def _sample(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-def
 
 @compiled
 def _run(t, step):  # type: ignore[no-untyped-def]
-    """Give how many steps from `t` on stay in [0, 1), at least 1."""
+    """Return the number of steps from `t` on that stay in [0, 1), at least 1."""
     if step > 0:
         return max(math.ceil(min((1 - t) / step, 1e6)), 1)
     if step < 0:
@@ -254,7 +254,7 @@ def _run(t, step):  # type: ignore[no-untyped-def]
 
 @contracted
 def _cubic_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
-    # Unsigned, as above.
+    # Unsigned indices make vectors, see `prefilter_columns`.
     flat = source.reshape(-1)
     start, pitch = np.uint64(start), np.uint64(source.shape[1])
     first = np.uint64(top) * pitch + np.uint64(left)
@@ -322,7 +322,7 @@ def _clip(target, low, high):  # type: ignore[no-untyped-def]
 
 @compiled
 def _mark_holes(tile, rows, columns, image, x, y, matrix, floor):  # type: ignore[no-untyped-def]
-    """Make NaN of pixels that come from holes, by half of their weight or more."""
+    """Set pixels to NaN if half of their weight or more comes from holes."""
     height, width = image.shape
     at = np.int64(image.ctypes.data)
     for row in range(rows):
@@ -336,7 +336,7 @@ def _mark_holes(tile, rows, columns, image, x, y, matrix, floor):  # type: ignor
 
 @compiled
 def _reduce(tile, rows, columns, reduce):  # type: ignore[no-untyped-def]
-    """Write means of squares of pixels over the first pixels of the tile."""
+    """Write the means of squares of pixels into the first pixels of the tile."""
     for row in range(rows):
         for column in range(columns):
             total, count = np.float32(0), 0
@@ -360,7 +360,7 @@ def _fill(tile, rows, columns, hole):  # type: ignore[no-untyped-def]
 
 @compiled
 def _deliver(out, tile, rows, columns, top, left, gain, stretch, flip):  # type: ignore[no-untyped-def]
-    """Stretch a tile and write it where it belongs, flipped."""
+    """Stretch a tile and write it to its position in the output, flipped."""
     for row in range(rows):
         line = tile[row][:columns]
         for column in range(columns):
@@ -368,7 +368,7 @@ def _deliver(out, tile, rows, columns, top, left, gain, stretch, flip):  # type:
         stretch_line(line, stretch)
         y = out.shape[0] - 1 - top - row if flip[1] else top + row
         if flip[0]:
-            last = np.uint64(out.shape[1] - 1 - left)  # unsigned places make vectors
+            last = np.uint64(out.shape[1] - 1 - left)  # unsigned indices make vectors
             target = out[y]
             for column in range(np.uint64(columns)):
                 target[last - column] = line[column]

@@ -29,7 +29,7 @@ BLOCK = (8, 32)
 
 
 def blocks(height: int, width: int) -> tuple[int, int]:
-    """Give the number of blocks that an image needs, along both axes."""
+    """Return the number of blocks that an image needs, along both axes."""
     return -(-height // BLOCK[0]), -(-width // BLOCK[1])
 
 
@@ -110,7 +110,7 @@ def _filter_column(out, lines, height, width, y, x):  # type: ignore[no-untyped-
 
 @compiled
 def _mean(coefficients, image, height, width, matrix, reduce, special, limits, row, column):  # type: ignore[no-untyped-def]
-    """Give the mean of the samples that an output pixel is made of, or what stands for a hole."""
+    """Return the mean of the samples that an output pixel is made of, or what stands for a hole."""
     low, high = load_float32(limits), load_float32(limits + 4)
     reduce = load_int64(reduce)
     floor = load_float32(special + 4 * FLOOR)
@@ -153,7 +153,7 @@ def _dot(axis, i, j):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pixel(image, height, width, y, x, special):  # type: ignore[no-untyped-def]
-    """Give a pixel, mirrored beyond the border, or what stands in for it."""
+    """Return a pixel, mirrored beyond the border, or what stands in for it."""
     y, x = mirrored(y, height), mirrored(x, width)
     floor = load_float32(special + 4 * FLOOR)
     value = load_pixel(image, width, y, x)
