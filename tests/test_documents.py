@@ -152,15 +152,6 @@ def test_make_target(command: str) -> None:
     run(["make", "--dry-run", *shlex.split(command)[1:]], ROOT)
 
 
-def test_the_short_suite_of_make_exists() -> None:
-    short = re.search(r"^SHORT := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert short is not None
-    prefix, names = re.findall(r"addprefix (\S+), ([^)]*)\)", short[1])[0]
-    paths = [*re.findall(r"tests/[^\s,]+(?=[ \n])", short[1]), *(prefix + n for n in names.split())]
-    assert len(paths) > 7
-    assert [path for path in paths if not (ROOT / path).exists() and path != prefix] == []
-
-
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the pages, as the later ones use what the earlier ones made.
