@@ -87,7 +87,8 @@ class ImageDecoder:
         import numpy as np
         from numba import cuda
 
-        from dali_pipelines.kernels.fits.image_cuda import WARP, decode_images, launch_table
+        from dali_pipelines.kernels.fits.image_cuda import decode_images
+        from dali_pipelines.kernels.fits.image_cuda_table import WARP, launch_table
 
         table, blocks = launch_table(images)
         on_device = cupy.asarray(table)
@@ -115,7 +116,7 @@ def _plane(
     flip: Any,
 ) -> Any:
     """Describe a plane of an image; each array holds all planes one after the other."""
-    from dali_pipelines.kernels.fits.image_cuda import Image
+    from dali_pipelines.kernels.fits.image_cuda_table import Image
 
     plan_size, scaling_size = plan.size // planes, scaling.size // planes
     return Image(

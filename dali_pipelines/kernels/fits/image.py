@@ -1,32 +1,24 @@
-"""Decode the payload of a FITS image to pixels, normalised and flipped, in one pass.
+"""Decode the payload of a FITS image to pixels on a CPU core, normalised and flipped, in one pass.
 
-`load_stored` and `physical` compute one pixel on any device; `decode_image` goes through the tiles
-on a CPU core, `dali_pipelines.kernels.fits.image_cuda` on a GPU.
-
-Notes
------
-FITS Standard 4.0, section 4.4.2.5. As in astropy, 8- and 16-bit integers are scaled in float32 and
-32-bit integers in float64.
+`dali_pipelines.kernels.fits.image_cuda` does it on a GPU.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from dali_pipelines.kernels.bits import (
-    bits_of_float32,
-    float32_of_bits,
-    float64_of_bits,
-    load_big_endian,
-    product32,
-    product64,
-)
 from dali_pipelines.kernels.compiled import compiled
 from dali_pipelines.kernels.fits.dither import RANDOM, dequantized, random_row
-from dali_pipelines.kernels.fits.rice import CHUNK, PITCH, decode_chunk, ends_well, first_pixel
+from dali_pipelines.kernels.fits.pixel import (
+    integer,
+    is_inside,
+    load_stored,
+    physical,
+    stored_kind,
+)
+from dali_pipelines.kernels.fits.rice import CHUNK, PITCH, decode_chunk
 from dali_pipelines.kernels.fits.rice_avx512 import LANES
+from dali_pipelines.kernels.fits.rice_stream import ends_well, first_pixel
 from dali_pipelines.kernels.fits.tile_geometry import (
     image_tile,
     num_tiles,
@@ -46,7 +38,6 @@ from readers.fits.payload import (
     HEIGHT,
     LENGTH,
     OFFSET,
-    PADDING,
     PER_SCALING,
     PER_TILE,
     RICE,
@@ -154,83 +145,12 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
 
 
 @compiled
-def is_inside(place, length, stored, size, payload_size):  # type: ignore[no-untyped-def]
-    """Return whether a tile of `size` pixels is inside the payload and has the right length."""
-    if place < 0 or length < 0 or place > payload_size - PADDING - length:
-        return False
-    return stored == RICE or length == size * (abs(stored) // 8)
-
-
-@compiled
-def load_stored(address, stored):  # type: ignore[no-untyped-def]
-    """Load a big-endian value of BITPIX `stored`: an int32, or the bits of a float32."""
-    word = load_big_endian(address)
-    if stored == 8:
-        return np.int32(word >> np.uint64(56))
-    if stored == 16:
-        return np.int32(np.int64(word) >> 48)
-    if stored == -64:
-        return bits_of_float32(np.float32(float64_of_bits(word)))
-    return np.int32(np.int64(word) >> 32)
-
-
-@compiled
 def _load(pixels, address, stored):  # type: ignore[no-untyped-def]
     """Load values that are not compressed; return the bytes that they take."""
     item = abs(stored) // 8
     for i in range(pixels.size):
         pixels[i] = load_stored(address + i * item, stored)
     return pixels.size * item
-
-
-@compiled
-def stored_kind(stored, bitpix, bytepix, dither):  # type: ignore[no-untyped-def]
-    """Return the type in the 32 bits of a decoded pixel: an integer of 8, 16 or 32 bits, or -32."""
-    if stored != RICE:
-        return max(stored, -32)
-    return 8 * bytepix if dither != UNQUANTIZED else min(8 * bytepix, bitpix)
-
-
-@compiled
-def integer(pixel, kind):  # type: ignore[no-untyped-def]
-    """Return the integer in the low bits of a decoded pixel."""
-    if kind == 16:
-        return np.int32(np.int16(pixel))
-    if kind == 8:
-        return np.int32(np.uint8(pixel))
-    return np.int32(pixel)
-
-
-@compiled
-def physical(pixel, kind, bitpix, scale, zero, blank):  # type: ignore[no-untyped-def]
-    """Return the physical value of a decoded pixel that is not quantised.
-
-    Parameters
-    ----------
-    pixel : int32
-        Decoded pixel.
-    kind : int
-        Its type, see `stored_kind`.
-    bitpix : int
-        BITPIX of the image.
-    scale, zero, blank : float64
-        BSCALE, BZERO, and BLANK, NaN for none.
-
-    Returns
-    -------
-    float32
-        NaN if it is blank.
-    """
-    if kind == -32:
-        return float32_of_bits(np.int32(pixel))
-    stored = integer(pixel, kind)
-    if bitpix == 32:
-        wide = np.float64(stored)
-        return np.float32(math.nan) if wide == blank else np.float32(product64(wide, scale) + zero)
-    value = np.float32(stored)
-    if value == np.float32(blank):
-        return np.float32(math.nan)
-    return product32(value, np.float32(scale)) + np.float32(zero)
 
 
 @compiled

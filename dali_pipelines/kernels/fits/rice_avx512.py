@@ -1,10 +1,9 @@
-"""A block of sixteen RICE_1 tiles at once, in vector registers.
+"""Read a block of sixteen RICE_1 tiles at a time, in vector registers.
 
-What `dali_pipelines.kernels.fits.rice.read_code` and `read_block` do pixel by pixel, written as
-vectors of eight words of 64 bits, one for each tile: numba has no such type, and LLVM does not find
-them by itself. One vector waits for its own last step; of two, one computes while the other waits.
-On a CPU with AVX-512 this is three times as fast as four tiles in lockstep; elsewhere it is not
-used.
+`read_code` and `read_block` of `dali_pipelines.kernels.fits.rice_stream`, written for vectors of
+eight 64-bit words, one for each tile: numba has no such type, and LLVM does not vectorise them. Of
+two vectors one computes while the other waits. With AVX-512 this is three times as fast as four
+tiles in lockstep; other CPUs do not use it.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from numba.extending import intrinsic
 _WIDTH = 8
 _VECTORS = 2
 LANES = _VECTORS * _WIDTH
-"""Tiles that are decoded at once."""
+"""Tiles that are decoded at a time."""
 STEPS = 8
-"""Pixels of each tile in a turn of the loop: as many as a vector has words, to be transposed."""
+"""Pixels of each tile per iteration: as many as a vector has words, to be transposed."""
 
 ENDED = -2
-"""In place of the highest code: a tile ends before it."""
+"""Returned instead of the highest code if a tile ends before it."""
 
 
 def _has_vectors() -> bool:
@@ -39,7 +38,7 @@ HAS_VECTORS = _has_vectors()
 _WORD, _HALF, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
 _WORDS, _HALVES, _BITS = (ir.VectorType(kind, _WIDTH) for kind in (_WORD, _HALF, _BIT))
 _VALID = 57
-"""Bits of a loaded word that count, whatever the bit that it begins with."""
+"""Valid bits of a loaded word, for any first bit."""
 
 
 def _all(value: int, kind: ir.VectorType = _WORDS) -> ir.Constant:
@@ -54,12 +53,12 @@ def _call(builder: Any, name: str, result: ir.Type, *args: Any) -> Any:
 
 
 def _left(builder: Any, words: Any, by: Any) -> Any:
-    """Shift to the left; beyond 63 bits nothing is left, where LLVM's own shift is undefined."""
+    """Logical left shift; 0 for shifts outside 0..63, where LLVM's own shift is undefined."""
     return _call(builder, "llvm.x86.avx512.psllv.q.512", _WORDS, words, by)
 
 
 def _right(builder: Any, words: Any, by: Any) -> Any:
-    """Shift to the right, likewise; no less by a negative number."""
+    """Logical right shift; 0 for shifts outside 0..63."""
     return _call(builder, "llvm.x86.avx512.psrlv.q.512", _WORDS, words, by)
 
 
@@ -107,7 +106,7 @@ def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
 def _store_transposed(
     builder: Any, pixels: list[Any], start: Any, lanes: range, pitch: int
 ) -> None:
-    """Store the low halves of 8 vectors of pixels, those of each lane at its own place."""
+    """Store the low halves of 8 vectors of pixels, those of each lane at its address."""
     rows = _transposed(builder, [builder.trunc(words, _HALVES) for words in pixels])
     for lane, row in zip(lanes, rows, strict=False):
         place = builder.add(start, ir.Constant(_WORD, lane * pitch))
@@ -126,12 +125,12 @@ def read_codes(typing_context: Any, state: Any, end: Any, length_bits: Any) -> A
     end : int
         Address of the position where each tile ends, int64.
     length_bits : int
-        Of a code.
+        Bits of a code.
 
     Returns
     -------
     int
-        The highest code; or `ENDED`, and then the state is as it was.
+        The highest code; or `ENDED`, and then the state is unchanged.
     """
     del typing_context
 
@@ -143,22 +142,22 @@ def read_codes(typing_context: Any, state: Any, end: Any, length_bits: Any) -> A
         positions, codes, highest, over = [], [], _all(-1), _all(0, _BITS)
         for place, end_place in zip(places, ends, strict=True):
             at, limit = (builder.load(p, align=8, typ=_WORDS) for p in (place, end_place))
-            behind = builder.add(at, lengths)
-            over = builder.or_(over, builder.icmp_signed(">", behind, limit))
-            positions.append((at, behind))
+            after = builder.add(at, lengths)
+            over = builder.or_(over, builder.icmp_signed(">", after, limit))
+            positions.append((at, after))
         inside = builder.icmp_unsigned(
             "==", builder.bitcast(over, ir.IntType(_WIDTH)), ir.Constant(ir.IntType(_WIDTH), 0)
         )
         result = builder.alloca(_WORD)
         builder.store(ir.Constant(_WORD, ENDED), result)
         with builder.if_then(inside):
-            for place, code_place, (at, behind) in zip(
+            for place, code_place, (at, after) in zip(
                 places, _places(builder, state_at, 2 * LANES), positions, strict=True
             ):
                 words = _load_words(builder, at)
                 raised = _right(builder, words, builder.sub(_all(64), lengths))
                 code = builder.sub(raised, _all(1))
-                builder.store(behind, place, align=8)
+                builder.store(after, place, align=8)
                 builder.store(code, code_place, align=8)
                 codes.append(code)
             for code in codes:
@@ -172,7 +171,7 @@ def read_codes(typing_context: Any, state: Any, end: Any, length_bits: Any) -> A
 
 
 class _Lanes:
-    """Eight of the tiles while a block of them is read."""
+    """Eight of the tiles while one of their blocks is read."""
 
     def __init__(self, builder: Any, at: Any, last: Any, codes: Any) -> None:
         self._b = builder
@@ -183,18 +182,18 @@ class _Lanes:
         self._one = _left(builder, _all(1), self._codes)
 
     def enter_loop(self) -> None:
-        """Add what changes from turn to turn to the head of the loop."""
+        """Add the variables of the loop to its head."""
         self._phis = [self._b.phi(kind) for kind in (_WORDS, _WORDS, _BITS)]
         self._first = (self.at, self.last, _all(0, _BITS))
         self.at, self.last, self.too_long = self._phis
         self.pixels: list[Any] = []
 
     def load(self) -> None:
-        """Load the words that the next differences are taken from."""
+        """Load the words of the next differences."""
         self._begun, self._words = self.at, _load_words(self._b, self.at)
 
     def take(self) -> None:
-        """Take a difference out of each word.
+        """Read a difference from each word.
 
         From the left a word has zeros, a one, and the low bits: as many as the code. The difference
         is folded to be positive: an odd one means -(folded + 1) / 2.
@@ -214,13 +213,13 @@ class _Lanes:
         self.pixels.append(self.last)
 
     def check(self) -> None:
-        """Note where more was taken out of a word than it had."""
+        """Note where more bits were read from a word than it has."""
         taken = self._b.sub(self.at, self._begun)
         far = self._b.icmp_unsigned(">", taken, _all(_VALID))
         self.too_long = self._b.or_(self.too_long, far)
 
     def leave_loop(self, before: Any, end_of_loop: Any) -> None:
-        """Say what the next turn begins with."""
+        """Set the variables of the next iteration."""
         following = (self.at, self.last, self.too_long)
         for phi, first, then in zip(self._phis, self._first, following, strict=True):
             phi.add_incoming(first, before)
@@ -228,24 +227,24 @@ class _Lanes:
 
 
 def block_reader(per_word: int, pitch: int | None = None) -> Any:
-    """Make the function that reads a block of each tile.
+    """Return a function that reads a block of each tile.
 
     Parameters
     ----------
     per_word : int
-        Pixels that are taken out of each word that is loaded: 1, 2, 4 or 8.
+        Pixels that are read from each loaded word: 1, 2, 4 or 8.
     pitch : int, optional
-        Bytes from the pixels of one tile to those of the next. By default no pixel is written: who
-        wants the blocks behind this one needs its last pixels alone.
+        Bytes from the pixels of one tile to those of the next. By default no pixel is written: the
+        blocks after this one only need its last pixels.
 
     Returns
     -------
     (pixels, state, size) -> bool
         `pixels` is the address of the first int32 to write, for the first tile. `state` is that of
         `LANES` positions in bits, last pixels, and codes, int64, -1 for a block without
-        differences; positions and pixels are written. `size` are the pixels of the block, a
-        multiple of 8. False is given if a difference was too long for its word, and then the state
-        is as it was. A position may go 64 x 89 bits too far before that is seen.
+        differences; positions and pixels are written. `size` is the number of pixels in the block,
+        a multiple of 8. Returns False if a difference was too long for its word, and then the state
+        is unchanged. A position may go 64 x 89 bits too far before that is noticed.
     """
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:

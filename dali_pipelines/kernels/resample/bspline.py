@@ -40,7 +40,10 @@ def spline_weights(t):  # type: ignore[no-untyped-def]
 
 @contracted
 def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
-    """Filter the rows of a scratch array in place; `columns + 2 * REACH` become `columns`."""
+    """Filter a scratch array along rows, in place: `columns + 2 * REACH` become `columns`.
+
+    ``lines`` is float32, with at least as many rows and columns.
+    """
     for y in range(rows):
         line = lines[y]
         for x in range(columns):

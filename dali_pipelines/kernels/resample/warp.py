@@ -6,9 +6,6 @@ Order 1 is bilinear; order 3 the interpolating cubic B-spline of ``scipy.ndimage
 border, which aiapy's ``register`` uses. The output is made in square tiles. The part of the image
 that a tile needs is filtered into a scratch array that stays in the core's cache, so that the
 coefficients of a whole frame are never written.
-
-If the map hardly rotates, as AIA's, hundreds of neighbouring pixels have the same offset to their
-source pixels: such runs are computed by vectors, without gathers.
 """
 
 from __future__ import annotations
@@ -17,14 +14,14 @@ import math
 
 import numpy as np
 
-from dali_pipelines.kernels.compiled import compiled, contracted
+from dali_pipelines.kernels.compiled import compiled
 from dali_pipelines.kernels.resample.bspline import (
     REACH,
     prefilter_columns,
     prefilter_rows,
-    spline_weights,
 )
 from dali_pipelines.kernels.resample.holes import hole_value, pixel_weight
+from dali_pipelines.kernels.resample.sample import sample_row
 from dali_pipelines.kernels.stretch import stretch_line
 
 TILE = 256
@@ -35,8 +32,6 @@ OUTSIDE, HOLE, LOWEST, FLOOR = range(NUM_SPECIAL)
 LOWEST replaces lower pixels (-inf: none); pixels up to FLOOR are holes (-inf: only NaN). The last
 two apply before the image is resampled, the first two before the gain."""
 
-_LONG = 16
-"""Least pixels of a run that make its preparation worthwhile."""
 _MARGIN = 3
 """Extra pixels of the input around a tile: for the spline and for rounding."""
 _ROUNDING = 1e-9
@@ -109,7 +104,7 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
                         xs += matrix[0, 0] * begin - x0
                         ys += matrix[1, 0] * begin - y0
                         target = tile[row][begin:end]
-                        _sample(target, source, xs, ys, matrix[0, 0], matrix[1, 0], order)
+                        sample_row(target, source, xs, ys, matrix[0, 0], matrix[1, 0], order)
                         if high < np.inf:
                             _clip(target, low, high)
                 if holes:
@@ -217,101 +212,6 @@ def mirrored(i, size):  # type: ignore[no-untyped-def]
         return 0
     i = abs(i) % (2 * (size - 1))
     return min(i, 2 * (size - 1) - i)
-
-
-@compiled
-def _sample(target, source, x, y, dx, dy, order):  # type: ignore[no-untyped-def]
-    """Sample a row of positions from (y, x) on, in steps of (dy, dx)."""
-    if abs(dx - 1) + abs(dy) > 1 / _LONG:
-        if order == 3:
-            _cubic(target, source, x, y, dx, dy)
-        else:
-            _linear(target, source, x, y, dx, dy)
-        return
-    at = 0
-    while at < target.size:
-        x_at, y_at = x + dx * at, y + dy * at
-        ix, iy = math.floor(x_at), math.floor(y_at)
-        tx, ty = x_at - ix, y_at - iy
-        count = min(_run(tx, dx - 1), _run(ty, dy), target.size - at)
-        steps = np.float32(tx), np.float32(dx - 1), np.float32(ty), np.float32(dy)
-        if order == 3:
-            _cubic_run(target, at, count, source, iy - 1, ix - 1, *steps)
-        else:
-            _linear_run(target, at, count, source, iy, ix, *steps)
-        at += count
-
-
-@compiled
-def _run(t, step):  # type: ignore[no-untyped-def]
-    """Return the number of steps from `t` on that stay in [0, 1), at least 1."""
-    if step > 0:
-        return max(math.ceil(min((1 - t) / step, 1e6)), 1)
-    if step < 0:
-        return math.floor(min(-t / step, 1e6)) + 1
-    return 1_000_000
-
-
-@contracted
-def _cubic_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
-    # Unsigned indices make vectors, see `prefilter_columns`.
-    flat = source.reshape(-1)
-    start, pitch = np.uint64(start), np.uint64(source.shape[1])
-    first = np.uint64(top) * pitch + np.uint64(left)
-    second, third, fourth = first + pitch, first + pitch + pitch, first + pitch + pitch + pitch
-    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
-    for i in range(np.uint64(count)):
-        steps = np.float32(np.int32(i))
-        u0, u1, u2, u3 = spline_weights(tx + steps * ex)
-        v0, v1, v2, v3 = spline_weights(ty + steps * ey)
-        total = np.float32(0)
-        for at, v in ((first + i, v0), (second + i, v1), (third + i, v2), (fourth + i, v3)):
-            total += v * (
-                u0 * flat[at] + u1 * flat[at + one] + u2 * flat[at + two] + u3 * flat[at + three]
-            )
-        target[start + i] = total
-
-
-@contracted
-def _linear_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
-    flat = source.reshape(-1)
-    start, pitch, one = np.uint64(start), np.uint64(source.shape[1]), np.uint64(1)
-    upper = np.uint64(top) * pitch + np.uint64(left)
-    lower = upper + pitch
-    for i in range(np.uint64(count)):
-        steps = np.float32(np.int32(i))
-        u, v = tx + steps * ex, ty + steps * ey
-        a, b = upper + i, lower + i
-        above = flat[a] + u * (flat[a + one] - flat[a])
-        below = flat[b] + u * (flat[b + one] - flat[b])
-        target[start + i] = above + v * (below - above)
-
-
-@contracted
-def _cubic(target, source, x, y, dx, dy):  # type: ignore[no-untyped-def]
-    for i in range(target.size):
-        x_at, y_at = x + dx * i, y + dy * i
-        ix, iy = math.floor(x_at), math.floor(y_at)
-        u = spline_weights(np.float32(x_at - ix))
-        v = spline_weights(np.float32(y_at - iy))
-        total = np.float32(0)
-        for k in range(4):
-            line = source[iy - 1 + k]
-            total += v[k] * (
-                u[0] * line[ix - 1] + u[1] * line[ix] + u[2] * line[ix + 1] + u[3] * line[ix + 2]
-            )
-        target[i] = total
-
-
-@contracted
-def _linear(target, source, x, y, dx, dy):  # type: ignore[no-untyped-def]
-    for i in range(target.size):
-        x_at, y_at = x + dx * i, y + dy * i
-        ix, iy = math.floor(x_at), math.floor(y_at)
-        u, v = np.float32(x_at - ix), np.float32(y_at - iy)
-        above = source[iy, ix] + u * (source[iy, ix + 1] - source[iy, ix])
-        below = source[iy + 1, ix] + u * (source[iy + 1, ix + 1] - source[iy + 1, ix])
-        target[i] = above + v * (below - above)
 
 
 @compiled

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dali_pipelines.kernels.fits.rice import PITCH, decode_chunk, ends_well, first_pixel
+from dali_pipelines.kernels.fits.rice import PITCH, decode_chunk
 from dali_pipelines.kernels.fits.rice_avx512 import HAS_VECTORS, LANES
+from dali_pipelines.kernels.fits.rice_stream import ends_well, first_pixel
 from readers.fits.payload import PADDING
 
 DTYPES = {1: np.uint8, 2: np.int16, 4: np.int32}

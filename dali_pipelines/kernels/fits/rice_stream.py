@@ -1,0 +1,154 @@
+"""Read one RICE_1 tile step by step, on any device.
+
+Nothing in the stream is trusted: no bit is used from beyond the end of its tile, and damage is
+reported, never guessed around.
+
+Notes
+-----
+FITS Standard 4.0, section 10.4.1; White & Becker, "On-board compression" (1998). A tile is its
+first pixel, raw, then blocks of differences to the pixel before, folded to be positive. A block is
+a code length plus one, then each difference: its high bits in unary, its low bits plain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dali_pipelines.kernels.bits import leading_zeros, load_big_endian
+from dali_pipelines.kernels.compiled import compiled
+
+LENGTH_BITS = (3, 4, 5)
+"""Bits of a block's code, for 1, 2 and 4 bytes per pixel (index bytepix >> 1)."""
+
+RAW_CODES = (6, 14, 25)
+"""Code of a block whose differences are stored plain; higher codes are invalid."""
+
+NEAR = np.uint64(30)
+"""A difference with fewer leading zeros fits into the 57 bits of a word: 30 + 1 + 24 at most."""
+
+
+@compiled
+def first_pixel(address, bytepix):  # type: ignore[no-untyped-def]
+    """Read the first pixel of a tile."""
+    return np.int64(load_big_endian(address) >> np.uint64(64 - 8 * bytepix))
+
+
+@compiled
+def ends_well(at, end, whole):  # type: ignore[no-untyped-def]
+    """Return whether the position after the last needed pixel is possible."""
+    return at <= end and not (whole and end - at >= 8)
+
+
+@compiled
+def read_code(at, end, bytepix):  # type: ignore[no-untyped-def]
+    """Read the code of a block.
+
+    Parameters
+    ----------
+    at, end : int
+        Positions of the block and of the end of the tile: an address times 8, plus bits.
+    bytepix : int
+        Bytes per pixel: 1, 2 or 4.
+
+    Returns
+    -------
+    at, code : int
+        The position after it, -1 if there is no code or it is invalid; and the code.
+    """
+    length_bits = LENGTH_BITS[bytepix >> 1]
+    if at + length_bits > end:
+        return np.int64(-1), np.int64(0)
+    code = np.int64(bits_at(at) >> np.uint64(64 - length_bits)) - 1
+    if code > RAW_CODES[bytepix >> 1]:
+        return np.int64(-1), np.int64(0)
+    return at + length_bits, code
+
+
+@compiled
+def read_block(pixels, at, end, last, code, bytepix):  # type: ignore[no-untyped-def]
+    """Read the pixels of a block, after its code.
+
+    Parameters
+    ----------
+    pixels : ndarray, shape (pixels,), int32
+        Written.
+    at, end, bytepix : int
+        As for `read_code`.
+    last : int
+        The pixel before.
+    code : int
+        Code of the block.
+
+    Returns
+    -------
+    at, last : int
+        The position after it, -1 if the stream ends before; and its last pixel.
+    """
+    if code < 0:
+        for i in range(pixels.size):
+            pixels[i] = last
+    elif code == RAW_CODES[bytepix >> 1]:
+        raw_bits = 8 * bytepix
+        if at + pixels.size * raw_bits > end:
+            return np.int64(-1), last
+        for i in range(pixels.size):
+            folded = np.int64(bits_at(at) >> np.uint64(64 - raw_bits))
+            at += raw_bits
+            last += (folded >> 1) ^ -(folded & 1)
+            pixels[i] = last
+    else:
+        for i in range(pixels.size):
+            at, difference = next_difference(at, end, code)
+            if at < 0:
+                return at, last
+            last += difference
+            pixels[i] = last
+    return at, last
+
+
+@compiled
+def next_difference(at, end, code):  # type: ignore[no-untyped-def]
+    """Read one difference; return the position after it, -1 if the stream ends before."""
+    word = bits_at(at)
+    zeros = leading_zeros(word)
+    if zeros < NEAR:
+        return near_difference(word, zeros, at, code)
+    if at >= end:
+        return np.int64(-1), np.int64(0)
+    # The word may end in the middle of this difference.
+    zeros = _count_zeros(at, end)
+    at += np.int64(zeros) + 1
+    if at + code > end:
+        return np.int64(-1), np.int64(0)
+    low = np.uint64(code)
+    plain = (bits_at(at) >> np.uint64(1)) >> (np.uint64(63) - low)
+    folded = np.int64((zeros << low) | plain)
+    return at + code, (folded >> 1) ^ -(folded & 1)
+
+
+@compiled
+def near_difference(word, zeros, at, code):  # type: ignore[no-untyped-def]
+    """Read a difference that a word holds completely: it has fewer than `NEAR` leading zeros."""
+    # From the left: the zeros, a one, and the low bits. Shifted to the right end, (zeros - 1) times
+    # two to the power of the code is missing.
+    used = zeros + np.uint64(code)
+    folded = np.int64(word >> (np.uint64(63) - used)) + ((np.int64(zeros) - 1) << code)
+    return at + np.int64(used) + 1, (folded >> 1) ^ -(folded & 1)
+
+
+@compiled
+def bits_at(at):  # type: ignore[no-untyped-def]
+    """Return the bits from a position on; the first 57 of the 64 are valid."""
+    return load_big_endian(at >> 3) << np.uint64(at & 7)
+
+
+@compiled
+def _count_zeros(at, end):  # type: ignore[no-untyped-def]
+    """Count zero bits from a position on, up to the end of the tile."""
+    zeros = 0
+    while at + zeros < end:
+        found = np.int64(leading_zeros(bits_at(at + zeros)))
+        if found < 57:
+            return np.uint64(zeros + found)
+        zeros += 57
+    return np.uint64(end - at)
