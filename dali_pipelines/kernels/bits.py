@@ -1,6 +1,6 @@
-"""What numba lacks for reading byte streams: loads and stores at an address, and bits as floats.
+"""Intrinsics that numba lacks: loads and stores at an address, and bits as floats.
 
-For the CPU and for numba-cuda alike. Whoever calls one answers for the bounds.
+For the CPU and for numba-cuda. They do not check bounds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def _is_cuda(context: Any) -> bool:
 def load_big_endian(typing_context: Any, address: Any) -> Any:
     """Load 8 bytes from any address as a big-endian uint64.
 
-    A GPU cannot load across a word's border, so there two words are loaded: up to 15 bytes behind
-    the address must be readable, and up to 7 before it.
+    A GPU cannot load across the boundary of a word, so it loads two words: up to 15 bytes after the
+    address must be readable, and up to 7 before it.
     """
     del typing_context
 
@@ -85,7 +85,7 @@ def _storer(number: Any, kind: ir.Type) -> Any:
 
 @intrinsic
 def pointer(typing_context: Any, address: Any) -> Any:
-    """Make a pointer of an address, for numba's ``carray``."""
+    """Convert an address to a pointer, for numba's ``carray``."""
     del typing_context
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -139,14 +139,14 @@ def _multiplier(number: Any, kind: ir.Type, ptx: str, constraints: str) -> Any:
     return multiply
 
 
-# A GPU would make one operation of a product and a sum, which rounds once where a CPU rounds twice.
+# A GPU would fuse a product and a sum to one operation, which rounds once where a CPU rounds twice.
 product32 = _multiplier(types.float32, ir.FloatType(), "mul.rn.f32 $0, $1, $2;", "=f,f,f")
 product64 = _multiplier(types.float64, ir.DoubleType(), "mul.rn.f64 $0, $1, $2;", "=d,d,d")
 
 
 @intrinsic
 def quotient32(typing_context: Any, a: Any, b: Any) -> Any:
-    """Divide float32 by float32 as IEEE 754 says; Python's error for 0 would undo vectors."""
+    """Divide float32 by float32 by IEEE 754; Python's error for 0 would prevent vectors."""
     del typing_context, a, b
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Compilation by numba, kept on disk until a kernel changes.
+"""Compilation by numba, cached on disk until a kernel changes.
 
-numba's cache looks at the file of a function alone: after a change in another file that the
-function calls into, it would go on with the old code. And where it finds no folder to write, as in
-containers whose packages and HOME are read-only, it compiles nothing: then it is given another one.
+numba's cache only checks the file of a function: after a change in another file that the function
+calls, it would use the old code. And where it finds no writable folder, as in containers whose
+packages and HOME are read-only, it fails: then it gets another folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _stamp(files: list[Path]) -> str:
 
 
 STAMP = _stamp([*Path(__file__).parent.rglob("*.py"), Path(readers.fits.payload.__file__)])
-"""Of all files that kernels are made of."""
+"""Hash of all files with kernels."""
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -40,28 +40,28 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def contracted(function: Callable[..., Any]) -> Any:
-    """Compile as `compiled` does, and let multiplication and addition become one operation."""
+    """Compile as `compiled` does, and allow fused multiplication and addition."""
     return stamped(kept(njit, nogil=True, fastmath={"contract"})(function))
 
 
 def stamped(dispatcher: Any) -> Any:
     """Make the cache of a function compiled by numba depend on all kernels."""
     kept_in = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if kept_in is not None:  # in the CUDA simulator, or without a folder, nothing is kept
-        # Private to numba, which offers no other way than to put all kernels into one file.
+    if kept_in is not None:  # None in the CUDA simulator, or without a folder
+        # Private to numba; its only alternative is to put all kernels into one file.
         kept_in._source_stamp = STAMP
     return dispatcher
 
 
 def kept(jit: Callable[..., Any], *signature: Any, **options: Any) -> Callable[..., Any]:
-    """Return a decorator of numba that keeps what it compiles, wherever that is possible.
+    """Return a decorator of numba that caches compiled code, wherever possible.
 
     Parameters
     ----------
     jit : callable
         numba's njit, cfunc or cuda.jit.
     *signature, **options
-        For it.
+        Its arguments.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -84,21 +84,21 @@ def kept(jit: Callable[..., Any], *signature: Any, **options: Any) -> Callable[.
 
 @cache
 def _folder() -> str | None:
-    """Return a folder for what numba compiles, where it finds none, and say so once."""
+    """Return a folder for compiled code where numba finds none, and log it once."""
     folder = cache_folder() / "numba"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        _say(f"each process compiles its kernels anew, for 15 s ({error})")
+        _log(f"each process compiles its kernels again, for 15 s ({error})")
         return None
-    _say(f"compiled kernels are kept in {folder} for now")
+    _log(f"compiled kernels are kept in {folder} for now")
     return str(folder)
 
 
-def _say(found: str) -> None:
-    # Once, and not again in each reader process and their forkserver, which import the script.
+def _log(message: str) -> None:
+    # Not in reader processes and their fork server, which import the script again.
     if parent_process() is None and not getattr(current_process(), "_inheriting", False):
         remedy = "set NUMBA_CACHE_DIR to a folder that can be written, and that lasts"
-        logger.warning("%s: %s", found, remedy)
+        logger.warning("%s: %s", message, remedy)

@@ -1,8 +1,7 @@
-"""The kernels as C functions, as DALI's numba operator calls them: one sample a call.
+"""The kernels as C functions for DALI's numba operator, one sample per call.
 
-Compiled when first asked for and cached on disk; what DALI's own wrapper makes of a kernel is
-compiled anew in each process, which takes seconds. Imported when an operator is asked for, to keep
-numba out of the rest.
+Compiled at first use and cached on disk; DALI's own wrapper compiles again in each process, which
+takes seconds. Imported when an operator is made, to keep numba out of the rest.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _SETUP = types.void(_AT, _AT, types.int32, _AT, _AT, types.int32, types.int32)
 
 
 class Entry(NamedTuple):
-    """What DALI's numba operator is given of a kernel."""
+    """The functions of a kernel for DALI's numba operator."""
 
     run: Any
     """numba's CFunc that computes a sample."""
     setup: Any
-    """numba's CFunc that gives a batch of outputs their shapes."""
+    """numba's CFunc that sets the shapes of a batch of outputs."""
 
 
 @cache
@@ -68,7 +67,7 @@ def _decode(dtype: Any, finish_size: int, stamp: str = STAMP) -> Any:
 
     @kept(cfunc, _RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  what a function closes over is part of the cache's key
+        stamp  # noqa: B018  variables of a closure are part of the key of the cache
         height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
         planes = _extent(in_shapes, 5, 0) // 2
         status = carray(pointer(_entry(outs, 1)), 1, np.int32)
@@ -126,9 +125,9 @@ def _warp(stamp: str = STAMP) -> Any:
 
 @cache
 def _decode_setup(stamp: str = STAMP) -> Any:
-    """Return image and status their shapes: that of the first input and the planes, and (1,).
+    """Set the shapes of image and status: that of the first input and the planes, and (1,).
 
-    The image is of shape (height, width, 1), or (planes, height, width) where there are several.
+    The image has shape (height, width, 1), or with several planes (planes, height, width).
     """
 
     @kept(cfunc, _SETUP)
@@ -148,7 +147,7 @@ def _decode_setup(stamp: str = STAMP) -> Any:
 
 @cache
 def _resize_setup(stamp: str = STAMP) -> Any:
-    """Return the output the shape (height, width, channels), after the second and first input."""
+    """Set the shape of the output: (height, width) of the second input, channels of the first."""
 
     @kept(cfunc, _SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
@@ -163,7 +162,7 @@ def _resize_setup(stamp: str = STAMP) -> Any:
 
 
 def _warp_setup(stamp: str = STAMP) -> Any:
-    """Return the output the shape (1, height, width), after the second input."""
+    """Set the shape of the output: (1, height, width), of the second input."""
 
     @kept(cfunc, _SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Finds where in the entropy-coded bytes of a JPEG each row of MCUs begins."""
+"""Find the start of each row of MCUs in the entropy-coded bytes of a JPEG."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _NO_CODE = 1 << 20
 
 @compiled
 def find_rows(data, at, lookup, blocks, tables, num_columns, starts, predictions):  # type: ignore[no-untyped-def]
-    """Decode the scan as far as it takes to know where its rows are.
+    """Decode the scan as far as needed to find its rows.
 
     Parameters
     ----------
     data : ndarray, shape (n,), uint8
         The whole file.
     at : int
-        Where the entropy-coded bytes begin.
+        Start of the entropy-coded bytes.
     lookup : ndarray, shape (tables, 65536), uint16
-        For what comes next in the stream, 16 bits of it, the length of its code times 256 plus the
-        symbol; 0 if there is no such code.
+        For the next 16 bits of the stream, the length of their code times 256 plus the symbol; 0 if
+        there is no such code.
     blocks : ndarray, shape (components,), int64
         Blocks of each component in an MCU.
     tables : ndarray, shape (components, 2), int64
@@ -30,12 +30,12 @@ def find_rows(data, at, lookup, blocks, tables, num_columns, starts, predictions
     num_columns : int
         MCUs of a row.
     starts, predictions : ndarray, shape (rows + 1,), int64, and (rows, components), int16
-        Are set, see `readers.jpeg.mcu_rows.McuRows`.
+        Written, see `readers.jpeg.mcu_rows.McuRows`.
 
     Returns
     -------
     int
-        GOOD, or DAMAGED where the bytes do not add up.
+        GOOD, or DAMAGED.
     """
     stream = at, 0, 0, 0
     dc = np.zeros(len(blocks), np.int64)
@@ -76,7 +76,7 @@ def _decode_dc(data, stream, table):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pass_ac(data, stream, table):  # type: ignore[no-untyped-def]
-    """Go past the AC coefficients of a block (T.81, F.2.2.2)."""
+    """Skip the AC coefficients of a block (T.81, F.2.2.2)."""
     coefficient = np.int64(1)
     while coefficient < 64:
         position, held, count, made_up = _refill(data, stream)
@@ -94,7 +94,7 @@ def _pass_ac(data, stream, table):  # type: ignore[no-untyped-def]
 
 @compiled
 def _refill(data, stream):  # type: ignore[no-untyped-def]
-    """Hold 32 bits at least: a code and what follows it. Behind the end they are made up."""
+    """Hold at least 32 bits: a code and the bits after it. Beyond the end they are zeros."""
     position, held, count, made_up = stream
     while count < 32:
         byte = np.int64(0)
@@ -115,7 +115,7 @@ def _refill(data, stream):  # type: ignore[no-untyped-def]
 
 @compiled
 def _place(data, stream):  # type: ignore[no-untyped-def]
-    """Return 8 times the byte, plus the bit, of what is decoded next; -1 behind the end."""
+    """Return the position of the next code, 8 times the byte plus the bit; -1 beyond the end."""
     position, _, count, made_up = stream
     back = (count + 7) // 8 - made_up
     if back < 0 or (back == 0 and count % 8):
@@ -128,10 +128,10 @@ def _place(data, stream):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_end(data, place):  # type: ignore[no-untyped-def]
-    """Return whether there is nothing but a filled up byte between a place and the end."""
+    """Return whether at most a padded byte is between a position and the end."""
     at = place // 8
     if place % 8:
         at += 2 if data[at] == 0xFF else 1
     while at + 2 < len(data) and data[at] == 0xFF and data[at + 1] == 0xFF:
-        at += 1  # a marker may have such bytes in front
+        at += 1  # fill bytes before a marker
     return at + 1 < len(data) and data[at] == 0xFF and data[at + 1] == 0xD9

@@ -39,7 +39,7 @@ _MOST = np.float32(3.4028235e38)
 
 @compiled
 def constants(parameters):  # type: ignore[no-untyped-def]
-    """Load the parameters once, as a tuple of float32: from memory they would undo vectors."""
+    """Load the parameters once, as a tuple of float32: loads in the loop would prevent vectors."""
     return (
         np.float32(parameters[KIND]),
         np.float32(parameters[SCALE]),
@@ -55,7 +55,7 @@ def constants(parameters):  # type: ignore[no-untyped-def]
 
 @compiled
 def constants_at(address):  # type: ignore[no-untyped-def]
-    """Load float64 parameters from an address, as a GPU does, whose kernels know arrays by it."""
+    """Load float64 parameters from an address, for kernels on a GPU."""
     return (
         np.float32(load_float64(address + 8 * KIND)),
         np.float32(load_float64(address + 8 * SCALE)),
@@ -71,14 +71,14 @@ def constants_at(address):  # type: ignore[no-untyped-def]
 
 @compiled
 def stretched(value, parameters):  # type: ignore[no-untyped-def]
-    """Stretch one pixel, as a GPU does; on a CPU prefer `stretch_line`.
+    """Stretch one pixel, on a GPU; on a CPU prefer `stretch_line`.
 
     Parameters
     ----------
     value : float32
         In the units that `dali_pipelines.stretch.Stretch` takes.
     parameters : tuple of float32 or ndarray, shape (NUM_PARAMETERS,), float32 or float64
-        What `constants`, `constants_at` or `Stretch.parameters` gives.
+        From `constants`, `constants_at` or `Stretch.parameters`.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def stretch_line(line, parameters):  # type: ignore[no-untyped-def]
     line : ndarray, shape (pixels,), float32
         C-contiguous.
     parameters : ndarray, shape (NUM_PARAMETERS,), float32 or float64
-        What `Stretch.parameters` gives.
+        From `Stretch.parameters`.
     """
     fields = constants(parameters)
     kind = int(fields[KIND])
@@ -141,7 +141,7 @@ def _finished(x, fields):  # type: ignore[no-untyped-def]
 
 @compiled
 def _clipped(x, low, high):  # type: ignore[no-untyped-def]
-    x = low if x < low else x  # comparisons, as min and max would take NaN for a number
+    x = low if x < low else x  # comparisons, as min and max would drop NaN
     return high if x > high else x
 
 
@@ -151,16 +151,16 @@ def log1p32(x):  # type: ignore[no-untyped-def]
 
     Notes
     -----
-    1 + x is ``2**power * (1 + f)`` with f between sqrt(1/2) - 1 and sqrt(2) - 1. What was lost by
-    rounding 1 + x is put back into f, which for small x therefore is x itself.
+    1 + x is ``2**power * (1 + f)`` with f between sqrt(1/2) - 1 and sqrt(2) - 1. The rounding error
+    of 1 + x is added to f, which therefore is x itself for small x.
     """
     one = np.float32(1)
     u = one + x
     bits = bits_of_float32(u)
-    # Each step back to 32 bits: numba's integers grow to 64, which take twice the vectors.
+    # Each step converts to 32 bits: numba's integers grow to 64, which need twice the vectors.
     power = np.int32(np.int32(bits - np.int32(0x3F3504F3)) >> np.int32(23))
     mantissa = float32_of_bits(np.int32(bits - np.int32(power << np.int32(23))))
-    # 2**-power; 2**-128 is 0 here, by when nothing was lost.
+    # 2**-power; 2**-128 is 0 here, where there is no rounding error.
     shift = power if power < np.int32(127) else np.int32(127)
     down = float32_of_bits(np.int32(np.int32(0x3F800000) - np.int32(shift << np.int32(23))))
     f = (mantissa - one) + (x - (u - one)) * down
@@ -194,8 +194,8 @@ def asinh32(x):  # type: ignore[no-untyped-def]
 
     Notes
     -----
-    ``sign(x) log1p(abs(x) + x**2 / (1 + sqrt(1 + x**2)))``; far out, where the square would
-    overflow, ``log(2 abs(x))``.
+    ``sign(x) log1p(abs(x) + x**2 / (1 + sqrt(1 + x**2)))``; where the square would overflow,
+    ``log(2 abs(x))``.
     """
     one = np.float32(1)
     size = abs(x)

@@ -123,5 +123,5 @@ def test_nowhere_to_keep_kernels(container: Path) -> None:
     out, err = run(container, COMPILE)
     assert out == "True\n"
     (line,) = err.splitlines()
-    assert line.startswith("each process compiles its kernels anew, for 15 s ([Errno 13] ")
+    assert line.startswith("each process compiles its kernels again, for 15 s ([Errno 13] ")
     assert line.endswith(": set NUMBA_CACHE_DIR to a folder that can be written, and that lasts")

@@ -1,7 +1,7 @@
-"""Resample an image by an affine map on a GPU, with a thread for each pixel: see `warp`.
+"""Resample an image by an affine map on a GPU, with a thread for each pixel, see `warp`.
 
-Two launches turn the image into spline coefficients, rows first, and one samples them. Holes, the
-spline and the stretch are the functions of the CPU. Arrays are given as addresses on the device.
+Two launches turn the image into spline coefficients, rows first, and one samples them. Holes,
+spline and stretch use the functions of the CPU. Arrays are passed as addresses on the device.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def blocks(height: int, width: int) -> tuple[int, int]:
 @stamped
 @kept(cuda.jit)
 def prefilter_rows(out, image, height, width, special):  # type: ignore[no-untyped-def]
-    """Fill holes and filter along rows; both are of shape (height, width), float32."""
+    """Fill holes and filter along rows; both have shape (height, width), float32."""
     y, x = cuda.grid(2)
     if y < height and x < width:
         _filter_row(out, image, height, width, special, y, x)
@@ -45,7 +45,7 @@ def prefilter_rows(out, image, height, width, special):  # type: ignore[no-untyp
 @stamped
 @kept(cuda.jit)
 def prefilter_columns(out, lines, height, width):  # type: ignore[no-untyped-def]
-    """Filter along columns; both are of shape (height, width), float32."""
+    """Filter along columns; both have shape (height, width), float32."""
     y, x = cuda.grid(2)
     if y < height and x < width:
         _filter_column(out, lines, height, width, y, x)
@@ -78,11 +78,11 @@ def warp(  # type: ignore[no-untyped-def]
     rows, columns : int64
         Shape of `out`.
     coefficients : int64
-        Of the spline, for order 3; 0 for order 1.
+        Spline coefficients for order 3; 0 for order 1.
     height, width : int64
         Shape of the image and the coefficients.
     limits : int64
-        Least and greatest value that the spline may give, float32, shape (2,).
+        Lowest and highest value of the spline, float32, shape (2,).
     """
     row, column = cuda.grid(2)
     if row < rows and column < columns:
@@ -110,7 +110,7 @@ def _filter_column(out, lines, height, width, y, x):  # type: ignore[no-untyped-
 
 @compiled
 def _mean(coefficients, image, height, width, matrix, reduce, special, limits, row, column):  # type: ignore[no-untyped-def]
-    """Return the mean of the samples that an output pixel is made of, or what stands for a hole."""
+    """Return the mean of the samples of an output pixel, or the value for holes."""
     low, high = load_float32(limits), load_float32(limits + 4)
     reduce = load_int64(reduce)
     floor = load_float32(special + 4 * FLOOR)
@@ -153,7 +153,7 @@ def _dot(axis, i, j):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pixel(image, height, width, y, x, special):  # type: ignore[no-untyped-def]
-    """Return a pixel, mirrored beyond the border, or what stands in for it."""
+    """Return a pixel, mirrored beyond the border, or the substitute for a hole."""
     y, x = mirrored(y, height), mirrored(x, width)
     floor = load_float32(special + 4 * FLOOR)
     value = load_pixel(image, width, y, x)
