@@ -1,4 +1,4 @@
-"""Command lines: a frozen dataclass as flags and a TOML file, or a parser for positional ones."""
+"""Command lines: the fields of a frozen dataclass as arguments and as keys of a TOML file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -16,7 +16,14 @@ from dali_pipelines.cli.errors import Refusal
 Config = TypeVar("Config")
 
 
-def option(default: Any, help_text: str, **argparse_options: Any) -> Any:
+def option(
+    default: Any,
+    help_text: str,
+    *,
+    short: str | None = None,
+    positional: bool = False,
+    **argparse_options: Any,
+) -> Any:
     """Declare a field of a configuration.
 
     Parameters
@@ -25,10 +32,19 @@ def option(default: Any, help_text: str, **argparse_options: Any) -> Any:
         Value without flag and file. A bool makes a pair of flags, ``--name`` and ``--no-name``.
     help_text : str
         Shown by ``--help``; the default is added.
+    short : str, optional
+        Another name of the flag, e.g. ``-o``.
+    positional : bool
+        An argument without a flag, which must be given.
     **argparse_options
-        For ``ArgumentParser.add_argument``: type, choices, nargs, metavar.
+        For ``ArgumentParser.add_argument``: type, choices, nargs, metavar, required.
     """
-    metadata = {"help": help_text, "argparse": argparse_options}
+    metadata = {
+        "help": help_text,
+        "short": short,
+        "positional": positional,
+        "argparse": argparse_options,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -59,6 +75,30 @@ def parse(
     Refusal
         If something is wrong with the flags or the file.
     """
+    fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
+    names = [field.name for field in fields]
+    argv = _underscored(sys.argv[1:] if argv is None else argv, names)
+    only_file = Parser(add_help=False)
+    only_file.add_argument("--config")
+    path = only_file.parse_known_args(argv)[0].config
+    # What must be given may stand in the file.
+    parser = _parser(fields, description, name, partial=path is not None)
+    try:
+        from_file = vars(parser.parse_args(_load(path, fields))) if path is not None else {}
+        given = {**from_file, **vars(parser.parse_args(argv))}
+        first = defaults(given)
+        settings = {**(vars(parser.parse_args(first)) if first else {}), **given}
+        settings.pop("config", None)
+        if missing := [field.name for field in fields if _is_missing(field, settings)]:
+            parser.error(f"the following arguments are required: {', '.join(missing)}")
+        return config_class(**settings)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+
+
+def _parser(
+    fields: Iterable[dataclasses.Field[Any]], description: str | None, name: str, *, partial: bool
+) -> Parser:
     parser = Parser(
         prog=f"dali-pipelines {name}",
         description=description,
@@ -67,21 +107,21 @@ def parse(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", metavar="FILE.toml", help="take settings from this file")
-    fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
     for field in fields:
-        _add(parser, field)
-    argv = sys.argv[1:] if argv is None else list(argv)
-    path = vars(parser.parse_args(argv)).get("config")
-    try:
-        known = {field.name for field in fields}
-        # The file's settings go through the same parser, before the flags, which therefore win.
-        given = [*(_load(path, known) if path else ()), *argv]
-        first = defaults(vars(parser.parse_args(given)))
-        flags = vars(parser.parse_args([*first, *given]))
-        flags.pop("config", None)
-        return config_class(**flags)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+        _add(parser, field, partial=partial)
+    return parser
+
+
+def _underscored(argv: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the arguments with ``--two-words`` spelt ``--two_words``, as older releases had it."""
+    flags = {f"--{name.replace('_', '-')}": f"--{name}" for name in names}
+    split = (word.partition("=") for word in argv)
+    return [flags.get(flag, flag) + equals + value for flag, equals, value in split]
+
+
+def _is_missing(field: dataclasses.Field[Any], settings: Mapping[str, Any]) -> bool:
+    needed = field.metadata["positional"] or field.metadata["argparse"].get("required")
+    return bool(needed) and not settings.get(field.name)
 
 
 def log_errors() -> None:
@@ -91,23 +131,35 @@ def log_errors() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
+def _add(parser: Parser, field: dataclasses.Field[Any], *, partial: bool) -> None:
+    """Add an argument; with `partial` none is required."""
     options = dict(field.metadata["argparse"])
     default = "" if field.default in (None, "") else f" (default: {field.default})"
+    options["help"] = field.metadata["help"] + default
     if isinstance(field.default, bool):
         options["action"] = argparse.BooleanOptionalAction
     elif field.default is not None:
         options.setdefault("type", type(field.default))
-    parser.add_argument(f"--{field.name}", help=field.metadata["help"] + default, **options)
+    if partial:
+        options.pop("required", None)
+    if field.metadata["positional"]:
+        if partial:
+            options["nargs"] = "*" if options.get("nargs") else "?"
+        options.setdefault("metavar", field.name.upper())
+        parser.add_argument(field.name, **options)
+    else:
+        names = filter(None, (field.metadata["short"], f"--{field.name}"))
+        parser.add_argument(*names, **options)
 
 
-def _load(path: str, known: set[str]) -> list[str]:
-    """Give the settings of a TOML file as flags."""
+def _load(path: str, fields: Sequence[dataclasses.Field[Any]]) -> list[str]:
+    """Return the settings of a TOML file as arguments."""
+    known = {field.name: field.metadata["positional"] for field in fields}
     try:
         settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
-    if unknown := sorted(set(settings) - known):
+    if unknown := sorted(set(settings) - set(known)):
         from readers.messages import did_you_mean
 
         raise ValueError(
@@ -115,14 +167,17 @@ def _load(path: str, known: set[str]) -> list[str]:
             f"known are {', '.join(sorted(known))}"
         )
     flags: list[str] = []
+    positional: list[str] = []
     for name, value in settings.items():
-        if isinstance(value, bool):
+        if known[name]:
+            positional += map(str, value if isinstance(value, list) else [value])
+        elif isinstance(value, bool):
             flags.append(f"--{name}" if value else f"--no-{name}")
         elif isinstance(value, list):
             flags += [f"--{name}", *map(str, value)]
         else:
             flags.append(f"--{name}={value}")
-    return flags
+    return [*positional, *flags]
 
 
 class Parser(argparse.ArgumentParser):
@@ -145,7 +200,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Give a type for `add_argument`: integers from `least` on."""
+    """Return a type for `option`: integers from `least` on."""
 
     def number(text: str) -> int:
         if not text.isdecimal() or int(text) < least:

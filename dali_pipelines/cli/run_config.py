@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from dali_pipelines.cli.options import hdu_name, option
+from dali_pipelines.cli.options import option
+from dali_pipelines.cli.shared_flags import CalibrationFlags, DeviceFlags, HduFlags
 from dali_pipelines.runtime.job import Ranks
 
 if TYPE_CHECKING:
@@ -43,18 +44,11 @@ def _number_or_all(text: str) -> int | Literal["all"]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
     """Flags of run.py; the names are fixed by tests/scripts/test_run.py."""
 
     data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
     pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
-    hdu: int | str | tuple[str, int] | None = option(
-        None,
-        "fits: HDU to read, its number, EXTNAME, or EXTNAME,EXTVER (default: the Index's, or the "
-        "first that holds an image)",
-        type=hdu_name,
-        metavar="N|NAME",
-    )
     planes: tuple[int | Literal["all"], ...] | None = option(
         None,
         "fits: planes to read of images with more than two axes, as channels, or all",
@@ -71,11 +65,6 @@ class RunConfig:
     )
     batch_size: int = option(16, "samples per shard and step")
     num_gpus: int = option(1, "shards, one for each GPU; as many on the CPU where there is none")
-    device: Literal["auto", "gpu", "cpu"] = option(
-        "auto",
-        "auto: the GPUs, or the CPU if none is visible; gpu never falls back",
-        choices=("auto", "gpu", "cpu"),
-    )
     num_threads: int | None = option(
         None, "DALI threads per shard (default: cores / shards)", type=int
     )
@@ -99,9 +88,6 @@ class RunConfig:
     std: tuple[float, ...] | None = option(
         None, "divide by, one or per channel", type=float, nargs="+", metavar="X"
     )
-    preset: str | None = option(
-        None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
-    )
     size: tuple[int, ...] | None = option(
         None,
         "aia: size of the whole registered image, height and width or one "
@@ -112,24 +98,6 @@ class RunConfig:
     )
     order: int | None = option(
         None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
-    )
-    pointing_table: str | None = option(
-        None, "aia: take the pointing from this master table", metavar="FILE"
-    )
-    correction_table: str | None = option(
-        None, "aia: divide by the degradation in this response table", metavar="FILE"
-    )
-    exposure: bool | None = option(
-        None,
-        "aia: divide by the exposure time (default: as the preset says, or not)",
-        action=argparse.BooleanOptionalAction,
-    )
-    psf: tuple[int, ...] | None = option(
-        None,
-        "aia: deconvolve these channels, which all files must be of",
-        type=int,
-        nargs="+",
-        metavar="ANGSTROM",
     )
     shuffle: bool = option(True, "a new order in each epoch")
     seed: int = option(0, "order, windows and flips follow from it")

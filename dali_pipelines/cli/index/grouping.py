@@ -1,11 +1,10 @@
-"""Flags that make samples of several files, and what scripts/index.py does with them."""
+"""Samples of several files: how the settings of ``--group`` are applied and reported."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal
 
@@ -13,55 +12,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.index.groups import Grouping
-
-_FLAGS = ("by", "time", "tolerance", "missing", "cadence")
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add ``--group`` and what goes with it."""
-    from typing import get_args
-
-    from readers.index.groups import Grouping, Missing
-
-    flags = parser.add_argument_group("samples of several files near one time")
-    add = flags.add_argument
-    add("--group", metavar="A,B,...", help="channels; each file of the first one makes a sample")
-    for name, default, text, options in (
-        ("by", Grouping.by, "column that tells channels apart", {"metavar": "COLUMN"}),
-        ("time", Grouping.time, "column of times", {"metavar": "COLUMN"}),
-        (
-            "tolerance",
-            f"{Grouping.tolerance:g}",
-            "how far a file may be from its sample, in seconds or as '1min'",
-            {"metavar": "TIME"},
-        ),
-        (
-            "missing",
-            Grouping.missing,
-            "leave out samples that lack a channel, or keep them",
-            {"choices": get_args(Missing)},
-        ),
-    ):
-        add(f"--{name}", default=default, help=f"{text}, default: %(default)s", **options)
-    text = "make a sample every so often, as '12min', not for each file of the first channel"
-    add("--cadence", metavar="TIME", help=text)
-
-
-def of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Grouping | None:
-    """Give what the flags ask for; None without ``--group``."""
-    from readers.index.groups import Grouping
-
-    settings: dict[str, Any] = {name: getattr(options, name) for name in _FLAGS}
-    if options.group is None:
-        for name, value in settings.items():
-            if value != parser.get_default(name):
-                parser.error(f"--{name} needs --group")
-        return None
-    channels = [channel.strip() for channel in options.group.split(",") if channel.strip()]
-    try:
-        return Grouping(channels=channels, **settings)
-    except ValueError as error:
-        parser.error(f"--group: {error}")
 
 
 def check(grouping: Grouping | None, names: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Make level 1.5 FITS files of AIA level 1 files, and of HMI's, as aiapy's register makes them.
 
     python scripts/prep.py archive/ -o level15
-    python scripts/prep.py archive/ -o calibrated --correction-table V10.txt --exposure --psf
+    python scripts/prep.py archive/ -o calibrated --correction_table V10.txt --exposure --psf
 
 Files keep their names and their subfolders. Beyond the frame is its least pixel. The header is that
 of the file, with the new coordinates, LVL_NUM 1.5, and in HISTORY what was done, with names and
@@ -20,12 +20,14 @@ import dataclasses
 import os
 import sys
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import Refusal, command, one_line
-from dali_pipelines.cli.options import Parser, at_least
+from dali_pipelines.cli.options import at_least, option, parse
 from dali_pipelines.cli.prep.targets import claim, parts_folder, targets_of
 from dali_pipelines.cli.process_pool import Crash, isolated_map
+from dali_pipelines.cli.shared_flags import FileFlags, ProcessFlags, TableFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,74 +40,6 @@ SETTINGS = "prep.json"
 """File in the output folder that says what the files there were made with."""
 
 
-@command("prep", "interrupted; the same command continues")
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 if a file was bad, 2 for wrong usage, 130 if interrupted."""
-    options = _options(argv)
-    from readers.index.table import SUFFIXES
-
-    settings = _settings(options)
-    targets = targets_of(options.files, options.out, SUFFIXES["fits"])
-    claim(options.out, SETTINGS, settings.settings(), targets)
-    left = [target for target in targets if not os.path.exists(target.path)]
-    try:
-        with parts_folder(options.out) as parts:
-            bad = _write(left, parts, settings, options.num_processes)
-    except (OSError, MemoryError) as error:
-        raise Refusal(f"stopped: {error}", 1) from error
-    print(
-        f"{len(targets)} files: {len(left) - bad} written, {len(targets) - len(left)} finished "
-        f"before, {bad} bad",
-        file=sys.stderr,
-    )
-    return 1 if bad else 0
-
-
-# ---- The command line --------------------------------------------------------------------------
-
-
-def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(
-        prog="dali-pipelines prep",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("files", nargs="+", metavar="IN", help="file, folder, glob in quotes, or Index file")
-    add("-o", "--out", required=True, metavar="OUT", help="the folder to write to")
-    add("--order", type=int, choices=(1, 3), default=3, help="of the spline (default: 3)")
-    add(
-        "--pointing-table",
-        "--pointing_table",
-        metavar="FILE",
-        help="master pointing table, CSV or ECSV",
-    )
-    add("--psf", action="store_true", help="deconvolve, channels from 94 to 335")
-    add(
-        "--correction-table",
-        "--correction_table",
-        metavar="FILE",
-        help="divide by the degradation of this table",
-    )
-    add("--exposure", action="store_true", help="divide by the exposure time: DN/s")
-    add("--size", type=at_least(1), metavar="N", help="pixels along the edges (the frame's)")
-    add("--scale", type=_positive, metavar="ARCSEC", help="of a pixel (0.6, as aiapy)")
-    add("--dtype", choices=("int16", "float32"), help="int16 of integers that are not divided")
-    add("--compress", choices=("rice", "none"), help="of int16 rice, lossless; of float32 none")
-    add(
-        "--quantize_level",
-        type=_positive,
-        default=16.0,
-        metavar="Q",
-        help="float32 in rice: steps of 1/Q of the noise (16)",
-    )
-    add("--hdu", type=at_least(0), metavar="N", help="HDU of the image, default: first with one")
-    cores = len(os.sched_getaffinity(0))
-    add("--num_processes", type=at_least(1), metavar="N", default=cores, help="default: all cores")
-    return parser.parse_args(argv)
-
-
 def _positive(text: str) -> float:
     try:
         value = float(text)
@@ -116,14 +50,65 @@ def _positive(text: str) -> float:
     return value
 
 
-def _settings(options: argparse.Namespace) -> Level15:
+@dataclass(frozen=True, kw_only=True)
+class PrepConfig(FileFlags, TableFlags, ProcessFlags):
+    """What is written, and how: the settings of Level15 among them."""
+
+    out: str = option(None, "the folder to write to", short="-o", required=True, metavar="OUT")
+    order: int = option(3, "of the spline", choices=(1, 3))
+    psf: bool = option(False, "deconvolve, channels from 94 to 335")
+    exposure: bool = option(False, "divide by the exposure time: DN/s")
+    size: int | None = option(
+        None, "pixels along the edges (default: the frame's)", type=at_least(1), metavar="N"
+    )
+    scale: float | None = option(
+        None, "of a pixel (default: 0.6, as aiapy)", type=_positive, metavar="ARCSEC"
+    )
+    dtype: str | None = option(
+        None, "default: int16 of integers that are not divided", choices=("int16", "float32")
+    )
+    compress: str | None = option(
+        None, "default: of int16 rice, lossless; of float32 none", choices=("rice", "none")
+    )
+    quantize_level: float = option(
+        16.0, "float32 in rice: steps of 1/Q of the noise", type=_positive, metavar="Q"
+    )
+    hdu: int | None = option(
+        None, "HDU of the image (default: the first with one)", type=at_least(0), metavar="N"
+    )
+
+
+@command("prep", "interrupted; the same command continues")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return 0, 1 if a file was bad, 2 for wrong usage, 130 if interrupted."""
+    config = parse(PrepConfig, argv, __doc__, "prep")
+    from readers.index.table import SUFFIXES
+
+    settings = _settings(config)
+    targets = targets_of(config.files, config.out, SUFFIXES["fits"])
+    claim(config.out, SETTINGS, settings.settings(), targets)
+    left = [target for target in targets if not os.path.exists(target.path)]
+    try:
+        with parts_folder(config.out) as parts:
+            bad = _write(left, parts, settings, config.num_processes)
+    except (OSError, MemoryError) as error:
+        raise Refusal(f"stopped: {error}", 1) from error
+    print(
+        f"{len(targets)} files: {len(left) - bad} written, {len(targets) - len(left)} finished "
+        f"before, {bad} bad",
+        file=sys.stderr,
+    )
+    return 1 if bad else 0
+
+
+def _settings(config: PrepConfig) -> Level15:
     from dali_pipelines.aia.level15 import Level15
     from readers.aia.degradation import CorrectionTable
     from readers.aia.pointing import PointingTable
 
-    if options.psf:
+    if config.psf:
         _check_scipy()
-    found = {field.name: getattr(options, field.name) for field in dataclasses.fields(Level15)}
+    found = {field.name: getattr(config, field.name) for field in dataclasses.fields(Level15)}
     read: dict[str, Callable[[str], Any]] = {
         "pointing_table": PointingTable.read,
         "correction_table": CorrectionTable.read,

@@ -19,15 +19,16 @@ The exit status is 0; 1 if no image could be shown, 2 for wrong usage, 130 if in
 # Reader processes import this file again: what is heavy is imported in the functions.
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from contextlib import closing
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import Refusal, command
-from dali_pipelines.cli.options import Parser, at_least, log_errors
+from dali_pipelines.cli.options import at_least, log_errors, option, parse
 from dali_pipelines.cli.paths import check_output, samples_of
+from dali_pipelines.cli.shared_flags import CalibrationFlags, FileFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -37,93 +38,74 @@ if TYPE_CHECKING:
     from readers import Index
     from readers.contract import Row
 
-PIPELINES = ("fits", "jpeg", "aia")
-CALIBRATION = ("preset", "pointing_table", "correction_table", "exposure", "psf")
-"""Options that say what is done to frames of AIA and HMI."""
+CALIBRATION = tuple(field.name for field in fields(CalibrationFlags))
+"""What is done to frames of AIA and HMI."""
 COLUMNS = 6
+"""Of a sheet, by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowConfig(FileFlags, CalibrationFlags):
+    """What is shown, and how."""
+
+    output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
+    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
+    before_after: bool = option(False, "aia: one file, after each of these steps")
+    count: int = option(24, "most samples, evenly spread", type=at_least(1), metavar="N")
+    columns: int | None = option(
+        None,
+        f"of the sheet (default: {COLUMNS}, or the channels of a sample)",
+        type=at_least(1),
+        metavar="N",
+    )
+    size: int = option(256, "of an image", type=at_least(64), metavar="PIXELS")
+
+    def __post_init__(self) -> None:
+        if not self.output.lower().endswith(".png"):
+            raise ValueError(f"-o must end in .png, got {self.output}")
+        if self.pipeline != "aia":
+            for name in (*CALIBRATION, "before_after"):
+                if getattr(self, name):
+                    raise ValueError(f"--{name} is for --pipeline=aia, got {self.pipeline}")
 
 
 @command("show")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was shown, 2 for wrong usage, 130 if interrupted."""
     log_errors()
-    options = _options(argv)
+    config = parse(ShowConfig, argv, __doc__, "show")
     from tqdm import tqdm
 
     from readers.index.table import SUFFIXES
 
-    check_output(options.output)
+    check_output(config.output)
     _check_installed()
     from dali_pipelines.cli.show.sheet import save_sheet
 
-    calibration = _calibration(options)
-    found = samples_of(options.files, SUFFIXES["jpeg" if options.pipeline == "jpeg" else "fits"])
-    if options.before_after and (len(found) > 1 or found.parts):
+    calibration = _calibration(config)
+    found = samples_of(config.files, SUFFIXES["jpeg" if config.pipeline == "jpeg" else "fits"])
+    if config.before_after and (len(found) > 1 or found.parts):
         raise Refusal(f"--before_after is for one file, got {len(found)}")
-    index = _spread(found, options.count)
+    index = _spread(found, config.count)
     pictures: list[Picture] = []
     try:
-        if options.before_after:
-            made = _steps(index, calibration, options.size)
+        if config.before_after:
+            made = _steps(index, calibration, config.size)
         else:
-            made = _pictures(index, options.pipeline, calibration, options.size)
+            made = _pictures(index, config.pipeline, calibration, config.size)
         with closing(made):
             bar = tqdm(made, unit=" pictures", disable=not sys.stderr.isatty())
             pictures.extend(bar)
-        rows = _rows(pictures, options.columns or len(index.parts) or COLUMNS)
-        heading = _heading(options, calibration, index, len(found))
-        save_sheet(options.output, rows, heading=heading, size=options.size)
+        rows = _rows(pictures, config.columns or len(index.parts) or COLUMNS)
+        heading = _heading(config, calibration, index, len(found))
+        save_sheet(config.output, rows, heading=heading, size=config.size)
     except ValueError as error:  # of the settings, before the first picture
         raise Refusal(error) from error
     except (OSError, RuntimeError, MemoryError) as error:
         raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
     shown = sum(picture.pixels is not None for picture in pictures)
-    print(f"{options.output}: {shown} images, {len(pictures) - shown} rejected", file=sys.stderr)
+    print(f"{config.output}: {shown} images, {len(pictures) - shown} rejected", file=sys.stderr)
     return 0 if shown else 1
-
-
-# ---- The command line --------------------------------------------------------------------------
-
-
-def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(
-        prog="dali-pipelines show",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="file, folder, glob in quotes, or Index file")
-    add("-o", "--output", required=True, metavar="SHEET.png", help="the file to write")
-    add("--pipeline", choices=PIPELINES, default="fits", help="what the files are (default: fits)")
-    add("--preset", metavar="NAME", help="aia: calibrate and stretch as this preset, or file, says")
-    add("--pointing_table", metavar="TABLE", help="aia: take the pointing from this master table")
-    add("--correction_table", metavar="TABLE", help="aia: divide by the degradation in this table")
-    add("--exposure", action=argparse.BooleanOptionalAction, help="aia: divide by EXPTIME")
-    add("--psf", nargs="+", type=int, metavar="ANGSTROM", help="aia: deconvolve these channels")
-    add("--before_after", action="store_true", help="aia: one file, after each of these steps")
-    add(
-        "--count",
-        type=at_least(1),
-        default=24,
-        metavar="N",
-        help="most samples, evenly spread (24)",
-    )
-    add(
-        "--columns",
-        type=at_least(1),
-        metavar="N",
-        help=f"of the sheet ({COLUMNS}, or the channels of a sample)",
-    )
-    add("--size", type=at_least(64), default=256, metavar="PIXELS", help="of an image (256)")
-    options = parser.parse_args(argv)
-    if not options.output.lower().endswith(".png"):
-        parser.error(f"-o must end in .png, got {options.output}")
-    if options.pipeline != "aia":
-        for name in (*CALIBRATION, "before_after"):
-            if getattr(options, name):
-                parser.error(f"--{name} is for --pipeline=aia, got {options.pipeline}")
-    return options
 
 
 def _check_installed() -> None:
@@ -133,12 +115,12 @@ def _check_installed() -> None:
         raise Refusal(f"{error}: install what AIA needs, pip install '.[aia]'") from error
 
 
-def _calibration(options: argparse.Namespace) -> Calibration | None:
-    if options.pipeline != "aia":
+def _calibration(config: ShowConfig) -> Calibration | None:
+    if config.pipeline != "aia":
         return None
     from dali_pipelines import Calibration
 
-    given = {name: getattr(options, name) for name in CALIBRATION}
+    given = {name: getattr(config, name) for name in CALIBRATION}
     try:
         return Calibration.of(**{name: value for name, value in given.items() if value is not None})
     except (OSError, ValueError) as error:
@@ -161,21 +143,19 @@ def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:
     return [group[i : i + columns] for group in groups for i in range(0, len(group), columns)]
 
 
-def _heading(
-    options: argparse.Namespace, calibration: Calibration | None, index: Index, found: int
-) -> str:
+def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, found: int) -> str:
     """Say what is on the sheet."""
-    if options.before_after:
+    if config.before_after:
         heading = index.path(0)
     else:
         noun = "samples" if index.parts else "images"
-        heading = f"{len(index)} of {found} {noun} by the {options.pipeline} pipeline"
+        heading = f"{len(index)} of {found} {noun} by the {config.pipeline} pipeline"
     if calibration is None:
         return heading
     tables = (calibration.pointing_table, calibration.correction_table)
     names = [None if table is None else table.name for table in tables]
     steps = (
-        f"preset {options.preset}" if options.preset else "",
+        f"preset {config.preset}" if config.preset else "",
         f"pointing by {names[0]}" if names[0] else "",
         f"PSF of {', '.join(map(str, calibration.psf))}" if calibration.psf else "",
         f"order {calibration.order}",

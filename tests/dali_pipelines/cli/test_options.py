@@ -90,6 +90,33 @@ def test_flags_that_are_near_are_named(flag: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FilesConfig:
+    files: list[str] = option(None, "what is read", positional=True, nargs="+")
+    out_file: str = option(None, "what is written", short="-o", required=True)
+
+
+def test_positional_and_required_arguments() -> None:
+    expected = FilesConfig(files=["a", "b"], out_file="c")
+    for argv in (["a", "b", "-o", "c"], ["--out_file=c", "a", "b"], ["a", "b", "--out-file=c"]):
+        assert parse(FilesConfig, argv, None, "test") == expected
+    for argv in (["a"], ["-o", "c"]):
+        with pytest.raises(Refusal, match="the following arguments are required: "):
+            parse(FilesConfig, argv, None, "test")
+
+
+def test_positional_and_required_arguments_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('files = ["a", "b"]\nout_file = "c"\n')
+    file = f"--config={path}"
+    assert parse(FilesConfig, [file], None, "test") == FilesConfig(files=["a", "b"], out_file="c")
+    found = parse(FilesConfig, [file, "d", "-o", "e"], None, "test")
+    assert found == FilesConfig(files=["d"], out_file="e")
+    path.write_text('files = ["a", "b"]\n')
+    with pytest.raises(Refusal, match="the following arguments are required: out_file"):
+        parse(FilesConfig, [file], None, "test")
+
+
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [

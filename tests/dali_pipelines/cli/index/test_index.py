@@ -16,6 +16,7 @@ from PIL import Image
 from solar_files import changed, frame, save
 
 from dali_pipelines.cli.index import main as script
+from dali_pipelines.cli.index.scan import CHUNK_FILES
 from dali_pipelines.cli.process_pool import Crash
 from readers import HeaderRules, Index
 from readers.aia.rules import KEYS as KEYS_OF_RULES
@@ -271,7 +272,7 @@ class TestVerify:
             for task in tasks:
                 yield Crash() if task[0][0].endswith("b.fits") else function(*task)
 
-        monkeypatch.setattr(script, "isolated_map", deadly)
+        monkeypatch.setattr("dali_pipelines.cli.index.scan.isolated_map", deadly)
         status, out, err = run(archive, "--verify")
         assert status == 0
         assert "6 files found: 3 rows kept, 3 rejected" in out
@@ -360,7 +361,7 @@ class TestWhere:
         ],
     )
     def test_wrong_or_hostile_before_the_scan(self, archive, run, monkeypatch, where):
-        monkeypatch.setattr(script, "_scan", None)
+        monkeypatch.setattr(script, "scan", None)
         status, out, err = run(archive, "--where", where)
         assert (status, out) == (2, "")
         assert err.startswith("dali-pipelines index: --where ")
@@ -745,7 +746,7 @@ class TestGroup:
         [
             (["--tolerance=3"], "--tolerance needs --group"),
             (["--missing=keep"], "--missing needs --group"),
-            (["--group="], "--group: channels must be a sequence of at least one, got []"),
+            (["--group="], "--group: channels must be a sequence of at least one value, got []"),
             (["--group=171,171"], "--group: channels must be given once each, got 171 again"),
             (["--group=171", "--tolerance=far"], "--group: tolerance must be seconds, or"),
             (["--group=171", "--missing=nan"], "invalid choice: 'nan'"),
@@ -762,7 +763,7 @@ class TestGroup:
         assert os.listdir() == ["sun"]
 
     def test_a_column_that_is_missing_is_told_before_the_scan(self, sun, run, monkeypatch):
-        monkeypatch.setattr(script, "_scan", None)
+        monkeypatch.setattr(script, "scan", None)
         assert "'channel'" in run(sun, "--group=171", "--by=channel")[2]
 
     @pytest.mark.parametrize(
@@ -869,7 +870,7 @@ class TestEnds:
         shim = tmp_path_factory.mktemp("shim")
         (shim / "sitecustomize.py").write_text(DEAD_STORE)
         (tmp_path / "archive").mkdir()
-        for number in range(2 * script.CHUNK_FILES):
+        for number in range(2 * CHUNK_FILES):
             os.mkfifo(tmp_path / f"archive/{number:02d}.fits")
         command = subprocess.Popen(
             [*COMMAND, "archive", "--num_processes=2"],
@@ -891,7 +892,7 @@ class TestEnds:
         """Wait until both child processes have opened a pipe; give their numbers."""
         found = children(stuck)
         pipes = []
-        for number in 0, script.CHUNK_FILES:
+        for number in 0, CHUNK_FILES:
             path = tmp_path / f"archive/{number:02d}.fits"
             # Without a reader at the other end, this fails.
             pipes.append(until(lambda path=path: os.open(path, os.O_WRONLY | os.O_NONBLOCK)))

@@ -15,8 +15,8 @@ from astropy.io import fits
 from fakes import DeadlyReader
 from jobs import SCRIPTS
 
+from dali_pipelines.cli.verify import compare, placed
 from dali_pipelines.cli.verify import main as script
-from dali_pipelines.cli.verify import placed
 from readers import Index
 
 SCRIPT = SCRIPTS / "verify.py"
@@ -126,8 +126,8 @@ def test_the_window_is_where_it_was_asked_for(tmp_path, run, monkeypatch):
     """Each pixel is unique, so that no other window agrees with astropy's."""
     fits.CompImageHDU(RAMP, tile_shape=(4, 9)).writeto(tmp_path / "ramp.fits")
     seen = []
-    judge = script._judge
-    monkeypatch.setattr(script, "_judge", lambda *args: seen.append(args[2]) or judge(*args))
+    judge = compare._judge
+    monkeypatch.setattr(compare, "_judge", lambda *args: seen.append(args[2]) or judge(*args))
     assert run(tmp_path / "ramp.fits", "--window=7,3,5,20", status=0)["ramp.fits"].endswith("OK")
     np.testing.assert_array_equal(seen[0], RAMP[7:12, 3:23])
 
@@ -151,7 +151,7 @@ def test_differences_are_seen(shared_data, tmp_path, run, monkeypatch):
                     truth.values, truth.complaint = None, "MemoryError: too large"
             yield truth
 
-    monkeypatch.setattr(script, "isolated_map", changed)
+    monkeypatch.setattr(compare, "isolated_map", changed)
     for name in ("aa", "bb", "cc", "dd", "ee"):
         fits.PrimaryHDU(RAMP).writeto(tmp_path / f"{name}.fits")
     fits.PrimaryHDU(np.stack([RAMP] * 3)).writeto(tmp_path / "cube.fits")
@@ -202,7 +202,7 @@ def test_planes_and_names(tmp_path, run):
     assert run(tmp_path / "i.parquet", window, status=0)["cube.fits"].endswith("  0  OK")
     assert (
         "REJECTED  the image has 3 planes"
-        in run(tmp_path / "cube.fits", "--hdu=SCI", status=0)["cube.fits"]
+        in run(tmp_path / "cube.fits", "--hdu=SCI", status=1)["cube.fits"]
     )
     assert run(tmp_path / "line.fits", status=0)["line.fits"].endswith("plain  1x9  float32  0  OK")
 
@@ -232,7 +232,7 @@ WRONG = [
     (["FILE", "--device=tpu"], "invalid choice: 'tpu'"),
     (["FILE", "--json=/nowhere/out.json"], "/nowhere/out.json cannot be written"),
     (["FILE", "--bogus"], "unrecognized arguments: --bogus"),
-    (["FILE", "--device=gpu"], "--device=gpu, but no GPU is visible"),
+    (["FILE", "--device=gpu"], "1 shard needs a GPU, but no GPU is visible"),
 ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from image_files import LOSSLESS
 from PIL import Image
 
+from dali_pipelines.cli.verify import compare
 from dali_pipelines.cli.verify import main as script
 
 NOISE = np.random.default_rng(0).integers(0, 256, (60, 88, 3), np.uint8)
@@ -25,7 +26,7 @@ def _in_this_process(monkeypatch):
         del num_processes
         yield from (function(*task) for task in tasks)
 
-    monkeypatch.setattr(script, "isolated_map", in_order)
+    monkeypatch.setattr(compare, "isolated_map", in_order)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_differences_are_seen(tmp_path, run, monkeypatch):
             truth.values[1, 5, 6] += by if value < 128 else -by
             yield truth
 
-    monkeypatch.setattr(script, "isolated_map", changed)
+    monkeypatch.setattr(compare, "isolated_map", changed)
     for name, form in (("aa.jpg", "JPEG"), ("bb.jpg", "JPEG"), ("cc.png", "PNG")):
         (tmp_path / name).write_bytes(encoded(form))
     lines = run(tmp_path, status=1)

@@ -1,0 +1,145 @@
+"""Settings of ``dali-pipelines index``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from dali_pipelines.cli.index.output import is_table
+from dali_pipelines.cli.options import hdu_name, option, plane_numbers
+from dali_pipelines.cli.shared_flags import ProcessFlags
+from readers.index.groups import Grouping, Missing
+
+KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
+"""Header keys that are kept by default."""
+_OF_FILES = ("keys", "hdu", "planes", "class_folders", "verify", "rejected")
+_OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
+
+
+def _keys(text: str) -> list[str]:
+    from readers.index.fact_table import COLUMNS, column_name
+
+    keys = [key.strip().upper() for key in text.split(",") if key.strip()]
+    columns = [*COLUMNS, "label", "class_name", *map(column_name, keys)]
+    if twice := sorted({name for name in columns if columns.count(name) > 1}):
+        raise argparse.ArgumentTypeError(f"there would be two columns {', '.join(twice)}")
+    return keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexConfig(ProcessFlags):
+    """What is scanned, which rows are kept, and where they are written."""
+
+    data: str = option(
+        None,
+        "folder (with its subfolders), glob in quotes, or one file; an Index or a .csv, to filter "
+        "and group its rows",
+        positional=True,
+    )
+    out: str = option(
+        "index.parquet",
+        "file to write, .parquet (compact) or .arrow (opens at once)",
+        short="-o",
+        metavar="OUT",
+    )
+    keys: Sequence[str] | None = option(
+        None, f"header keys to keep, with commas (default: {KEYS})", type=_keys
+    )
+    rules: str | None = option(
+        None,
+        "drop what is unfit as AIA level 1 or HMI, and keep the header keys that tell",
+        choices=("aia",),
+    )
+    where: str | None = option(
+        None, "SQL condition on the columns; other rows are dropped", metavar="EXPR"
+    )
+    hdu: int | str | tuple[str, int] | None = option(
+        None,
+        "HDU of the image: number, EXTNAME, or EXTNAME,EXTVER; all: a row for each that holds one "
+        "(default: the first)",
+        type=hdu_name,
+        metavar="N|NAME|all",
+    )
+    planes: tuple[int, ...] | Literal["all"] | None = option(
+        None,
+        "of images with more than two axes: a row for each of these planes, from 0 on",
+        type=plane_numbers,
+        metavar="N,N,...|all",
+    )
+    class_folders: bool = option(False, "one subfolder a class: add label, class_name")
+    classes: str | None = option(
+        None, "Index of the training files, whose labels --class_folders keeps", metavar="INDEX"
+    )
+    mcu_rows: bool = option(
+        False, "note where rows begin in JPEG files: no more than a window is read and decoded"
+    )
+    verify: bool = option(
+        False,
+        "decode each file whole, check its checksums and a JPEG's entropy-coded data, and leave "
+        "out what is damaged",
+    )
+    rejected: str | None = option(
+        None, "where to list all files that could not be read", metavar="FILE.csv"
+    )
+    overwrite: bool = option(False, "replace OUT even if it is not from this command")
+    group: str | None = option(
+        None,
+        "make samples of several files near one time: their channels; each file of the first one "
+        "makes a sample",
+        metavar="A,B,...",
+    )
+    by: str = option(Grouping.by, "--group: column that tells channels apart", metavar="COLUMN")
+    time: str = option(Grouping.time, "--group: column of times", metavar="COLUMN")
+    tolerance: str = option(
+        f"{Grouping.tolerance:g}",
+        "--group: how far a file may be from its sample, in seconds or as '1min'",
+        metavar="TIME",
+    )
+    missing: str = option(
+        Grouping.missing,
+        "--group: leave out samples that lack a channel, or keep them",
+        choices=get_args(Missing),
+    )
+    cadence: str | None = option(
+        None,
+        "--group: make a sample every so often, as '12min', not for each file of the first channel",
+        metavar="TIME",
+    )
+
+    def __post_init__(self) -> None:
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        changed = [name for name in defaults if getattr(self, name) != defaults[name]]
+        for name in changed:
+            if name in _OF_FILES and is_table(self.data):
+                raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
+            if name in _OF_GROUPS and self.group is None:
+                raise ValueError(f"--{name} needs --group")
+        if self.classes is not None and not self.class_folders:
+            raise ValueError("--classes needs --class_folders")
+        _ = self.grouping  # to check it
+
+    @cached_property
+    def all_keys(self) -> list[str]:
+        """Header keys that are read: those that were asked for, and those of the rules."""
+        keys = _keys(KEYS) if self.keys is None else list(self.keys)
+        if self.rules is not None:
+            from readers.aia.rules import KEYS as NEEDED
+
+            keys += [key for key in NEEDED if key not in keys]
+        return keys
+
+    @cached_property
+    def grouping(self) -> Grouping | None:
+        """How files make samples; None without ``--group``."""
+        if self.group is None:
+            return None
+        settings: dict[str, Any] = {name: getattr(self, name) for name in _OF_GROUPS}
+        channels = [channel.strip() for channel in self.group.split(",") if channel.strip()]
+        try:
+            return Grouping(channels=channels, **settings)
+        except ValueError as error:
+            raise ValueError(f"--group: {error}") from error

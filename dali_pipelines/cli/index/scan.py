@@ -1,0 +1,124 @@
+"""The scan of files: their facts, rejected files, and labels."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import BrokenExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, Literal, cast
+
+from dali_pipelines.cli.errors import Refusal, one_line
+from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from dali_pipelines.cli.index.config import IndexConfig
+    from readers.fits.hdus import HduName
+    from readers.index.fact_table import Fact, FactTable
+
+    Rejected = list[tuple[str, str]]
+
+CHUNK_FILES = 32
+"""A task of the pool: 0.1 s of work, or some seconds where each file has to come over a network."""
+
+
+def files_of(config: IndexConfig) -> pa.Table:
+    """Return the table of the files: path, sorted, and the labels if there are any."""
+    from readers.index.table import SUFFIXES, Index
+
+    if config.class_folders and not os.path.isdir(config.data):
+        raise Refusal(f"--class_folders needs a folder, got {config.data}")
+    suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
+    try:
+        if not config.class_folders:
+            return Index.scan(config.data, suffixes=suffixes).table
+        classes = None if config.classes is None else Index.load(config.classes)
+        return Index.from_class_folders(config.data, classes=classes, suffixes=suffixes).table
+    except (OSError, ValueError) as error:
+        raise Refusal(error) from error
+
+
+def unknown_facts(config: IndexConfig) -> pa.Table:
+    """Return the table of a scan that has read one file and found nothing in it."""
+    from readers.index.fact_table import COLUMNS, FactTable
+
+    facts = FactTable(config.all_keys, has_planes=config.planes is not None)
+    facts.add(dict.fromkeys((*COLUMNS, *config.all_keys)))  # without a row, little is evaluated
+    return facts.table()
+
+
+def with_labels(table: pa.Table, files: pa.Table) -> pa.Table:
+    """Return the facts with the labels that the table of the files has."""
+    import pyarrow.compute as pc
+
+    from readers.index.classes import classes_of, with_classes
+
+    rows = pc.index_in(table["path"], value_set=files["path"])
+    for name in files.column_names[1:]:
+        table = table.append_column(name, files[name].take(rows))
+    return with_classes(table, classes_of(files))
+
+
+def scan(paths: list[str], config: IndexConfig) -> tuple[FactTable, Rejected]:
+    """Return the facts of the files, in the order of the paths, and the files that have none."""
+    from tqdm import tqdm
+
+    from readers.index.fact_table import FactTable
+
+    # A decoder can be brought down by a damaged file, which is then known if it is alone.
+    size = 1 if config.verify else CHUNK_FILES
+    chunks = [paths[at : at + size] for at in range(0, len(paths), size)]
+    tasks = [(chunk, config.all_keys, config.hdu, config.planes, config.verify) for chunk in chunks]
+    num_processes = min(config.num_processes, len(chunks))
+    mapped = isolated_map if config.verify else process_map
+    facts = FactTable(config.all_keys, has_planes=config.planes is not None)
+    rejected: Rejected = []
+    try:
+        with (
+            tqdm(total=len(paths), unit="file", disable=not sys.stderr.isatty()) as bar,
+            closing(mapped(_scan_chunk, tasks, num_processes)) as results,
+        ):
+            for chunk, result in zip(chunks, results, strict=True):
+                if isinstance(result, Crash):
+                    result = [], [(chunk[0], "it kills the process that decodes it")]
+                read, refused = result
+                for rows in read:
+                    for row in rows:
+                        facts.add(row)
+                rejected += refused
+                bar.update(len(read) + len(refused))
+    except BrokenExecutor as error:
+        raise Refusal(
+            f"one of {num_processes} processes was killed; if for memory, try fewer", 1
+        ) from error
+    return facts, rejected
+
+
+def _scan_chunk(
+    paths: list[str],
+    keys: list[str],
+    hdu: HduName | None,
+    planes: Sequence[int] | Literal["all"] | None,
+    verify: bool,
+) -> tuple[list[list[dict[str, Fact]]], Rejected]:
+    """Return the rows of each file that can be read, and why of the others."""
+    from dali_pipelines.cli.full_decode import check_whole
+    from readers.errors import ReadError
+    from readers.header_scan import file_facts
+
+    read, rejected = [], []
+    for path in paths:
+        try:
+            facts = file_facts(path, keys, hdu, planes)
+            if verify:
+                planes_of = {row["hdu"]: row["planes"] for row in facts}
+                for number, count in cast("dict[int | None, int | None]", planes_of).items():
+                    check_whole(path, number, count or 1)
+            read.append(facts)
+        except ReadError as error:
+            rejected.append((path, one_line(error.reason)))
+    return read, rejected

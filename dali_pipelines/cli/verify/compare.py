@@ -1,0 +1,136 @@
+"""Compare what the pipeline makes of files with astropy's and Pillow's pixels."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.process_pool import Crash, isolated_map
+from dali_pipelines.cli.verify.decoded import decoded_rows, num_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dali_pipelines import Index
+    from dali_pipelines.cli.verify.astropy_truth import Truth
+    from dali_pipelines.cli.verify.config import VerifyConfig
+    from readers.contract import Row
+
+
+@dataclass(slots=True)
+class Record:
+    """One file: what astropy or Pillow says of it, and how the pipeline compares."""
+
+    path: str
+    hdu: int | None
+    """HDU that was read, or asked for by its number; None if there is none."""
+    plane: int | None = None
+    """Plane that the Index names."""
+    codec: str | None = None
+    """None, as for all that follows, if they cannot tell."""
+    shape: tuple[int, ...] | None = None
+    """Of the window, or of the whole image."""
+    dtype: str | None = None
+    max_difference: float | None = None
+    """Infinite or NaN where only one of the two is."""
+    verdict: str = ""
+    reason: str = ""
+    """Why the verdict is not OK."""
+
+    def line(self) -> str:
+        """Return the line that is printed."""
+        facts = (
+            self.path,
+            self.codec or "-",
+            "x".join(map(str, self.shape)) if self.shape else "-",
+            self.dtype or "-",
+            "-" if self.max_difference is None else f"{self.max_difference:g}",
+            self.verdict,
+            self.reason,
+        )
+        return "  ".join(filter(None, facts))
+
+
+def records_of(
+    index: Index, config: VerifyConfig, device: int | None
+) -> Generator[Record, None, None]:
+    """Compare the FITS files, then the encoded images."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from dali_pipelines.cli.full_decode import is_image
+
+    are_images = pa.array([is_image(path) for path in index.table["path"].to_pylist()])
+    for kind, table in (
+        ("fits", index.table.filter(pc.invert(are_images))),
+        ("image", index.table.filter(are_images)),
+    ):
+        if table.num_rows:
+            yield from _records_of_kind(kind, type(index)(table), config, device)
+
+
+def _records_of_kind(
+    kind: str, index: Index, config: VerifyConfig, device: int | None
+) -> Generator[Record, None, None]:
+    """Compare file by file, both decoders running ahead of it."""
+    from dali_pipelines.cli.verify.astropy_truth import Truth, by_astropy
+    from dali_pipelines.cli.verify.pillow_truth import by_pillow
+
+    columns = index.columns()
+    rows = [columns.row(number) for number in range(len(index))]
+    decoder, truth_of = ("astropy", by_astropy) if kind == "fits" else ("Pillow", by_pillow)
+    hdus = [config.hdu if row.hdu is None else row.hdu for row in rows]
+    tasks = ((row.path, hdu, config.window, row.plane) for row, hdu in zip(rows, hdus, strict=True))
+    with (
+        closing(isolated_map(truth_of, tasks, num_processes(rows))) as truths,
+        closing(decoded_rows(kind, index, rows, config, device)) as decoded,
+    ):
+        for row, truth, (pixels, refusal) in zip(rows, truths, decoded, strict=True):
+            if isinstance(truth, Crash):
+                complaint = f"a process was killed while {decoder} read it"
+                truth = Truth(row.hdu, complaint=complaint, decoder=decoder)
+            yield _judge(row, truth, pixels, refusal)
+
+
+def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
+    """Compare what the pipeline made of a file, or why it rejected it, with the other decoder's."""
+    record = Record(row.path, truth.hdu, row.plane, truth.codec, truth.shape, truth.dtype)
+    if pixels is None:
+        if truth.complaint:
+            record.verdict, record.reason = "REJECTED", refusal
+        else:
+            record.verdict, record.reason = (
+                "DIFFERS",
+                f"read by {truth.decoder}, but not here: {refusal}",
+            )
+    elif truth.values is None:
+        record.verdict = "DIFFERS"
+        record.reason = f"read here, but not by {truth.decoder}: {truth.complaint}"
+    elif pixels.shape != truth.values.shape[-pixels.ndim :] or pixels.size != truth.values.size:
+        record.verdict, record.reason = "DIFFERS", f"the shape here is {pixels.shape}"
+    else:
+        _compare(record, pixels, truth.values.reshape(pixels.shape), truth.tolerance)
+    return record
+
+
+def _compare(
+    record: Record,
+    found: NDArray[np.float32],
+    expected: NDArray[np.float32],
+    tolerance: float,
+) -> None:
+    import numpy as np
+
+    differ = (found != expected) & ~(np.isnan(found) & np.isnan(expected))
+    with np.errstate(invalid="ignore"):
+        differences = np.abs(found[differ].astype(np.float64) - expected[differ])
+    record.max_difference = float(differences.max(initial=0.0))
+    count = len(differences) - np.count_nonzero(differences <= tolerance)
+    if count == 0:
+        record.verdict = "OK"
+        return
+    record.verdict, record.reason = "DIFFERS", f"{count} of {differ.size} pixels"

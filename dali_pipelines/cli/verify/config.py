@@ -1,0 +1,34 @@
+"""Settings of ``dali-pipelines verify``."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.options import option
+from dali_pipelines.cli.shared_flags import DeviceFlags, FileFlags, HduFlags
+
+if TYPE_CHECKING:
+    from dali_pipelines.cli.verify.placed import Place
+
+
+def _place(text: str) -> Place:
+    from dali_pipelines.cli.verify.placed import Place
+
+    numbers = [int(part) if part.isdecimal() else -1 for part in text.split(",")]
+    if len(numbers) != 4 or min(numbers) < 0 or min(numbers[2:]) < 1:
+        raise argparse.ArgumentTypeError(
+            f"expected Y,X,H,W in pixels, from 0,0,1,1 on, as 0,0,512,512; got {text!r}"
+        )
+    return Place(*numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyConfig(FileFlags, HduFlags, DeviceFlags):
+    """What is compared, and where."""
+
+    window: Place | None = option(
+        None, "rows Y to Y+H-1, columns X to X+W-1", type=_place, metavar="Y,X,H,W"
+    )
+    json: str | None = option(None, "write the same facts, and the versions", metavar="OUT.json")
