@@ -790,7 +790,7 @@ class TestGroup:
         _, _, err = run(sun, "--group=171,193", "--tolerance=1")
         assert err.endswith(
             ": of 3 times, 3 have '171', 0 have '193' (the nearest is 5.5 s off); use a larger "
-            "--tolerance, fewer channels or --missing keep\n"
+            "--tolerance, fewer channels, or --missing keep\n"
         )
 
     @pytest.mark.parametrize("option", ["--keys=WAVELNTH", "--hdu=0", "--class_folders"])

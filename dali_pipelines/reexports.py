@@ -1,0 +1,13 @@
+"""Names of `readers` that training code needs, part of `dali_pipelines`."""
+
+from readers import AiaReader as AiaReader
+from readers import ChannelsReader as ChannelsReader
+from readers import CorrectionTable as CorrectionTable
+from readers import FitsReader as FitsReader
+from readers import HeaderRules as HeaderRules
+from readers import Index as Index
+from readers import JpegReader as JpegReader
+from readers import NpyReader as NpyReader
+from readers import PointingTable as PointingTable
+from readers import ReadError as ReadError
+from readers import ReadReport as ReadReport

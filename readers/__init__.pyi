@@ -1,0 +1,27 @@
+from .aia.degradation import CorrectionTable as CorrectionTable
+from .aia.pointing import PointingTable as PointingTable
+from .aia.reader import AiaReader as AiaReader
+from .aia.rules import HeaderRules as HeaderRules
+from .channels import ChannelsReader as ChannelsReader
+from .contract import Peek as Peek
+from .contract import Reader as Reader
+from .contract import Row as Row
+from .contract import Sample as Sample
+from .contract import SampleSpec as SampleSpec
+from .errors import ReadError as ReadError
+from .fits.reader import FitsReader as FitsReader
+from .index.columns import Columns as Columns
+from .index.table import Index as Index
+from .jpeg.reader import JpegReader as JpegReader
+from .npy import NpyReader as NpyReader
+from .sampling.draws import Draws as Draws
+from .sampling.order import Order as Order
+from .sampling.schedule import Schedule as Schedule
+from .sampling.schedule import Slot as Slot
+from .sampling.schedule import Tail as Tail
+from .sampling.shard import Shard as Shard
+from .source import Source as Source
+from .window import Window as Window
+from .worker.read_report import ReadReport as ReadReport
+
+DISTRIBUTION: str
