@@ -1,4 +1,4 @@
-"""Where this project keeps what it makes once and reads again."""
+"""User cache directory."""
 
 from __future__ import annotations
 
@@ -7,36 +7,33 @@ import stat
 import tempfile
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 
 def cache_folder() -> Path:
     """Return this project's folder in the user's cache (XDG Base Directory Specification).
 
-    Where that cannot be written, as in a container that runs as another user, it is a folder of
-    this user alone in the one for temporary files. The first may not exist yet.
+    If that is not writable, e.g. in a container that runs as another user, return a folder for this
+    user alone in the one for temporary files. The first may not exist yet.
     """
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    folder = (given if given.is_absolute() else _home() / ".cache") / "dali-pipelines"
-    return folder if _can_be_written(folder) else _temporary() or folder
-
-
-def _home() -> Path:
     try:
-        return Path.home()
+        folder = user_cache_path("dali-pipelines")
     except RuntimeError:  # no HOME, and a user that the system does not know
-        return Path("/")
+        folder = Path("/.cache/dali-pipelines")
+    return folder if _is_writable(folder) else _temporary() or folder
 
 
-def _can_be_written(folder: Path) -> bool:
-    """Return whether this process can write into a folder, or make it."""
+def _is_writable(folder: Path) -> bool:
+    """Return whether this process can write to a folder, or create it."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return os.access(folder, os.W_OK | os.X_OK)
 
 
 def _temporary() -> Path | None:
-    """Make a folder that is the same for all processes of this user, and for nobody else.
+    """Make a folder that all processes of this user share, and that nobody else can write.
 
-    Code that was compiled is kept there: whoever could write it could run code as this user.
+    It holds compiled code: whoever could write it could run code as this user.
     """
     try:
         parent = Path(tempfile.gettempdir())

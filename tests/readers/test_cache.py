@@ -1,4 +1,5 @@
 import os
+import pwd
 import stat
 import tempfile
 from pathlib import Path
@@ -69,10 +70,11 @@ def test_what_others_could_have_written_is_not_used(temporary, spoil):
 def test_no_home(temporary, monkeypatch):
     """A user whom the system does not know, without HOME."""
 
-    def unknown():
-        raise RuntimeError("Could not determine home directory.")
+    def unknown(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
 
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert cache_folder() == temporary
