@@ -121,7 +121,7 @@ class HeaderRules:
             except _FullDiskError as error:
                 return Violation("full disk", str(error))
             except ValueError as error:
-                # A rule of several words says first which it is.
+                # A rule on several keywords begins its message with the one that is wrong.
                 return Violation(str(error).split()[0] if rule == "geometry" else rule, str(error))
         return None
 
