@@ -145,7 +145,7 @@ def test_a_preset_that_there_is_not() -> None:
         (MINIMAL + "193 = {unit = '5'}", "channel 193: unit must be a number, got '5'"),
         (MINIMAL + "193 = {clip = [1]}", r"channel 193: clip must be two numbers, got \[1\]"),
         (MINIMAL + "193 = {kind = 'sqrt'}", "channel 193: the square root of negative values"),
-        (MINIMAL + "193 = {range = [0, 1]}", "channel 193: .* expected four finite numbers"),
+        (MINIMAL + "193 = {range = [0, 1]}", "channel 193: expected four finite numbers"),
         (
             MINIMAL + "193 = {range = [0, 1], clip = [0, 1], std = 2}",
             "channel 193: range replaces std",

@@ -227,6 +227,6 @@ def test_a_rank_that_changes_is_refused(npy_index: Index, monkeypatch: pytest.Mo
         ):
             next(iter(loader))
         loader.close()
-        with pytest.raises(RuntimeError, match="make another Loader"):
+        with pytest.raises(RuntimeError, match="Make another Loader"):
             loader.start()
         assert len(next(iter(given))) == 1
