@@ -1,4 +1,4 @@
-"""The Source of a pipeline, and the sizes of its first row."""
+"""Make the Source of a pipeline, and peek at its first row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a Loader is in its epochs, and what its next step reads."""
+"""Position of a Loader in its epochs, and the rows of its next step."""
 
 from __future__ import annotations
 

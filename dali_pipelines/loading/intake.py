@@ -1,4 +1,4 @@
-"""What happens to batches on their way from the graph to the consumer."""
+"""Accept batches from the graph: count reports, reject bad rows, trim."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Intake:
     Parameters
     ----------
     policy : BadSamplePolicy
-        What is done with rows that cannot be read.
+        How to handle rows that cannot be read.
     cursor : Cursor
         The step that the batches belong to.
     settings : dict

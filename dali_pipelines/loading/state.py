@@ -11,12 +11,12 @@ from readers.sampling.order import VERSION
 
 
 def check_state(state: Any, index: Index) -> None:
-    """Check every key of a state, so that loading it can change all of a Loader, or nothing.
+    """Check every key of a state, so that a bad state changes nothing in a Loader.
 
     Parameters
     ----------
     state : mapping
-        What ``Loader.state_dict`` returned. Keys other than its own are ignored.
+        From ``Loader.state_dict``. Unknown keys are ignored.
     index : Index
         The Index that the Loader reads.
 
@@ -34,7 +34,7 @@ def check_state(state: Any, index: Index) -> None:
     if missing:
         raise ValueError(f"the state lacks {sorted(missing)}: give what state_dict() returned")
     _check_integer(state, "seed", 2**64 - 1)
-    _check_integer(state, "epoch", 2**63 - 1)  # some will follow
+    _check_integer(state, "epoch", 2**63 - 1)  # leaves room for further epochs
     if not isinstance(state["shuffle"], bool):
         raise ValueError(f"shuffle of the state must be True or False, got {state['shuffle']!r}")
     if state["digest"] != index.digest:
@@ -55,16 +55,16 @@ def _check_integer(state: Mapping[str, Any], name: str, most: int) -> None:
 
 
 def _check_version(state: Mapping[str, Any]) -> None:
-    version = state.get("version", 1)  # the first states had none
+    version = state.get("version", 1)  # the first release saved none
     if version == VERSION:
         return
     if not isinstance(version, Integral) or isinstance(version, bool) or version < VERSION:
-        age, remedy = "an older", "go on with the release that saved it"
+        age, remedy = "an older", "continue with the release that saved it"
     else:
         age, remedy = "a newer", "install the release that saved it"
     raise ValueError(
-        f"the state was saved by {age} release, whose order of rows is another (version "
-        f"{version!r}, here {VERSION}), so that its position means other rows: {remedy}, or begin "
-        "its epoch anew, by load_state_dict({**loader.state_dict(), 'epoch': "
+        f"the state was saved by {age} release with another order of rows (version "
+        f"{version!r}, here {VERSION}), so its position means other rows: {remedy}, or start its "
+        "epoch again with load_state_dict({**loader.state_dict(), 'epoch': "
         f"{state['epoch']}}})"
     )

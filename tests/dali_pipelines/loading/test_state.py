@@ -37,10 +37,10 @@ REFUSED = [
     ),
     *(({"digest": value}, "saved with another Index (digest ") for value in (None, 5, "", "abc")),
     *(
-        ({"version": value}, "saved by an older release, whose order of rows is another")
+        ({"version": value}, "saved by an older release with another order of rows")
         for value in (1, 0, "2", None, True)
     ),
-    ({"version": VERSION + 1}, "a newer release, whose order of rows is another (version 3, "),
+    ({"version": VERSION + 1}, "a newer release with another order of rows (version 3, "),
     ({"version": 1, "epoch": 5}, "{**loader.state_dict(), 'epoch': 5}"),
 ]
 
@@ -65,7 +65,7 @@ def test_a_key_that_is_missing(loader: Loader, name: str) -> None:
 def test_a_state_of_before_there_was_a_version(loader: Loader) -> None:
     state = loader.state_dict()
     del state["version"]
-    with pytest.raises(ValueError, match=r"an older release, .* \(version 1, here 2\)"):
+    with pytest.raises(ValueError, match=r"an older release .* \(version 1, here 2\)"):
         loader.load_state_dict(state)
 
 

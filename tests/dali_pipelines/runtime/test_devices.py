@@ -52,8 +52,8 @@ def test_packages_for_gpus(monkeypatch: pytest.MonkeyPatch, missing: str) -> Non
         "dali_pipelines.runtime.devices.find_spec", lambda name: None if name == missing else name
     )
     check_device(None)
-    message = (
-        rf"device 0 needs the package {missing}: pip install 'dali-pipelines\[gpu\]', or give None"
-    )
-    with pytest.raises(ModuleNotFoundError, match=message):
+    remedy = r"pip install 'dali-pipelines\[gpu\]', or give None"
+    with pytest.raises(
+        ModuleNotFoundError, match=f"device 0 needs the package {missing}: {remedy}"
+    ):
         check_device(0)
