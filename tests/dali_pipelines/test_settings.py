@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import subprocess
 import sys
 from functools import partial
@@ -58,27 +57,19 @@ def test_a_loader_names_the_settings_of_all_factories() -> None:
 
 
 def test_type_checkers_find_misspelt_settings() -> None:
+    """By ``type: ignore`` in the file, which --strict reports where there is no error."""
     pytest.importorskip("mypy")
     path = Path(__file__).with_name("typed_settings.py")
     found = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--no-error-summary",
-            "--hide-error-context",
-            path,
-        ],
+        [sys.executable, "-m", "mypy", "--strict", path],
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    lines = {int(number) for number in re.findall(r":(\d+): error:", found.stdout)}
-    source = path.read_text().splitlines()
-    assert lines == {number for number, line in enumerate(source, 1) if line.endswith("# error")}
+    assert path.read_text().count("# type: ignore") == 7
+    assert found.returncode == 0, found.stdout
 
 
 @pytest.mark.parametrize(
