@@ -57,25 +57,15 @@ def test_as_the_cpu() -> None:
     batches = simulated("warp", [(SAMPLES, order) for order in (1, 3)])
     for order, batch in zip((1, 3), batches, strict=True):
         for arrays, found in zip(SAMPLES, batch, strict=True):
-            expected = on_cpu(*arrays, order)
+            expected = on_cpu(arrays, order)
             assert found.shape == (1, *expected.shape)
             assert np.mean(expected != expected[0, 0]) > 0.05
             # Products are summed in another order, and a CPU may round a sum of products once.
             np.testing.assert_allclose(found[0], expected, rtol=0, atol=2e-5)
 
 
-def on_cpu(
-    image: Any,
-    grid: Any,
-    matrix: Any,
-    reduce: Any,
-    gain: Any,
-    stretch: Any,
-    special: Any,
-    frame: Any,
-    flip: Any,
-    order: int,
-) -> Any:
+def on_cpu(arrays: tuple[Any, ...], order: int) -> Any:
+    image, grid, matrix, reduce, gain, stretch, special, frame, flip = arrays
     out = np.full(grid.shape[:2], 99, np.float32)
     whole = tuple(frame[2:]) == image.shape[:2]
     warp(

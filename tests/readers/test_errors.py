@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 import pickle
+from typing import Any
 
 import pytest
 
@@ -13,14 +16,14 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("place", "text"), TEXTS)
-def test_text(place, text):
+def test_text(place: Any, text: str) -> None:
     error = ReadError("/d/a.fits", "NAXIS is 3", **place)
     assert str(error) == text
     assert isinstance(error, OSError)
 
 
 @pytest.mark.parametrize("place", [{"hdu": 1, "row": 17}, {}])
-def test_pickles(place):
+def test_pickles(place: Any) -> None:
     error = ReadError("/d/a.fits", "NAXIS is 3", **place)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is ReadError

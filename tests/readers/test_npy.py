@@ -1,13 +1,20 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from contract import NUMBER, ReaderContract, check_named, refused, written
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from readers import NpyReader, ReadError, Row, Window
+from readers.contract import Reader, Sample
 
 
-def saved(folder, array):
+def saved(folder: Path, array: NDArray[Any]) -> Row:
     path = folder / "array.npy"
     np.save(path, array)
     return Row(NUMBER, str(path))
@@ -15,28 +22,28 @@ def saved(folder, array):
 
 class TestNpy(ReaderContract):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> Reader:
         return NpyReader()
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, np.random.default_rng(0).normal(size=(31, 23)).astype("f4"))
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, np.zeros((31, 23), np.int16))
 
-    def pixels(self, sample):
+    def pixels(self, sample: Sample) -> NDArray[Any]:
         return sample["image"]
 
 
 class TestColour(TestNpy):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> Reader:
         return NpyReader(dtype="uint16", channels=3)
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, np.arange(31 * 23 * 3, dtype=">u2").reshape(31, 23, 3))
 
 
@@ -51,7 +58,7 @@ STORED = [
 
 @pytest.mark.parametrize("window", [None, Window(height=3, width=2)])
 @pytest.mark.parametrize("array", STORED, ids=["little", "big", "HWC", "fortran", "nan"])
-def test_values(tmp_path, array, window):
+def test_values(tmp_path: Path, array: NDArray[Any], window: Window | None) -> None:
     sample = NpyReader().read(saved(tmp_path, array), window)
     expected = array.reshape(10, 6, 1)[3:6, 2:4] if window else array.reshape(10, 6, 1)
     np.testing.assert_array_equal(sample["image"], expected)
@@ -76,12 +83,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("array", "settings", "message"), REFUSED)
-def test_refused(tmp_path, array, settings, message):
+def test_refused(
+    tmp_path: Path, array: NDArray[Any], settings: dict[str, Any], message: str
+) -> None:
     refused(NpyReader(**settings), saved(tmp_path, array), None, message)
 
 
 @pytest.mark.parametrize("length", range(0, 130, 3))
-def test_a_header_that_ends_early(tmp_path, length):
+def test_a_header_that_ends_early(tmp_path: Path, length: int) -> None:
     whole = saved(tmp_path, np.zeros((3, 3), "f4"))
     with open(whole.path, "rb") as file:
         head = file.read(length)
@@ -94,7 +103,7 @@ header_characters = st.sampled_from(
 
 
 @given(st.lists(st.tuples(st.integers(0, 127), header_characters), max_size=6))
-def test_a_damaged_header(tmp_path, damage):
+def test_a_damaged_header(tmp_path: Path, damage: Any) -> None:
     with open(saved(tmp_path, np.zeros((3, 3), "f4")).path, "rb") as file:
         content = bytearray(file.read())
     for place, byte in damage:
@@ -107,13 +116,13 @@ def test_a_damaged_header(tmp_path, damage):
 
 
 @pytest.mark.parametrize("shape", ["(99999999999999999999, 3)", "(-1, 3)", "(1e9, 3)", "(True, 3)"])
-def test_a_hostile_shape(tmp_path, shape):
+def test_a_hostile_shape(tmp_path: Path, shape: Any) -> None:
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
     refused(NpyReader(), written(tmp_path, content), None)
 
 
-def test_an_archive_of_arrays(tmp_path):
+def test_an_archive_of_arrays(tmp_path: Path) -> None:
     path = tmp_path / "arrays.npz"
     np.savez(path, image=np.zeros((2, 3), "f4"))
     refused(NpyReader(), Row(NUMBER, str(path)), None)

@@ -1,7 +1,12 @@
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import ndimage
 
 from readers.aia.footprint import HALO, Box, needed_box
@@ -9,7 +14,9 @@ from readers.aia.footprint import HALO, Box, needed_box
 IMAGE = np.random.default_rng(0).uniform(0, 16000, (90, 110))
 
 
-def resampled(image, matrix, shape, order):
+def resampled(
+    image: NDArray[Any], matrix: NDArray[Any], shape: tuple[int, int], order: int
+) -> NDArray[Any]:
     """Resample as the graph does: splines that mirror at the edges, zero outside."""
     return ndimage.affine_transform(
         image, matrix[::-1, 1::-1], matrix[::-1, 2], shape, order=order, mode="constant"
@@ -17,7 +24,7 @@ def resampled(image, matrix, shape, order):
 
 
 @st.composite
-def matrices(draw):
+def matrices(draw: st.DrawFn) -> NDArray[Any]:
     angle, zoom = draw(st.floats(-3.2, 3.2)), draw(st.floats(0.4, 2.0))
     cos, sin = zoom * np.cos(angle), zoom * np.sin(angle)
     x, y = draw(st.floats(-40, 140)), draw(st.floats(-40, 140))
@@ -25,7 +32,9 @@ def matrices(draw):
 
 
 @given(matrices(), st.integers(1, 25), st.integers(1, 25), st.sampled_from([1, 3]))
-def test_the_box_holds_all_that_is_needed(matrix, height, width, order):
+def test_the_box_holds_all_that_is_needed(
+    matrix: NDArray[Any], height: int, width: int, order: int
+) -> None:
     """What is resampled from the box, with the rest of the image replaced, is as before."""
     box = needed_box(matrix, (height, width), IMAGE.shape, order)
     assert 0 <= box.y < box.y + box.height <= IMAGE.shape[0]
@@ -41,7 +50,7 @@ def test_the_box_holds_all_that_is_needed(matrix, height, width, order):
 
 
 @pytest.mark.parametrize("order", HALO)
-def test_the_box_is_no_larger_than_that(order):
+def test_the_box_is_no_larger_than_that(order: int) -> None:
     halo = HALO[order]
     shifted = np.array([[1.0, 0, 40.5], [0, 1, 30.5]])
     box = needed_box(shifted, (5, 7), IMAGE.shape, order)
@@ -57,6 +66,6 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("place", "expected"), PLACES)
-def test_it_is_cut_at_the_edges(place, expected):
+def test_it_is_cut_at_the_edges(place: Any, expected: Any) -> None:
     matrix = np.array([[1.0, 0, place[0]], [0, 1, place[1]]])
     assert needed_box(matrix, (11, 11), IMAGE.shape, 3) == expected

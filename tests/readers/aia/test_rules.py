@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 import warnings
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +17,8 @@ from readers.aia.rules import KEYS, OPTIONAL_KEYS
 
 
 @pytest.mark.parametrize("header", [full_header(), hmi_header(), frame()[1]], ids=["", "hmi", "s"])
-def test_sound_headers_are_accepted(header):
-    assert HeaderRules().check(header) is None
+def test_sound_headers_are_accepted(header: Any) -> None:
+    HeaderRules().check(header)
 
 
 BROKEN = [
@@ -46,9 +49,11 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("words", "rule", "message"), BROKEN)
-def test_each_rule_has_its_own_message(words, rule, message):
+def test_each_rule_has_its_own_message(words: dict[str, Any], rule: str, message: str) -> None:
     header = full_header(**words)
-    assert HeaderRules().violation(header).rule == rule
+    found = HeaderRules().violation(header)
+    assert found is not None
+    assert found.rule == rule
     with pytest.raises(ValueError, match=message):
         HeaderRules().check(header)
 
@@ -69,30 +74,35 @@ SWITCHED_OFF = [
 
 
 @pytest.mark.parametrize(("words", "changes"), SWITCHED_OFF)
-def test_each_rule_can_be_changed(words, changes):
+def test_each_rule_can_be_changed(words: dict[str, Any], changes: dict[str, Any]) -> None:
     header = full_header(**words)
     assert HeaderRules().violation(header) is not None
     assert HeaderRules(**changes).violation(header) is None
 
 
 @pytest.mark.parametrize("bit", range(32))
-def test_bits_of_quality(bit):
+def test_bits_of_quality(bit: int) -> None:
     """Ancillary data are needed by none, and quicklook is no fault; all else is."""
-    refused = HeaderRules().violation(full_header(QUALITY=1 << bit)) is not None
-    assert refused == (bit not in (0, 1, 2, 3, 4, 30))
-    if bit in _QUALITY_FLAG_MESSAGES and refused:
-        message = HeaderRules().violation(full_header(QUALITY=1 << bit)).message
-        assert f"{bit} (" in message
+    found = HeaderRules().violation(full_header(QUALITY=1 << bit))
+    assert (found is not None) == (bit not in (0, 1, 2, 3, 4, 30))
+    if bit in _QUALITY_FLAG_MESSAGES and found is not None:
+        assert f"{bit} (" in found.message
 
 
-def test_hmi_has_rules_of_its_own():
+def test_hmi_has_rules_of_its_own() -> None:
     rules = HeaderRules()
     for fine in (0x400, 0x8000, 0x10000):
         assert rules.violation(hmi_header(QUALITY=fine)) is None
     for bad in (0x20, 0x200, 0x4000, 0x20000, -(2**31)):
-        assert rules.violation(hmi_header(QUALITY=bad)).rule == "QUALITY"
-    assert rules.violation(hmi_header(NAXIS2=2000)).rule == "full disk"
-    assert rules.violation(hmi_header(CROTA2=None)).rule == "CROTA2"
+        assert broken(rules, QUALITY=bad) == "QUALITY"
+    assert broken(rules, NAXIS2=2000) == "full disk"
+    assert broken(rules, CROTA2=None) == "CROTA2"
+
+
+def broken(rules: HeaderRules, **changes: Any) -> str | None:
+    """Return the rule that a header of HMI breaks."""
+    found = rules.violation(hmi_header(**changes))
+    return None if found is None else found.rule
 
 
 @settings(max_examples=25)
@@ -103,7 +113,9 @@ def test_hmi_has_rules_of_its_own():
     st.floats(15, 40),
     st.integers(100, 140),
 )
-def test_the_disk_is_full_as_sunpy_sees_it(x, y, angle, scale, width):
+def test_the_disk_is_full_as_sunpy_sees_it(
+    x: float, y: float, angle: float, scale: float, width: int
+) -> None:
     header = changed(frame()[1], CRPIX1=x, CRPIX2=y, CROTA2=angle, CDELT1=scale, CDELT2=scale)
     header["NAXIS1"] = width
     # The Sun as sunpy sees it: as large as its distance makes it, not RSUN_OBS.
@@ -119,7 +131,7 @@ def test_the_disk_is_full_as_sunpy_sees_it(x, y, angle, scale, width):
 
 @pytest.mark.parametrize("edge", ["left", "right", "bottom", "top"])
 @pytest.mark.parametrize("angle", [0.0, 33.0, 180.0])
-def test_the_limb_must_lie_inside_the_edge_pixels(edge, angle):
+def test_the_limb_must_lie_inside_the_edge_pixels(edge: str, angle: float) -> None:
     header = full_header(CROTA2=angle)
     radius = header["RSUN_OBS"] / header["CDELT1"]
     axis = "CRPIX1" if edge in ("left", "right") else "CRPIX2"
@@ -132,7 +144,7 @@ def test_the_limb_must_lie_inside_the_edge_pixels(edge, angle):
 # ---- Of an Index ---------------------------------------------------------------------------------
 
 
-def table(headers):
+def table(headers: Any) -> Any:
     columns = {key.lower(): [header.get(key) for header in headers] for key in KEYS}
     sizes = {"width": "NAXIS1", "height": "NAXIS2"}
     columns |= {name: [header[key] for header in headers] for name, key in sizes.items()}
@@ -150,7 +162,7 @@ HEADERS = [
 ]
 
 
-def test_an_index_is_asked_the_same():
+def test_an_index_is_asked_the_same() -> None:
     selection = HeaderRules().select(table(HEADERS))
     np.testing.assert_array_equal(selection.rows, [0, 2, 5], strict=True)
     assert sorted(selection.refused) == [1, 3, 4, 6]
@@ -158,24 +170,24 @@ def test_an_index_is_asked_the_same():
         assert violation == HeaderRules().violation(HEADERS[row])
 
 
-def test_many_rows():
+def test_many_rows() -> None:
     many = table(HEADERS[:2]).take(np.arange(20_000) % 2)
     selection = HeaderRules(full_disk=False).select(many)
     np.testing.assert_array_equal(selection.rows, np.arange(0, 20_000, 2))
 
 
-def test_all_and_none():
+def test_all_and_none() -> None:
     assert list(HeaderRules().select(table(HEADERS[:1])).rows) == [0]
     assert list(HeaderRules().select(table(HEADERS[1:2])).rows) == []
     assert HeaderRules().select(table(HEADERS[1:2])).rows.dtype == np.int64
 
 
-def test_columns_that_may_be_missing():
+def test_columns_that_may_be_missing() -> None:
     some = table([HEADERS[0], HEADERS[3]]).drop_columns(["pc1_1", "cd2_2", "ctype1"])
     assert list(HeaderRules().select(some).rows) == [0]
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key not in OPTIONAL_KEYS])
-def test_columns_that_may_not(key):
+def test_columns_that_may_not(key: str) -> None:
     with pytest.raises(ValueError, match=f"no column '{key.lower()}', which the rules need: scan"):
         HeaderRules().select(table(HEADERS).drop_columns([key.lower()]))

@@ -1,5 +1,8 @@
+from __future__ import annotations
+
 import datetime
 import warnings
+from typing import Any
 
 import pytest
 from astropy.time import Time
@@ -12,14 +15,14 @@ from readers.leapseconds import DAY
 moments = st.datetimes(datetime.datetime(1972, 1, 1), datetime.datetime(2040, 1, 1))
 
 
-def days_between(first, second):
+def days_between(first: str, second: str) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of years to come
         return (Time(second, scale="utc") - Time(first, scale="utc")).to_value("day")
 
 
 @given(moments, moments)
-def test_differences_are_those_of_astropy(first, second):
+def test_differences_are_those_of_astropy(first: Any, second: Any) -> None:
     one, other = first.isoformat(), second.isoformat()
     found = (tai_nanoseconds(other) - tai_nanoseconds(one)) / DAY
     assert found == pytest.approx(days_between(one, other), rel=1e-14, abs=1e-13)
@@ -29,7 +32,7 @@ LEAPS = ["2015-06-30T23:59:59", "2015-06-30T23:59:60.5", "2015-07-01T00:00:00", 
 
 
 @pytest.mark.parametrize("second", LEAPS)
-def test_leap_seconds(second):
+def test_leap_seconds(second: Any) -> None:
     first = "2010-03-24T00:00:00.000"
     found = (tai_nanoseconds(second) - tai_nanoseconds(first)) / DAY
     assert found == pytest.approx(days_between(first, second), rel=1e-15)
@@ -46,7 +49,7 @@ SAME = [
 
 
 @pytest.mark.parametrize("text", SAME)
-def test_spellings(text):
+def test_spellings(text: str) -> None:
     assert tai_nanoseconds(text) == tai_nanoseconds(SAME[0])
 
 
@@ -62,11 +65,11 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_no_time(text):
+def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a time such as 2011-02-15T00:00:01\.34, got '"):
         tai_nanoseconds(text)
 
 
-def test_before_leap_seconds():
+def test_before_leap_seconds() -> None:
     with pytest.raises(ValueError, match="expected a time after 1972, got '1971-12-31'"):
         tai_nanoseconds("1971-12-31")

@@ -1,7 +1,12 @@
+from __future__ import annotations
+
 import gc
 import logging
 import os
 import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +16,7 @@ from fakes import FakeReader
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
 from readers import Columns, Index, Order, Row, Schedule, Shard, Source
 from readers.index.columns import Strings
@@ -18,14 +24,14 @@ from readers.index.columns import Strings
 logger = logging.getLogger(__name__)
 
 
-def strings(texts):
+def strings(texts: list[str]) -> Any:
     encoded = [text.encode() for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return Strings(offsets, np.frombuffer(b"".join(encoded), np.uint8))
 
 
 @given(st.lists(st.text(), max_size=20), st.sampled_from(["?", "i1", "i8", "u8", "f2", "f8"]))
-def test_round_trip(texts, dtype):
+def test_round_trip(texts: list[str], dtype: str) -> None:
     numbers = np.arange(len(texts)).astype(dtype)
     columns = Columns({"number": numbers, "path": strings(texts), "again": strings(texts[::-1])})
     again = pickle.loads(pickle.dumps(columns))
@@ -37,32 +43,32 @@ def test_round_trip(texts, dtype):
 
 
 @given(hnp.arrays(hnp.integer_dtypes() | hnp.floating_dtypes(endianness="<"), (3,)))
-def test_numbers_come_back(numbers):
-    columns = Columns({"path": strings("abc"), "number": numbers})
+def test_numbers_come_back(numbers: NDArray[Any]) -> None:
+    columns = Columns({"path": strings(list("abc")), "number": numbers})
     np.testing.assert_array_equal(columns.array("number"), numbers, strict=True)
     assert columns.array("number").flags.aligned
 
 
-def test_numbers_that_are_not_contiguous():
+def test_numbers_that_are_not_contiguous() -> None:
     numbers = np.arange(12).reshape(6, 2)[::2, 1]
-    columns = Columns({"path": strings("abc"), "number": numbers})
+    columns = Columns({"path": strings(list("abc")), "number": numbers})
     assert columns.array("number").tolist() == [1, 5, 9]
 
 
-def test_columns_are_read_only():
-    columns = Columns({"path": strings("abc"), "number": np.arange(3)})
+def test_columns_are_read_only() -> None:
+    columns = Columns({"path": strings(list("abc")), "number": np.arange(3)})
     with pytest.raises(ValueError, match="read-only"):
         columns.array("number")[0] = 7
 
 
-def test_rows():
+def test_rows() -> None:
     columns = Columns({"path": strings(["/a.fits", "/é ü/💥.fits"]), "hdu": np.array([-1, 2])})
     assert columns.row(0) == Row(0, "/a.fits", None)
     assert columns.row(1) == Row(1, "/é ü/💥.fits", 2)
     assert Columns({"path": strings(["/a"])}).row(0) == Row(0, "/a", None)
 
 
-def test_parts():
+def test_parts() -> None:
     columns = Columns(
         {
             "path": strings(["/a", "/b"]),
@@ -79,7 +85,7 @@ def test_parts():
         columns.row(1).part("y")
 
 
-def test_rows_that_are_not_there():
+def test_rows_that_are_not_there() -> None:
     columns = Columns({"path": strings(["/a", "/b"]), "number": np.arange(2)})
     for row in (-1, 2):
         for look in (columns.row, lambda row: columns.value("number", row)):
@@ -91,7 +97,7 @@ def test_rows_that_are_not_there():
         columns.text("number", 0)
 
 
-def test_another_process_reads_while_the_owner_lives(fresh_python):
+def test_another_process_reads_while_the_owner_lives(fresh_python: Callable[..., bytes]) -> None:
     columns = Columns({"path": strings(["/a", "/é"]), "hdu": np.array([0, -1])})
     code = (
         "import pickle, sys; columns = pickle.load(sys.stdin.buffer)\n"
@@ -103,7 +109,7 @@ def test_another_process_reads_while_the_owner_lives(fresh_python):
         assert fresh_python(code, stdin=pickle.dumps(columns)).decode().strip() == expected
 
 
-def test_nothing_is_left_behind(tmp_path, monkeypatch):
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     gc.collect()  # what other tests have left
     open_files = len(os.listdir("/proc/self/fd"))
@@ -137,7 +143,7 @@ print(int(image[0, 0, 0]), path, seconds, resident)
 """
 
 
-def source_of(index):
+def source_of(index: Index) -> Any:
     """Give a Source as dali_pipelines.graph.pipeline makes it."""
     return Source(
         columns=index.columns(("label",)),
@@ -148,7 +154,7 @@ def source_of(index):
     )
 
 
-def archive(num_rows):
+def archive(num_rows: int) -> Index:
     numbers = pa.array(np.arange(num_rows))
     digits = pc.utf8_lpad(pc.cast(numbers, pa.large_string()), 7, "0")
     head, tail = (
@@ -159,7 +165,7 @@ def archive(num_rows):
     return Index(pa.table({"path": paths, "label": numbers}))
 
 
-def test_a_reader_process_of_a_large_archive(fresh_python):
+def test_a_reader_process_of_a_large_archive(fresh_python: Callable[..., bytes]) -> None:
     found = {}
     for num_rows in (10, MILLIONS * 1_000_000):
         source = source_of(archive(num_rows))

@@ -1,5 +1,9 @@
+from __future__ import annotations
+
 import logging
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +17,7 @@ trees = st.lists(st.lists(parts, min_size=1, max_size=4), max_size=12)
 
 
 @given(trees)
-def test_paths_come_sorted(tmp_path_factory, tree):
+def test_paths_come_sorted(tmp_path_factory: pytest.TempPathFactory, tree: list[list[str]]) -> None:
     root = tmp_path_factory.mktemp("archive")
     for *folders, name in tree:
         folder = root.joinpath(*folders)
@@ -28,7 +32,7 @@ def test_paths_come_sorted(tmp_path_factory, tree):
     assert list(find_files(str(root), (".fits",))) == expected
 
 
-def test_names_are_not_held_longer_than_needed(tmp_path):
+def test_names_are_not_held_longer_than_needed(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     (tmp_path / "a" / "1.fits").touch()
@@ -38,13 +42,15 @@ def test_names_are_not_held_longer_than_needed(tmp_path):
     assert list(found) == [str(tmp_path / "b" / "2.fits")]
 
 
-def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch, caplog):
+def test_a_folder_that_cannot_be_listed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in "abc":
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.fits").touch()
     scandir = os.scandir
 
-    def refuse(folder):
+    def refuse(folder: Any) -> Any:
         if folder.endswith("/b/"):
             raise PermissionError(13, "Permission denied", folder)
         return scandir(folder)
@@ -71,7 +77,7 @@ FORMATS = {"fits": (".fits", ".fits.gz", ".gz"), "jpeg": (".jpg", ".png")}
         (["a.fits.gz"], "; 1 file ends in .fits.gz, which is for the FITS pipeline"),
     ],
 )
-def test_what_is_there_instead(tmp_path, names, told):
+def test_what_is_there_instead(tmp_path: Path, names: list[str], told: str) -> None:
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -81,7 +87,7 @@ def test_what_is_there_instead(tmp_path, names, told):
     assert str(caught.value).endswith(told)
 
 
-def test_files_left_out_are_counted(tmp_path, caplog):
+def test_files_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     names = ["a.fits", "b.jpg", "c.JPG", "d.fits.bak", "sub/e.fits.gz", "sub/README", "no/f.jpg"]
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -103,18 +109,23 @@ def test_files_left_out_are_counted(tmp_path, caplog):
     assert not caplog.messages
 
 
-def test_a_folder_is_listed_once(tmp_path, monkeypatch):
+def test_a_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "1.jpg").touch()
     listed = []
     scandir = os.scandir
-    monkeypatch.setattr("os.scandir", lambda folder: listed.append(folder) or scandir(folder))
+
+    def noted(folder: str) -> Any:
+        listed.append(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr("os.scandir", noted)
     with pytest.raises(FileNotFoundError, match=r"1 file ends in \.jpg"):
         list(find_files(str(tmp_path), (".fits",), FORMATS))
     assert listed == [f"{tmp_path}/", f"{tmp_path}/sub/"]
 
 
-def test_links(tmp_path):
+def test_links(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "1.fits").touch()
     (tmp_path / "again").symlink_to(tmp_path / "real")
@@ -126,6 +137,6 @@ def test_links(tmp_path):
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_the_root_folder_is_written_as_one_slash(tmp_path, slash):
+def test_the_root_folder_is_written_as_one_slash(tmp_path: Path, slash: str) -> None:
     (tmp_path / "1.fits").touch()
     assert list(find_files(f"{tmp_path}{slash}", (".fits",))) == [f"{tmp_path}/1.fits"]

@@ -1,4 +1,8 @@
+from __future__ import annotations
+
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ numbers = st.integers(0, 2**63 - 1)
 
 
 @given(seeds, numbers, numbers)
-def test_pure_and_in_range(seed, epoch, row):
+def test_pure_and_in_range(seed: int, epoch: int, row: int) -> None:
     draws = Draws.of(seed, epoch, row)
     assert draws == Draws.of(seed, epoch, row)
     assert 0 <= draws.y < 1
@@ -24,7 +28,7 @@ def test_pure_and_in_range(seed, epoch, row):
 
 
 @given(seeds, numbers, numbers)
-def test_all_arguments_count(seed, epoch, row):
+def test_all_arguments_count(seed: int, epoch: int, row: int) -> None:
     others = [(seed ^ 1, epoch, row), (seed, epoch ^ 1, row), (seed, epoch, row ^ 1)]
     others += [(seed ^ 1 << 63, epoch, row), (seed, epoch ^ 1 << 62, row)]
     here = Draws.of(seed, epoch, row)
@@ -92,12 +96,14 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("arguments", "draws"), GOLDEN)
-def test_the_draws_stay_the_same_between_versions(arguments, draws):
+def test_the_draws_stay_the_same_between_versions(
+    arguments: tuple[int, int, int], draws: Any
+) -> None:
     assert Draws.of(*arguments) == draws
 
 
 @given(seeds, numbers, numbers)
-def test_the_words_are_those_of_a_new_generator(seed, epoch, row):
+def test_the_words_are_those_of_a_new_generator(seed: int, epoch: int, row: int) -> None:
     key = np.array([seed, epoch], np.uint64)
     expected = np.random.Philox(key=key, counter=[row, 0, 0, 0]).random_raw(4).tolist()
     draws = Draws.of(seed, epoch, row)
@@ -107,7 +113,7 @@ def test_the_words_are_those_of_a_new_generator(seed, epoch, row):
     assert halves == divmod(expected[3], 2**32)
 
 
-def test_nothing_else_counts(fresh_python):
+def test_nothing_else_counts(fresh_python: Callable[..., bytes]) -> None:
     """Neither the draws before nor NumPy's global state, in this process or another."""
     code = (
         "import numpy, random; numpy.random.seed(1); random.seed(1)\n"
@@ -118,13 +124,13 @@ def test_nothing_else_counts(fresh_python):
 
 
 @pytest.mark.parametrize("over", ["rows", "epochs", "seeds"])
-def test_uniform(over):
-    at = {
+def test_uniform(over: str) -> None:
+    draw: dict[str, Callable[[int], Draws]] = {
         "rows": lambda n: Draws.of(1, 0, n),
         "epochs": lambda n: Draws.of(1, n, 0),
         "seeds": lambda n: Draws.of(n, 0, 0),
-    }[over]
-    drawn = [at(n) for n in range(8000)]
+    }
+    drawn = [draw[over](n) for n in range(8000)]
     check_uniform((int(draws.y * 64) for draws in drawn), 64)
     check_uniform((int(draws.x * 64) for draws in drawn), 64)
     # All four together, then each with what follows it: all independent.
@@ -138,14 +144,14 @@ def test_uniform(over):
     check_uniform(((a[1], int(b.y * 8)) for a, b in zip(turns, drawn[1:], strict=False)), 64)
 
 
-def test_half_of_the_rows_are_flipped():
+def test_half_of_the_rows_are_flipped() -> None:
     drawn = [Draws.of(5, 2, row) for row in range(10_000)]
     assert 4800 < sum(draws.horizontal for draws in drawn) < 5200
     assert 4800 < sum(draws.vertical for draws in drawn) < 5200
     assert 2300 < sum(draws.horizontal and draws.vertical for draws in drawn) < 2700
 
 
-def test_draws_do_not_follow_the_order():
+def test_draws_do_not_follow_the_order() -> None:
     """Both are Philox with the key (seed, epoch): a row's draws must not depend on its position."""
     order = Order(64, 3)
     at_start = (Draws.of(3, epoch, order.row(epoch, 0)) for epoch in range(8000))

@@ -1,11 +1,16 @@
+from __future__ import annotations
+
 import math
 import tracemalloc
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 from strategies import seeds
 from uniformity import check_uniform
 
@@ -14,13 +19,15 @@ from readers.sampling.order import VERSION
 
 
 @given(st.integers(1, 60) | st.integers(4000, 10**5), seeds, st.integers(0, 10**6))
-def test_an_epoch_is_a_permutation(num_rows, seed, epoch):
+def test_an_epoch_is_a_permutation(num_rows: int, seed: int, epoch: int) -> None:
     rows = Order(num_rows, seed).rows(epoch, range(num_rows))
     assert sorted(rows.tolist()) == list(range(num_rows))
 
 
 @given(st.integers(1, 2**63 - 1), seeds, st.integers(0, 10**6), st.booleans(), st.data())
-def test_many_rows_at_once(num_rows, seed, epoch, shuffle, data):
+def test_many_rows_at_once(
+    num_rows: int, seed: int, epoch: int, shuffle: bool, data: st.DataObject
+) -> None:
     order = Order(num_rows, seed, shuffle)
     shapes = hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=7)
     kind = data.draw(st.sampled_from([np.int64, np.uint64]))
@@ -35,7 +42,7 @@ def test_many_rows_at_once(num_rows, seed, epoch, shuffle, data):
     np.testing.assert_array_equal(positions, before)
 
 
-def test_more_rows_at_once_than_are_worked_on_at_one_time():
+def test_more_rows_at_once_than_are_worked_on_at_one_time() -> None:
     order = Order(100_003, 5)  # of which a few are walked back into the range
     rows = order.rows(2, range(100_003))
     assert sorted(rows.tolist()) == list(range(100_003))
@@ -44,7 +51,7 @@ def test_more_rows_at_once_than_are_worked_on_at_one_time():
 
 
 @given(st.integers(50, 1000), seeds, st.integers(0, 10**6))
-def test_epochs_and_seeds_differ(num_rows, seed, epoch):
+def test_epochs_and_seeds_differ(num_rows: int, seed: int, epoch: int) -> None:
     first = rows_of(Order(num_rows, seed), epoch)
     assert first != rows_of(Order(num_rows, seed), epoch + 1)
     assert first != rows_of(Order(num_rows, seed ^ 1), epoch)
@@ -52,14 +59,14 @@ def test_epochs_and_seeds_differ(num_rows, seed, epoch):
 
 
 @pytest.mark.parametrize("epoch", [0, 3])
-def test_without_shuffling_row_is_position(epoch):
+def test_without_shuffling_row_is_position(epoch: int) -> None:
     order = Order(10, 7, shuffle=False)
     assert rows_of(order, epoch) == list(range(10))
     with pytest.raises(IndexError):
         order.row(epoch, 10)
 
 
-def test_another_process_gives_the_same(fresh_python):
+def test_another_process_gives_the_same(fresh_python: Callable[..., bytes]) -> None:
     code = "from readers import Order\nprint([Order(99, 2**64 - 1).row(5, p) for p in range(99)])"
     assert fresh_python(code).decode().strip() == str(rows_of(Order(99, 2**64 - 1), 5))
 
@@ -81,18 +88,20 @@ GOLDEN = [
 ]
 
 
-def test_version_of_the_golden_orders():
+def test_version_of_the_golden_orders() -> None:
     assert VERSION == 2
 
 
 @pytest.mark.parametrize(("num_rows", "seed", "epoch", "rows"), GOLDEN)
-def test_the_order_stays_the_same_between_versions(num_rows, seed, epoch, rows):
+def test_the_order_stays_the_same_between_versions(
+    num_rows: int, seed: int, epoch: int, rows: list[int]
+) -> None:
     all_of_them = len(rows) == num_rows
     positions = range(num_rows) if all_of_them else (0, 1, 2, num_rows // 2, num_rows - 1)
     assert [Order(num_rows, seed).row(epoch, position) for position in positions] == rows
 
 
-def orders(over, num_rows, count):
+def orders(over: str, num_rows: int, count: int) -> list[tuple[Order, int]]:
     """Give `count` pairs of an Order and an epoch of it, which differ in the seed or the epoch."""
     if over == "seeds":
         return [(Order(num_rows, seed), 0) for seed in range(count)]
@@ -102,7 +111,7 @@ def orders(over, num_rows, count):
 @pytest.mark.parametrize("over", ["seeds", "epochs"])
 class TestUniform:
     @pytest.mark.parametrize("num_rows", [2, 3, 4, 5, 10, 52])
-    def test_pairs_of_rows_of_a_short_index(self, num_rows, over):
+    def test_pairs_of_rows_of_a_short_index(self, num_rows: int, over: str) -> None:
         pairs = [
             (order.row(epoch, 0), order.row(epoch, 1))
             for order, epoch in orders(over, num_rows, 16_000)
@@ -113,7 +122,9 @@ class TestUniform:
         check_uniform((second for _, second in pairs), num_rows)
 
     @pytest.mark.parametrize("num_rows", [1000, 4097, 4356, 10**6, 10**12])
-    def test_first_last_and_neighbouring_rows_of_a_long_index(self, num_rows, over):
+    def test_first_last_and_neighbouring_rows_of_a_long_index(
+        self, num_rows: int, over: str
+    ) -> None:
         places = [0, 1, num_rows - 1]
         rows = np.array(
             [
@@ -130,12 +141,12 @@ class TestUniform:
         check_uniform(distances.tolist(), 16)
 
     @pytest.mark.parametrize("num_rows", [3, 4, 5, 6, 7])
-    def test_every_order_of_few_rows_is_as_likely(self, num_rows, over):
+    def test_every_order_of_few_rows_is_as_likely(self, num_rows: int, over: str) -> None:
         cells = math.factorial(num_rows)
         met = whole_epochs(over, num_rows, min(40 * cells, 50_000))
         check_uniform((met @ num_rows ** np.arange(num_rows)).tolist(), cells)
 
-    def test_odd_and_even_orders_of_few_rows_are_as_likely(self, over):
+    def test_odd_and_even_orders_of_few_rows_are_as_likely(self, over: str) -> None:
         for num_rows in range(2, 61):
             met = whole_epochs(over, num_rows, 300)
             later, earlier = np.tril_indices(num_rows, -1)
@@ -143,18 +154,18 @@ class TestUniform:
             check_uniform((inversions % 2).tolist(), 2)
 
     @pytest.mark.parametrize("num_rows", [4096, 4097, 4225, 4356, 4489, 5184])
-    def test_odd_and_even_orders_of_many_rows_are_as_likely(self, num_rows, over):
+    def test_odd_and_even_orders_of_many_rows_are_as_likely(self, num_rows: int, over: str) -> None:
         met = whole_epochs(over, num_rows, 100)
         check_uniform(((num_rows - cycles(rows)) % 2 for rows in met.tolist()), 2)
 
 
-def whole_epochs(over, num_rows, count):
+def whole_epochs(over: str, num_rows: int, count: int) -> NDArray[Any]:
     """Give the rows of whole epochs, shape (count, num_rows)."""
     every = np.arange(num_rows)
     return np.array([order.rows(epoch, every) for order, epoch in orders(over, num_rows, count)])
 
 
-def cycles(rows):
+def cycles(rows: NDArray[Any]) -> int:
     count, unseen = 0, bytearray([1]) * len(rows)
     while (row := unseen.find(1)) >= 0:
         count += 1
@@ -165,7 +176,7 @@ def cycles(rows):
 
 
 @pytest.mark.parametrize("num_rows", [10**9, 2**40])
-def test_many_rows_take_no_memory(num_rows):
+def test_many_rows_take_no_memory(num_rows: int) -> None:
     order = Order(num_rows, 3)
     order.row(0, 0)
     tracemalloc.start()
@@ -177,7 +188,7 @@ def test_many_rows_take_no_memory(num_rows):
 
 
 @pytest.mark.parametrize("num_rows", [10**9, 10**12, 2**40])
-def test_many_rows_are_distinct_and_spread(num_rows):
+def test_many_rows_are_distinct_and_spread(num_rows: int) -> None:
     order = Order(num_rows, 3)
     rows = order.rows(0, range(100_000)).tolist()
     assert len(set(rows)) == len(rows)
@@ -188,7 +199,7 @@ def test_many_rows_are_distinct_and_spread(num_rows):
 
 
 @pytest.mark.parametrize("seed", [2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1])
-def test_large_seeds_are_told_apart(seed):
+def test_large_seeds_are_told_apart(seed: int) -> None:
     assert rows_of(Order(100, seed), 1) != rows_of(Order(100, seed - 1), 1)
 
 
@@ -211,10 +222,10 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("make", "error", "message"), ERRORS)
-def test_errors(make, error, message):
+def test_errors(make: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
 
 
-def rows_of(order, epoch):
+def rows_of(order: Order, epoch: int) -> list[int]:
     return [order.row(epoch, position) for position in range(order.num_rows)]

@@ -1,5 +1,8 @@
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,20 +14,20 @@ from readers import Schedule, Shard, Slot
 EPOCHS = 3
 
 
-def walk(schedule, epochs=EPOCHS):
+def walk(schedule: Schedule, epochs: int = EPOCHS) -> Any:
     """Slots of a shard, counted as DALI does, for some epochs from the first."""
     steps = sum(schedule.steps(schedule.epoch + n) for n in range(epochs))
     return [schedule.locate(count) for count in range(steps * schedule.batch_size)]
 
 
-def met(shards, epochs=EPOCHS):
+def met(shards: list[Schedule], epochs: int = EPOCHS) -> Any:
     """How often each (epoch, position) with a row comes, over all shards."""
     slots = (slot for schedule in shards for slot in walk(schedule, epochs))
     rows = shards[0].num_rows
     return Counter((slot.epoch, slot.position) for slot in slots if slot.position < rows)
 
 
-def due(schedule, epochs=EPOCHS):
+def due(schedule: Schedule, epochs: int = EPOCHS) -> Any:
     """All (epoch, position) from where the schedule begins, once each."""
     numbers = range(schedule.epoch, schedule.epoch + epochs)
     starts = [schedule.position] + [0] * (epochs - 1)
@@ -36,7 +39,7 @@ def due(schedule, epochs=EPOCHS):
 
 
 @given(schedules())
-def test_each_position_of_each_epoch_once(shards):
+def test_each_position_of_each_epoch_once(shards: list[Schedule]) -> None:
     first = shards[0]
     missing = due(first)
     missing.subtract(met(shards))
@@ -53,13 +56,13 @@ def test_each_position_of_each_epoch_once(shards):
 
 
 @given(schedules())
-def test_all_shards_take_equally_many_steps(shards):
+def test_all_shards_take_equally_many_steps(shards: list[Schedule]) -> None:
     for epoch in range(6):
         assert len({schedule.steps(epoch) for schedule in shards}) == 1
 
 
 @given(schedules())
-def test_counts_run_through_epochs_steps_and_slots(shards):
+def test_counts_run_through_epochs_steps_and_slots(shards: list[Schedule]) -> None:
     for schedule in shards:
         expected = [
             (epoch, step, index)
@@ -71,7 +74,7 @@ def test_counts_run_through_epochs_steps_and_slots(shards):
 
 
 @given(schedules())
-def test_a_step_takes_positions_in_order(shards):
+def test_a_step_takes_positions_in_order(shards: list[Schedule]) -> None:
     """Position p of an epoch lies in step p // (S*B), shard (p // B) % S, slot p % B."""
     first = shards[0]
     for schedule in shards:
@@ -83,7 +86,7 @@ def test_a_step_takes_positions_in_order(shards):
 
 
 @given(schedules(), st.integers(0, 10**6))
-def test_locate_far_ahead(shards, epochs):
+def test_locate_far_ahead(shards: list[Schedule], epochs: int) -> None:
     schedule = shards[-1]
     steps = schedule.steps(schedule.epoch) + epochs * schedule.steps(schedule.epoch + 1)
     slot = schedule.locate(steps * schedule.batch_size)
@@ -92,11 +95,11 @@ def test_locate_far_ahead(shards, epochs):
 
 
 @given(schedules(), schedules(), st.data())
-def test_resume_on_other_shards_and_batches(before, after, data):
+def test_resume_on_other_shards_and_batches(before: Any, after: Any, data: st.DataObject) -> None:
     """k steps of S1 shards of batch B1, then on with S2 and B2: every position once."""
     first = replace(before[0], epoch=0, position=0, tail="partial")
     steps = data.draw(st.integers(0, first.steps(0)))
-    delivered = Counter()
+    delivered: Counter[tuple[int, int]] = Counter()
     for schedule in before:
         restarted = replace(schedule, epoch=0, position=0, tail="partial")
         slots = (restarted.locate(count) for count in range(steps * first.batch_size))
@@ -118,7 +121,7 @@ def test_resume_on_other_shards_and_batches(before, after, data):
     ("tail", "steps", "last"),
     [("partial", 3, [8, 9, 10, 11]), ("fill", 3, [8, 9, 10, 11]), ("drop", 2, [4, 5, 6, 7])],
 )
-def test_tail_of_ten_rows_in_batches_of_four(tail, steps, last):
+def test_tail_of_ten_rows_in_batches_of_four(tail: Any, steps: int, last: Any) -> None:
     schedule = Schedule(num_rows=10, shard=Shard(), batch_size=4, tail=tail)
     assert schedule.steps(0) == steps
     slots = [schedule.locate((steps - 1) * 4 + index) for index in range(4)]
@@ -127,7 +130,7 @@ def test_tail_of_ten_rows_in_batches_of_four(tail, steps, last):
 
 
 @pytest.mark.parametrize("tail", ["partial", "fill", "drop"])
-def test_resuming_at_the_end_begins_the_next_epoch(tail):
+def test_resuming_at_the_end_begins_the_next_epoch(tail: Any) -> None:
     schedule = Schedule(num_rows=8, shard=Shard(1, 2), batch_size=2, tail=tail, epoch=4, position=8)
     assert schedule.steps(4) == 0
     assert schedule.steps(5) == 2
@@ -136,7 +139,7 @@ def test_resuming_at_the_end_begins_the_next_epoch(tail):
 
 
 @given(schedules())
-def test_the_first_step_is_where_it_starts(shards):
+def test_the_first_step_is_where_it_starts(shards: list[Schedule]) -> None:
     schedule = shards[0]
     slot = schedule.locate(0)
     assert schedule.start == (slot.epoch, slot.position)
@@ -144,7 +147,7 @@ def test_the_first_step_is_where_it_starts(shards):
 
 
 @pytest.mark.parametrize(("tail", "valid"), [("partial", [3, 0]), ("fill", [3, 0])])
-def test_a_batch_larger_than_the_index_is_one_step(tail, valid):
+def test_a_batch_larger_than_the_index_is_one_step(tail: Any, valid: Any) -> None:
     shards = [
         Schedule(num_rows=3, shard=Shard(shard, 2), batch_size=5, tail=tail) for shard in range(2)
     ]
@@ -170,6 +173,6 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("settings", "message"), ERRORS)
-def test_errors(settings, message):
+def test_errors(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Schedule(**{"num_rows": 10, "shard": Shard(), "batch_size": 3, **settings})

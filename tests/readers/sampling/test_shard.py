@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from readers import Shard
 
 
-def test_the_table_in_the_docstring():
+def test_the_table_in_the_docstring() -> None:
     """3 shards of batch 2 and 14 positions."""
-    table = [
+    table: list[list[tuple[int | str, int | str]]] = [
         [(0, 1), (6, 7), (12, 13)],
         [(2, 3), (8, 9), ("-", "-")],
         [(4, 5), (10, 11), ("-", "-")],
@@ -20,14 +20,16 @@ def test_the_table_in_the_docstring():
 
 
 @given(st.integers(0, 10**12), st.integers(1, 64), st.integers(1, 1024))
-def test_a_position_belongs_to_one_step_shard_and_slot(position, num_shards, batch_size):
+def test_a_position_belongs_to_one_step_shard_and_slot(
+    position: int, num_shards: int, batch_size: int
+) -> None:
     step = position // (num_shards * batch_size)
     shard = Shard(position // batch_size % num_shards, num_shards)
     assert shard.position(step, position % batch_size, batch_size) == position
 
 
 @pytest.mark.parametrize(("shard_id", "num_shards"), [(3, 3), (-1, 3), (0, 0), (0, -1)])
-def test_errors(shard_id, num_shards):
+def test_errors(shard_id: int, num_shards: int) -> None:
     message = rf"shard_id must lie in \[0, num_shards={num_shards}\), got {shard_id}"
     with pytest.raises(ValueError, match=message):
         Shard(shard_id, num_shards)

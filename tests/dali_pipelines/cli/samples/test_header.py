@@ -1,7 +1,11 @@
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dali_pipelines.cli.samples import header as aia
 
@@ -14,7 +18,7 @@ def image() -> np.ndarray:
     return image
 
 
-def test_headers_have_the_words_of_level_1(image):
+def test_headers_have_the_words_of_level_1(image: NDArray[Any]) -> None:
     header = aia.frame_header(0, image)
     expected = {
         "TELESCOP": "SDO/AIA",
@@ -41,7 +45,7 @@ def test_headers_have_the_words_of_level_1(image):
     assert 150 < len(header) < 230  # 216 in a real file
 
 
-def test_headers_agree_with_themselves(image):
+def test_headers_agree_with_themselves(image: NDArray[Any]) -> None:
     for number in range(3):
         header = aia.frame_header(number, image)
         assert header["RSUN_OBS"] == pytest.approx(975.9, abs=0.2)
@@ -50,7 +54,7 @@ def test_headers_agree_with_themselves(image):
         assert observer == pytest.approx(header["DSUN_OBS"])
 
 
-def test_frames_differ_in_channel_time_and_pointing(image):
+def test_frames_differ_in_channel_time_and_pointing(image: NDArray[Any]) -> None:
     first, second = (aia.frame_header(number, image) for number in range(2))
     assert second["WAVELNTH"] == 131
     assert second["T_REC"] == "2015-01-01T00:00:12.000"
@@ -58,7 +62,7 @@ def test_frames_differ_in_channel_time_and_pointing(image):
         assert first[key] != second[key], key
 
 
-def test_statistics_words_are_those_of_the_pixels(image):
+def test_statistics_words_are_those_of_the_pixels(image: NDArray[Any]) -> None:
     header = aia.frame_header(0, image)
     assert header["DATAMIN"] == image.min() < 0
     assert header["DATAMAX"] == image.max()
@@ -69,7 +73,7 @@ def test_statistics_words_are_those_of_the_pixels(image):
     assert header["NSATPIX"] == 5
 
 
-def test_every_16th_frame_is_flagged():
+def test_every_16th_frame_is_flagged() -> None:
     quality = [aia._quality(number) for number in range(64)]
     flagged = {number: word for number, word in enumerate(quality) if word}
     assert flagged == {15: 1 << 17, 31: 1 << 12, 47: 1 << 17, 63: 1 << 12}

@@ -7,7 +7,7 @@ from dali_pipelines.cli.samples import photos, sets
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One photograph of each class, made in other processes."""
     return sets.jpeg_samples(tmp_path_factory.mktemp("jpeg"), num_per_class=1)
 
@@ -19,7 +19,7 @@ def save(folder: Path, number: int) -> Path:
     return path
 
 
-def test_photographs_open_in_class_folders(folder):
+def test_photographs_open_in_class_folders(folder: Path) -> None:
     paths = sorted(folder.rglob("*.jpg"))
     names = [str(path.relative_to(folder)) for path in paths]
     assert names == [f"{name}/{name}_000.jpg" for name in sorted(photos.JPEG_CLASSES)]
@@ -33,12 +33,12 @@ def test_photographs_open_in_class_folders(folder):
         assert 150e3 < path.stat().st_size < 450e3
 
 
-def test_one_photograph_of_a_class_is_turned(tmp_path):
+def test_one_photograph_of_a_class_is_turned(tmp_path: Path) -> None:
     with Image.open(save(tmp_path, photos.TURNED_IMAGE)) as image:
         assert image.getexif()[0x0112] == 3
 
 
-def test_photographs_have_a_few_odd_sizes(tmp_path):
+def test_photographs_have_a_few_odd_sizes(tmp_path: Path) -> None:
     sizes = [photos._size(number) for number in range(24)]
     assert len(set(sizes)) == 5
     assert sizes.count((1280, 960)) > 12
@@ -46,6 +46,6 @@ def test_photographs_have_a_few_odd_sizes(tmp_path):
         assert image.size == sizes[17] == (801, 1203)
 
 
-def test_photographs_are_the_same_each_time(folder, tmp_path):
+def test_photographs_are_the_same_each_time(folder: Path, tmp_path: Path) -> None:
     again = save(tmp_path, 0)
     assert again.read_bytes() == (folder / "hills" / "hills_000.jpg").read_bytes()

@@ -13,7 +13,7 @@ from dali_pipelines.cli.samples import sets, sun
 
 
 @pytest.fixture(scope="module")
-def frames(tmp_path_factory) -> list[Path]:
+def frames(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two frames, made in other processes."""
     folder = sets.fits_samples(tmp_path_factory.mktemp("fits"), num_frames=2)
     return sorted(folder.iterdir())
@@ -25,7 +25,7 @@ def read(path: Path) -> tuple[np.ndarray, Any]:
     return found
 
 
-def test_files_have_the_layout_of_jsoc(frames):
+def test_files_have_the_layout_of_jsoc(frames: list[Path]) -> None:
     assert [path.name for path in frames] == [
         "aia_20150101T000000_0094.fits",
         "aia_20150101T000012_0131.fits",
@@ -54,13 +54,13 @@ def test_files_have_the_layout_of_jsoc(frames):
     assert 150 < len(header) < 230  # 216 in a real file
 
 
-def test_frames_are_as_large_as_said(frames):
+def test_frames_are_as_large_as_said(frames: list[Path]) -> None:
     for path in frames:
         assert path.stat().st_size == pytest.approx(sets.FRAME_BYTES, rel=0.06)
 
 
 @pytest.mark.parametrize("number", range(len(aia.CHANNELS)))
-def test_every_channel_is_hard_to_compress(number):
+def test_every_channel_is_hard_to_compress(number: int) -> None:
     # To 5 to 7 bits per pixel, as in a real file. The rows at disk centre stand for all.
     wavelength = aia.frame_wavelength(number)
     band = sun._scene_band(wavelength, aia.frame_pointing(number), 2048)
@@ -71,7 +71,7 @@ def test_every_channel_is_hard_to_compress(number):
     assert 5 < written.tell() * 8 / band.size < 7
 
 
-def test_the_disk_is_bright_and_noisy(frames):
+def test_the_disk_is_bright_and_noisy(frames: list[Path]) -> None:
     for path in frames:
         image, header = read(path)
         x, y = round(header["CRPIX1"]), round(header["CRPIX2"])
@@ -83,18 +83,18 @@ def test_the_disk_is_bright_and_noisy(frames):
         assert 0.8 < np.std(np.diff(corner)) / np.sqrt(2) < 4
 
 
-def test_a_frame_is_the_same_each_time(frames, tmp_path):
+def test_a_frame_is_the_same_each_time(frames: list[Path], tmp_path: Path) -> None:
     sun.save_frame(tmp_path / "again.fits", 1)
     assert (tmp_path / "again.fits").read_bytes() == frames[1].read_bytes()
 
 
-def test_no_two_frames_are_alike(frames):
+def test_no_two_frames_are_alike(frames: list[Path]) -> None:
     first, second = (read(path)[0] for path in frames)
     assert first.dtype == np.int16
     assert np.mean(first == second) < 0.2
 
 
-def test_pixels_obey_the_header(monkeypatch):
+def test_pixels_obey_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
     # A spot on the Sun must be where the world coordinates say; the roll tells the signs apart.
     y, x = np.mgrid[:2048, :2048]
     spot_x, spot_y = 1500.0, 1310.0
