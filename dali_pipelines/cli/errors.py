@@ -19,6 +19,10 @@ class Main(Protocol):
         ...
 
 
+EXTRA = ("duckdb", "nvtx", "packaging", "pynvml", "tqdm")
+"""Packages of the extra ``cli``."""
+
+
 class Refusal(Exception):
     """An error that the user can fix: one line, and the exit status that goes with it."""
 
@@ -50,6 +54,11 @@ def command(name: str, interrupted: str = "interrupted") -> Callable[[Main], Mai
                 return main(argv)
             except Refusal as refusal:
                 message, status = str(refusal), refusal.status
+            except ModuleNotFoundError as error:
+                if error.name not in EXTRA:
+                    raise
+                message = f"{error}: install what commands need, pip install 'dali-pipelines[cli]'"
+                status = 2
             except KeyboardInterrupt:
                 message, status = interrupted, 128 + signal.SIGINT
             print(f"dali-pipelines {name}: {message}", file=sys.stderr)

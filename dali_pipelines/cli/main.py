@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from dali_pipelines.cli.errors import command
+
 COMMANDS = {
     "run": "iterate an archive, alone or under torchrun, and report speed and what limits it",
     "doctor": "check whether this machine is fit for a run with the same flags",
@@ -42,8 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of these:")
     name: str = parser.parse_args(argv[:1]).command
-    status: int = import_module(f"dali_pipelines.cli.{name}.main").main(argv[1:])
-    return status
+
+    @command(name)
+    def run(argv: Sequence[str] | None = None) -> int:
+        status: int = import_module(f"dali_pipelines.cli.{name}.main").main(argv)
+        return status
+
+    return run(argv[1:])
 
 
 if __name__ == "__main__":

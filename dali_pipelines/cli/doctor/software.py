@@ -72,13 +72,13 @@ def gpus(job: Job) -> Finding:
 
 
 def packages(job: Job) -> Finding:
-    """Check the packages that this one requires, with those of its `gpu` extra where needed."""
-    extra = "gpu" if job.on_gpu else ""
+    """Check the packages that are required, those of the extras cli and, on GPUs, gpu included."""
+    extras = ("cli", "gpu") if job.on_gpu else ("cli",)
     found, wrong, wanted = [f"Python {platform.python_version()}"], [], []
     for text in importlib.metadata.requires("dali-pipelines") or ():
         requirement = Requirement(text)
         name, marker = requirement.name, requirement.marker
-        if marker is not None and not marker.evaluate({"extra": extra}):
+        if marker and not any(marker.evaluate({"extra": extra}) for extra in extras):
             continue
         try:
             version = importlib.metadata.version(name)

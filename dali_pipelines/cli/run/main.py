@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, command
+from dali_pipelines.cli.errors import EXTRA, Refusal, command
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output
 from dali_pipelines.cli.run_config import RunConfig, choose_devices, cores, new_loader, open_index
@@ -62,7 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             config = replace(config, num_read_processes=choice.num_read_processes)
         loader = make_loader(config, index, devices, ranks)
         return iterate(loader, config, ranks, stop, choice)
-    except (ValueError, TypeError, ImportError, FileNotFoundError, MemoryError) as error:
+    except ImportError as error:
+        if error.name in EXTRA:
+            raise
+        raise Refusal(error) from error
+    except (ValueError, TypeError, FileNotFoundError, MemoryError) as error:
         raise Refusal(error) from error
     except (OSError, RuntimeError) as error:
         raise Refusal(f"{error}{_remedy(error, config)}", 1) from error

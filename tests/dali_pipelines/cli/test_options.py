@@ -3,12 +3,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 from jobs import SCRIPTS
+from packaging.requirements import Requirement
 
-from dali_pipelines.cli.errors import Refusal, command
+from dali_pipelines.cli.errors import EXTRA, Refusal, command
 from dali_pipelines.cli.options import option, parse
 
 
@@ -121,6 +123,14 @@ def test_positional_and_required_arguments_of_a_file(tmp_path: Path) -> None:
     ("error", "status", "line"),
     [
         (Refusal("no\nfile", 1), 1, "dali-pipelines test: no file\n"),
+        (
+            ModuleNotFoundError("No module named 'tqdm'", name="tqdm"),
+            2,
+            (
+                "dali-pipelines test: No module named 'tqdm': install what commands need, "
+                "pip install 'dali-pipelines[cli]'\n"
+            ),
+        ),
         (KeyboardInterrupt(), 130, "dali-pipelines test: interrupted\n"),
     ],
 )
@@ -133,6 +143,13 @@ def test_a_command_reports_errors_in_one_line(
 
     assert main() == status
     assert capsys.readouterr() == ("", line)
+
+
+def test_the_extra_is_what_commands_need() -> None:
+    declared = [Requirement(text) for text in requires("dali-pipelines") or ()]
+    extra = {r.name for r in declared if r.marker and r.marker.evaluate({"extra": "cli"})}
+    imported_as = {"nvidia-ml-py": "pynvml"}
+    assert {imported_as.get(name, name) for name in extra} == set(EXTRA)
 
 
 @pytest.mark.parametrize("script", ["run", "index", "doctor", "show", "verify", "prep", "bench"])

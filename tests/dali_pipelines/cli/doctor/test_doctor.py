@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
+import functools
 import importlib.metadata
 import os
 import resource
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pynvml
 import pytest
 from astropy.io import fits
 from jobs import SCRIPTS
@@ -64,66 +65,61 @@ def line(check: main.Check, job: Job) -> str:
 
 
 class Nvml:
-    """Stands in for libnvidia-ml: two GPUs, CUDA 12.4."""
+    """Stands in for NVML: two GPUs, CUDA 12.4."""
 
-    def __init__(self, status: int = 0, broken: str = "") -> None:
-        self.status, self.broken, self.open = status, broken, 0
+    def __init__(self, error: int = 0, broken: str = "") -> None:
+        self.error, self.broken, self.open = error, broken, 0
 
-    def __getattr__(self, name: str) -> Callable[..., int]:
-        def call(*arguments: Any) -> int:
-            if name == self.broken:
-                return 999
-            match name:
-                case "nvmlInit_v2":
-                    self.open += self.status == 0
-                    return self.status
-                case "nvmlShutdown":
-                    self.open -= 1
-                case "nvmlSystemGetDriverVersion":
-                    arguments[0].value = b"550.54.14"
-                case "nvmlSystemGetCudaDriverVersion_v2":
-                    arguments[0]._obj.value = 12040
-                case "nvmlDeviceGetCount_v2":
-                    arguments[0]._obj.value = 2
-                case "nvmlDeviceGetHandleByIndex_v2":
-                    arguments[1]._obj.value = 100 + arguments[0]
-                case "nvmlDeviceGetName":
-                    arguments[1].value = f"GPU {arguments[0].value}".encode()
-                case _:
-                    raise AttributeError(name)
-            return 0
-
-        return call
+    def call(self, name: str, *arguments: Any) -> Any:
+        if name == self.broken:
+            raise pynvml.NVMLError(999)
+        match name:
+            case "nvmlInit":
+                if self.error:
+                    raise pynvml.NVMLError(self.error)
+                self.open += 1
+            case "nvmlShutdown":
+                self.open -= 1
+            case "nvmlDeviceGetHandleByIndex":
+                return 100 + arguments[0]
+            case "nvmlDeviceGetName":
+                return f"GPU {arguments[0]}"
+        return {
+            "nvmlSystemGetDriverVersion": "550.54.14",
+            "nvmlSystemGetCudaDriverVersion_v2": 12040,
+            "nvmlDeviceGetCount": 2,
+        }.get(name)
 
 
 @pytest.mark.parametrize(
     ("nvml", "expected"),
     [
         (Nvml(), "OK   driver: NVIDIA 550.54.14, offers CUDA 12.4"),
-        (Nvml(status=9), "NOTE driver: none from NVIDIA, all shards run on the CPU"),
-        (None, "NOTE driver: none from NVIDIA, all shards run on the CPU"),
-        (Nvml(status=18), "BAD  driver: NVIDIA's driver does not answer (NVML error 18): see what"),
+        (
+            Nvml(pynvml.NVML_ERROR_DRIVER_NOT_LOADED),
+            "NOTE driver: none from NVIDIA, all shards run on the CPU",
+        ),
+        (
+            Nvml(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND),
+            "NOTE driver: none from NVIDIA, all shards run on the CPU",
+        ),
+        (Nvml(18), "BAD  driver: NVIDIA's driver does not answer (NVML error 18): see what"),
         (Nvml(broken="nvmlDeviceGetName"), "BAD  driver: NVIDIA's driver does not answer (NVML"),
     ],
 )
 def test_the_driver_is_asked_by_nvml(
-    monkeypatch: pytest.MonkeyPatch, nvml: Nvml | None, expected: str
+    monkeypatch: pytest.MonkeyPatch, nvml: Nvml, expected: str
 ) -> None:
-    real = ctypes.CDLL
-
-    def load(name: str, *args: Any, **options: Any) -> Any:
-        if name != "libnvidia-ml.so.1":  # what imports load meanwhile
-            return real(name, *args, **options)
-        if nvml is None:
-            raise OSError("no such library")
-        return nvml
-
-    monkeypatch.setattr(ctypes, "CDLL", load)
+    for name in (
+        *("nvmlInit", "nvmlShutdown", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount"),
+        *("nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetName"),
+    ):
+        monkeypatch.setattr(pynvml, name, functools.partial(nvml.call, name))
     job = Job(RunConfig())
     assert line(software.driver, job).startswith(expected)
     assert job.gpus == (("GPU 100", "GPU 101") if expected.startswith("OK") else ())
     assert job.on_gpu == expected.startswith("OK")
-    assert nvml is None or nvml.open == 0
+    assert nvml.open == 0
 
 
 @pytest.mark.parametrize(
