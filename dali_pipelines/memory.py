@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
 from dali_pipelines.graph.pipeline import ReaderPipeline
+from dali_pipelines.runtime.cgroup import free_memory_of_groups
 
 SHM = "/dev/shm"
 _CONSUMER_BYTES = 700 << 20
@@ -103,20 +103,9 @@ def free_shared() -> int:
 
 
 def free_memory() -> int:
-    """Return the available memory in bytes: the lower of the machine's and the cgroup's."""
-    free = int(psutil.virtual_memory().available)
-    for limit_file, used_file in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
-        try:
-            free = min(free, int(Path(limit_file).read_text()) - int(Path(used_file).read_text()))
-        except (OSError, ValueError):  # no such cgroup, or "max": no limit
-            continue
-    return free
+    """Return the available memory in bytes: the lower of the system's and the control groups'."""
+    free, of_groups = int(psutil.virtual_memory().available), free_memory_of_groups()
+    return free if of_groups is None else min(free, of_groups)
 
 
 def in_words(nbytes: int) -> str:

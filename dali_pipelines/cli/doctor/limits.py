@@ -6,8 +6,8 @@ import os
 import resource
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.cgroup import cpu_quota, usable_cores
 from dali_pipelines.cli.doctor.finding import Finding, bad, count, note, ok
+from dali_pipelines.runtime.cgroup import cpu_quota, usable_cores
 
 if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.finding import Job

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.cgroup import usable_cores
 from dali_pipelines.cli.run.advice import readers_needed
 from dali_pipelines.cli.run.stages import Moment
 from dali_pipelines.cli.run_config import RunConfig, new_loader
+from dali_pipelines.runtime.cgroup import usable_cores
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader

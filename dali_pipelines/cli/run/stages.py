@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from dali_pipelines.cli.cgroup import usable_cores
 from dali_pipelines.cli.run.threads import CpuTime
+from dali_pipelines.runtime.cgroup import usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,11 +21,11 @@ import pytest
 from astropy.io import fits
 from jobs import SCRIPTS
 
-from dali_pipelines.cli import cgroup
 from dali_pipelines.cli.doctor import files, limits, main, software
 from dali_pipelines.cli.doctor.finding import Job
 from dali_pipelines.cli.doctor.nvml import Driver
 from dali_pipelines.cli.run_config import RunConfig
+from dali_pipelines.runtime import cgroup
 
 SCRIPT = SCRIPTS / "doctor.py"
 GIB = 1 << 30
