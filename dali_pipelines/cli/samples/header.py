@@ -1,4 +1,4 @@
-"""What an AIA frame says of itself: channel, time, pointing, observer, statistics. SYNTHETIC."""
+"""Header of an AIA frame: channel, time, pointing, observer, statistics. SYNTHETIC."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SEED = 20150101
 FRAME_SIZE = 4096
 SATURATION_DN = 16383  # the camera has 14 bits
-FIRST_TIME = datetime(2015, 1, 1)  # UTC; FITS time words do not say so
+FIRST_TIME = datetime(2015, 1, 1)  # UTC; FITS time keywords do not say so
 CADENCE_S = 12
 RSUN_REF_M = 696_000_000.0
 OBSERVER_SPEED_M_S = 500.0
@@ -67,7 +67,7 @@ def frame_time(number: int) -> datetime:
 
 
 def frame_pointing(number: int) -> dict[str, float]:
-    """Return the header words that the pixels of frame `number` depend on."""
+    """Return the header keywords that the pixels of frame `number` depend on."""
     import numpy as np
 
     random = np.random.default_rng([SEED, number, 1])
@@ -85,7 +85,7 @@ def frame_pointing(number: int) -> dict[str, float]:
 
 
 def frame_header(number: int, image: NDArray[np.int16]) -> Header:
-    """Return the words of a JSOC level 1 file, and a note that the frame is synthetic."""
+    """Return the keywords of a JSOC level 1 file, and a note that the frame is synthetic."""
     from astropy.io.fits import Header
 
     pointing = frame_pointing(number)
@@ -189,7 +189,7 @@ def _observer_cards(number: int, pointing: dict[str, float]) -> list[Card]:
 
 
 def _statistics(image: NDArray[np.int16]) -> dict[str, float]:
-    """Return the DATA... words, all in DN, from how often each int16 occurs."""
+    """Return the DATA... keywords, all in DN, from how often each int16 occurs."""
     import numpy as np
 
     counts = np.roll(np.bincount(image.view(np.uint16).ravel(), minlength=65536), 32768)

@@ -1,8 +1,8 @@
-"""The sample sets that `run.py` reads when no `--data` is given. All of it is SYNTHETIC.
+"""The sample sets that `run` reads when no `--data` is given. All of it is SYNTHETIC.
 
 `fits_samples` makes frames that look like AIA level 1 (4096x4096 int16, RICE_1, the same header
-words), `jpeg_samples` makes photograph-like colour images in class folders. They load a reader as
-the real files do (size, codec, entropy, number of header cards) and keep the geometry that their
+keywords), `jpeg_samples` makes photograph-like colour images in class folders. They load a reader
+as the real files do (size, codec, entropy, number of header cards) and keep the geometry that their
 headers state, but they are drawings: nothing here is an observation, and no number measured on them
 says anything about the Sun.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.samples import header as aia
+from dali_pipelines.cli.samples.active_regions import draw_region, glow, loops
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,9 +197,10 @@ def _scene() -> Scene:
     hole = 1 / (1 + np.exp((1.1 - np.abs(latitude) - 0.08 * coarse) / 0.03))
     network = (0.35 * coarse + 0.5 * lanes - 1.3 * hole - 0.3).astype(np.float32)
 
-    regions = [_draw_region(random) for _ in range(16)]
-    active = _glow(regions, axis[::4]) * np.exp(0.9 * lanes)
-    return Scene(radius, network, active, _loops(regions, random))
+    regions = [draw_region(random) for _ in range(16)]
+    light = np.maximum(_enlarge(glow(regions, axis[::4]), SCENE_SIZE), 0)
+    active = light * np.exp(0.9 * lanes)
+    return Scene(radius, network, active, loops(regions, random, SCENE_SIZE, SCENE_RADIUS))
 
 
 def _texture_pixels(axis: NDArray[np.float32], radius: NDArray[np.float32]) -> Pixels:
@@ -235,76 +237,3 @@ def _enlarge(image: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     from PIL import Image
 
     return np.array(Image.fromarray(image).resize((size, size), Image.Resampling.BICUBIC))
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """An active region."""
-
-    place: NDArray[np.float64]  # unit vector (x, y, z) from the centre of the Sun, z towards us
-    size: float  # radius in solar radii
-    strength: float  # brightness, of order 1
-
-
-def _draw_region(random: np.random.Generator) -> Region:
-    """Place a region in one of the two activity belts."""
-    import numpy as np
-
-    latitude = math.radians(random.uniform(8, 28)) * random.choice([-1, 1])
-    longitude = math.radians(random.uniform(-88, 88))
-    x = math.cos(latitude) * math.sin(longitude)
-    z = math.cos(latitude) * math.cos(longitude)
-    place = np.array([x, math.sin(latitude), z])
-    return Region(place, random.uniform(0.035, 0.1), random.lognormal(0, 0.5))
-
-
-def _glow(regions: list[Region], axis: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the glow of the regions, drawn on the coarse `axis` (solar radii), then enlarged."""
-    import numpy as np
-
-    x, y = axis, axis[:, None]
-    z = np.sqrt(np.maximum(1 - x**2 - y**2, 0))
-    glow = np.zeros((len(axis), len(axis)), np.float32)
-    for region in regions:
-        u, v, w = region.place
-        distance2 = (x - u) ** 2 + (y - v) ** 2 + (z - w) ** 2
-        glow += region.strength * np.exp(-distance2 / (2 * region.size**2))
-    return np.maximum(_enlarge(glow, SCENE_SIZE), 0)
-
-
-def _loops(regions: list[Region], random: np.random.Generator) -> NDArray[np.float32]:
-    """Return thin half circles, seen in projection, that stand on the regions."""
-    import numpy as np
-
-    loops = [_draw_loop(region, random) for region in regions for _ in range(45)]
-    x, y, z = np.concatenate([points for points, _ in loops]).T
-    weights = np.repeat([light * 100 / len(points) for points, light in loops], len(loops[0][0]))
-    seen = (z > 0) | (np.hypot(x, y) > 1)
-    column = np.rint(x * SCENE_RADIUS + (SCENE_SIZE - 1) / 2).astype(np.intp)
-    row = np.rint(y * SCENE_RADIUS + (SCENE_SIZE - 1) / 2).astype(np.intp)
-    pixels = (row * SCENE_SIZE + column)[seen]
-    image = np.bincount(pixels, weights[seen], minlength=SCENE_SIZE**2)
-    return _blur(image.reshape(SCENE_SIZE, SCENE_SIZE).astype(np.float32))
-
-
-def _draw_loop(region: Region, random: np.random.Generator) -> tuple[NDArray[np.float64], float]:
-    """Return points (x, y, z) along a half circle between two feet, and its light."""
-    import numpy as np
-
-    angle = np.linspace(0, np.pi, 500)[:, None]
-    feet = region.place + region.size * random.normal(0, 0.9, (2, 3))
-    feet /= np.linalg.norm(feet, axis=1, keepdims=True)
-    middle, half = feet.mean(axis=0), (feet[1] - feet[0]) / 2
-    up = middle / np.linalg.norm(middle) + random.normal(0, 0.25, 3)
-    up *= np.linalg.norm(half) * random.uniform(0.7, 1.3) / np.linalg.norm(up)
-    light = region.strength * random.uniform(0.2, 1) * np.linalg.norm(half) / 0.05
-    return middle + half * np.cos(angle) + up * np.sin(angle), float(light)
-
-
-def _blur(image: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Blur with the weights 1 2 1 along both axes, twice."""
-    import numpy as np
-
-    for axis in (0, 1, 0, 1):
-        image = (np.roll(image, 1, axis) + 2 * image + np.roll(image, -1, axis)) / np.float32(4)
-    return image
