@@ -41,7 +41,7 @@ def check_whole(path: str, hdu: int | None = None, planes: int = 1) -> None:
 
 
 def is_image(path: str) -> bool:
-    """Tell whether a path is that of an encoded image, and not of a FITS file."""
+    """Return whether a path is that of an encoded image, and not of a FITS file."""
     return path.lower().endswith(SUFFIXES["jpeg"])
 
 

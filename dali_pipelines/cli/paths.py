@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = None) -> Index:
-    """Give one Index of all images, each once, also of those that make one sample.
+    """Return one Index of all images, each once, also of those that make one sample.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = No
     suffixes : sequence of str
         What to look for in folders.
     hdu : int, optional
-        For those of which no file tells it.
+        For rows whose Index does not name one.
     """
     import pyarrow as pa
 
@@ -46,7 +46,7 @@ def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = No
 
 
 def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:
-    """Give the Index itself if it is the only file and has samples of several; else all images."""
+    """Return the Index itself if it is the only file and has samples of several, or all images."""
     index = _scan(files[0], suffixes)
     return index if len(files) == 1 and index.parts else index_of(files, suffixes)
 

@@ -1,4 +1,4 @@
-"""Child processes that never outlive the script, and that Ctrl-C ends at once."""
+"""Child processes that never outlive the command, and that Ctrl-C ends at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AHEAD = 4
 def process_map(
     function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], num_processes: int
 ) -> Generator[Any, None, None]:
-    """Give ``function(*task)`` for each task, in order; closing it ends the processes at once.
+    """Yield ``function(*task)`` for each task, in order; closing it ends the processes at once.
 
     Processes are spawned, as the caller may have started threads or CUDA by now. They import
     `function` by name, and the calling script with it.
@@ -65,7 +65,7 @@ class Crash(Exception):
 def isolated_map(
     function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], num_processes: int
 ) -> Generator[Any, None, None]:
-    """Give ``function(*task)`` for each task, in order, or a Crash for one that kills its process.
+    """Yield ``function(*task)`` for each task, in order, or a Crash for one that kills its process.
 
     For code that a hostile file can bring down. Otherwise it is like `process_map`.
     """

@@ -1,7 +1,4 @@
-"""What is to run: the flags of run.py, and what they describe.
-
-doctor.py has the same flags.
-"""
+"""Settings of ``dali-pipelines run`` and ``doctor``, and the Loader that they describe."""
 
 # Reader processes import this file, as run.py does: what is heavy is imported in the functions.
 from __future__ import annotations
@@ -112,7 +109,7 @@ class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
     read_timeout: float | None = option(
         None, "seconds after which a read is given up, and its file is a bad one", type=float
     )
-    restart_readers: int = option(0, "times to go on after a reader process has died")
+    restart_readers: int = option(0, "times to continue after a reader process has died")
     start_method: str = option(
         "forkserver", "of the reader processes", choices=("spawn", "forkserver", "fork")
     )
@@ -124,7 +121,7 @@ class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
     state: str | None = option(
         None, "write where the run stopped, after SIGTERM, too", metavar="FILE.json"
     )
-    resume: str | None = option(None, "go on from there", metavar="FILE.json")
+    resume: str | None = option(None, "continue from there", metavar="FILE.json")
 
     def __post_init__(self) -> None:
         for name in ("num_read_processes", "batch_size", "num_gpus", "epochs", "max_batches"):
@@ -155,11 +152,11 @@ class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
         return Calibration.of(self.preset, **given)
 
     def least_readers(self, shards: int) -> int:
-        """Give the number of reader processes, one for each shard where it is yet to be chosen."""
+        """Return the number of reader processes, with auto one for each shard."""
         return shards if self.num_read_processes == "auto" else self.num_read_processes
 
     def pipeline_settings(self) -> dict[str, Any]:
-        """Give the keywords for the pipeline factory."""
+        """Return the keywords for the pipeline factory."""
         pairs = {name: _pair(name, getattr(self, name)) for name in ("crop", "resize")}
         return {
             **pairs,

@@ -54,7 +54,7 @@ def data(job: Job) -> Finding:
         first = f"the first: {reading.failures[0]}"
         if job.config.bad_sample == "skip":
             return note(f"{found} and will be left out, {first}")
-        return bad(f"{found} ({first})", "mend it, or leave such files out by --bad_sample=skip")
+        return bad(f"{found} ({first})", "fix it, or leave such files out by --bad_sample=skip")
     speed = reading.nbytes / max(reading.seconds, 1e-9)
     words = (
         f"data: {len(index)} files; one process read {reading.files} of them, "
@@ -140,7 +140,7 @@ def _read_blocks(path: str, flags: int, block: mmap.mmap, reading: Reading, unti
 
 
 def _way(path: str, reading: Reading) -> str:
-    """Say what the speed is a speed of."""
+    """Describe the storage that the speed belongs to."""
     import psutil
 
     mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}

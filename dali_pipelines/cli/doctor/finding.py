@@ -1,4 +1,4 @@
-"""What a check of doctor.py finds, and what all checks look at."""
+"""Findings of the checks of `doctor`, and the job that all checks examine."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ class Finding:
     """What was found; with BAD also the remedy, after a colon."""
 
     def line(self) -> str:
-        """Give the line that is printed."""
+        """Return the line that is printed."""
         return f"{self.level:<4} {one_line(self.text)}"
 
 
 def ok(found: str) -> Finding:
-    """Say that it is as it should be."""
+    """Return a finding: as it should be."""
     return Finding("OK", found)
 
 
 def note(found: str) -> Finding:
-    """Say what is worth knowing and no fault."""
+    """Return a finding that is worth knowing and no fault."""
     return Finding("NOTE", found)
 
 
 def bad(found: str, remedy: str) -> Finding:
-    """Say what is not fit, and what to do."""
+    """Return a finding of what is not fit, with the remedy."""
     return Finding("BAD", f"{found}: {remedy}")
 
 
 def count(number: int, noun: str) -> str:
-    """Give a number of things in words."""
+    """Return a number of things in words."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class Unknown(Exception):
-    """A check needs what another one could not find out, and told."""
+    """A check needs what another check could not find out and has reported."""
 
 
 class Job:
@@ -71,7 +71,7 @@ class Job:
         """Names of the GPUs, none of them if they are hidden on purpose."""
         try:
             driver = self.driver
-        except OSError:  # the check of the driver tells it
+        except OSError:  # the check of the driver reports it
             return ()
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
         return () if driver is None or hidden else driver.gpus
@@ -113,7 +113,7 @@ class Job:
 
     @property
     def known_pipelines(self) -> list[ReaderPipeline]:
-        """The pipelines, for all checks but the one that tells why they cannot be made.
+        """The pipelines, for all checks but the one that reports why they cannot be made.
 
         Raises
         ------

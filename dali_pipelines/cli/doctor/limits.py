@@ -44,7 +44,7 @@ def settings(job: Job) -> Finding:
 
 
 def _reason(pipeline: ReaderPipeline) -> str:
-    """Say what is wrong with the first file, which the pipeline has passed over."""
+    """Return what is wrong with the first file, which the pipeline has passed over."""
     source = pipeline.source
     try:
         source.reader.peek(source.columns.row(0), None)

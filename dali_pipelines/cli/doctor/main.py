@@ -1,6 +1,6 @@
 """Is this machine fit for a run? Takes the flags of run.py, and prints one line a check.
 
-    python scripts/doctor.py --num_read_processes=16 --batch_size=16 --num_gpus=4
+    dali-pipelines doctor --num_read_processes=16 --batch_size=16 --num_gpus=4
 
     OK    what was found
     NOTE  what was found, and is worth knowing

@@ -27,7 +27,7 @@ def driver(job: Job) -> Finding:
     found = job.driver
     if found is None:
         if job.config.device == "gpu":
-            return bad("driver: none from NVIDIA", "install it, or say --device=cpu")
+            return bad("driver: none from NVIDIA", "install it, or use --device=cpu")
         return note("driver: none from NVIDIA, all shards run on the CPU")
     words = f"driver: NVIDIA {found.version}, offers CUDA {found.cuda[0]}.{found.cuda[1]}"
     if not job.on_gpu:
@@ -63,7 +63,7 @@ def gpus(job: Job) -> Finding:
         else:
             remedy = "see whether nvidia-smi works, and whether a job has reserved them"
         return bad(f"GPUs: PyTorch sees none of {len(names)} ({names[0]})", remedy)
-    with contextlib.redirect_stderr(io.StringIO()):  # it would print what is told here
+    with contextlib.redirect_stderr(io.StringIO()):  # it would print what is reported here
         devices = choose_devices(config, Ranks())
     if devices[0] is None:
         return note(f"GPUs: none is visible, {count(len(devices), 'shard')} on the CPU")
@@ -96,7 +96,7 @@ def packages(job: Job) -> Finding:
 
 
 def start_method(job: Job) -> Finding:
-    """How readers start, against the state of CUDA."""
+    """Check the start method of readers against the state of CUDA."""
     method = job.config.start_method
     words = f"start method: {method}"
     if method != "fork":
@@ -139,7 +139,7 @@ def kernel_cache(_: Job) -> Finding:
 
 
 def _cache_folder() -> Path:
-    """Give the folder that numba has chosen for the kernels, made if need be."""
+    """Return the folder that numba has chosen for the kernels, made if need be."""
     from dali_pipelines.kernels.fits.image import decode_image
 
     if decode_image.stats.cache_path is None:
@@ -150,7 +150,7 @@ def _cache_folder() -> Path:
 
 
 def _torch_cuda() -> str | None:
-    """Give the CUDA that PyTorch was built for, None if for none."""
+    """Return the CUDA that PyTorch was built for, None if for none."""
     import torch
 
     version: str | None = torch.version.cuda
@@ -161,6 +161,6 @@ def _cuda_initialised() -> bool:
     import torch
     from nvidia.dali import backend
 
-    # DALI looks at the driver, and refuses to fork by it.
+    # DALI looks at the driver, and rejects a fork by it.
     found: Any = backend.IsDriverInitialized()  # type: ignore[attr-defined]
     return bool(found) or bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]

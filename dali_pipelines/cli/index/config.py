@@ -51,7 +51,7 @@ class IndexConfig(ProcessFlags):
     )
     rules: str | None = option(
         None,
-        "drop what is unfit as AIA level 1 or HMI, and keep the header keys that tell",
+        "drop what is unfit as AIA level 1 or HMI, and keep the header keys that decide it",
         choices=("aia",),
     )
     where: str | None = option(

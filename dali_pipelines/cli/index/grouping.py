@@ -33,7 +33,7 @@ def told(grouping: Grouping, samples: pa.Table) -> str:
 
 
 def grouped(grouping: Grouping | None, table: pa.Table) -> pa.Table:
-    """Give the table of the samples; the table itself without a grouping."""
+    """Return the table of the samples; the table itself without a grouping."""
     if grouping is None:
         return table
     try:

@@ -180,7 +180,7 @@ def _report_rejected(rejected: Rejected, config: IndexConfig, *, everything: boo
 
 
 def _report_absent(keys: Sequence[str], table: pa.Table, facts: FactTable) -> None:
-    """Say which keys were asked for in vain: misspelt, as a rule."""
+    """Report keys that no header has: they are probably misspelt."""
     from readers.index.fact_table import column_name
 
     headers = len(table["hdu"].drop_null())  # encoded images have none

@@ -1,4 +1,4 @@
-"""The Index file that scripts/index.py writes: what it may be called and replace."""
+"""The Index file that `index` writes: its name, and which files it may replace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(out: str, *, data: str, rejected: str | None, overwrite: bool) -> None
 
 
 def is_table(data: str) -> bool:
-    """Tell whether what is to be scanned is an Index or a catalogue."""
+    """Return whether what is to be scanned is an Index or a catalogue."""
     from readers.index.table import INDEX_SUFFIXES
 
     return data.endswith((*INDEX_SUFFIXES, ".csv")) and os.path.isfile(data)

@@ -46,7 +46,7 @@ def check(where: str, keys: Sequence[str], table: pa.Table) -> None:
 
 
 def matching(where: str, keys: Sequence[str], table: pa.Table) -> np.ndarray[Any, Any]:
-    """Give the rows for which the condition is true, in order, as int64 of shape (k,).
+    """Return the rows for which the condition is true, in order, as int64 of shape (k,).
 
     `SQLExpression` takes a single expression and nothing that could follow or replace one.
 

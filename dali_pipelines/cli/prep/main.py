@@ -1,7 +1,7 @@
 """Make level 1.5 FITS files of AIA level 1 files, and of HMI's, as aiapy's register makes them.
 
-    python scripts/prep.py archive/ -o level15
-    python scripts/prep.py archive/ -o calibrated --correction_table V10.txt --exposure --psf
+    dali-pipelines prep archive/ -o level15
+    dali-pipelines prep archive/ -o calibrated --correction_table V10.txt --exposure --psf
 
 Files keep their names and their subfolders. Beyond the frame is its least pixel. The header is that
 of the file, with the new coordinates, LVL_NUM 1.5, and in HISTORY what was done, with names and

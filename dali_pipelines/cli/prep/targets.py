@@ -1,4 +1,4 @@
-"""Where the files that a script makes of others go: the same names, below one folder."""
+"""Names of output files: those of the input files, below one folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Target(NamedTuple):
 
 
 def targets_of(files: Sequence[str], out: str, suffixes: Sequence[str]) -> list[Target]:
-    """Give each file that the arguments name, once, and where what is made of it goes.
+    """Return each file that the arguments name, once, and where what is made of it goes.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Ta
 
 @contextlib.contextmanager
 def parts_folder(out: str) -> Iterator[str]:
-    """Give a hidden folder in `out` for unfinished files, and remove those that were left there."""
+    """Yield a hidden folder in `out` for unfinished files; remove those that were left there."""
     handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
         # Who has the lock alone is the only run: what lies there is of one that was killed. Where
@@ -143,7 +143,7 @@ def parts_folder(out: str) -> Iterator[str]:
 
 
 def _root(argument: str, paths: Sequence[str]) -> str:
-    """Give the folder that what an argument names is told relative to."""
+    """Return the folder to which the paths of an argument are relative."""
     if os.path.isdir(argument):
         return os.path.abspath(argument)
     if glob.has_magic(argument) and not os.path.lexists(argument):
@@ -154,7 +154,7 @@ def _root(argument: str, paths: Sequence[str]) -> str:
 
 
 def _fits_name(path: str) -> str:
-    """Give the path of a plain FITS file for one that may be compressed."""
+    """Return the path of a plain FITS file for one that may be compressed."""
     name = re.sub(r"\.(gz|fz)$", "", path, flags=re.IGNORECASE)
     return name if re.search(r"\.(fits|fit|fts)$", name, re.IGNORECASE) else f"{name}.fits"
 

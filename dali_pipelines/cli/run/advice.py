@@ -1,4 +1,4 @@
-"""What limits a run, and what to change: from the figures of its stages alone."""
+"""Bottleneck of a run and the remedy, from the times of its stages alone."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def advise(stages: Stages, world_size: int = 1) -> Advice:
 
 
 def readers_needed(*, read_s: float, rate: float) -> int:
-    """Give the number of readers that deliver samples at a rate, with some headroom.
+    """Return the number of readers that deliver samples at a rate, with some headroom.
 
     By Little's law the reads under way are on average the rate times the time that one takes.
 
@@ -188,7 +188,7 @@ def _transport(stages: Stages) -> Advice:
 
 
 def _more_readers(stages: Stages) -> int:
-    """Give the readers that keep all other stages busy; always more than there are now."""
+    """Return the readers that keep all other stages busy; always more than there are now."""
     samples = max(1, stages.samples)
     cpu_s = (stages.read_cpu_s + stages.graph_cpu_s) / samples
     others = [

@@ -36,7 +36,7 @@ class Service:
     """CPU time of all its threads."""
 
     def readers(self, cores: float) -> int:
-        """Give the readers that one graph needs to be busy, if the cores allow it to be.
+        """Return the readers that one graph needs to be busy, if the cores allow it to be.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ def measure(loader: Loader) -> Service | None:
 def _most(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
 ) -> dict[str, int]:
-    """Give the readers of a shard at most for what it keeps ready, and for the memory."""
+    """Return the readers of a shard at most for what it keeps ready, and for the memory."""
     from dali_pipelines.memory import estimate_memory, free_memory
 
     one, two = (

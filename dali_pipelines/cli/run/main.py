@@ -1,7 +1,7 @@
 """Iterate an archive through DALI pipelines: the main job, and the way to see how fast it goes.
 
-    python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
-    torchrun --nproc_per_node=4 scripts/run.py --num_read_processes=16 --batch_size=16
+    dali-pipelines run --num_read_processes=16 --batch_size=16 --num_gpus=4
+    torchrun --nproc_per_node=4 --no-python dali-pipelines run --batch_size=16
 
 Without --data it reads a sample set, made on first use in your cache folder, as training would:
 random windows, flips, normalisation, some epochs. At the end it draws a contact sheet of what was
@@ -85,7 +85,7 @@ class Stop:
     def __init__(self) -> None:
         self.later = False
         self.status = 0
-        """Exit code to end with; 0 to go on."""
+        """Exit status to end with; 0 to continue."""
 
     def __call__(self, number: int, _: object) -> None:
         """Note the signal; a second one ends the run at once."""
@@ -95,7 +95,7 @@ class Stop:
 
 
 def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
-    """Give what a rank does of a run: one shard, its share of the readers, and its own files.
+    """Return what a rank does of a run: one shard, its share of the readers, and its own files.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def _own_file(path: str | None, ranks: Ranks) -> str | None:
 def agree_on_readers(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
 ) -> Choice:
-    """Let rank 0 find out how many readers each rank has use for, and tell."""
+    """Let rank 0 measure how many readers each rank needs; share the result."""
     from dali_pipelines.cli.run.auto_readers import Choice, choose_readers
 
     if ranks.rank:
@@ -162,7 +162,7 @@ def make_loader(
 
 
 def resume(loader: Loader, config: RunConfig) -> None:
-    """Let the Loader go on where the state says, in the order that the run began with.
+    """Continue where the state says, in the order that the run began with.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def resume(loader: Loader, config: RunConfig) -> None:
     for name in ("seed", "shuffle"):
         given, default = getattr(config, name), getattr(RunConfig, name)
         if given not in (state[name], default):
-            kept = f"the run goes on with {name} {state[name]}, not {given}"
+            kept = f"the run continues with {name} {state[name]}, not {given}"
             print(f"{where}: {kept}.", file=sys.stderr)
 
 

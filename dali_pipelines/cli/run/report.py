@@ -1,4 +1,4 @@
-"""What a run shows and writes: progress bar, NVTX ranges, audit, summary and report."""
+"""Output of a run: progress bar, NVTX ranges, audit, summary and report."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Run:
             write_table(self.config.rejected, REJECTED_HEADER, rows)
 
     def steps(self, epoch: int) -> Iterator[list[dict[str, Any]]]:
-        """Give the batches of an epoch inside NVTX ranges."""
+        """Yield the batches of an epoch inside NVTX ranges."""
         with nvtx.annotate(f"epoch {epoch}", domain=DOMAIN):
             batches = iter(self.loader)
             while True:
@@ -234,7 +234,7 @@ class Run:
 
 
 def summary(report: dict[str, Any]) -> str:
-    """Say in words what a report says in numbers."""
+    """Return a report as text."""
     rejected = report["rejected"]
     ranks = report["world_size"]
     shards = _count(report["num_shards"] // ranks, report["device"].upper() + " shard")
@@ -282,7 +282,7 @@ def tables(calibration: Calibration | None) -> dict[str, dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions of what the speed and the pixels depend on."""
+    """Return the versions of what the speed and the pixels depend on."""
     names = ("dali-pipelines", "nvidia-dali-cuda120", "torch", "numpy", "astropy", "numba")
     found = {"python": platform.python_version()}
     for name in names:

@@ -1,4 +1,4 @@
-"""Where the time of a run went, stage by stage: what advice is given by."""
+"""Time of a run, stage by stage, on which the advice is based."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Moment:
         )
 
     def stages(self, loader: Loader) -> Stages:
-        """Give what has happened since, without the starting of readers.
+        """Return what has happened since, without the starting of readers.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What Linux has counted of threads: seconds on a core, and seconds in wait for one."""
+"""CPU time of threads as Linux counts it: seconds on a core, and waiting for one."""
 
 from __future__ import annotations
 

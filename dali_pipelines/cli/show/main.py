@@ -1,8 +1,8 @@
 """Draw a contact sheet of what a network will see: images as the pipeline delivers them.
 
-    python scripts/show.py archive/ -o sheet.png
-    python scripts/show.py archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10
-    python scripts/show.py frame.fits -o steps.png --pipeline aia --exposure --before_after
+    dali-pipelines show archive/ -o sheet.png
+    dali-pipelines show archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10
+    dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
 
 FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
 channel of AIA. Colours run from the 1st to the 99.9th percentile, those of magnetograms equally
@@ -171,7 +171,7 @@ def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, 
 def _pictures(
     index: Index, pipeline: str, calibration: Calibration | None, size: int
 ) -> Generator[Picture, None, None]:
-    """Give a picture for each file of each row."""
+    """Yield a picture for each file of each row."""
     from dali_pipelines.cli.show.pictures import image_picture, rejected_picture
     from dali_pipelines.cli.show.sheet import Picture
 
@@ -197,7 +197,7 @@ def _pictures(
 def _steps(
     index: Index, calibration: Calibration | None, size: int
 ) -> Generator[Picture, None, None]:
-    """Give a picture after each step of the one file's calibration."""
+    """Yield a picture after each step of the one file's calibration."""
     from dali_pipelines.cli.show.pictures import rejected_picture
     from dali_pipelines.cli.show.steps import step_pictures
     from readers import ReadError

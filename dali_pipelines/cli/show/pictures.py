@@ -54,7 +54,7 @@ def rejected_picture(file: Row, reason: str) -> Picture:
 
 
 def describe(image: torch.Tensor) -> tuple[str, str]:
-    """Give lines about an image, shape (channels, height, width): its size, and its range."""
+    """Return lines about an image, shape (channels, height, width): its size, and its range."""
     values = image[~image.isnan()]
     empty = image.numel() - len(values)
     return (
@@ -89,7 +89,7 @@ def reduced(image: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def coloured(image: torch.Tensor, facts: Mapping[str, Fact]) -> NDArray[Any]:
-    """Give RGB, first row on top, of an image of shape (channels, height, width).
+    """Return RGB, first row on top, of an image of shape (channels, height, width).
 
     SunPy's colours where the channel is one of AIA, grey for all else; from the 1st to the 99.9th
     percentile, or as far from 0 on both sides for values that have a sign.
@@ -117,7 +117,7 @@ def coloured(image: torch.Tensor, facts: Mapping[str, Fact]) -> NDArray[Any]:
 
 
 def _aia_channel(facts: Mapping[str, Fact]) -> int | None:
-    """Give the wavelength of an AIA image in angstrom."""
+    """Return the wavelength of an AIA image in angstrom."""
     wavelength = facts["WAVELNTH"]
     is_aia = facts["TELESCOP"] == "SDO/AIA" and isinstance(wavelength, int | float)
     return int(wavelength) if is_aia else None  # type: ignore[arg-type]

@@ -122,6 +122,6 @@ def _wrapped(text: str, size: int) -> list[str]:
 
 
 def _ending(line: str, size: int) -> str:
-    """Give the end of a line, as the end of a path says more than its beginning."""
+    """Return the end of a line, as the end of a path says more than its beginning."""
     most = int(size / CHARACTER)
     return line if len(line) <= most else "…" + line[len(line) - most + 1 :]

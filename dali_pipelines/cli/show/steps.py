@@ -50,7 +50,7 @@ class _Disk:
         return cls(wcs.sun_centre, wcs.to_pixel, header["RSUN_OBS"])
 
     def registered(self, matrix: NDArray[np.float64]) -> _Disk:
-        """Give it in the image whose pixels a matrix, shape (2, 3), leads to those of the file."""
+        """Return it in an image whose pixels a matrix, shape (2, 3), maps to those of the file."""
         import numpy as np
 
         back = np.linalg.inv(matrix[:, :2])
@@ -72,7 +72,7 @@ class _Disk:
 
 
 def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Picture]:
-    """Give the pictures of the steps, and then those of the limb.
+    """Yield the pictures of the steps, and then those of the limb.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Pi
 
 
 def _steps(calibration: Calibration, sample: Sample) -> dict[str, Calibration]:
-    """Give all that is done up to the end of each step behind the deconvolution, by its title."""
+    """Return all that is done up to the end of each step behind the deconvolution, by its title."""
     from dali_pipelines import Stretch
 
     factor, gain = int(sample["reduce"][0]), float(sample["gain"][0])

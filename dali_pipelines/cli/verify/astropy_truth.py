@@ -1,4 +1,4 @@
-"""What astropy makes of a FITS image, for scripts/verify.py: pixels, facts and complaints."""
+"""A FITS image as astropy reads it: pixels, facts and complaints, for `verify`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Truth:
-    """One image; what its decoder could not tell is None."""
+    """One image; what its decoder could not find out is None."""
 
     hdu: int | None = None
     codec: str | None = None
@@ -98,7 +98,7 @@ def _decode(
 
 
 def _plane(shape: tuple[int, ...], plane: int | None) -> tuple[int, ...]:
-    """Give the place of a plane along the axes before the last two."""
+    """Return the place of a plane along the axes before the last two."""
     import numpy as np
 
     axes = shape[:-2]

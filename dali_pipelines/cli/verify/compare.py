@@ -31,7 +31,7 @@ class Record:
     plane: int | None = None
     """Plane that the Index names."""
     codec: str | None = None
-    """None, as for all that follows, if they cannot tell."""
+    """None, as for all that follows, if they cannot read the file."""
     shape: tuple[int, ...] | None = None
     """Of the window, or of the whole image."""
     dtype: str | None = None

@@ -1,4 +1,4 @@
-"""What Pillow makes of an encoded image, for scripts/verify.py: pixels, facts and complaints."""
+"""An encoded image as Pillow reads it: pixels, facts and complaints, for `verify`."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _decode(truth: Truth, path: str, place: Place | None) -> None:
         truth.codec = image.format
         bits = sample_bits(encoded, image, 3)
         truth.tolerance = 0 if image.format in _EXACT else _GREY_LEVELS
-        image.load()  # a PNG may have more to tell behind its pixels
-        for name in ("xmp", "XML:com.adobe.xmp"):  # EXIF alone tells how an image is turned
+        image.load()  # a PNG may have metadata after its pixels
+        for name in ("xmp", "XML:com.adobe.xmp"):  # only EXIF has the orientation
             image.info.pop(name, None)
         values = _rgb(ImageOps.exif_transpose(image))
         if bits == 16 and values.dtype == np.uint8:  # Pillow keeps 8 bits of 16-bit colours

@@ -70,7 +70,7 @@ class PlacedReader:
         return self.reader.read(row, self._window(row))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read as much of the file as tells the size of the window."""
+        """Read what is needed of the file to know the size of the window."""
         window = self._window(row)
         peek = self.reader.peek(row, window)
         return peek if window is None else replace(peek, height=window.height, width=window.width)
@@ -80,7 +80,7 @@ class PlacedReader:
         self.reader.verify(row)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Give the smallest sample: in a batch of one there is no size to keep.
+        """Return the smallest sample: in a batch of one there is no size to keep.
 
         The header of a damaged file may ask for more pixels than fit into memory.
         """

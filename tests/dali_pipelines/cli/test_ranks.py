@@ -48,7 +48,7 @@ def start(archive: Path, folder: Path, *flags: str) -> Job:
 
 
 def audits(folder: Path) -> list[list[dict[str, str]]]:
-    """Give the lines of both ranks' audits."""
+    """Return the lines of both ranks' audits."""
     found = []
     for rank in range(2):
         with (folder / f"audit.rank{rank}.csv").open(newline="") as file:

@@ -1,4 +1,4 @@
-"""doctor.py: each check both ways, the exit codes, and real runs."""
+"""The command doctor: each check both ways, the exit codes, and real runs."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_driver_is_asked_by_nvml(
 @pytest.mark.parametrize(
     ("driver", "torch_cuda", "device", "expected"),
     [
-        (None, None, "gpu", "BAD  driver: none from NVIDIA: install it, or say --device=cpu"),
+        (None, None, "gpu", "BAD  driver: none from NVIDIA: install it, or use --device=cpu"),
         (H200, "12.6", "cpu", "OK   driver: NVIDIA 570.86, offers CUDA 12.8, not used"),
         (H200, "12.9", "gpu", "OK   driver: NVIDIA 570.86, offers CUDA 12.8"),
         (H200, "13.0", "gpu", "BAD  driver: NVIDIA 570.86, offers CUDA 12.8, PyTorch was built fo"),
@@ -378,7 +378,7 @@ def test_files_that_cannot_be_read(job: Any, archive: Path, tmp_path: Path) -> N
     catalogue.write_text(f"path\n{archive}/0.fits\n{tmp_path}/gone.fits\n{archive}/1.fits\n")
     cause = f"{tmp_path}/gone.fits: No such file or directory"
     assert line(files.data, job(data=str(catalogue))) == (
-        f"BAD  data: 1 of 3 files tried cannot be read (the first: {cause}): mend it, or leave "
+        f"BAD  data: 1 of 3 files tried cannot be read (the first: {cause}): fix it, or leave "
         "such files out by --bad_sample=skip"
     )
     assert line(files.data, job(data=str(catalogue), bad_sample="skip")) == (

@@ -60,7 +60,7 @@ def prep(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def written(out: Path) -> list[str]:
-    """Give the names of the files in a folder; those that are FITS must be sound."""
+    """Return the names of the files in a folder; those that are FITS must be sound."""
     paths = sorted(path for path in out.rglob("*") if path.is_file())
     for path in paths:
         if path.suffix == ".fits":

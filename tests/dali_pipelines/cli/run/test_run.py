@@ -205,7 +205,7 @@ def test_resume_on_other_shards(
     after = audited(
         archive, tmp_path, "--batch_size=4", "--seed=9", "--epochs=2", f"--resume={state}"
     )
-    note = f"--resume={state}: the run goes on with seed 0, not 9.\n"
+    note = f"--resume={state}: the run continues with seed 0, not 9.\n"
     assert capsys.readouterr().err.count(note) == 1
     whole = audited(archive, tmp_path, "--batch_size=1", "--epochs=2")
     assert [line["row"] for line in before + after] == [line["row"] for line in whole]

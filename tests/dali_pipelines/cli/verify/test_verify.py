@@ -49,7 +49,7 @@ def several(tmp_path):
 
 
 def damaged(content: bytes) -> dict[str, bytes]:
-    """Give damaged copies that neither decoder can read."""
+    """Return damaged copies that neither decoder can read."""
     noise = random.Random(0)
     copies = {f"cut_{kept}": content[: int(kept * len(content))] for kept in (0, 0.1, 0.5, 0.97)}
     copies["cut_last"] = content[:-1]
