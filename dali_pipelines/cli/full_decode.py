@@ -1,4 +1,4 @@
-"""Decode a file whole, and look for damage that no header shows, for index.py and verify.py."""
+"""Decode a file whole, and look for damage that no header shows, for `index` and `verify`."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _scan(file: str, suffixes: Sequence[str]) -> Index:
 
 
 def check_output(path: str) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Reject before the work what could not be written after it."""
     place = path if _is_device(path) else os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path) or not os.access(place, os.W_OK):
         raise Refusal(f"{path} cannot be written: expected a file in a writable folder")

@@ -1,6 +1,6 @@
 """Settings of ``dali-pipelines run`` and ``doctor``, and the Loader that they describe."""
 
-# Reader processes import this file, as run.py does: what is heavy is imported in the functions.
+# Imports at the top are light: what is heavy is imported in the functions.
 from __future__ import annotations
 
 import argparse
@@ -42,7 +42,7 @@ def _number_or_all(text: str) -> int | Literal["all"]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
-    """Flags of run.py; the names are fixed by tests/scripts/test_run.py."""
+    """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
     pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))

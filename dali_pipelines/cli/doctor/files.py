@@ -1,4 +1,4 @@
-"""Checks of doctor.py: the data and how fast they are read, and folders to write to."""
+"""Checks of `doctor`: the data and how fast they are read, and folders to write to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of doctor.py: what this machine gives a run of memory, processors and open files."""
+"""Checks of `doctor`: what this machine gives a run of memory, processors and open files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is this machine fit for a run? Takes the flags of run.py, and prints one line a check.
+"""Is this machine fit for a run? Takes the flags of run, and prints one line a check.
 
     dali-pipelines doctor --num_read_processes=16 --batch_size=16 --num_gpus=4
 
@@ -7,8 +7,8 @@
     BAD   what was found: the remedy
 
 Nothing is started, and CUDA is not initialised; --num_read_processes=auto is taken as one for each
-shard, as run.py then chooses no more than there is room for. Without --data it looks at the sample
-set, made on first use as by run.py. The exit status is 0 if nothing is BAD, else 1; 2 for wrong
+shard, as run then chooses no more than there is room for. Without --data it looks at the sample
+set, made on first use as by run. The exit status is 0 if nothing is BAD, else 1; 2 for wrong
 usage.
 """
 

@@ -1,4 +1,4 @@
-"""Checks of doctor.py: driver, GPUs, packages, start method and compiled kernels."""
+"""Checks of `doctor`: driver, GPUs, packages, start method and compiled kernels."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def driver(job: Job) -> Finding:
 
 
 def gpus(job: Job) -> Finding:
-    """GPUs that PyTorch can see, as run.py counts them, against the shards."""
+    """GPUs that PyTorch can see, as `run` counts them, against the shards."""
     config = job.config
     from dali_pipelines.cli.run_config import choose_devices
     from dali_pipelines.runtime.devices import visible_gpus

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check(grouping: Grouping | None, names: Sequence[str]) -> None:
-    """Refuse, before a scan, a table that will not have the columns that are needed."""
+    """Reject, before a scan, a table that will not have the columns that are needed."""
     if grouping is None:
         return
     try:

@@ -16,7 +16,7 @@ MARK = b"dali-pipelines scripts/index.py"
 
 
 def check(out: str, *, data: str, rejected: str | None, overwrite: bool) -> None:
-    """Refuse before the scan what could not be written after it."""
+    """Reject before the scan what could not be written after it."""
     from readers.index.table import INDEX_SUFFIXES
 
     if not out.endswith(INDEX_SUFFIXES):

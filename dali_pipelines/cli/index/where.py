@@ -26,7 +26,7 @@ DUCKDB_CONFIG = {
 
 
 def check(where: str, keys: Sequence[str], table: pa.Table) -> None:
-    """Refuse, before a scan, a condition that is wrong whatever the headers hold.
+    """Reject, before a scan, a condition that is wrong whatever the headers hold.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Advice:
     limit: Limit
     sentence: str
     change: Mapping[str, int] = field(default_factory=dict)
-    """Flags of run.py, and values to try; empty where no flag helps."""
+    """Flags of `run`, and values to try; empty where no flag helps."""
 
 
 def advise(stages: Stages, world_size: int = 1) -> Advice:

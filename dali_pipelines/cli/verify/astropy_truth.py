@@ -115,7 +115,7 @@ def _section(hdu: Any, at: tuple[int, ...], place: Place) -> NDArray[Any]:
 
 
 def _check_memory(shape: Sequence[int]) -> None:
-    """Refuse a header that asks for more than there is: the system would kill this process."""
+    """Reject a header that asks for more than there is: the system would kill this process."""
     import psutil
 
     nbytes = 16 * math.prod(shape)  # stored and scaled, in 64 bits each

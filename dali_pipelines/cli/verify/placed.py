@@ -1,4 +1,4 @@
-"""A Reader of images, or of one window at the same pixels of each, for scripts/verify.py.
+"""A Reader of images, or of one window at the same pixels of each, for `verify`.
 
 In a file of its own, since reader processes import it.
 """
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     width: int
 
     def check(self, height: int, width: int) -> None:
-        """Refuse an image that does not hold all of the window.
+        """Reject an image that does not hold all of the window.
 
         Raises
         ------
