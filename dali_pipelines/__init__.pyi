@@ -33,3 +33,5 @@ from .runtime.reader_processes import ReaderProcessError as ReaderProcessError
 from .settings import AiaSettings as AiaSettings
 from .settings import PipelineSettings as PipelineSettings
 from .stretch import Stretch as Stretch
+
+__all__: list[str]

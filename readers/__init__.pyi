@@ -25,3 +25,5 @@ from .window import Window as Window
 from .worker.read_report import ReadReport as ReadReport
 
 DISTRIBUTION: str
+
+__all__: list[str]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_a_command_reports_errors_in_one_line(
     capsys: pytest.CaptureFixture[str], error: BaseException, status: int, line: str
 ) -> None:
     @command("test")
-    def main(argv: object) -> int:
+    def main(argv: Sequence[str] | None = None) -> int:
         raise error
 
     assert main() == status

@@ -77,7 +77,8 @@ def test_what_is_no_dict(loader: Loader, state: Any) -> None:
 
 def test_a_state_goes_through_json(npy_index: Index) -> None:
     settings: dict[str, Any] = {"batch_size": 4, "devices": [None]}
-    made = Loader(npy_pipeline, npy_index, seed=np.uint64(2**64 - 1), **settings)
+    seed: Any = np.uint64(2**64 - 1)
+    made = Loader(npy_pipeline, npy_index, **settings, seed=seed)
     state = json.loads(json.dumps(made.state_dict()))
     other = Loader(npy_pipeline, npy_index, **settings)
     other.load_state_dict(state | {"epoch": 3, "position": 23})

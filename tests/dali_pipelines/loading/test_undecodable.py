@@ -181,20 +181,23 @@ def test_a_pipeline_without_reader_processes(heights: Index) -> None:
 # Anything at all.
 
 
+def operations(data: bytearray, place: int, chance: random.Random) -> tuple[Callable[[], Any], ...]:
+    return (
+        lambda: data.__setitem__(place, data[place] ^ 1 << chance.randrange(8)),
+        lambda: data.__setitem__(place, chance.choice((0, 1, 127, 128, 255))),
+        lambda: data.__delitem__(slice(place, place + chance.randrange(1, 5))),
+        lambda: data.insert(place, chance.randrange(256)),
+        lambda: data.__delitem__(slice(-chance.randrange(1, 30), None)),
+    )
+
+
 def mutated(content: bytes, chance: random.Random) -> bytes:
     """Change, drop, double or overwrite some bytes, in the head more often than elsewhere."""
     data = bytearray(content)
     for _ in range(chance.choice((1, 1, 2, 5))):
         end = min(len(data), chance.choice((40, 400, len(data))))
         place = chance.randrange(max(1, end))
-        operations: tuple[Callable[[], Any], ...] = (
-            lambda place=place: data.__setitem__(place, data[place] ^ 1 << chance.randrange(8)),
-            lambda place=place: data.__setitem__(place, chance.choice((0, 1, 127, 128, 255))),
-            lambda place=place: data.__delitem__(slice(place, place + chance.randrange(1, 5))),
-            lambda place=place: data.insert(place, chance.randrange(256)),
-            lambda place=place: data.__delitem__(slice(-chance.randrange(1, 30), None)),
-        )
-        chance.choice(operations)()
+        chance.choice(operations(data, place, chance))()
         if not data:
             break
     return bytes(data)

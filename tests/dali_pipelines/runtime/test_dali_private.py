@@ -82,9 +82,9 @@ def uses(source: str) -> Iterator[str]:
                 if isinstance(name, ast.Name)
             ):
                 for inner in ast.walk(node):
-                    name = getattr(inner, "attr", None) or getattr(inner, "name", None)
-                    if isinstance(name, str) and private(name) and name in DALI_NAMES:
-                        yield name
+                    own = getattr(inner, "attr", None) or getattr(inner, "name", None)
+                    if isinstance(own, str) and private(own) and own in DALI_NAMES:
+                        yield own
 
 
 @pytest.mark.parametrize(

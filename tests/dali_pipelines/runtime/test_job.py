@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pyarrow as pa
 import pytest
 import torch.distributed as dist
@@ -40,7 +42,7 @@ def test_reader_processes_are_shared_out_with_at_least_one_each() -> None:
 def test_devices(
     ranks: Ranks,
     gpus: int,
-    device: str,
+    device: Literal["auto", "gpu", "cpu"],
     count: int,
     expected: list[int | None] | str,
     monkeypatch: pytest.MonkeyPatch,
