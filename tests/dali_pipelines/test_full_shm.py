@@ -94,7 +94,7 @@ def test_a_run_that_cannot_fit(tmp_path: Path) -> None:
     )
     assert found.returncode == 2
     assert found.stderr.startswith(
-        "run.py: the readers need 32 MiB in /dev/shm, which has 6 MiB free"
+        "dali-pipelines run: the readers need 32 MiB in /dev/shm, which has 6 MiB free"
     )
 
 

@@ -1,4 +1,4 @@
-"""Checked by mypy, see `test_settings`: --strict reports an ignore on a line without an error."""
+"""Settings that `make check` tests: mypy --strict reports an ignore on a line without an error."""
 
 from dali_pipelines import (
     Index,

@@ -419,8 +419,9 @@ def test_the_report_tells_computing_from_waiting(limit, tmp_path):
         Slot(source(reader=reader, read_timeout=limit), 0).report
         for reader in (MarkingReader(folder=str(tmp_path), pause_s=0.2), BusyReader(busy_s=0.2))
     )
-    assert waits.read_cpu_s < 0.1 < 0.2 <= waits.read_s
-    assert 0.2 <= computes.read_cpu_s <= computes.read_s
+    # The clocks of the thread and of the machine drift apart by some permille.
+    assert waits.read_cpu_s < 0.1 < 0.19 <= waits.read_s
+    assert 0.19 <= computes.read_cpu_s <= computes.read_s
 
 
 @given(st.integers(0, 2**50), st.sampled_from(TAILS), st.integers(0, 3))

@@ -165,7 +165,7 @@ def test_differences_are_seen(shared_data, tmp_path, run, monkeypatch):
     )
     assert lines["ee.fits"] == f"{facts}  0  OK"
     assert lines["cube.fits"].startswith(
-        "plain  -  -  -  REJECTED  the image has 3 planes of 31x23 pixels: say which"
+        "plain  -  -  -  REJECTED  the image has 3 planes of 31x23 pixels: choose by"
     )
     written = json.loads((tmp_path / "out.json").read_text())["files"]
     assert [file["max_difference"] for file in written] == [2.5, "nan", None, None, None, 0.0]
