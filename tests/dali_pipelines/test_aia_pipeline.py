@@ -34,7 +34,11 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def images(index: Index, **settings: Any) -> dict[int, Any]:
-    settings = {"batch_size": 2, "num_read_processes": 2, "devices": [None]} | settings
+    settings: dict[str, Any] = {
+        "batch_size": 2,
+        "num_read_processes": 2,
+        "devices": [None],
+    } | settings
     with Loader(aia_pipeline, index, **settings) as loader:
         return {
             row: image

@@ -27,7 +27,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 def delivered(index: Index, **settings: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Give the images of an epoch, shape (height, width, channels), and the reasons of others."""
-    options = {"batch_size": 1, "num_read_processes": 1, "devices": [None], **settings}
+    options: dict[str, Any] = {
+        "batch_size": 1,
+        "num_read_processes": 1,
+        "devices": [None],
+        **settings,
+    }
     with Loader(jpeg_pipeline, index, bad_sample="skip", **options) as loader:
         images = {
             Path(index.path(row)).name: image.numpy().transpose(1, 2, 0)
@@ -152,7 +157,12 @@ def test_uint16_of_several_batches(tmp_path: Path) -> None:
         image = C8 if number == 1 else np.full((8, 9), 1000 * number, np.uint16)
         (tmp_path / f"{number}.png").write_bytes(pillow(image, "PNG"))
     index = Index.scan(tmp_path)
-    options = {"batch_size": 4, "num_read_processes": 1, "devices": [None], "shuffle": False}
+    options: dict[str, Any] = {
+        "batch_size": 4,
+        "num_read_processes": 1,
+        "devices": [None],
+        "shuffle": False,
+    }
     with Loader(
         jpeg_pipeline, index, bad_sample="skip", crop=8, channels=1, dtype="uint16", **options
     ) as loader:

@@ -98,7 +98,7 @@ def test_fits_is_flipped_normalised_and_resized(
     shared_data: Path, device: int | None, flip: str
 ) -> None:
     index = Index.scan(shared_data / "fits").select([0, 3, 4])  # integers, all finite where cut
-    options = {"crop": 200, "flip": flip, "mean": 20.0, "std": 4.0}
+    options: dict[str, Any] = {"crop": 200, "flip": flip, "mean": 20.0, "std": 4.0}
     found = images(fits_pipeline, index, device, **options)
     small = images(fits_pipeline, index, device, resize=50, dtype="float16", **options)
     for row, image in found.items():
@@ -229,7 +229,7 @@ def test_a_plane_of_each_row(cubes: Index) -> None:
 
 def test_planes_are_resized_alike(cubes: Index) -> None:
     index = cubes.select([0])
-    options = {"resize": (10, 12), "mean": 3.0, "std": 5.0, "flip": "v"}
+    options: dict[str, Any] = {"resize": (10, 12), "mean": 3.0, "std": 5.0, "flip": "v"}
     together = images(fits_pipeline, index, planes=[2, 4], **options)[0]
     for place, plane in enumerate((2, 4)):
         alone = images(fits_pipeline, index, planes=plane, **options)[0]
@@ -313,7 +313,12 @@ def test_a_stream_that_the_graph_cannot_decode_is_found(shared_data: Path, tmp_p
     for number in (2, 5):
         broken_jpeg(tmp_path / f"{number}.jpg")
     index = Index.scan(tmp_path)
-    options = {"batch_size": 2, "crop": 64, "devices": [None, None], "shuffle": False}
+    options: dict[str, Any] = {
+        "batch_size": 2,
+        "crop": 64,
+        "devices": [None, None],
+        "shuffle": False,
+    }
     with Loader(jpeg_pipeline, index, bad_sample="skip", **options) as loader:
         for _ in range(2):
             rows = [row for batches in loader for batch in batches for row in batch["row"].tolist()]
@@ -400,7 +405,7 @@ def test_damaged_tiles_are_rejected_and_nothing_else(tmp_path: Path) -> None:
                 data[place] = rng.integers(256)
             path.write_bytes(data)
     index = Index.scan(tmp_path)
-    options = {"batch_size": 4, "devices": [None], "num_read_processes": 2}
+    options: dict[str, Any] = {"batch_size": 4, "devices": [None], "num_read_processes": 2}
     with Loader(fits_pipeline, index, bad_sample="skip", **options) as loader:
         for (batch,) in loader:
             for image, row in zip(batch["image"], batch["row"].tolist(), strict=True):

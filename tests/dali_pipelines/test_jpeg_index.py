@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def index(tmp_path_factory):
         image = Image.fromarray(coarse).resize((320, 400), Image.Resampling.BICUBIC)
         tags = Image.Exif()
         tags[ORIENTATION] = number % 8 + 1
-        options = {"progressive": True} if number > 9 else {}
+        options: dict[str, Any] = {"progressive": True} if number > 9 else {}
         image.save(folder / f"{number:02}.jpg", exif=tags, subsampling=2, **options)
     return Index.scan(folder)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ GIB = 2**30
 
 
 def test_estimate_counts_every_batch_in_flight(npy_index: Index) -> None:
-    options = {"batch_size": 4, "num_read_processes": 3}
+    options: dict[str, Any] = {"batch_size": 4, "num_read_processes": 3}
     plain = npy_pipeline(npy_index, prefetch=2, **options)
     found = estimate_memory([plain, plain])
     frame = 6 * 8 * 4

@@ -189,7 +189,7 @@ def test_wherever_it_comes_the_next_one_is_held(
     assert place > 10
 
 
-def stuck_pipeline(marks: Path, index: Index, **config: object) -> ReaderPipeline:
+def stuck_pipeline(marks: Path, index: Index, **config: Any) -> ReaderPipeline:
     reader = MarkingReader(folder=str(marks), pause_s=600)
     return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))
 
@@ -207,7 +207,7 @@ def test_a_reader_that_is_stuck_does_not_hold_up_the_end(npy_index: Index, tmp_p
         assert loader.step == 0
 
 
-def late_pipeline(index: Index, **config: object) -> ReaderPipeline:
+def late_pipeline(index: Index, **config: Any) -> ReaderPipeline:
     return reader_pipeline(index, LateReader(), decode_array, PipelineConfig(**config))
 
 

@@ -1,5 +1,6 @@
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ from readers.aia.registration import register_matrix
 
 PIXELS, HEADER = frame()
 COUNTS = np.rint(PIXELS).astype(np.int16)
-SMALL = {"shape": (128, 128), "scale": 19.2}
+SMALL: dict[str, Any] = {"shape": (128, 128), "scale": 19.2}
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_the_matrix_is_that_of_the_header(rice):
     sample = AiaReader().read(rice, None)
     np.testing.assert_array_equal(sample["matrix"], register_matrix(HEADER))
     assert sample["grid"].shape == (4096, 4096, 0)
-    settings = {"scale": 20.0, "shape": (100, 90), "center": "sun", "radius": 45.0}
+    settings: dict[str, Any] = {"scale": 20.0, "shape": (100, 90), "center": "sun", "radius": 45.0}
     found = AiaReader(**settings).read(rice, None)["matrix"]
     np.testing.assert_array_equal(found, register_matrix(HEADER, **settings))
 
@@ -166,7 +167,7 @@ def test_a_source_turns_its_windows(plain):
 
 def test_only_the_tiles_of_the_window_are_read(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 4000, (2048, 2048), np.int16)
-    words = {"NAXIS1": 2048, "NAXIS2": 2048, "CDELT1": 1.199, "CDELT2": 1.199}
+    words: dict[str, Any] = {"NAXIS1": 2048, "NAXIS2": 2048, "CDELT1": 1.199, "CDELT2": 1.199}
     header = full_header(**words, CRPIX1=1024.5, CRPIX2=1024.5)
     row = Row(0, str(save(tmp_path / "a.fits", pixels, header, compression_type="RICE_1")))
     reader = AiaReader(shape=(2048, 2048), scale=1.2)

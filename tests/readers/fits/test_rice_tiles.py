@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from readers.fits.payload import HEAD, PER_TILE, RICE, STORED
 NOISE = np.random.default_rng(0).normal(1000, 60, (256, 384)).astype(np.int16)
 
 
-def saved(folder: Path, image: np.ndarray = NOISE, **options: object) -> Row:
+def saved(folder: Path, image: np.ndarray = NOISE, **options: Any) -> Row:
     path = folder / "image.fits"
     fits.CompImageHDU(image, compression_type="RICE_1", **options).writeto(path, overwrite=True)
     return Row(3, str(path))
@@ -47,7 +48,7 @@ def test_square_tiles_are_cut_in_both_directions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"tile_shape": (32, 48)}, {}])
-def test_what_travels_is_what_was_peeked(tmp_path: Path, options: dict[str, object]) -> None:
+def test_what_travels_is_what_was_peeked(tmp_path: Path, options: dict[str, Any]) -> None:
     row = saved(tmp_path, **options)
     for window in (None, Window(height=100, width=50)):
         sample = FitsReader().read(row, window)
