@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.columns import PART, Column, Stored, StoredNumbers, Strings
+from readers.index.columns import PART, Strings
 from readers.messages import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from readers.index.arrow_file import ArrowFile
 
 _CHUNK_ROWS = 1 << 16
 """Strings that are Python objects at the same time: some 10 MB of paths."""
@@ -233,58 +231,3 @@ def _is_text(column: pa.ChunkedArray) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
-
-
-def reader_columns(
-    table: pa.Table,
-    file: ArrowFile | None,
-    names: Iterable[str],
-    parts: Iterable[str],
-    notes: Iterable[str],
-) -> dict[str, Column | Stored]:
-    """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Table of the Index.
-    file : ArrowFile, optional
-        The file that the table is mapped from; its columns are not copied.
-    names, parts, notes : iterable of str
-        Numeric columns, parts of the rows, and columns of bytes.
-    """
-    columns = _located_columns(table, file, parts)
-    for name in names:
-        if name not in table.column_names:
-            raise KeyError(
-                f"the Index has no column {name!r}, it has {', '.join(table.column_names)}"
-            )
-        if isinstance(columns.get(name), np.ndarray | StoredNumbers):
-            continue
-        stored = None if file is None else file.numbers(name)
-        columns[name] = stored or numbers(name, table[name])
-    for name in notes:
-        kind = table.schema.field(name).type
-        if not is_binary(kind):
-            raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
-        columns[name] = strings(table[name]) if file is None else file.strings(name)
-    return columns
-
-
-def _located_columns(
-    table: pa.Table, file: ArrowFile | None, parts: Iterable[str]
-) -> dict[str, Column | Stored]:
-    known = part_names(table)
-    for part in parts:
-        if part not in known:
-            raise KeyError(
-                f"the Index has no part {part!r}, it has {', '.join(known) or 'none'}: make "
-                "samples of several files by Index.group, or scripts/index.py --group"
-            )
-    columns: dict[str, Column | Stored] = {}
-    for name, is_text in file_columns(table, parts):
-        if file is not None:
-            columns[name] = file.strings(name) if is_text else file.hdus_or_planes(name)
-        else:
-            columns[name] = strings(table[name]) if is_text else hdus_or_planes(table[name])
-    return columns

@@ -18,6 +18,7 @@ import numpy as np
 from readers.index import arrow_file, schema
 from readers.index.columns import Columns
 from readers.index.groups import Grouping, Missing
+from readers.index.reader_columns import reader_columns
 from readers.index.sources import ALL_SUFFIXES as ALL_SUFFIXES
 from readers.index.sources import INDEX_SUFFIXES as INDEX_SUFFIXES
 from readers.index.sources import SUFFIXES as SUFFIXES
@@ -283,7 +284,7 @@ class Index(IndexSources):
         known = set(self.table.column_names)
         wanted = tuple(names), tuple(parts), tuple(name for name in notes if name in known)
         if (columns := self._shared.get(wanted)) is None:
-            found = schema.reader_columns(self.table, self._file, *wanted)
+            found = reader_columns(self.table, self._file, *wanted)
             columns = self._shared[wanted] = Columns(found, wanted[2])
         return columns
 

@@ -1,0 +1,72 @@
+"""Columns of an Index for the reader processes: from its file, or from its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from readers.index import schema
+from readers.index.arrow_file import ArrowFile
+from readers.index.columns import Column, Stored, StoredNumbers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def reader_columns(
+    table: pa.Table,
+    file: ArrowFile | None,
+    names: Iterable[str],
+    parts: Iterable[str],
+    notes: Iterable[str],
+) -> dict[str, Column | Stored]:
+    """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Table of the Index.
+    file : ArrowFile, optional
+        The file that the table is mapped from; its columns are not copied.
+    names, parts, notes : iterable of str
+        Numeric columns, parts of the rows, and columns of bytes.
+    """
+    columns = _located_columns(table, file, parts)
+    for name in names:
+        if name not in table.column_names:
+            raise KeyError(
+                f"the Index has no column {name!r}, it has {', '.join(table.column_names)}"
+            )
+        if isinstance(columns.get(name), np.ndarray | StoredNumbers):
+            continue
+        stored = None if file is None else file.numbers(name)
+        columns[name] = stored or schema.numbers(name, table[name])
+    for name in notes:
+        kind = table.schema.field(name).type
+        if not schema.is_binary(kind):
+            raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
+        columns[name] = schema.strings(table[name]) if file is None else file.strings(name)
+    return columns
+
+
+def _located_columns(
+    table: pa.Table, file: ArrowFile | None, parts: Iterable[str]
+) -> dict[str, Column | Stored]:
+    known = schema.part_names(table)
+    for part in parts:
+        if part not in known:
+            raise KeyError(
+                f"the Index has no part {part!r}, it has {', '.join(known) or 'none'}: make "
+                "samples of several files by Index.group, or scripts/index.py --group"
+            )
+    columns: dict[str, Column | Stored] = {}
+    for name, is_text in schema.file_columns(table, parts):
+        if file is not None:
+            columns[name] = file.strings(name) if is_text else file.hdus_or_planes(name)
+        elif is_text:
+            columns[name] = schema.strings(table[name])
+        else:
+            columns[name] = schema.hdus_or_planes(table[name])
+    return columns
