@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ class Main(Protocol):
         ...
 
 
-EXTRA = ("duckdb", "nvtx", "packaging", "pynvml", "tqdm")
+EXTRA = ("duckdb", "matplotlib", "nvtx", "packaging", "pynvml")
 """Packages of the extra ``cli``."""
 
 
@@ -59,6 +60,9 @@ def command(name: str, interrupted: str = "interrupted") -> Callable[[Main], Mai
                     raise
                 message = f"{error}: install what commands need, pip install 'dali-pipelines[cli]'"
                 status = 2
+            except BrokenPipeError:  # of `dali-pipelines doctor | head`
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 128 + signal.SIGPIPE
             except KeyboardInterrupt:
                 message, status = interrupted, 128 + signal.SIGINT
             print(f"dali-pipelines {name}: {message}", file=sys.stderr)

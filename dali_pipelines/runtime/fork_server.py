@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver
 
 from dali_pipelines.runtime.dali_private import WORKER_MODULE
@@ -28,7 +32,8 @@ def start_fork_server(reader: Reader) -> None:
         ["__main__", WORKER_MODULE, "readers.source", *modules]
     )
     try:
-        forkserver.ensure_running()
+        with _path_inherited():
+            forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):
             raise
@@ -36,3 +41,22 @@ def start_fork_server(reader: Reader) -> None:
             "the fork server cannot make its socket: the path of the folder for temporary files, "
             f"{tempfile.gettempdir()}, is too long; set TMPDIR to a shorter one"
         ) from None
+
+
+@contextmanager
+def _path_inherited() -> Iterator[None]:
+    """Let a Python process that starts meanwhile import from the same folders as this one.
+
+    The fork server would import from the current folder first, which may hold other `readers`, and
+    not from the folder of the script.
+    """
+    before = {name: os.environ.get(name) for name in ("PYTHONSAFEPATH", "PYTHONPATH")}
+    os.environ.update(PYTHONSAFEPATH="1", PYTHONPATH=os.pathsep.join(map(str, sys.path)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -133,7 +133,7 @@ def kernel_cache(_: Job) -> Finding:
             f"kernel cache: numba cannot keep what it compiles ({error})",
             "set NUMBA_CACHE_DIR to a folder that you can write",
         )
-    if any(folder.glob("entries.*.nbi")):
+    if any(folder.glob("image.decode_image-*.nbi")):
         return ok(f"kernel cache: {folder}, in use")
     return note(f"kernel cache: {folder} has no kernels yet, the first start takes 15 s longer")
 

@@ -50,12 +50,12 @@ JPEG_BYTES = 310_000
 MAX_PROCESSES = 16
 
 
-def fits_samples(folder: Path | None = None, num_frames: int = 64) -> Path:
+def fits_samples(folder: str | Path | None = None, num_frames: int = 64) -> Path:
     """Return the folder of synthetic AIA frames, made on first use.
 
     Parameters
     ----------
-    folder : Path, optional
+    folder : str or Path, optional
         Where sets are kept, `cache_folder()` if not given. The set gets a folder of its own in it.
     num_frames : int
         Number of files `aia_<time>_<channel>.fits`, about 11.6 MB each.
@@ -67,19 +67,19 @@ def fits_samples(folder: Path | None = None, num_frames: int = 64) -> Path:
     """
     if num_frames < 1:
         raise ValueError(f"num_frames must be at least 1, got {num_frames}")
-    target = (folder or cache_folder()) / f"{FITS_VERSION}-{num_frames}"
+    target = Path(folder or cache_folder()) / f"{FITS_VERSION}-{num_frames}"
     files = {frame_name(number): number for number in range(num_frames)}
     return _sample_set(target, files, save_frame, FRAME_BYTES, "synthetic AIA frames")
 
 
-def jpeg_samples(folder: Path | None = None, num_per_class: int = 24) -> Path:
+def jpeg_samples(folder: str | Path | None = None, num_per_class: int = 24) -> Path:
     """Return the folder of synthetic photographs, `CLASS/NAME.jpg`, as `fits_samples` does.
 
     There are `num_per_class` images in each of the six class folders, about 0.3 MB each.
     """
     if num_per_class < 1:
         raise ValueError(f"num_per_class must be at least 1, got {num_per_class}")
-    target = (folder or cache_folder()) / f"{JPEG_VERSION}-{num_per_class}"
+    target = Path(folder or cache_folder()) / f"{JPEG_VERSION}-{num_per_class}"
     files = {
         f"{name}/{name}_{number:03d}.jpg": number
         for name in JPEG_CLASSES

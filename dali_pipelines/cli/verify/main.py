@@ -72,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 tqdm.write(printable(record.line()))
                 records.append(record)
                 bar.update()
+    except BrokenPipeError:
+        raise
     except (OSError, RuntimeError, MemoryError) as error:
         raise Refusal(f"stopped after {len(records)} files: {error}", 1) from error
     counts = Counter(record.verdict for record in records)

@@ -125,10 +125,10 @@ def test_positional_and_required_arguments_of_a_file(tmp_path: Path) -> None:
     [
         (Refusal("no\nfile", 1), 1, "dali-pipelines test: no file\n"),
         (
-            ModuleNotFoundError("No module named 'tqdm'", name="tqdm"),
+            ModuleNotFoundError("No module named 'duckdb'", name="duckdb"),
             2,
             (
-                "dali-pipelines test: No module named 'tqdm': install what commands need, "
+                "dali-pipelines test: No module named 'duckdb': install what commands need, "
                 "pip install 'dali-pipelines[cli]'\n"
             ),
         ),
@@ -172,3 +172,9 @@ def test_a_script_without_the_package_says_what_to_do(script: str, tmp_path: Pat
         f"dali_pipelines is not installed for {sys.executable}: run 'make .venv/ready' and "
         "'. .venv/bin/activate', or pip install -e '.[cli]'"
     )
+
+
+def test_a_reader_of_the_output_that_ends_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} {SCRIPTS / 'doctor.py'} --data={tmp_path} | true"
+    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert found.stderr == ""

@@ -239,7 +239,7 @@ def test_kernel_cache(job: Any, monkeypatch: Any, tmp_path: Path) -> None:
     assert line(software.kernel_cache, job()) == (
         f"NOTE kernel cache: {tmp_path} has no kernels yet, the first start takes 15 s longer"
     )
-    (tmp_path / "entries._decode-39.py311.nbi").touch()
+    (tmp_path / "image.decode_image-39.py311.nbi").touch()
     assert line(software.kernel_cache, job()) == f"OK   kernel cache: {tmp_path}, in use"
 
     def nowhere() -> Path:

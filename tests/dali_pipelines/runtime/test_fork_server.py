@@ -1,0 +1,44 @@
+"""What the fork server imports, and from where."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import sys
+from beside import Mine
+from dali_pipelines import Index, Loader, PipelineConfig, reader_pipeline
+from dali_pipelines.graph.decode import decode_array
+
+def pipeline(index, **config):
+    return reader_pipeline(index, Mine(), decode_array, PipelineConfig(**config))
+
+if __name__ == "__main__":
+    index = Index.scan(sys.argv[1], suffixes=(".npy",))
+    with Loader(pipeline, index, batch_size=8, num_read_processes=1, devices=[None]) as loader:
+        print(sum(len(batch["row"]) for (batch,) in loader))
+"""
+
+
+def test_it_imports_what_the_script_does(npy_folder: Path, tmp_path: Path) -> None:
+    """Neither other `readers` of the current folder, nor without what lies beside the script."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "readers").mkdir(parents=True)
+    (here / "readers" / "__init__.py").write_text("raise SystemExit('other readers')")
+    there.mkdir()
+    (there / "beside.py").write_text("from readers import NpyReader\nclass Mine(NpyReader): pass\n")
+    script = there / "script.py"
+    script.write_text(SCRIPT)
+    found = subprocess.run(
+        [sys.executable, str(script), str(npy_folder)],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
+    assert (found.returncode, found.stdout) == (0, "23\n"), found.stderr
