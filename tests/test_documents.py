@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 def blocks(page: Path, language: str) -> list[Block]:
     text = page.read_text()
-    found = (Block(*m.groups(), text.count("\n", 0, m.start(3))) for m in BLOCK.finditer(text))
+    found = (Block(m[1], m[2], m[3], text.count("\n", 0, m.start(3))) for m in BLOCK.finditer(text))
     return [block for block in found if block.language == language]
 
 

@@ -42,8 +42,10 @@ class Killer(threading.Thread):
         while self.kills < self.most and not self.over.wait(self.random.uniform(0.1, 1.5)):
             readers = [p for pipe in self.loader.pipelines for p in pipe.processes()]
             if readers:
+                victim = self.random.choice(readers).pid
+                assert victim is not None
                 try:
-                    os.kill(self.random.choice(readers).pid, signal.SIGKILL)
+                    os.kill(victim, signal.SIGKILL)
                     self.kills += 1
                 except ProcessLookupError:  # died by the last kill
                     continue

@@ -38,7 +38,7 @@ def torchrun(data: str, out: str) -> None:
 def spawn(data: str, out: str) -> None:
     import torch.multiprocessing as mp
 
-    mp.spawn(spawned, (data, out), nprocs=2)
+    mp.spawn(spawned, (data, out), nprocs=2)  # type: ignore[attr-defined, no-untyped-call]
 
 
 def spawned(rank: int, data: str, out: str) -> None:
@@ -50,7 +50,7 @@ def spawned(rank: int, data: str, out: str) -> None:
 
 
 def accelerate(data: str, out: str) -> None:
-    from accelerate import debug_launcher
+    from accelerate import debug_launcher  # type: ignore[import-untyped]
 
     debug_launcher(accelerated, (new_loader(data), out), num_processes=2)
 
@@ -81,7 +81,7 @@ def lightning(data: str, out: str) -> None:
 
     module = Module()
     with new_loader(data) as loader:
-        quiet = dict.fromkeys(
+        quiet: dict[str, Any] = dict.fromkeys(
             ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False
         )
         trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, **quiet)

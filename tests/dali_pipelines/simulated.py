@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -22,15 +23,15 @@ class Array(np.ndarray):
     """An array that tells its address as CuPy's do."""
 
     @property
-    def data(self) -> Any:  # type: ignore[override]
+    def data(self) -> Any:
         return SimpleNamespace(ptr=self.ctypes.data)
 
 
 def cupy() -> ModuleType:
-    module = ModuleType("cupy")
+    module: Any = ModuleType("cupy")
     for name in ("inf", "isnan", "maximum", "stack"):
         setattr(module, name, getattr(np, name))
-    module.where = lambda *arrays: np.where(*arrays).view(Array)
+    module.where = lambda *arrays: np.asarray(np.where(*arrays)).view(Array)
     module.empty = lambda shape, dtype: np.full(shape, 7, dtype).view(Array)
     module.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(Array)
     module.asarray = lambda array: array.view(Array)
@@ -41,14 +42,19 @@ def cupy() -> ModuleType:
     return module
 
 
-def decode(samples: list[Any], dtype: str, flip: tuple[int, int], finish: tuple[float, float]):  # type: ignore[no-untyped-def]
+def decode(
+    samples: list[Any],
+    dtype: str,
+    flip: tuple[int, int],
+    finish: tuple[tuple[float, float], ...],
+) -> tuple[list[Any], list[int]]:
     """Decode the samples as one batch; give images and statuses."""
     from dali_pipelines.graph.operators_gpu import ImageDecoder
 
     names = ("shape", "payload", "plan", "scaling")
     arrays = [[sample[name].view(Array) for sample in samples] for name in names]
-    flips = [np.array(flip, np.int32).view(Array) for _ in samples]
-    images, statuses = ImageDecoder(dtype, finish)(*arrays, flips)
+    arrays.append([np.array(flip, np.int32).view(Array) for _ in samples])
+    images, statuses = ImageDecoder(dtype, finish)(*arrays)
     return [np.array(image) for image in images], [int(status[0]) for status in statuses]
 
 
@@ -66,8 +72,9 @@ if __name__ == "__main__":
 
     sys.modules["cupy"] = cupy()
     cuda.external_stream = lambda _address: 0  # the simulator has none
-    operators = {"decode": decode, "warp": warp}
-    while sys.stdin.buffer.peek(1):
-        name, jobs = pickle.load(sys.stdin.buffer)
+    operators: dict[str, Callable[..., Any]] = {"decode": decode, "warp": warp}
+    stdin: Any = sys.stdin.buffer
+    while stdin.peek(1):
+        name, jobs = pickle.load(stdin)
         pickle.dump([operators[name](*arguments) for arguments in jobs], sys.stdout.buffer)
         sys.stdout.buffer.flush()

@@ -34,12 +34,12 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def images(index: Index, **settings: Any) -> dict[int, Any]:
-    settings: dict[str, Any] = {
+    all_settings: dict[str, Any] = {
         "batch_size": 2,
         "num_read_processes": 2,
         "devices": [None],
     } | settings
-    with Loader(aia_pipeline, index, **settings) as loader:
+    with Loader(aia_pipeline, index, **all_settings) as loader:
         return {
             row: image
             for (batch,) in loader

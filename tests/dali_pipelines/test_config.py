@@ -21,7 +21,8 @@ def test_numbers_of_numpy() -> None:
 
 @pytest.mark.parametrize("name", ["batch_size", "seed", "num_threads", "prefetch", "num_epochs"])
 def test_integers_of_numpy_become_those_of_python(name: str) -> None:
-    config = PipelineConfig(**{"batch_size": 1, name: np.int64(3)})
+    settings: dict[str, Any] = {"batch_size": 1, name: np.int64(3)}
+    config = PipelineConfig(**settings)
     assert type(getattr(config, name)) is int
 
 

@@ -241,8 +241,8 @@ def test_fits_names_the_hdu(tmp_path: Path) -> None:
     hdus = [fits.PrimaryHDU(planes[0]), *(fits.ImageHDU(plane) for plane in planes[1:])]
     fits.HDUList(hdus).writeto(tmp_path / "three.fits")
     index = Index.scan(tmp_path)
-    assert images(fits_pipeline, index)[0].unique().tolist() == [0]
-    assert images(fits_pipeline, index, hdu=2)[0].unique().tolist() == [2]
+    assert images(fits_pipeline, index)[0].unique().tolist() == [0]  # type: ignore[no-untyped-call]
+    assert images(fits_pipeline, index, hdu=2)[0].unique().tolist() == [2]  # type: ignore[no-untyped-call]
 
 
 def pillow(path: str) -> np.ndarray:
@@ -352,7 +352,7 @@ def test_normalise_and_convert(npy_index: Index, dtype: str) -> None:
     for row, image in found.items():
         assert image.dtype == getattr(torch, dtype)
         assert image.shape == (1, 6, 8)
-        assert image.unique().tolist() == [(row - 3) / 0.5]
+        assert image.unique().tolist() == [(row - 3) / 0.5]  # type: ignore[no-untyped-call]
 
 
 def test_mean_and_std_of_each_channel(shared_data: Path) -> None:

@@ -15,7 +15,7 @@ ORIENTATION = 0x0112
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory):
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """Of photographs of all orientations, and some that no rows can be cut out of."""
     folder = tmp_path_factory.mktemp("photos")
     random = np.random.default_rng(0)
@@ -30,7 +30,7 @@ def index(tmp_path_factory):
 
 
 @pytest.mark.parametrize("settings", [{"crop": (40, 56)}, {"crop": 200}, {"resize": 64}, {}])
-def test_the_pixels_are_the_same(index, settings):
+def test_the_pixels_are_the_same(index: Index, settings: dict[str, Any]) -> None:
     delivered = []
     for one in (index, with_mcu_rows(index)):
         with Loader(
@@ -54,7 +54,7 @@ def test_the_pixels_are_the_same(index, settings):
     assert (cut_bytes < 0.8 * plain_bytes) == ("crop" in settings)
 
 
-def test_bad_files_are_named_as_ever(index, tmp_path):
+def test_bad_files_are_named_as_ever(index: Index, tmp_path: Path) -> None:
     broken = tmp_path / "broken.jpg"
     broken.write_bytes(b"no photo")
     index = with_mcu_rows(Index.from_paths([*index.table["path"].to_pylist(), broken]))
@@ -72,7 +72,7 @@ def test_bad_files_are_named_as_ever(index, tmp_path):
     assert list(loader.stats.rejected) == [len(index) - 1]
 
 
-def test_files_that_are_damaged_inside_are_named(index, tmp_path):
+def test_files_that_are_damaged_inside_are_named(index: Index, tmp_path: Path) -> None:
     """Pillow and DALI decode them, and leave the rest of the image grey."""
     paths = index.table["path"].to_pylist()[:1]
     jpeg = Path(paths[0]).read_bytes()

@@ -30,6 +30,7 @@ from dali_pipelines import Index, Loader, ReaderProcessError
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import decode_array
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.settings import StartMethod
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ KILLS = int(os.environ.get("KILLS", "2"))
 LIMIT_S = 5.0
 """From the kill to the error, in a consumer that does nothing but wait for batches."""
 
-PLACES = [
+PLACES: list[tuple[int, StartMethod, str]] = [
     (1, "forkserver", "main"),
     (2, "fork", "other"),
     (2, "forkserver", "other"),
@@ -62,6 +63,7 @@ def killed_at_work(loader: Loader, marks: Path, chance: random.Random) -> float:
     batches = endless(loader)
     next(batches)
     victim = chance.choice(loader.pipelines[0].processes()).pid
+    assert victim is not None
     while not stopped_at_work(victim, marks):
         next(batches)
     os.kill(victim, signal.SIGKILL)
@@ -75,6 +77,7 @@ def killed_idle(loader: Loader, marks: Path, chance: random.Random) -> float:
     next(batches)
     wait_for_rest(marks)
     victim = chance.choice(loader.pipelines[0].processes()).pid
+    assert victim is not None
     os.kill(victim, signal.SIGKILL)
     taken_s = seconds_to_error(batches, f"{victim} has died: it was killed from")
     assert not (marks / str(victim)).exists()

@@ -307,7 +307,7 @@ def test_a_path_is_no_index() -> None:
     for make in (partial(Loader, npy_pipeline), npy_pipeline):
         message = r"expected an Index, such as Index.scan\('archive'\), got 'archive'"
         with pytest.raises(TypeError, match=message):
-            make("archive", batch_size=2)
+            make("archive", batch_size=2)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,8 @@ def test_times_are_told_while_it_runs(npy_index: Index) -> None:
             # What is fed first is waited for in start().
             assert 0 < waits <= stats.wait_s + stats.start_s
             assert 0 < stats.read_cpu_s <= stats.read_s
-        assert [each.num_read_processes for each in loader.pipelines] == [2, 1]
+        pipelines: Any = loader.pipelines
+        assert [each.num_read_processes for each in pipelines] == [2, 1]
     assert loader.pipelines == ()
     assert loader.stats.wait_readers_s + loader.stats.wait_graph_s == pytest.approx(waits, abs=0.1)
 
@@ -365,7 +366,7 @@ def killed(loader: Loader, number: int) -> int | None:
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_dead_reader_is_an_error_and_the_next_loop_goes_on(
-    npy_index: Index, start_method: str, number: int
+    npy_index: Index, start_method: str, number: signal.Signals
 ) -> None:
     cause = {signal.SIGKILL: "killed from outside", signal.SIGSEGV: "it crashed"}[number]
     with make_loader(npy_index, start_method=start_method, seed=2) as loader:
@@ -407,6 +408,7 @@ def test_closing_does_not_wait_for_dead_readers(npy_index: Index) -> None:
         delivered(loader)
         time.sleep(0.3)
         for process in loader.pipelines[0].processes():
+            assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
         started = time.monotonic()
         loader.close()

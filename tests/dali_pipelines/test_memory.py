@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_what_cannot_fit_is_refused_with_the_remedy(
     class Usage:
         free = 8 * GIB
 
-    monkeypatch.setattr(memory.shutil, "disk_usage", lambda _: Usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
     monkeypatch.setattr(memory, "free_memory", lambda: 16 * GIB)
     with pytest.raises(MemoryError, match=message):
         MemoryEstimate(shared * GIB, images * GIB, GIB).check()

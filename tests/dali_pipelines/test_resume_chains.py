@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -68,7 +68,7 @@ def test_every_row_once_however_often_it_is_resumed(data: st.DataObject, num_row
         while steps:
             epoch = loader.epoch
             taken = 0
-            for slots in islice(loader, steps):
+            for slots in islice(cast("Any", loader), steps):
                 assert {slot_epoch for slot_epoch, _ in slots} == {epoch}
                 delivered.update(slots)
                 taken += 1
@@ -122,6 +122,6 @@ def test_drop_refuses_a_step_larger_than_the_index(npy_index: Index) -> None:
 
 def test_schedules_and_the_loader_agree_on_the_number_of_steps(npy_index: Index) -> None:
     for tail in ("partial", "fill", "drop"):
-        loader = CountingLoader(npy_pipeline, npy_index, batch_size=5, tail=tail, devices=[None])  # type: ignore[arg-type]
-        schedule = Schedule(num_rows=23, shard=Shard(), batch_size=5, tail=tail)  # type: ignore[arg-type]
+        loader = CountingLoader(npy_pipeline, npy_index, batch_size=5, tail=tail, devices=[None])
+        schedule = Schedule(num_rows=23, shard=Shard(), batch_size=5, tail=tail)
         assert len(loader) == schedule.steps(0) == len(list(loader))

@@ -73,13 +73,14 @@ def test_a_misspelt_setting_is_found_with_what_is_near(factory: Any, name: str, 
     found = (
         rf"^Loader with {title} takes no setting '{name}': did you mean .*\b{meant}\b.*\? There "
     )
+    setting: dict[str, Any] = {name: 3}
     with pytest.raises(TypeError, match=found):
-        Loader(factory, NOWHERE, batch_size=1, **{name: 3})
+        Loader(factory, NOWHERE, batch_size=1, **setting)
 
 
 def test_all_names_are_listed() -> None:
     with pytest.raises(TypeError, match="'qqq': There are bad_sample, batch_size, channels, "):
-        Loader(jpeg_pipeline, NOWHERE, batch_size=1, qqq=1)
+        Loader(jpeg_pipeline, NOWHERE, batch_size=1, qqq=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("factory", [fits_pipeline, jpeg_pipeline, npy_pipeline, untyped])
@@ -94,15 +95,17 @@ def test_the_aia_factory_knows_its_own() -> None:
 
 
 def test_a_factory_that_says_nothing_is_asked_when_it_is_called() -> None:
-    loader = Loader(untyped, NOWHERE, batch_size=1, devices=[None], crop_size=3, crop="mine")
+    settings: dict[str, Any] = {"crop_size": 3, "crop": "mine"}
+    loader = Loader(untyped, NOWHERE, batch_size=1, devices=[None], **settings)
     with pytest.raises(TypeError, match="PipelineConfig takes no setting 'crop_size': did you "):
         loader.start()
 
 
 @pytest.mark.parametrize("name", ["device_id", "epoch", "position"])
 def test_what_the_loader_sets_itself(name: str) -> None:
+    setting: dict[str, Any] = {name: 0}
     with pytest.raises(TypeError, match=f"a Loader sets {name} of its pipelines itself: give "):
-        Loader(jpeg_pipeline, NOWHERE, batch_size=1, **{name: 0})
+        Loader(jpeg_pipeline, NOWHERE, batch_size=1, **setting)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 import sys
 from dataclasses import FrozenInstanceError
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -41,7 +41,9 @@ def test_asinh_without_clip_is_astropys() -> None:
 
 def test_sqrt_and_linear_are_astropys() -> None:
     values = np.linspace(-5, 205, 64)
-    for kind, theirs in (("sqrt", SqrtStretch()), ("none", LinearStretch())):
+    kinds: list[tuple[Literal["sqrt", "none"], Any]]
+    kinds = [("sqrt", SqrtStretch()), ("none", LinearStretch())]
+    for kind, theirs in kinds:
         stretch = Stretch.onto(0, 1, kind=kind, unit=200, clip=(0, 1))
         expected = ImageNormalize(vmin=0, vmax=200, stretch=theirs, clip=True)(values)
         np.testing.assert_allclose(stretch(values), expected, rtol=1e-12)
@@ -71,7 +73,8 @@ def test_torch_gives_the_same_as_numpy(stretch: Stretch) -> None:
     found = stretch(torch.from_numpy(PIXELS))
     expected = stretch(PIXELS)
     assert isinstance(found, torch.Tensor)
-    assert (found.dtype, expected.dtype) == (torch.float32, np.float32)
+    assert found.dtype == torch.float32
+    assert expected.dtype == np.float32
     np.testing.assert_allclose(found.numpy(), expected, rtol=2e-6, atol=1e-6)
     back = stretch.inverse(found)
     assert (back.dtype, tuple(back.shape)) == (torch.float32, PIXELS.shape)

@@ -111,11 +111,13 @@ class TestMissing:
     @pytest.mark.parametrize("missing", PARTS)
     def test_it_is_blank(self, tmp_path, window, missing):
         (there,) = set(PARTS) - {missing}
-        paths = {part: None if part == missing else npy(tmp_path, part, 7) for part in PARTS}
-        row = row_of(**{f"of_{part}": path for part, path in paths.items()})
+        paths = {name: None if name == missing else npy(tmp_path, name, 7) for name in PARTS}
+        row = row_of(**{f"of_{name}": path for name, path in paths.items()})
         sample = NPY.read(row, window)
         check_specs(NPY, sample)
-        single = NpyReader().read(row.part(there), window)
+        part = row.part(there)
+        assert part is not None
+        single = NpyReader().read(part, window)
         np.testing.assert_array_equal(sample[f"image_{PARTS.index(there)}"], single["image"])
         blank = NpyReader().blank(*single["image"].shape[:2])["image"]
         np.testing.assert_array_equal(sample[f"image_{PARTS.index(missing)}"], blank)

@@ -6,7 +6,7 @@ from readers import Sample, SampleSpec
 SPEC = SampleSpec(name="image", dtype="float32", ndim=2)
 
 
-def test_a_sample_gives_its_arrays_by_name():
+def test_a_sample_gives_its_arrays_by_name() -> None:
     array = np.zeros(3)
     sample = Sample({"image": array})
     assert sample["image"] is array
@@ -16,7 +16,7 @@ def test_a_sample_gives_its_arrays_by_name():
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (1, 1), (3, 5)])
-def test_check_accepts(shape):
+def test_check_accepts(shape: tuple[int, int]) -> None:
     SPEC.check(np.zeros(shape, np.float32))
 
 
@@ -30,7 +30,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("array", "found"), REFUSED, ids=[found for _, found in REFUSED])
-def test_check_refuses(array, found):
+def test_check_refuses(array: np.ndarray, found: str) -> None:
     message = (
         "^array 'image' of the Sample must be 2-D float32 in native byte order, "
         rf"got {found}: fix the Reader's read\(\)$"

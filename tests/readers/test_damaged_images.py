@@ -11,6 +11,7 @@ import io
 import logging
 import os
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 DAMAGES = int(os.environ.get("IMAGE_DAMAGES", 6))
 """Of each kind, for each coding."""
 SIZE = (320, 240)
-CODINGS = {
+CODINGS: dict[str, dict[str, Any]] = {
     "baseline": {},
     "optimized": {"optimize": True},
     "restarts": {"restart_marker_rows": 1},

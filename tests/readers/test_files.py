@@ -32,7 +32,9 @@ def test_what_is_no_file_is_refused(
     path = tmp_path / "a"
     make(path)
     reason = "No such device" if kind == "a socket" else f": it is {kind}, expected a file$"
-    for way in (lambda row: reader().read(row, None), lambda row: reader().peek(row, None)):
+    ways: list[Callable[[Row], Any]]
+    ways = [lambda row: reader().read(row, None), lambda row: reader().peek(row, None)]
+    for way in ways:
         with pytest.raises(ReadError, match=reason):
             way(Row(0, str(path)))
 

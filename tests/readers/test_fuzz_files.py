@@ -80,7 +80,7 @@ def confirmed(path, seed, folder):
 
 @pytest.mark.timeout(SECONDS + 240)
 def test_damaged_files(sound_files, tmp_path):
-    begun, kinds, wrong = [], Counter(), []
+    begun, kinds, wrong = [], Counter[str](), []
 
     def noted():
         for case in cases(sound_files, str(tmp_path)):
@@ -105,10 +105,10 @@ def test_damaged_files(sound_files, tmp_path):
 
 
 OUTCOMES = [
-    (Truth(codec="RICE_1", values=np.zeros((2, 3))), "same"),
-    (Truth(codec="RICE_1", values=np.ones((2, 3))), "bug"),
-    (Truth(codec="RICE_1", values=np.zeros((3, 2))), "bug"),
-    (Truth(codec="PLIO_1", values=np.ones((2, 3))), "chance"),
+    (Truth(codec="RICE_1", values=np.zeros((2, 3), np.float32)), "same"),
+    (Truth(codec="RICE_1", values=np.ones((2, 3), np.float32)), "bug"),
+    (Truth(codec="RICE_1", values=np.zeros((3, 2), np.float32)), "bug"),
+    (Truth(codec="PLIO_1", values=np.ones((2, 3), np.float32)), "chance"),
     (Truth(complaint="no image"), "bug"),
     (Truth(complaint="OverflowError: BLANK value 1e+300 is too large"), "lenient"),
 ]

@@ -302,7 +302,9 @@ class TestHdusAndPlanes:
             (5, 3, 4, None, None, "CUBE"),
         ]
         for facts in found:
-            peek = FitsReader(planes=0).peek(Row(0, path, facts["hdu"]), None)
+            hdu = facts["hdu"]
+            assert isinstance(hdu, int)
+            peek = FitsReader(planes=0).peek(Row(0, path, hdu), None)
             assert (peek.height, peek.width) == (facts["height"], facts["width"])
 
     @pytest.mark.parametrize(

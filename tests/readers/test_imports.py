@@ -1,5 +1,6 @@
 import json
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def loaded():
 """
 
 
-def test_importing_does_nothing(fresh_python):
+def test_importing_does_nothing(fresh_python: Callable[..., bytes]) -> None:
     code = STATE + (
         "before = state()\n"
         "import readers, readers.source, readers.index.table, readers.index.columns\n"
@@ -44,12 +45,14 @@ LIGHT = [
 
 
 @pytest.mark.parametrize(("module", "unwanted"), LIGHT, ids=[module for module, _ in LIGHT])
-def test_a_module_imports_no_more_than_it_needs(fresh_python, module, unwanted):
+def test_a_module_imports_no_more_than_it_needs(
+    fresh_python: Callable[..., bytes], module: str, unwanted: list[str]
+) -> None:
     code = STATE + f"import {module}\nprint(json.dumps(loaded()))"
     assert not set(json.loads(fresh_python(code))) & set(unwanted)
 
 
-def test_a_source_brings_only_its_reader(fresh_python):
+def test_a_source_brings_only_its_reader(fresh_python: Callable[..., bytes]) -> None:
     source = Source(
         columns=Columns({"path": Strings(np.array([0, 2]), np.frombuffer(b"/a", np.uint8))}),
         reader=FitsReader(),
@@ -65,16 +68,16 @@ def test_a_source_brings_only_its_reader(fresh_python):
     assert not modules & (set(HEAVY) - {"astropy"})
 
 
-def test_public_names():
+def test_public_names() -> None:
     assert readers.__all__ == sorted(readers.__all__)
     for name in readers.__all__:
         assert getattr(readers, name) is not None
 
 
-def test_unknown_name():
+def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match="No readers attribute Sampler"):
-        readers.Sampler  # noqa: B018
+        readers.Sampler  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_marker():
+def test_marker() -> None:
     assert readers.DISTRIBUTION == "dali-pipelines"

@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +64,7 @@ def source(shard=(0, 1), batch_size=4, reader=None, num_rows=ROWS, seed=5, **set
     )
 
 
-class Slot(dict):
+class Slot(dict[str, Any]):
     """What a call returned, by name, with the report unpacked."""
 
     def __init__(self, made, count):
@@ -214,7 +214,7 @@ def test_a_read_that_blocks_is_given_up():
 class HangingReader(FakeReader):
     """Never gives an answer about row 0 and, if `gone`, about no row."""
 
-    gone: ClassVar[bool] = False
+    gone = False
 
     def read(self, row, window):
         self.peek(row, window)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,9 @@ sizes = st.integers(1, 10**6)
 
 
 @given(sizes, sizes, st.data(), st.none() | fractions, st.none() | fractions)
-def test_window_lies_inside(height, width, data, y, x):
+def test_window_lies_inside(
+    height: int, width: int, data: st.DataObject, y: float | None, x: float | None
+) -> None:
     window = Window(
         height=data.draw(st.integers(1, height)), width=data.draw(st.integers(1, width)), y=y, x=x
     )
@@ -32,19 +36,23 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("size", "fractions_of_play", "place"), PLACES)
-def test_places(size, fractions_of_play, place):
+def test_places(
+    size: tuple[int, int],
+    fractions_of_play: tuple[float | None, float | None],
+    place: tuple[int, int],
+) -> None:
     y, x = fractions_of_play
     assert Window(height=size[0], width=size[1], y=y, x=x).place(10, 7) == place
 
 
-def test_all_places_are_as_likely():
+def test_all_places_are_as_likely() -> None:
     steps = 7000
     places = [Window(height=4, width=1, y=n / steps).place(10, 1)[0] for n in range(steps)]
     assert [places.count(place) for place in range(7)] == [1000] * 7
 
 
 @pytest.mark.parametrize("size", [(11, 7), (10, 8), (11, 8)])
-def test_larger_than_the_image(size):
+def test_larger_than_the_image(size: tuple[int, int]) -> None:
     message = (
         rf"crop {size[0]}x{size[1]} is larger than the image 10x7 \(height x width\): "
         "use a smaller crop, or leave such images out of the Index"
@@ -54,7 +62,7 @@ def test_larger_than_the_image(size):
 
 
 @given(sizes, sizes, st.data())
-def test_a_window_at_a_pixel_is_placed_there(height, width, data):
+def test_a_window_at_a_pixel_is_placed_there(height: int, width: int, data: st.DataObject) -> None:
     rows, columns = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
     y, x = data.draw(st.integers(0, height - rows)), data.draw(st.integers(0, width - columns))
     window = Window.at(y, x, rows, columns, image=(height, width))
@@ -63,7 +71,7 @@ def test_a_window_at_a_pixel_is_placed_there(height, width, data):
 
 
 @pytest.mark.parametrize("turn", [{"angle": 1.0}, {"zoom": 0.5}])
-def test_a_turned_window_is_not_cut_out(turn):
+def test_a_turned_window_is_not_cut_out(turn: dict[str, Any]) -> None:
     message = (
         r"rotated by \d degrees and zoomed by [\d.]+ cannot be cut out: use a Reader whose graph"
     )

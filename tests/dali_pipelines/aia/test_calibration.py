@@ -62,7 +62,7 @@ def test_a_real_frame(tmp_path: Path, name: str, order: Any) -> None:
     header = HEADERS[name]
     path = save(tmp_path / "frame.fits", PIXELS, header)
     scale = round(header["CDELT1"] / 0.6) * 0.6
-    calibration = Calibration(size=128, scale=scale, order=order)
+    calibration = Calibration(size=(128, 128), scale=scale, order=order)
     found = calibrate(Row(0, str(path)), calibration)
     expected = cut(by_aiapy(PIXELS, header, order=order).data, found.shape)
     # 1.25 radii leave the frame; where it is turned, aiapy's zero padding shows beyond 1.1.
@@ -89,7 +89,7 @@ def level1(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, NDArray[np.i
 
 def test_a_full_frame(level1: tuple[Path, NDArray[np.int16], fits.Header]) -> None:
     path, pixels, header = level1
-    found = calibrate(Row(0, str(path)), Calibration(size=4096))
+    found = calibrate(Row(0, str(path)), Calibration(size=(4096, 4096)))
     expected = by_aiapy(pixels, header, order=3).data
     assert expected.shape == (4094, 4094)  # CDELT1 < 0.6
     found = found[1:-1, 1:-1]
@@ -100,13 +100,13 @@ def test_a_full_frame(level1: tuple[Path, NDArray[np.int16], fits.Header]) -> No
 
 def test_reduced_by_area(level1: tuple[Path, NDArray[np.int16], fits.Header]) -> None:
     row = Row(0, str(level1[0]))
-    full = calibrate(row, Calibration(size=4096))
+    full = calibrate(row, Calibration(size=(4096, 4096)))
     means = full.reshape(512, 8, 512, 8).mean(axis=(1, 3), dtype=np.float64)
-    reduced = calibrate(row, Calibration(size=512))
+    reduced = calibrate(row, Calibration(size=(512, 512)))
     np.testing.assert_allclose(reduced, means, rtol=1e-5, atol=1e-3)
     window = Window(height=40, width=60, y=0.3, x=0.6)
     y, x = window.place(512, 512)
-    part = calibrate(row, Calibration(size=512), window)
+    part = calibrate(row, Calibration(size=(512, 512)), window)
     np.testing.assert_allclose(part, reduced[y : y + 40, x : x + 60], atol=1e-3)
 
 
@@ -199,7 +199,7 @@ def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
 
 def test_unknown_settings() -> None:
     with pytest.raises(TypeError, match=r"unknown settings \['sizes'\], known are"):
-        Calibration.of(sizes=4)
+        Calibration.of(sizes=4)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

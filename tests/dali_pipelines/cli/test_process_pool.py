@@ -3,7 +3,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from multiprocessing import util
+from typing import Any
 
 import psutil
 import pytest
@@ -12,7 +14,7 @@ from fakes import die_of
 from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
 
 
-def test_a_task_that_kills_its_process_is_told_from_those_beside_it():
+def test_a_task_that_kills_its_process_is_told_from_those_beside_it() -> None:
     names = ["a", "b", "deadly1", "c", "deadly2", "deadly3", "d", "e", "f", "g"]
     for num_processes in (1, 2):
         found = list(isolated_map(die_of, ((name,) for name in names), num_processes))
@@ -22,7 +24,7 @@ def test_a_task_that_kills_its_process_is_told_from_those_beside_it():
 
 
 @pytest.fixture
-def other_thread():
+def other_thread() -> Iterator[None]:
     """Take the signals that the main thread holds back, as a library's threads do."""
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
@@ -34,11 +36,13 @@ def other_thread():
 
 @pytest.mark.usefixtures("other_thread")
 @pytest.mark.parametrize("pool_map", [process_map, isolated_map])
-def test_an_interrupt_at_the_start_leaves_no_process(pool_map, monkeypatch, capfd):
+def test_an_interrupt_at_the_start_leaves_no_process(
+    pool_map: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     start = util.spawnv_passfds
     started = []
 
-    def start_and_interrupt(path, arguments, descriptors):
+    def start_and_interrupt(path: Any, arguments: Any, descriptors: Any) -> int:
         pid = start(path, arguments, descriptors)
         if "spawn_main" in str(arguments):
             started.append(psutil.Process(pid))
@@ -58,12 +62,14 @@ def test_an_interrupt_at_the_start_leaves_no_process(pool_map, monkeypatch, capf
 
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("pool_map", [process_map, isolated_map])
-def test_an_interrupt_leaves_no_lock_of_a_result_taken(pool_map, monkeypatch):
+def test_an_interrupt_leaves_no_lock_of_a_result_taken(
+    pool_map: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It comes between the taking of the lock and the ``with`` that gives it back."""
     enter = threading.Condition.__enter__
-    armed = []
+    armed: list[bool] = []
 
-    def enter_and_interrupt(condition):
+    def enter_and_interrupt(condition: threading.Condition) -> bool:
         found = enter(condition)
         if armed and sys._getframe(1).f_code.co_name == "result":
             armed.clear()

@@ -62,12 +62,11 @@ def test_real_files(shared_data: Path) -> None:
     reader, window = FitsReader(), None if LONG else Window(height=12, width=70)
     paths = sorted((shared_data / "fits").iterdir())
     small = {"compressed_with_nan.fits"}
+    settings: list[Any] = [("float32", (1, 0), ((3.0, 0.5),)), ("float32", (0, 1))] * 9
     check(
         [
-            Job([reader.read(Row(0, str(p)), None if p.name in small else window)], *settings)
-            for p, settings in zip(
-                paths, [("float32", (1, 0), ((3.0, 0.5),)), ("float32", (0, 1))] * 9, strict=False
-            )
+            Job([reader.read(Row(0, str(p)), None if p.name in small else window)], *how)
+            for p, how in zip(paths, settings, strict=False)
         ]
     )
 

@@ -46,7 +46,7 @@ def run(frames: list[tuple[np.ndarray, int]], channels: Any, **options: Any) -> 
     """Send frames with their channels through a graph as one batch."""
     with Pipeline(batch_size=len(frames), num_threads=1, device_id=None) as pipeline:
         image, wavelnth = fn.external_source(
-            lambda: ([image for image, _ in frames], [np.int32([c]) for _, c in frames]),
+            lambda: ([image for image, _ in frames], [np.array([c], np.int32) for _, c in frames]),
             num_outputs=2,
             layout=["HWC", ""],
         )

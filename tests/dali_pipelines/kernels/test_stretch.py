@@ -6,6 +6,7 @@ import math
 import pickle
 import platform
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ STEP = 1009
 
 
 @compiled
-def fill(out, values, curve):  # type: ignore[no-untyped-def]
+def fill(out: Any, values: Any, curve: int) -> None:
     for i in range(values.size):
         if curve == 0:
             out[i] = log1p32(values[i])
@@ -43,7 +44,7 @@ def fill(out, values, curve):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fill_stretched(out, values, parameters):  # type: ignore[no-untyped-def]
+def fill_stretched(out: Any, values: Any, parameters: Any) -> None:
     fields = constants(parameters)
     for i in range(values.size):
         out[i] = stretched(values[i], fields)
@@ -56,7 +57,7 @@ def signed_log1p(x: np.ndarray) -> np.ndarray:
 def floats(first: float, last: float) -> np.ndarray:
     """Give every STEPth float32 of a range of positive numbers."""
     ends = np.array([first, last], np.float32).view(np.int32)
-    return np.arange(*ends, STEP, dtype=np.int64).astype(np.int32).view(np.float32)
+    return np.arange(ends[0], ends[1], STEP, dtype=np.int64).astype(np.int32).view(np.float32)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,9 @@ def floats(first: float, last: float) -> np.ndarray:
         (2, np.arcsinh, -floats(SMALLEST, math.inf)),
     ],
 )
-def test_curves_are_within_a_bit_or_so(curve, truth, values) -> None:
+def test_curves_are_within_a_bit_or_so(
+    curve: int, truth: Callable[..., Any], values: np.ndarray
+) -> None:
     found = np.empty_like(values)
     fill(found, values, curve)
     np.testing.assert_allclose(found, truth(values.astype(np.float64)), rtol=2e-7, atol=0)

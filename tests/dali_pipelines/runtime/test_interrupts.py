@@ -29,8 +29,10 @@ from dali_pipelines import Index, Loader, npy_pipeline
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import decode_array
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
+from dali_pipelines.loading.batches import Batch, next_batch
 from dali_pipelines.runtime import interrupts
 from dali_pipelines.runtime.interrupts import interrupt_held, interruptible
+from dali_pipelines.settings import StartMethod
 
 INTERRUPTS = int(os.environ.get("INTERRUPTS", "6"))
 LIMIT_S = 30.0
@@ -223,13 +225,14 @@ def test_a_reader_that_does_not_arrive_does_not_hold_up_the_end(npy_index: Index
 
 
 @pytest.mark.parametrize("start_method", ["fork", "forkserver", "spawn"])
-def test_readers_leave_it_to_the_consumer(npy_index: Index, start_method: str) -> None:
+def test_readers_leave_it_to_the_consumer(npy_index: Index, start_method: StartMethod) -> None:
     """A terminal sends it to all processes of a script."""
     with Loader(
         npy_pipeline, npy_index, batch_size=4, devices=[None], start_method=start_method
     ) as loader:
         batches = [next(iter(loader))]
         for process in loader.pipelines[0].processes():
+            assert process.pid is not None
             os.kill(process.pid, signal.SIGINT)
         batches += loader
         assert [len(batch["row"]) for [batch] in batches] == [4, 4, 4, 4, 4, 3]
@@ -239,12 +242,10 @@ def test_readers_leave_it_to_the_consumer(npy_index: Index, start_method: str) -
 def test_what_c_code_drops_is_not_lost(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     from dali_pipelines.loading import running as module
 
-    take = module.next_batch
-
-    def drop_and_take(iterator: Iterator[list[module.Batch]]) -> module.Batch:
+    def drop_and_take(iterator: Iterator[list[Batch]]) -> Batch:
         with suppress(KeyboardInterrupt):
             ctrl_c()
-        return take(iterator)
+        return next_batch(iterator)
 
     monkeypatch.setattr(module, "next_batch", drop_and_take)
     with Loader(npy_pipeline, npy_index, batch_size=4, devices=[None]) as loader:

@@ -20,11 +20,12 @@ from nvidia.dali._multiproc.pool import ProcPool
 
 from dali_pipelines import Index, Loader, ReaderProcessError, npy_pipeline
 from dali_pipelines.runtime.reader_pool import started_readers
+from dali_pipelines.settings import StartMethod
 
 LIMIT_S = 60
 
 
-def make(index: Index, start_method: str, **config: Any) -> Loader:
+def make(index: Index, start_method: StartMethod, **config: Any) -> Loader:
     return Loader(
         npy_pipeline, index, batch_size=4, devices=[None], start_method=start_method, **config
     )
@@ -62,7 +63,7 @@ def fail_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def interrupt_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Ctrl-C come between a fork and the note of it."""
-    launch = multiprocessing.popen_fork.Popen._launch
+    launch = multiprocessing.popen_fork.Popen._launch  # type: ignore[attr-defined]
 
     def launch_and_lose(popen: Any, process: BaseProcess) -> None:
         launch(popen, process)
@@ -144,7 +145,8 @@ def test_a_fork_server_that_can_have_no_socket(
     folder = tmp_path / ("x" * 100)
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    monkeypatch.delitem(multiprocessing.current_process()._config, "tempdir", raising=False)
+    process: Any = multiprocessing.current_process()
+    monkeypatch.delitem(process._config, "tempdir", raising=False)
     monkeypatch.setattr(
         "multiprocessing.forkserver.ensure_running",
         multiprocessing.forkserver.ForkServer().ensure_running,

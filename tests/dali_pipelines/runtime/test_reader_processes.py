@@ -31,7 +31,7 @@ class Watched:
 
     def __init__(self, *actions: Any, method: str = "fork") -> None:
         self.tasks, self.results = MessageQueue(Size), MessageQueue(Size)
-        context = multiprocessing.get_context(method)
+        context: Any = multiprocessing.get_context(method)
         self.processes: list[BaseProcess] = [
             context.Process(target=action, args=args) for action, *args in actions
         ]

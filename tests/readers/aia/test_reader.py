@@ -1,6 +1,6 @@
 import math
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def resampled(sample, order=3):
 
 
 class Contract(ReaderContract):
-    order = 3
+    order: Literal[1, 3] = 3
 
     @pytest.fixture
     def reader(self):

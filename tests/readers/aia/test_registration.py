@@ -1,4 +1,5 @@
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,9 +128,9 @@ class TestCentre:
 
     def test_another_word(self):
         with pytest.raises(ValueError, match=r"center must be one of .*, got 'disk'"):
-            register_matrix(self.header, center="disk")
+            register_matrix(self.header, center="disk")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"center must be one of .*, got 'disk'"):
-            level15_header(self.header, center="disk")
+            level15_header(self.header, center="disk")  # type: ignore[arg-type]
 
 
 def test_radius():
@@ -261,7 +262,8 @@ class TestHeader:
         header = full_header(**pc(17.3), HISTORY="read me", CROTA1=0.0)
         made = level15_header(header, scale=0.6)
         assert not {"PC1_1", "PC1_2", "PC2_1", "PC2_2", "CROTA1"} & set(made)
-        said = {"CRPIX1": 2048.5, "CRPIX2": 2048.5, "CDELT1": 0.6, "CDELT2": 0.6, "CROTA2": 0}
+        said: dict[str, Any] = {"CRPIX1": 2048.5, "CRPIX2": 2048.5}
+        said |= {"CDELT1": 0.6, "CDELT2": 0.6, "CROTA2": 0}
         said |= {"LVL_NUM": 1.5, "XCEN": 0, "YCEN": 0, "CUNIT1": "arcsec", "WAVELNTH": 171}
         assert {key: made[key] for key in said} == said
         assert made["R_SUN"] == pytest.approx(header["RSUN_OBS"] / 0.6)

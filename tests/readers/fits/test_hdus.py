@@ -93,6 +93,7 @@ def test_as_astropy_finds_them(tmp_path, with_image, extensions, wanted):
             assert found is None
             return
         raw = opened[number].fileinfo()
+        assert found is not None
         assert found.number == number
         assert found.start == raw["datLoc"]
         assert -(-found.stop // 2880) * 2880 == raw["datLoc"] + raw["datSpan"]

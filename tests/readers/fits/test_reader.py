@@ -197,7 +197,7 @@ UNSIGNED = [
 def test_unsigned_integers_and_signed_bytes(tmp_path, stored, offset, blank):
     row = saved(tmp_path, stored, BSCALE=1, BZERO=offset, **blank)
     found = decoded(FitsReader().read(row, None)).reshape(-1)
-    physical = np.float32([float(int(value) + offset) for value in stored[0]])
+    physical = np.array([float(int(value) + offset) for value in stored[0]], np.float32)
     if stored.dtype == np.uint8:  # astropy fails on a signed byte with BLANK
         physical[stored[0] == (blank.get("BLANK") or None)] = np.nan
     else:

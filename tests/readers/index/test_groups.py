@@ -221,7 +221,7 @@ def naive(index, grouping):
     samples = []
     for rows in files.values():
         firsts = {times[n]: n for n in reversed(rows)}  # the first row of equal times
-        takers = {}
+        takers: dict[int, list[tuple[int, int]]] = {}
         for sample, t in enumerate(wanted):
             file = min(firsts, key=lambda f: (abs(f - t), f))
             if abs(file - t) <= tolerance:

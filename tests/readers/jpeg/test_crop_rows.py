@@ -283,10 +283,10 @@ def test_other_coding_is_refused(options, reason):
 @given(data=st.data(), optimize=st.booleans())
 @settings(deadline=None, max_examples=200)
 def test_damage_is_found_or_does_no_harm(data, optimize):
-    jpeg = bytearray(encoded(photo(48, 64), optimize=optimize))
+    damaged = bytearray(encoded(photo(48, 64), optimize=optimize))
     for _ in range(data.draw(st.integers(1, 4))):
-        jpeg[data.draw(st.integers(0, len(jpeg) - 1))] = data.draw(st.integers(0, 255))
-    jpeg = bytes(jpeg[: data.draw(st.integers(0, len(jpeg)))])
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    jpeg = bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
     try:
         rows = find_mcu_rows(jpeg)
     except NoRowsError:

@@ -2,6 +2,9 @@ import io
 import re
 import struct
 import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,7 +163,7 @@ def several_pictures():
     return encoded(form="MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
 
 
-READ = {
+READ: dict[str, Callable[[], bytes]] = {
     "gray": lambda: encoded(PICTURE.convert("L")),
     "CMYK": lambda: encoded(PICTURE.convert("CMYK")),
     "progressive": lambda: encoded(progressive=True),
@@ -170,7 +173,7 @@ READ = {
     "half, but ended": lambda: encoded()[:1500] + b"\xff\xd9",  # DALI fills the rest
     "palette PNG": lambda: encoded(PICTURE.convert("P"), "PNG"),
     "PNG with alpha": lambda: encoded(PICTURE.convert("RGBA"), "PNG"),
-    **{form: lambda form=form: encoded(form=form) for form in FORMATS},
+    **{form: partial(encoded, form=form) for form in FORMATS},
 }
 
 
@@ -236,7 +239,7 @@ def false_marker(jpeg, marker):
     return jpeg[:middle] + bytes((0xFF, marker)) + jpeg[middle + 2 :]
 
 
-CODINGS = {
+CODINGS: dict[str, dict[str, Any]] = {
     "baseline": {},
     "progressive": {"progressive": True},
     "optimized": {"optimize": True, "quality": 60},

@@ -8,7 +8,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -53,7 +53,7 @@ def forked(target: Callable[..., None], *args: object) -> BaseProcess:
 
 
 @pytest.fixture
-def queues():
+def queues() -> Iterator[tuple[Any, Any]]:
     made = MessageQueue(Number), MessageQueue(Number)
     yield made
     for queue in made:

@@ -54,14 +54,14 @@ def leave(parcel: setup.Parcel) -> None:
 def test_a_parcel_needs_no_room_in_the_pipe(method: str) -> None:
     """A spawned process that dies at once would leave its parent waiting for room there."""
     parcel = setup.Parcel(bytes(5 << 20))
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     process = context.Process(target=leave, args=(parcel,))
     process.start()
     process.join(60)
     assert process.exitcode == 5
     buffer = io.BytesIO()
     popen = SimpleNamespace(duplicate_for_child=lambda fd: fd, DupFd=int)
-    set_spawning_popen(popen)
+    set_spawning_popen(popen)  # type: ignore[arg-type]
     try:
         ForkingPickler(buffer).dump(parcel)
     finally:

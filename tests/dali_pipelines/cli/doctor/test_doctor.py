@@ -22,7 +22,7 @@ from astropy.io import fits
 from jobs import SCRIPTS
 
 from dali_pipelines.cli.doctor import files, limits, main, software
-from dali_pipelines.cli.doctor.finding import Job
+from dali_pipelines.cli.doctor.finding import Finding, Job
 from dali_pipelines.cli.doctor.nvml import Driver
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.runtime import cgroup
@@ -468,8 +468,10 @@ def test_a_check_that_fails_is_a_finding(job: Any, monkeypatch: Any) -> None:
     ("levels", "status"), [(["OK", "NOTE"], 0), (["OK", "BAD", "OK"], 1), (["BAD"], 1)]
 )
 def test_the_exit_status(monkeypatch: Any, capsys: Any, levels: list[str], status: int) -> None:
-    checks = [lambda _, level=level: main.Finding(level, "x\ny") for level in levels]
-    monkeypatch.setattr(main, "CHECKS", [setattr(c, "__name__", "x") or c for c in checks])
+    checks = [lambda _, level=level: Finding(level, "x\ny") for level in levels]
+    for check in checks:
+        check.__name__ = "x"
+    monkeypatch.setattr(main, "CHECKS", checks)
     assert main.main([]) == status
     assert capsys.readouterr().out.splitlines() == [f"{level:<4} x y" for level in levels]
 

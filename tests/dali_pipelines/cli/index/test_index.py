@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -212,13 +213,14 @@ def damaged_files(folder):
     """Write files that are sound up to their pixels; give the reason of each that is not."""
     noise = np.random.default_rng(0).integers(0, 255, (60, 80, 3), np.uint8)
     sound = {}
-    for name, options in {
+    codings: dict[str, dict[str, Any]] = {
         "sound.jpg": {},
         "progressive.jpg": {"progressive": True},
         "early_end.jpg": {},
         "extra.jpg": {},
         "photo.png": {},
-    }.items():
+    }
+    for name, options in codings.items():
         Image.fromarray(noise).save(folder / name, **options)
         sound[name] = (folder / name).read_bytes()
     for name, options in {
@@ -395,6 +397,7 @@ class TestRules:
     @pytest.fixture
     def solar(self, tmp_path, monkeypatch):
         """Four frames, two of them unfit, and a file of another kind."""
+        words: dict[str, dict[str, Any]]
         words = {"a": {}, "b": {"QUALITY": 1 << 17}, "c": {"LVL_NUM": 1.5}, "d": {"WAVELNTH": 193}}
         (tmp_path / "solar").mkdir()
         pixels, header = frame()
@@ -703,8 +706,10 @@ class TestGroup:
         assert names() == ["171_1.fits", "171_2.fits"]
         assert table["dt_193"].to_pylist() == [-5.5, 6.5]
         columns = Index.load("index.parquet").columns(parts=("193",))
-        assert columns.row(0).part("193").path == str(sun / "193_0.fits")
-        assert columns.row(0).part("193").hdu == 0
+        part = columns.row(0).part("193")
+        assert part is not None
+        assert part.path == str(sun / "193_0.fits")
+        assert part.hdu == 0
 
     @pytest.mark.parametrize("suffix", ["parquet", "csv"])
     def test_of_an_index(self, sun, run, suffix):

@@ -18,6 +18,7 @@ from jobs import ROOT
 from solar_files import changed, frame, full_header, pointing_table, save, save_pointing
 
 from dali_pipelines.cli.prep import main as script
+from dali_pipelines.cli.process_pool import isolated_map
 
 PIXELS, HEADER = frame()
 COUNTS = np.rint(PIXELS).astype(np.int16)
@@ -40,11 +41,10 @@ def archive(tmp_path: Path) -> Path:
 @pytest.fixture
 def prep(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run the command; give its status and the lines it said. One process is this one."""
-    pool = script.isolated_map
 
     def here(function: Any, tasks: Any, num_processes: int) -> Any:
         if num_processes > 1:
-            return pool(function, tasks, num_processes)
+            return isolated_map(function, tasks, num_processes)
         return (function(*task) for task in tasks)
 
     monkeypatch.setattr(script, "isolated_map", here)

@@ -21,8 +21,13 @@ def spin(seconds: float) -> None:
 
 def test_all_threads_of_this_process_are_counted() -> None:
     before, clock = CpuTime.of(), time.process_time()
-    thread = threading.Thread(target=lambda: (spin(0.1), release.wait()))
     release = threading.Event()
+
+    def spin_and_wait() -> None:
+        spin(0.1)
+        release.wait()
+
+    thread = threading.Thread(target=spin_and_wait)
     thread.start()
     spin(0.1)
     while time.process_time() < clock + 0.2:  # the thread may still be at it

@@ -98,7 +98,7 @@ def test_a_second_process_that_was_faster_is_no_error(made, tmp_path, monkeypatc
 
 
 def test_too_little_space_is_said_in_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(sets.shutil, "disk_usage", lambda _: SimpleNamespace(free=3))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3))
     forbid_making(monkeypatch)
     with pytest.raises(OSError, match=r"needs 755200000 bytes, 3 are free.*XDG_CACHE_HOME"):
         sets.fits_samples(tmp_path)

@@ -308,7 +308,7 @@ def sharp_sun(path, crota2, *, bright=1000.0):
 @pytest.mark.parametrize("crota2", [0.0, 17.3, 179.9])
 def test_the_limb_is_where_the_circle_is(tmp_path, crota2):
     path = sharp_sun(tmp_path / "a.fits", crota2)
-    pictures = list(step_pictures(Row(0, str(path)), Calibration(size=512, scale=4.8), SIZE))
+    pictures = list(step_pictures(Row(0, str(path)), Calibration(size=(512, 512), scale=4.8), SIZE))
     limbs = [picture for picture in pictures if picture.circle is not None]
     assert [limb.caption[0] for limb in limbs] == [
         "level 1: north limb",
@@ -317,6 +317,8 @@ def test_the_limb_is_where_the_circle_is(tmp_path, crota2):
         "registered: west limb",
     ]
     for limb in limbs:
+        assert limb.circle is not None
+        assert limb.pixels is not None
         x, y, radius = limb.circle
         height, width, _ = limb.pixels.shape
         rows, columns = np.indices((height, width))
@@ -329,6 +331,7 @@ def test_the_limb_is_where_the_circle_is(tmp_path, crota2):
         assert (away > border).any()
     for limb, side in zip(limbs[1::2], ("north", "west"), strict=True):
         # North is up, and west is right.
+        assert limb.pixels is not None
         bright = limb.pixels.sum(axis=2) > 300
         assert bright[-1].all() if side == "north" else bright[:, 0].all()
         assert not (bright[0].any() if side == "north" else bright[:, -1].any())
@@ -370,7 +373,7 @@ def test_frames_are_deconvolved_before_they_are_registered(tmp_path, monkeypatch
     )
     header = solar_files.full_header()
     path = solar_files.save(tmp_path / "a.fits", np.zeros((4096, 4096), np.int16), header)
-    calibration = Calibration(size=64, scale=2.4, psf=(171,), exposure=True)
+    calibration = Calibration(size=(64, 64), scale=2.4, psf=(171,), exposure=True)
     gain = 1 / header["EXPTIME"]
     lit = f"{171 * gain:.5g}"
     captions = [picture.caption for picture in step_pictures(Row(0, str(path)), calibration, SIZE)]

@@ -127,7 +127,12 @@ def test_the_window_is_where_it_was_asked_for(tmp_path, run, monkeypatch):
     fits.CompImageHDU(RAMP, tile_shape=(4, 9)).writeto(tmp_path / "ramp.fits")
     seen = []
     judge = compare._judge
-    monkeypatch.setattr(compare, "_judge", lambda *args: seen.append(args[2]) or judge(*args))
+
+    def seen_and_judged(*args):
+        seen.append(args[2])
+        return judge(*args)
+
+    monkeypatch.setattr(compare, "_judge", seen_and_judged)
     assert run(tmp_path / "ramp.fits", "--window=7,3,5,20", status=0)["ramp.fits"].endswith("OK")
     np.testing.assert_array_equal(seen[0], RAMP[7:12, 3:23])
 

@@ -45,7 +45,7 @@ def test_equals_dali(
     dtype: type, channels: int, source: tuple[int, int], target: tuple[int, int]
 ) -> None:
     rng = np.random.default_rng(0)
-    image = rng.integers(0, 256, (*source, channels)).astype(dtype)
+    image: np.ndarray = rng.integers(0, 256, (*source, channels)).astype(dtype)
     # DALI rounds its filter table a little: 0.03 of 255 was seen where images grow.
     np.testing.assert_allclose(resized(image, target), dali_resize(image, target), atol=0.05)
 
