@@ -68,7 +68,6 @@ class Training:
             devices=[gpu],
             seed=flags.seed,
             bad_sample="skip",  # a file that cannot be read is left out, with a warning
-            num_epochs=flags.epochs,
             crop=flags.crop,
             window="random",
             flip="hv",
@@ -86,10 +85,13 @@ class Training:
         self.steps, self.sums = 0, torch.zeros(2, device=device)  # of this epoch: loss, windows
         self.cursor = self.loader.state_dict()  # after the last step that was learned from
         if exists:
-            state = torch.load(flags.checkpoint, map_location=device)
-            for name, part in self.parts.items():
-                part.load_state_dict(state[name])
-            self.steps, self.sums, self.cursor = state["steps"], state["sums"], state["loader"]
+            try:
+                state = torch.load(flags.checkpoint, map_location=device)
+                for name, part in self.parts.items():
+                    part.load_state_dict(state[name])
+                self.steps, self.sums, self.cursor = state["steps"], state["sums"], state["loader"]
+            except Exception as error:  # torch raises whatever its unpickler does
+                raise ValueError(f"{flags.checkpoint} is no checkpoint of this: {error}") from error
         self.save()  # to see now whether it can be written
 
     def save(self) -> None:
@@ -109,14 +111,13 @@ class Training:
                 stopped = self.step(batch, bool(stop))
                 if stopped or self.steps >= end:
                     break
-                if self.steps % self.flags.checkpoint_every == 0:
+                if self.loader.epoch == epoch and self.steps % self.flags.checkpoint_every == 0:
                     self.save()
             if self.loader.epoch > epoch:
-                loss, windows = self.sums.tolist()
-                if windows == 0:
+                if self.sums[1] == 0:
                     raise SystemExit("none of the files could be read")
                 if self.ranks.rank == 0:
-                    print(f"epoch {epoch + 1}: loss {loss / windows:.4f}", flush=True)
+                    print(f"epoch {epoch + 1}: loss {self.sums[0] / self.sums[1]:.4f}", flush=True)
                 self.sums.zero_()
             self.save()
         return 128 + signal.SIGTERM if stopped else 0
@@ -124,20 +125,19 @@ class Training:
     def step(self, batch: dict[str, torch.Tensor], stop: bool) -> bool:
         """Learn from a batch of each rank, which may be empty; return whether any is to stop."""
         image, rows = batch["image"].nan_to_num(0, 0, 0), batch["row"].tolist()
-        count = len(rows)
-        if count == 0:  # DDP needs a backward pass on each rank: a blank window of weight 0
+        if (
+            count := len(rows)
+        ) == 0:  # DDP needs a backward pass on each rank: a blank window of weight 0
             image, rows = image.new_zeros((1, 1, self.flags.crop, self.flags.crop)), [0]
         image = (image / image.abs().mean((1, 2, 3), keepdim=True).clamp(min=1e-30)).asinh()
-        noise, generator = torch.empty(image.shape), torch.Generator()
-        for window, row in zip(noise, rows, strict=True):  # the same on any number of ranks
-            generator.manual_seed(hash((self.cursor["seed"], self.cursor["epoch"], row)))
-            window.normal_(0, 0.5, generator=generator)
+        key = self.cursor["seed"], self.cursor["epoch"]  # the same noise on any number of ranks
+        seeded = [torch.Generator().manual_seed(hash((*key, row))) for row in rows]
+        noise = torch.stack([torch.normal(0.0, 0.5, image[0].shape, generator=g) for g in seeded])
         noise = noise.to(image.device)
         loss = (self.model(image + noise) - noise)[:count].abs().mean((1, 2, 3)).sum()
         totals = torch.stack([loss.detach(), loss.new_tensor(count), loss.new_tensor(stop)])
         torch.distributed.all_reduce(totals)
-        # DDP takes the mean over ranks; weighed like this, it is the mean over all windows.
-        (loss * self.ranks.world_size / totals[1].clamp(min=1)).backward()
+        (loss * self.ranks.world_size / totals[1].clamp(min=1)).backward()  # DDP: mean over ranks
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.steps, self.sums = self.steps + 1, self.sums + totals[:2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,7 +85,7 @@ def parse(
     # What must be given may stand in the file.
     parser = _parser(fields, description, name, partial=path is not None)
     try:
-        from_file = vars(parser.parse_args(_load(path, fields))) if path is not None else {}
+        from_file = {} if path is None else _from_file(parser, path, fields)
         given = {**from_file, **vars(parser.parse_args(argv))}
         first = defaults(given)
         settings = {**(vars(parser.parse_args(first)) if first else {}), **given}
@@ -117,6 +118,15 @@ def _underscored(argv: Sequence[str], names: Sequence[str]) -> list[str]:
     flags = {f"--{name.replace('_', '-')}": f"--{name}" for name in names}
     split = (word.partition("=") for word in argv)
     return [flags.get(flag, flag) + equals + value for flag, equals, value in split]
+
+
+def _from_file(
+    parser: Parser, path: str, fields: Sequence[dataclasses.Field[Any]]
+) -> dict[str, Any]:
+    try:
+        return vars(parser.parse_args(_load(path, fields)))
+    except Refusal as error:
+        raise Refusal(f"{path}: {error}") from None
 
 
 def _is_missing(field: dataclasses.Field[Any], settings: Mapping[str, Any]) -> bool:
@@ -154,10 +164,10 @@ def _add(parser: Parser, field: dataclasses.Field[Any], *, partial: bool) -> Non
 
 def _load(path: str, fields: Sequence[dataclasses.Field[Any]]) -> list[str]:
     """Return the settings of a TOML file as arguments."""
-    known = {field.name: field.metadata["positional"] for field in fields}
+    known = {field.name: field for field in fields}
     try:
         settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
     if unknown := sorted(set(settings) - set(known)):
         from readers.messages import did_you_mean
@@ -169,19 +179,30 @@ def _load(path: str, fields: Sequence[dataclasses.Field[Any]]) -> list[str]:
     flags: list[str] = []
     positional: list[str] = []
     for name, value in settings.items():
-        if known[name]:
-            positional += map(str, value if isinstance(value, list) else [value])
-        elif isinstance(value, bool):
+        options = known[name].metadata["argparse"]
+        is_switch = isinstance(known[name].default, bool) or "action" in options
+        if is_switch != isinstance(value, bool):
+            expected = "true or false" if is_switch else "a value or several"
+            raise ValueError(f"{path}: {name} must be {expected}, got {value!r}")
+        texts = list(map(str, value if isinstance(value, list) else [value]))
+        if known[name].metadata["positional"]:
+            positional += texts
+        elif is_switch:
             flags.append(f"--{name}" if value else f"--no-{name}")
-        elif isinstance(value, list):
-            flags += [f"--{name}", *map(str, value)]
+        elif "nargs" in options:
+            flags += [f"--{name}", *texts]
         else:
-            flags.append(f"--{name}={value}")
-    return [*positional, *flags]
+            flags.append(f"--{name}={','.join(texts)}")
+    return [*flags, "--", *positional] if positional else flags
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that raises a Refusal, and names the flags that are near to an unknown one."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # With exponents, which argparse takes for flags: --mean -1e-5.
+        self._negative_number_matcher = re.compile(r"^-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
     def error(self, message: str) -> NoReturn:
         """Raise a Refusal."""

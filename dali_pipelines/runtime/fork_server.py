@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 
 from dali_pipelines.runtime.dali_private import WORKER_MODULE
 from readers.contract import Reader
@@ -32,7 +33,8 @@ def start_fork_server(reader: Reader) -> None:
         ["__main__", WORKER_MODULE, "readers.source", *modules]
     )
     try:
-        with _path_inherited():
+        resource_tracker.ensure_running()  # it would unblock Ctrl-C
+        with _path_inherited(), _ctrl_c_blocked():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):
@@ -60,3 +62,16 @@ def _path_inherited() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _ctrl_c_blocked() -> Iterator[None]:
+    """Block Ctrl-C in a process that starts meanwhile; here it is raised afterwards.
+
+    The fork server ignores it only once it has imported all, and would print a traceback before.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -281,8 +281,28 @@ def test_a_checkpoint_of_other_data_or_another_network_is_rejected(
         torch.save({**state, **change}, path)
         with pytest.raises(SystemExit, match="2"):
             main(resume)
-        assert f"error: {message}" in capsys.readouterr().err
+        assert f"error: {path} is no checkpoint of this: {message}" in capsys.readouterr().err
         torch.distributed.destroy_process_group()
+    for content in (b"", b"text", path.read_bytes()[:1000]):
+        path.write_bytes(content)
+        with pytest.raises(SystemExit, match="2"):
+            main(resume)
+        assert f"error: {path} is no checkpoint of this: " in capsys.readouterr().err
+        torch.distributed.destroy_process_group()
+
+
+def test_a_checkpoint_at_the_end_of_an_epoch_has_no_sums_of_it(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the next epoch would report the mean of both."""
+    saved = []
+    monkeypatch.setattr(
+        Training, "save", lambda self: saved.append((self.cursor["position"], float(self.sums[1])))
+    )
+    path = tmp_path / "train.pt"
+    assert main(flags(archive, f"--checkpoint={path}", "--epochs=2", "--checkpoint_every=1")) == 0
+    assert len(saved) > 4
+    assert all(count == 0 for position, count in saved if position == 0)
 
 
 def test_an_error_while_training_keeps_its_traceback(

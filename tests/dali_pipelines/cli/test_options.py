@@ -61,6 +61,9 @@ def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
         ('size = "x"', "argument --size: invalid int value: 'x'"),
         ('kind = "c"', "argument --kind: invalid choice: 'c'"),
         ("size = 0", "--size must be at least 1, got 0"),
+        ("size = [1, 2]", "wrong.toml: argument --size: invalid int value: '1,2'"),
+        ("size = true", "wrong.toml: size must be a value or several, got True"),
+        ('fast = "yes"', "wrong.toml: fast must be true or false, got 'yes'"),
     ],
 )
 def test_wrong_files_end_with_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -70,6 +73,24 @@ def test_wrong_files_end_with_one_line(tmp_path: Path, text: str, message: str) 
         parse(Config, [f"--config={path}"], None, "test")
     assert caught.value.status == 2
     assert message in str(caught.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    files: list[str] = option(None, "files", positional=True, nargs="+")
+    group: str | None = option(None, "channels")
+    mean: list[float] | None = option(None, "subtracted", type=float, nargs="+")
+
+
+def test_values_of_a_file_stay_with_their_names(tmp_path: Path) -> None:
+    """A list is several values, or one with commas; dashes and exponents are no flags."""
+    path = tmp_path / "config.toml"
+    path.write_text('files = ["-a.fits"]\ngroup = [171, 193]\nmean = [-1e-5, 2]\n')
+    found = Files(files=["-a.fits"], group="171,193", mean=[-1e-5, 2.0])
+    assert parse(Files, [f"--config={path}"], None, "test") == found
+    again = ["--group=171,193", "--mean", "-1e-5", "2", "--", "-a.fits"]
+    assert parse(Files, again, None, "test") == found
+    assert parse(Files, ["b.fits", f"--config={path}"], None, "test").files == ["b.fits"]
 
 
 @pytest.mark.parametrize("flag", ["--siz=3", "--colour=red", "--kind=c", "--config=/nowhere.toml"])

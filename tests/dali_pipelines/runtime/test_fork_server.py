@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing.forkserver
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from dali_pipelines import NpyReader
+from dali_pipelines.runtime.fork_server import start_fork_server
 
 SCRIPT = """
 import sys
@@ -42,3 +50,18 @@ def test_it_imports_what_the_script_does(npy_folder: Path, tmp_path: Path) -> No
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )
     assert (found.returncode, found.stdout) == (0, "23\n"), found.stderr
+
+
+def test_ctrl_c_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even while it imports, when it has no handler yet."""
+    server = multiprocessing.forkserver.ForkServer()
+    monkeypatch.setattr("multiprocessing.forkserver.ensure_running", server.ensure_running)
+    start_fork_server(NpyReader())
+    try:
+        status = Path(f"/proc/{server._forkserver_pid}/status").read_text()  # type: ignore[attr-defined]
+    finally:
+        server._stop()  # type: ignore[attr-defined]
+    blocked = re.search(r"^SigBlk:\s*(\w+)$", status, re.MULTILINE)
+    assert blocked is not None
+    assert int(blocked[1], 16) & 1 << (signal.SIGINT - 1)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
