@@ -26,13 +26,20 @@ def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = No
     hdu : int, optional
         For rows whose Index does not name one.
     """
+    return _images([_scan(file, suffixes) for file in files], hdu)
+
+
+def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:
+    """Return the Index itself if it is the only file and has samples of several, or all images."""
+    indexes = [_scan(file, suffixes) for file in files]
+    return indexes[0] if len(files) == 1 and indexes[0].parts else _images(indexes)
+
+
+def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:
     import pyarrow as pa
 
-    from readers.index.table import Index
-
     rows: dict[tuple[str, int | None, int | None], None] = {}
-    for file in files:
-        index = _scan(file, suffixes)
+    for index in indexes:
         columns = index.columns(parts=index.parts)
         for position in range(len(index)):
             row = columns.row(position)
@@ -42,13 +49,9 @@ def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = No
                     rows[found.path, number, found.plane] = None
     kinds = {"path": pa.large_string(), "hdu": pa.int64(), "plane": pa.int64()}
     arrays = zip(kinds.items(), zip(*rows, strict=True), strict=True)
-    return Index(pa.table({name: pa.array(column, kind) for (name, kind), column in arrays}))
-
-
-def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:
-    """Return the Index itself if it is the only file and has samples of several, or all images."""
-    index = _scan(files[0], suffixes)
-    return index if len(files) == 1 and index.parts else index_of(files, suffixes)
+    return type(indexes[0])(
+        pa.table({name: pa.array(column, kind) for (name, kind), column in arrays})
+    )
 
 
 def _scan(file: str, suffixes: Sequence[str]) -> Index:
