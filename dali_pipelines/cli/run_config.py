@@ -141,7 +141,7 @@ class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """What is done to each frame of AIA or HMI; None for other pipelines."""
+        """Return the calibration of AIA and HMI frames; None for other pipelines."""
         if self.pipeline != "aia":
             return None
         from dali_pipelines import Calibration

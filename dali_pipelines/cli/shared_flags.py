@@ -13,7 +13,7 @@ from dali_pipelines.cli.options import at_least, hdu_name, option
 
 @dataclass(frozen=True, kw_only=True)
 class FileFlags:
-    """What is read, as positional arguments."""
+    """Files to read, as positional arguments."""
 
     files: Sequence[str] = option(
         None, "file, folder, glob in quotes, or Index file", positional=True, nargs="+"
@@ -35,7 +35,7 @@ class HduFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFlags:
-    """Where the graph runs."""
+    """Device on which the graph runs."""
 
     device: Literal["auto", "gpu", "cpu"] = option(
         "auto",
@@ -46,7 +46,7 @@ class DeviceFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessFlags:
-    """How many child processes work."""
+    """Number of child processes."""
 
     num_processes: int = option(
         len(os.sched_getaffinity(0)), "child processes", type=at_least(1), metavar="N"

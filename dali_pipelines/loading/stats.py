@@ -25,7 +25,7 @@ class Rejected:
 
 @dataclass(slots=True)
 class LoaderStats:
-    """What a Loader has done since it was made."""
+    """Counts and times of a Loader since it was made."""
 
     batches: int = 0
     """Steps delivered: each counts once, however many devices there are."""
@@ -48,6 +48,6 @@ class LoaderStats:
     start_s: float = 0.0
     """Seconds that starting the pipelines took."""
     restarts: int = 0
-    """How often the reader processes were restarted because one had died."""
+    """Number of restarts of the reader processes because one had died."""
     rejected: dict[int, Rejected] = field(default_factory=dict)
     """Rows that could not be read, by row."""

@@ -50,7 +50,7 @@ class Violation(NamedTuple):
     rule: str
     """The keyword that breaks the rule, or ``full disk``."""
     message: str
-    """What was expected and what was found."""
+    """Expected and found values."""
 
 
 class Selection(NamedTuple):

@@ -14,7 +14,7 @@ BITPIX, BYTEPIX, BLOCKSIZE, TILE_HEIGHT, TILE_WIDTH, HEIGHT, WIDTH, TOP, LEFT, D
 )
 """Positions of the numbers that each plan begins with."""
 HEAD = 11
-"""How many these are."""
+"""Number of these."""
 
 OFFSET, LENGTH, STORED = range(3)
 """Positions of the numbers of each tile, which follow."""

@@ -62,7 +62,7 @@ class HuffmanTable:
 
 @dataclass(frozen=True, slots=True)
 class JpegHeader:
-    """What precedes the entropy-coded bytes of a JPEG coded sequentially in one scan."""
+    """Header of a JPEG coded sequentially in one scan: all before its entropy-coded bytes."""
 
     nbytes: int
     """Length of the header."""

@@ -25,7 +25,7 @@ _MOST_SENT = 64
 """Messages to send at once, at most: the kernel accepts 2 KiB whole or not at all, however small
 net.core.wmem_default is."""
 _POLL_MS = 1000
-"""How often a waiting reader checks whether its other thread has closed the queue."""
+"""Interval at which a waiting reader checks whether its other thread has closed the queue."""
 
 
 class MessageQueue:

@@ -32,7 +32,7 @@ _TELLING = 8_000_000
 
 @dataclass(slots=True)
 class Reading:
-    """What one process read, one file after the other."""
+    """Result of reading with one process, one file after the other."""
 
     files: int = 0
     nbytes: int = 0

@@ -24,7 +24,7 @@ class Finding:
     level: str
     """OK, NOTE or BAD."""
     text: str
-    """What was found; with BAD also the remedy, after a colon."""
+    """Text of the finding; with BAD also the remedy, after a colon."""
 
     def line(self) -> str:
         """Return the line that is printed."""
@@ -56,7 +56,7 @@ class Unknown(Exception):
 
 
 class Job:
-    """What is to run, and the facts that several checks need, each looked up once."""
+    """The run to check, and facts that several checks need, each looked up once."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config

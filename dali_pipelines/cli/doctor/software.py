@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.finding import Job
 
 _DALI_CUDA = (12, 0)
-"""What nvidia-dali-cuda120 asks of the driver (DALI's installation page: 525.60 or later)."""
+"""CUDA that nvidia-dali-cuda120 needs of the driver (DALI's installation page: 525.60 or later)."""
 
 
 def driver(job: Job) -> Finding:

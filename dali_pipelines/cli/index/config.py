@@ -32,7 +32,7 @@ def _keys(text: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexConfig(ProcessFlags):
-    """What is scanned, which rows are kept, and where they are written."""
+    """Flags of ``index``."""
 
     data: str = option(
         None,
@@ -134,7 +134,7 @@ class IndexConfig(ProcessFlags):
 
     @cached_property
     def grouping(self) -> Grouping | None:
-        """How files make samples; None without ``--group``."""
+        """Rule by which files make samples; None without ``--group``."""
         if self.group is None:
             return None
         settings: dict[str, Any] = {name: getattr(self, name) for name in _OF_GROUPS}

@@ -25,7 +25,7 @@ def check(grouping: Grouping | None, names: Sequence[str]) -> None:
 
 
 def told(grouping: Grouping, samples: pa.Table) -> str:
-    """Say how many samples there are, and in how many of them a channel is missing."""
+    """Describe how many samples there are, and how many of them lack a channel."""
     lacking = {channel: samples[f"path_{channel}"].null_count for channel in grouping.channels}
     missing = (f", {channel} is missing in {count}" for channel, count in lacking.items() if count)
     made = f"{samples.num_rows} samples of {len(lacking)} channels made of them"

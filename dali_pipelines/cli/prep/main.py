@@ -52,7 +52,7 @@ def _positive(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PrepConfig(FileFlags, TableFlags, ProcessFlags):
-    """What is written, and how: the settings of Level15 among them."""
+    """Flags of ``prep``, the settings of Level15 among them."""
 
     out: str = option(None, "the folder to write to", short="-o", required=True, metavar="OUT")
     order: int = option(3, "of the spline", choices=(1, 3))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from readers.contract import Row
 
 _PARTS = ".part-"
-"""How the names of folders begin where files are written before they get their names."""
+"""Prefix of folders where files are written before they get their names."""
 
 
 class Target(NamedTuple):

@@ -40,7 +40,7 @@ _STEP = 4
 
 @dataclass(frozen=True)
 class Advice:
-    """What limits a run, and what to do about it."""
+    """The limit of a run, and what to do about it."""
 
     limit: Limit
     sentence: str

@@ -24,7 +24,7 @@ _PER_CORE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What one sample takes in each stage, in seconds."""
+    """Time that one sample takes in each stage, in seconds."""
 
     read_s: float
     """Of one reader that has a core."""

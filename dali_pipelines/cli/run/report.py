@@ -265,7 +265,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def tables(calibration: Calibration | None) -> dict[str, dict[str, Any]]:
-    """Say which tables frames are calibrated with: name, SHA-256, and version where there is one.
+    """Return the tables of the calibration: name, SHA-256, and version where there is one.
 
     Parameters
     ----------

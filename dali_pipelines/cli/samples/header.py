@@ -33,7 +33,7 @@ NUM_STAND_INS = 120
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """How an AIA channel is observed: telescope and CCD number, nominal exposure, pixel size."""
+    """Observation of an AIA channel: telescope and CCD number, nominal exposure, pixel size."""
 
     camera: int
     exposure_s: float

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the drawn Sun looks in a channel.
+    """Appearance of the drawn Sun in a channel.
 
     94, 131 and 335 are some ten times brighter than the real ones, so that all files hold 5 to 7
     bits per pixel.
@@ -170,7 +170,7 @@ def _corona(radius: NDArray[np.float32], temperature_mk: float) -> NDArray[np.fl
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What all channels share; each field is a float32 array of shape (2048, 2048), axes (y, x)."""
+    """Maps of all channels; each field is a float32 array of shape (2048, 2048), axes (y, x)."""
 
     radius: NDArray[np.float32]  # distance from disk centre in solar radii
     network: NDArray[np.float32]  # logarithm of the quiet Sun, with the dark polar holes

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from readers.contract import Row
 
 CALIBRATION = tuple(field.name for field in fields(CalibrationFlags))
-"""What is done to frames of AIA and HMI."""
+"""Settings of calibration, for frames of AIA and HMI."""
 COLUMNS = 6
 """Of a sheet, by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShowConfig(FileFlags, CalibrationFlags):
-    """What is shown, and how."""
+    """Flags of ``show``."""
 
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
     pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
@@ -144,7 +144,7 @@ def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:
 
 
 def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, found: int) -> str:
-    """Say what is on the sheet."""
+    """Return a heading that names what is on the sheet."""
     if config.before_after:
         heading = index.path(0)
     else:

@@ -64,7 +64,7 @@ def describe(image: torch.Tensor) -> tuple[str, str]:
 
 
 def subject(facts: Mapping[str, Fact]) -> str:
-    """Say what an image is of, and when, to the second, as far as that is known.
+    """Describe the subject of an image and its time, to the second, as far as they are known.
 
     ``AIA 171 2015-01-01T00:00:25Z``, or ``HMI magnetogram`` and a time.
     """

@@ -33,7 +33,7 @@ _REGISTERED = "registered"
 
 @dataclass(frozen=True)
 class _Disk:
-    """Where the Sun lies in an image, in pixels (x, y), counted from the centre of the first."""
+    """Position of the Sun in an image, in pixels (x, y), counted from the centre of the first."""
 
     centre: NDArray[np.float64]
     per_arcsec: NDArray[np.float64]
@@ -62,7 +62,7 @@ class _Disk:
         return 1 / math.hypot(*self.per_arcsec[:, 1])
 
     def words(self) -> tuple[str, str]:
-        """Say how the image lies, in terms of FITS."""
+        """Describe the orientation of the image, in terms of FITS."""
         angle = math.degrees(math.atan2(*self.per_arcsec[:, 1]))
         x, y = self.centre + 1  # as in FITS
         return (

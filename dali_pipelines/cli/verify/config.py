@@ -26,7 +26,7 @@ def _place(text: str) -> Place:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig(FileFlags, HduFlags, DeviceFlags):
-    """What is compared, and where."""
+    """Flags of ``verify``."""
 
     window: Place | None = option(
         None, "rows Y to Y+H-1, columns X to X+W-1", type=_place, metavar="Y,X,H,W"

@@ -66,7 +66,7 @@ def resize(out, image):  # type: ignore[no-untyped-def]
 
 @compiled
 def _filter(size, new_size):  # type: ignore[no-untyped-def]
-    """Give, for each output pixel, its first source pixel, their number, and their weights."""
+    """Return, for each output pixel, its first source pixel, their number, and their weights."""
     scale = size / new_size
     radius = max(scale, 1.0)
     weights = np.zeros((new_size, math.ceil(2 * radius) + 1), np.float32)
