@@ -24,14 +24,14 @@ class CpuTime:
         return CpuTime(self.used - other.used, self.queued - other.queued)
 
     @classmethod
-    def of(cls, pid: int | str = "self", name: str = "") -> CpuTime:
+    def of(cls, pid: int | str = "self", name: str | tuple[str, ...] = "") -> CpuTime:
         """Add up the threads of a process.
 
         Parameters
         ----------
         pid : int or "self"
             Of the process; one that has ended counts nothing.
-        name : str
+        name : str or tuple of str
             Only threads whose names begin so; DALI's begin with ``[DALI]``.
 
         Notes

@@ -11,11 +11,11 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
 from benchmarks.measure.ledger import COUNTED, Ledger
+from dali_pipelines.cli.run.threads import CpuTime
 
 _DALI = ("[DALI]", "PrefetchWorker")
 """How the names of its threads begin."""
@@ -78,19 +78,10 @@ class _Threads:
 
     def __init__(self) -> None:
         here = psutil.Process()
-        others = [f"/proc/{child.pid}" for child in here.children(recursive=True)]
-        self._folders = [*others, f"/proc/{here.pid}"]  # this one last: looking is its own work
+        others = [child.pid for child in here.children(recursive=True)]
+        self._processes = [*others, here.pid]  # this one last: looking is its own work
 
     def seconds(self) -> tuple[float, float]:
-        """Give the CPU seconds of DALI's threads and of all, up to now."""
-        dali = total = 0.0
-        for folder in self._folders:
-            for task in Path(folder, "task").glob("*"):
-                try:
-                    spent = int((task / "schedstat").read_text().split()[0]) / 1e9
-                    name = (task / "comm").read_text()
-                except (FileNotFoundError, ProcessLookupError):  # a thread that has ended
-                    continue
-                total += spent
-                dali += spent if name.startswith(_DALI) else 0
-        return dali, total
+        """Return the CPU seconds of DALI's threads and of all, up to now."""
+        dali = sum(CpuTime.of(pid, _DALI).used for pid in self._processes)
+        return dali, sum(CpuTime.of(pid).used for pid in self._processes)
