@@ -14,7 +14,7 @@ SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
 	tests/dali_pipelines/runtime tests/dali_pipelines/kernels/fits/test_rice.py \
 	$(addprefix tests/dali_pipelines/test_, bad_files.py config.py ends.py loader.py package.py)
 
-.PHONY: run test test-pythons check docs clean
+.PHONY: run test test-pythons check docs resolve clean
 
 run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
@@ -37,6 +37,16 @@ docs: .venv/docs-ready
 	rm -rf docs/generated
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+# Whether the extras for GPUs can be installed from the package index; nothing is installed.
+resolve: $(foreach python,$(PYTHONS),$(foreach extra,gpu gpu-cuda12,resolve-$(extra)-$(python)))
+
+resolve-%: .venv/ready
+	@$(BIN)/python $(INSTALL) uv
+	@found=$$($(BIN)/uv pip compile -q --no-annotate --no-header pyproject.toml \
+		--python-platform x86_64-manylinux_2_28 --python-version $(lastword $(subst -, ,$*)) \
+		--extra $(patsubst %-$(lastword $(subst -, ,$*)),%,$*)) && echo "$*:" $$(echo "$$found" \
+		| grep -E "^(cupy|numba|nvidia-dali|torch)")
 
 .venv/docs-ready: .venv/ready
 	$(BIN)/python $(INSTALL) -e '.[dev,docs]'

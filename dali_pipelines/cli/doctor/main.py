@@ -31,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     software.packages,
     software.driver,
     software.gpus,
+    software.cuda_libraries,
     software.start_method,
     software.vectors,
     software.kernel_cache,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _DALI_CUDA = (12, 0)
 """CUDA that nvidia-dali-cuda120 needs of the driver (DALI's installation page: 525.60 or later)."""
 
+_CUDA_LIBRARIES = ("nvvm", "nvJitLink", "nvrtc", "cufft")
+"""As cuda-pathfinder calls them."""
+
 
 def driver(job: Job) -> Finding:
     """NVIDIA's driver, and its CUDA against what DALI and PyTorch were built for."""
@@ -72,8 +75,8 @@ def gpus(job: Job) -> Finding:
 
 
 def packages(job: Job) -> Finding:
-    """Check the packages that are required, those of the extras cli and, on GPUs, gpu included."""
-    extras = ("cli", "gpu") if job.on_gpu else ("cli",)
+    """Check the packages that are required, those of the extra cli and of the GPU's included."""
+    extras = ("cli", _gpu_extra(job)) if job.on_gpu else ("cli",)
     found, wrong, wanted = [f"Python {platform.python_version()}"], [], []
     for text in importlib.metadata.requires("dali-pipelines") or ():
         requirement = Requirement(text)
@@ -87,12 +90,36 @@ def packages(job: Job) -> Finding:
         if version is not None and requirement.specifier.contains(version, prereleases=True):
             found.append(f"{name} {version}")
         else:
-            wrong.append(f"{name} is missing" if version is None else f"{name} {version} is old")
+            wrong.append(
+                f"{name} is missing"
+                if version is None
+                else f"{name} {version} is not {requirement.specifier}"
+            )
             requirement.marker = None
             wanted.append(f"'{requirement}'")
     if wrong:
         return bad(f"packages: {', '.join(wrong)}", f"pip install {' '.join(wanted)}")
-    return ok(f"packages: {', '.join(found)}")
+    return ok(f"packages: {', '.join(dict.fromkeys(found))}")
+
+
+def cuda_libraries(job: Job) -> Finding:
+    """Check that NVVM and nvJitLink (kernels), NVRTC (CuPy) and cuFFT (PSF) can be loaded."""
+    if not job.on_gpu:
+        return ok("CUDA libraries: not used")
+    remedy = f"pip install 'dali-pipelines[{_gpu_extra(job)}]'"
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+    except ImportError:
+        return bad("CUDA libraries: cuda-pathfinder, which finds them, is missing", remedy)
+    missing = []
+    for name in _CUDA_LIBRARIES:
+        try:
+            load_nvidia_dynamic_lib(name)
+        except RuntimeError:  # none can be found, or it cannot be loaded
+            missing.append(name)
+    if missing:
+        return bad(f"CUDA libraries: {', '.join(missing)} cannot be loaded", remedy)
+    return ok(f"CUDA libraries: {', '.join(_CUDA_LIBRARIES)} can be loaded")
 
 
 def start_method(job: Job) -> Finding:
@@ -147,6 +174,14 @@ def _cache_folder() -> Path:
     folder = Path(decode_image.stats.cache_path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _gpu_extra(job: Job) -> str:
+    """Return the extra for the CUDA of PyTorch; if it has none, for the driver's newest."""
+    torch_cuda = _torch_cuda()
+    if torch_cuda is not None:
+        return "gpu" if int(torch_cuda.partition(".")[0]) > 12 else "gpu-cuda12"
+    return "gpu" if job.driver is None or job.driver.cuda[0] > 12 else "gpu-cuda12"
 
 
 def _torch_cuda() -> str | None:

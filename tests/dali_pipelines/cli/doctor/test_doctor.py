@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -188,7 +188,8 @@ def test_packages(job: Any, monkeypatch: Any) -> None:
     assert found.startswith("OK   packages: Python 3.")
     for name in ("nvidia-dali-cuda120", "torch", "numpy", "astropy", "numba"):
         assert f", {name} {importlib.metadata.version(name)}" in found
-    versions = {"numba": None, "torch": "2.5.1+cu124", "cupy-cuda12x": None, "numba-cuda": None}
+    versions = {"numba": None, "torch": "2.5.1+cu124", "numba-cuda": None}
+    versions |= {"cupy-cuda12x": None, "cupy-cuda13x": None}
 
     def version(name: str) -> str:
         if versions.get(name, "99") is None:
@@ -197,15 +198,59 @@ def test_packages(job: Any, monkeypatch: Any) -> None:
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert line(software.packages, job()) == (
-        "BAD  packages: numba is missing, torch 2.5.1+cu124 is old: "
+        "BAD  packages: numba is missing, torch 2.5.1+cu124 is not >=2.6: "
         "pip install 'numba>=0.61' 'torch>=2.6'"
     )
     versions |= {"numba": "0.61", "torch": "2.13.0+cu126"}
     assert line(software.packages, job()).startswith("OK ")
+    versions["torch"] = "2.15"
+    monkeypatch.setattr(software, "_torch_cuda", lambda: "13.0")
     assert line(software.packages, job(H200)) == (
-        "BAD  packages: cupy-cuda12x is missing, numba-cuda is missing: "
-        "pip install 'cupy-cuda12x' 'numba-cuda[cu12]'"
+        "BAD  packages: cupy-cuda13x is missing, numba-cuda is missing: "
+        "pip install 'cupy-cuda13x[ctk]>=14' 'numba-cuda[cu13]>=0.30'"
     )
+    monkeypatch.setattr(software, "_torch_cuda", lambda: "12.6")
+    assert line(software.packages, job(H200)) == (
+        "BAD  packages: cupy-cuda12x is missing, numba-cuda is missing, torch 2.15 is not "
+        "<2.11,>=2.6: pip install 'cupy-cuda12x[ctk]>=14' 'numba-cuda[cu12]>=0.30' "
+        "'torch<2.11,>=2.6'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("torch_cuda", "cuda", "extra"),
+    [
+        ("12.6", (13, 0), "gpu-cuda12"),
+        ("13.0", (13, 0), "gpu"),
+        (None, (12, 8), "gpu-cuda12"),
+        (None, (13, 0), "gpu"),
+    ],
+)
+def test_cuda_libraries(
+    job: Any, monkeypatch: Any, torch_cuda: str | None, cuda: tuple[int, int], extra: str
+) -> None:
+    """Those that cannot be loaded are named, with the extra for this PyTorch and driver."""
+    found = job(Driver("580.1", cuda, ("H100",)))
+    monkeypatch.setattr(software, "_torch_cuda", lambda: torch_cuda)
+    missing: set[str] = set()
+
+    def load(name: str) -> None:
+        if name in missing:
+            raise RuntimeError(f"Failure finding {name!r}")
+
+    pathfinder: Any = ModuleType("cuda.pathfinder")
+    pathfinder.load_nvidia_dynamic_lib = load
+    monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", pathfinder)
+    assert line(software.cuda_libraries, found) == (
+        "OK   CUDA libraries: nvvm, nvJitLink, nvrtc, cufft can be loaded"
+    )
+    missing |= {"nvvm", "cufft"}
+    assert line(software.cuda_libraries, found) == (
+        f"BAD  CUDA libraries: nvvm, cufft cannot be loaded: pip install 'dali-pipelines[{extra}]'"
+    )
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    assert "cuda-pathfinder, which finds them, is missing" in line(software.cuda_libraries, found)
 
 
 @pytest.mark.parametrize(
