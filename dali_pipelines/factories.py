@@ -13,6 +13,7 @@ from dali_pipelines.graph.decode import aia_decoder, decode_array, decode_fits, 
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import PEEKS, check_index
 from dali_pipelines.jpeg_index import warn_of_old_rows
+from dali_pipelines.runtime.jpeg_regions import regions_decode
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
 from readers.channels import ChannelsReader
 from readers.contract import Reader
@@ -207,9 +208,10 @@ def jpeg_pipeline(
     settings = PipelineConfig(**config)
     stored = settings.dtype if settings.dtype in ("uint8", "uint16") else None
     reader = JpegReader(channels, stored, check_entropy)
-    return reader_pipeline(
-        index, reader, functools.partial(decode_jpeg, channels=channels), settings
-    )
+    gpu = settings.device_id
+    regions = gpu is None or settings.crop is None or regions_decode(gpu)
+    decode = functools.partial(decode_jpeg, channels=channels, regions=regions)
+    return reader_pipeline(index, reader, decode, settings)
 
 
 def npy_pipeline(

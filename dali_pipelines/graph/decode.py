@@ -163,31 +163,52 @@ def _decode_aia(
     return device.warp([image, *how], calibration.order), status
 
 
-def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3) -> Decoded:
+def decode_jpeg(
+    arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3, regions: bool = True
+) -> Decoded:
     """Decode at full depth to RGB or gray, shape (height, width, channels), or only a window.
 
     Images of 8 bits become uint8, of 16 bits uint16, and a batch may hold both, unless the settings
     ask for one of these dtypes. EXIF orientation is applied, and the window is in the image as
     displayed.
+
+    Parameters
+    ----------
+    arrays : mapping of str to DataNode
+        Those of a JpegReader.
+    config : PipelineConfig
+        Its crop, dtype and device_id.
+    channels : {3, 1}
+        RGB or gray.
+    regions : bool
+        Whether DALI decodes regions there, see `dali_pipelines.runtime.jpeg_regions`. Without, all
+        that the reader sent is decoded, and the window cut out of it.
     """
     names = ("encoded",) if config.crop is None else ("encoded", "anchor", "shape")
     inputs = [arrays[name] for name in names]
+    decode = functools.partial(_decode_image, channels=channels, regions=regions, config=config)
     if config.dtype in ("uint8", "uint16"):
-        return Decoded(_decode_image(inputs, config.dtype, channels, config), config.dtype)
+        return Decoded(decode(inputs, config.dtype), config.dtype)
     deep, shallow = zip(*(split(node, arrays["deep"]) for node in inputs), strict=True)
-    other = Other(arrays["deep"], _decode_image(deep, "uint16", channels, config), "uint16")
-    return Decoded(_decode_image(shallow, "uint8", channels, config), "uint8", other=other)
+    other = Other(arrays["deep"], decode(deep, "uint16"), "uint16")
+    return Decoded(decode(shallow, "uint8"), "uint8", other=other)
 
 
-def _decode_image(inputs: Sequence[Any], dtype: str, channels: int, config: PipelineConfig) -> Any:
+def _decode_image(
+    inputs: Sequence[Any], dtype: str, *, channels: int, regions: bool, config: PipelineConfig
+) -> Any:
     options = {
         "device": "cpu" if config.device_id is None else "mixed",
         "output_type": types.RGB if channels == 3 else types.GRAY,
         "dtype": to_dali_type(dtype),
+        # Else a GPU repeats subsampled colours, and a quarter of the values differ from the CPU's.
+        "jpeg_fancy_upsampling": True,
     }
-    if config.crop is None:
-        return fn.decoders.image(*inputs, **options)
-    return fn.decoders.image_slice(*inputs, axis_names="HW", **options)
+    encoded, *window = inputs
+    if window and regions:
+        return fn.decoders.image_slice(encoded, *window, axis_names="HW", **options)
+    image = fn.decoders.image(encoded, **options)
+    return fn.slice(image, *window, axis_names="HW") if window else image
 
 
 def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:

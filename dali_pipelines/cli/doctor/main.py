@@ -6,10 +6,10 @@
     NOTE  what was found, and is worth knowing
     BAD   what was found: the remedy
 
-Nothing is started, and CUDA is not initialised; --num_read_processes=auto is taken as one for each
-shard, as run then chooses no more than there is room for. Without --data it looks at the sample
-set, made on first use as by run. The exit status is 0 if nothing is BAD, else 1; 2 for wrong
-usage.
+No reader is started, and CUDA is not initialised in this process. --num_read_processes=auto counts
+as one for each shard, as run then chooses no more than there is room for. Without --data it looks
+at the sample set, made on first use as by run. The exit status is 0 if nothing is BAD, else 1; 2
+for wrong usage.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     software.driver,
     software.gpus,
     software.cuda_libraries,
+    software.jpeg_regions,
     software.start_method,
     software.vectors,
     software.kernel_cache,

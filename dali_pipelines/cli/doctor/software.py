@@ -122,6 +122,17 @@ def cuda_libraries(job: Job) -> Finding:
     return ok(f"CUDA libraries: {', '.join(_CUDA_LIBRARIES)} can be loaded")
 
 
+def jpeg_regions(job: Job) -> Finding:
+    """Whether the first GPU decodes regions of JPEG images, where the job needs windows of them."""
+    if job.config.pipeline != "jpeg" or job.config.crop is None or not job.on_gpu:
+        return ok("JPEG regions: not needed on a GPU")
+    from dali_pipelines.runtime.jpeg_regions import regions_decode
+
+    if regions_decode(0):
+        return ok("JPEG regions: decoded on the GPU")
+    return note("JPEG regions: not decoded on this GPU, whole images are, and then cut")
+
+
 def start_method(job: Job) -> Finding:
     """Check the start method of readers against the state of CUDA."""
     method = job.config.start_method

@@ -271,6 +271,22 @@ def test_start_method(
     assert line(software.start_method, job(driver, start_method=method)).startswith(expected)
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_jpeg_regions(job: Any, monkeypatch: Any, works: bool) -> None:
+    name = "dali_pipelines.runtime.jpeg_regions.regions_decode"
+    monkeypatch.setattr(name, lambda _: works)
+    windows = {"pipeline": "jpeg", "crop": (64, 64)}
+    assert line(software.jpeg_regions, job(H200, **windows)) == (
+        "OK   JPEG regions: decoded on the GPU"
+        if works
+        else "NOTE JPEG regions: not decoded on this GPU, whole images are, and then cut"
+    )
+    unneeded = "OK   JPEG regions: not needed on a GPU"
+    assert line(software.jpeg_regions, job(None, **windows)) == unneeded
+    assert line(software.jpeg_regions, job(H200, crop=(64, 64))) == unneeded
+    assert line(software.jpeg_regions, job(H200, pipeline="jpeg")) == unneeded
+
+
 def test_vectors(job: Any, monkeypatch: Any) -> None:
     for has, expected in ((True, "OK   vectors: the CPU has"), (False, "NOTE vectors: no AVX-512")):
         monkeypatch.setattr("dali_pipelines.kernels.fits.rice_avx512.HAS_VECTORS", has)
