@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dali_pipelines.cli.options import option
 from dali_pipelines.cli.shared_flags import CalibrationFlags, DeviceFlags, HduFlags
-from dali_pipelines.runtime.job import Ranks
+from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
     from dali_pipelines import Calibration, Index, Loader, ReaderPipeline

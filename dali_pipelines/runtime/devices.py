@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from numbers import Integral
 
-from dali_pipelines.runtime.ranks import find_local_rank, find_rank
+from dali_pipelines.runtime.launchers import find_local_rank, find_rank
 
 logger = logging.getLogger(__name__)
 

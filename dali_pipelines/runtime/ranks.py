@@ -1,158 +1,142 @@
-"""Find the rank of this process in its job, for any launcher.
-
-`torch.distributed` comes first, if it is initialised: Lightning's ddp sets no RANK, and mp.spawn no
-variable at all. Then come the variables of launchers: the general ones, of which those of torchrun
-win, as srun or mpirun may launch one torchrun on each machine; then those of MPI; and without MPI
-those of Slurm, as mpirun starts its helpers on other machines with srun.
-"""
+"""The processes of one job, launched by torchrun, srun or mpirun: one rank for each GPU."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal
 
-_REMEDY = (
-    "initialise torch.distributed before the Loader starts (Lightning does so in fit), set RANK "
-    "and WORLD_SIZE, or give shard_id and num_shards"
-)
+from dali_pipelines.runtime import devices
+from dali_pipelines.runtime.devices import Device, share_out
+from dali_pipelines.runtime.launchers import find_local_rank, find_rank
 
-
-class _Variables(NamedTuple):
-    """Names of the variables that a launcher sets."""
-
-    rank: str
-    world_size: str
-    local_rank: str
-    local_world_size: str
-
-
-_GENERAL = _Variables("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""Set by torchrun, accelerate, DeepSpeed, Kubeflow, or by hand."""
-
-_MPI = (
-    _Variables(  # Open MPI
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-    ),
-    _Variables(  # MVAPICH
-        "MV2_COMM_WORLD_RANK",
-        "MV2_COMM_WORLD_SIZE",
-        "MV2_COMM_WORLD_LOCAL_RANK",
-        "MV2_COMM_WORLD_LOCAL_SIZE",
-    ),
-    _Variables("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),  # MPICH, Intel MPI
-)
+if TYPE_CHECKING:
+    from readers.index.table import Index
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
-    """Values of one launcher; None for variables that are not set."""
+class Ranks:
+    """Rank of this process among all of a job, and among those of its machine."""
 
-    names: _Variables
-    rank: int | None
-    world_size: int | None
-    local_rank: int | None
-    local_world_size: int | None
+    rank: int = 0
+    """Among all processes."""
+    world_size: int = 1
+    """Number of processes."""
+    local_rank: int = 0
+    """Among the processes of this machine."""
+    local_world_size: int = 1
+    """Number of processes of this machine."""
 
-    def agrees(self, rank: int, world_size: int) -> bool:
-        return self.rank in (None, rank) and self.world_size in (None, world_size)
+    @classmethod
+    def of(cls, environ: Mapping[str, str] = os.environ) -> Ranks:
+        """Return what the launcher set; without one, this process is alone.
 
-    def __str__(self) -> str:
-        said = zip(self.names[:3], (self.rank, self.world_size, self.local_rank), strict=True)
-        return ", ".join(f"{name}={value}" for name, value in said if value is not None)
+        Raises
+        ------
+        ValueError
+            If the variables of launchers contradict each other.
+        """
+        rank, world_size = find_rank(environ)
+        local_rank, local_world_size = find_local_rank(environ)
+        if world_size == 1:
+            return cls()
+        if local_rank is None:
+            local_rank, local_world_size = rank, world_size  # as if there were one machine
+        return cls(rank, world_size, local_rank, local_world_size or world_size)
 
+    def choose_devices(
+        self, device: Literal["auto", "gpu", "cpu"] = "auto", count: int = 1
+    ) -> list[Device]:
+        """Return the devices of this rank: CUDA device numbers, or None for the CPU.
 
-def find_rank(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """Return the rank of this process and the number of processes; 0 and 1 if it is alone.
+        Parameters
+        ----------
+        device : {"auto", "gpu", "cpu"}
+            ``auto``: GPUs, or the CPU if none is visible.
+        count : int
+            Devices for each rank.
 
-    Parameters
-    ----------
-    environ : mapping
-        Environment variables.
+        Raises
+        ------
+        ValueError
+            If there are fewer GPUs than the ranks of this machine need.
+        """
+        gpus = 0 if device == "cpu" else devices.visible_gpus()
+        needed = count * self.local_world_size
+        if gpus >= needed:
+            return list(range(count * self.local_rank, count * (self.local_rank + 1)))
+        if gpus or device == "gpu":
+            each = "1 shard needs a GPU" if needed == 1 else f"{needed} shards need a GPU each"
+            raise ValueError(
+                f"{each}, but {gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} visible: use "
+                "fewer, check nvidia-smi and CUDA_VISIBLE_DEVICES, or choose the device cpu"
+            )
+        return [None] * count
 
-    Raises
-    ------
-    ValueError
-        If there are several processes by the variables, without the rank of this one, or if they
-        contradict each other.
-    """
-    return _initialised() or _agreed(environ)
+    def join(self, device: Device, index: Index) -> None:
+        """Initialise torch.distributed, and check that all ranks found the same files.
 
+        One rank alone does so too, which gives training code one path.
 
-def find_local_rank(environ: Mapping[str, str] = os.environ) -> tuple[int | None, int | None]:
-    """Return the rank on this machine, and the number of processes there; None if unknown."""
-    joined = _initialised()
-    for claim in _claims(environ):
-        # The task of srun may have launched these ranks itself: then its variables are not theirs.
-        if claim.local_rank is not None and (joined is None or claim.agrees(*joined)):
-            return claim.local_rank, claim.local_world_size
-    return None, None
+        Parameters
+        ----------
+        device : int or None
+            CUDA device of this rank, which becomes the current one, with the backend ``nccl``;
+            with None it is ``gloo``.
+        index : Index
+            What this rank is going to read.
 
+        Raises
+        ------
+        ValueError
+            If no variable says where the ranks can meet, or if their Indexes differ.
+        """
+        import torch
+        import torch.distributed as dist
 
-def _initialised() -> tuple[int, int] | None:
-    """Return rank and number of processes of torch.distributed, if it is initialised."""
-    dist = sys.modules.get("torch.distributed")
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return None
-    return dist.get_rank(), dist.get_world_size()
+        missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+        if missing and self.world_size > 1:
+            raise ValueError(
+                f"{self.world_size} ranks need {' and '.join(missing)} to meet: set MASTER_ADDR to "
+                "the machine of rank 0 and MASTER_PORT to a free port, e.g. 29500"
+            )
+        if device is not None:
+            torch.cuda.set_device(device)
+        dist.init_process_group(
+            "gloo" if device is None else "nccl",
+            rank=self.rank,
+            world_size=self.world_size,
+            store=dist.HashStore() if self.world_size == 1 else None,  # type: ignore[attr-defined]
+        )
+        digests: list[str | None] = [None] * self.world_size
+        dist.all_gather_object(digests, index.digest)
+        if len(set(digests)) > 1:
+            raise ValueError(
+                "the ranks found different files, as files come or go while they scan: make an "
+                "Index file first (dali-pipelines index) and use it as the data"
+            )
 
+    def share(self, total: int) -> int:
+        """Return this rank's part of a number of reader processes, at least 1."""
+        return share_out(total, self.world_size)[self.rank]
 
-def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return rank and number of processes where the variables agree on them."""
-    claims = _claims(environ)
-    if "TORCHELASTIC_RUN_ID" in environ:  # of torchrun, which MPI or Slurm may have launched
-        claims = claims[:1]
-    found = next((claim for claim in claims if claim.rank is not None), None)
-    if found is None:
-        for claim in claims:
-            if (claim.world_size or 1) > 1 or claim.local_rank:
-                raise ValueError(f"{claim}, but no variable has the rank: {_REMEDY}")
-        return 0, 1
-    if found.rank is None or found.world_size is None or not 0 <= found.rank < found.world_size:
-        raise ValueError(f"expected a rank below the number of processes, got {found}: {_REMEDY}")
-    for claim in claims:
-        if not claim.agrees(found.rank, found.world_size):
-            raise ValueError(f"{found}, but {claim}: {_REMEDY}")
-    return found.rank, found.world_size
+    def agree(self, status: int) -> int:
+        """Return the highest status of any rank, once all have come this far.
 
+        Raises
+        ------
+        RuntimeError
+            If another rank has ended.
+        """
+        if self.world_size == 1:
+            return status
+        import torch
+        import torch.distributed as dist
 
-def _claims(environ: Mapping[str, str]) -> list[_Claim]:
-    """Return the values of the general variables, and of MPI or else Slurm, if there are any."""
-    general = _claim(_GENERAL, environ)
-    others = (_claim(names, environ) for names in (*_MPI, _slurm(environ)))
-    # A single process of srun or mpirun may launch processes itself.
-    other = next((claim for claim in others if claim and claim.world_size != 1), None)
-    return [claim for claim in (general, other) if claim]
-
-
-def _claim(names: _Variables, environ: Mapping[str, str]) -> _Claim | None:
-    claim = _Claim(names, *(_number(environ, name) for name in names))
-    said = claim.rank, claim.world_size, claim.local_rank
-    return None if said == (None, None, None) else claim
-
-
-def _slurm(environ: Mapping[str, str]) -> _Variables:
-    """Return the names of Slurm's variables in a task of srun; empty names elsewhere.
-
-    The shell of sbatch or salloc has some of them as well, but it is not one of several processes.
-    """
-    if "SLURM_JOB_ID" in environ and "SLURM_STEP_ID" not in environ:
-        return _Variables("", "", "", "")
-    # In a shell that salloc runs as a step, SLURM_NTASKS counts the tasks of the whole job.
-    size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
-    return _Variables("SLURM_PROCID", size, "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
-
-
-def _number(environ: Mapping[str, str], name: str) -> int | None:
-    text = environ.get(name)
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{name} must be a number, got {text!r}") from None
+        highest = torch.tensor(status)
+        try:
+            dist.all_reduce(highest, dist.ReduceOp.MAX)
+        except RuntimeError as error:
+            raise RuntimeError("another rank has ended: see its messages") from error
+        return int(highest)

@@ -51,7 +51,7 @@ def gpus(job: Job) -> Finding:
     config = job.config
     from dali_pipelines.cli.run_config import choose_devices
     from dali_pipelines.runtime.devices import visible_gpus
-    from dali_pipelines.runtime.job import Ranks
+    from dali_pipelines.runtime.ranks import Ranks
 
     if config.device == "cpu":
         return ok("GPUs: none wanted, --device=cpu")

@@ -14,7 +14,7 @@ from dali_pipelines.runtime.cgroup import usable_cores
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
-    from dali_pipelines.runtime.job import Ranks
+    from dali_pipelines.runtime.ranks import Ranks
 
 _SECONDS = 1.5
 """Of the measurement, behind its first batch."""

@@ -29,7 +29,7 @@ from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output
 from dali_pipelines.cli.run_config import RunConfig, choose_devices, cores, new_loader, open_index
 from dali_pipelines.cli.samples.job import SAMPLE_JOBS, sample_job
-from dali_pipelines.runtime.job import Ranks
+from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader

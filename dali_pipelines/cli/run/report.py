@@ -24,7 +24,7 @@ from dali_pipelines.cli.paths import OutputFile, write_file, write_table
 from dali_pipelines.cli.run.advice import advise
 from dali_pipelines.cli.run.delivered import first_images, save_delivered
 from dali_pipelines.cli.run.stages import Moment, Stages
-from dali_pipelines.runtime.job import Ranks
+from dali_pipelines.runtime.ranks import Ranks
 from readers.messages import printable
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output, index_of, write_file
 from dali_pipelines.cli.verify.compare import records_of
 from dali_pipelines.cli.verify.config import VerifyConfig
-from dali_pipelines.runtime.job import Ranks
+from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

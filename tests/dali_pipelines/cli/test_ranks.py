@@ -19,7 +19,7 @@ from jobs import SCRIPTS, Job
 
 from dali_pipelines.cli.run.main import share_of
 from dali_pipelines.cli.run_config import RunConfig
-from dali_pipelines.runtime.job import Ranks
+from dali_pipelines.runtime.ranks import Ranks
 
 SCRIPT = SCRIPTS / "run.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]

@@ -19,7 +19,7 @@ from dali_pipelines.cli.run.auto_readers import Choice, Service, choose, choose_
 from dali_pipelines.cli.run.main import main
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.graph.decode import decode_array
-from dali_pipelines.runtime.job import Ranks
+from dali_pipelines.runtime.ranks import Ranks
 
 AMPLE = {"cores": 100, "memory": 99}
 

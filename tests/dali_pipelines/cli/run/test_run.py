@@ -412,7 +412,7 @@ def test_a_missing_gpu_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from dali_pipelines.cli.run_config import choose_devices
-    from dali_pipelines.runtime.job import Ranks
+    from dali_pipelines.runtime.ranks import Ranks
 
     monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda: 0)
     assert choose_devices(RunConfig(num_gpus=2), Ranks()) == [None, None]
