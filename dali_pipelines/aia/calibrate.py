@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.aia.calibration import Calibration
+from dali_pipelines.aia.deconvolve import Deconvolver
+from dali_pipelines.aia.psf import cached_psf
 from readers.contract import Row, Sample
 from readers.errors import ReadError
 from readers.window import Window
@@ -89,8 +91,5 @@ def warped(sample: Sample, image: NDArray[np.float32], order: int) -> NDArray[np
 
 
 @cache
-def _deconvolver(channel: int) -> Any:
-    from dali_pipelines.aia.deconvolve import Deconvolver
-    from dali_pipelines.aia.psf import cached_psf
-
+def _deconvolver(channel: int) -> Deconvolver:
     return Deconvolver.of(cached_psf(channel))

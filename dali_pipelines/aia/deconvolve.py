@@ -16,27 +16,6 @@ from numpy.typing import DTypeLike
 _COMPLEX = {np.dtype(np.float32): np.complex64, np.dtype(np.float64): np.complex128}
 
 
-def deconvolve(
-    image: Any,
-    psf: Any,
-    *,
-    iterations: int = 25,
-    clip_negative: bool = True,
-    dtype: DTypeLike = np.float32,
-) -> Any:
-    """Deconvolve one image; for several make one `Deconvolver`.
-
-    Parameters
-    ----------
-    image, psf : ndarray of NumPy or CuPy, shape (height, width)
-        As for `Deconvolver` and its `of`.
-    iterations, clip_negative, dtype
-        As for `Deconvolver.of`.
-    """
-    options: dict[str, Any] = {"iterations": iterations, "clip_negative": clip_negative}
-    return Deconvolver.of(psf, dtype=dtype, **options)(image)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Deconvolver:
     r"""The deconvolution with one PSF, whose transfer function is computed once; see `of`.
@@ -45,8 +24,8 @@ class Deconvolver:
     -----
     :math:`x \leftarrow x \cdot P^T (y / P x)`, where :math:`y` is the image, :math:`P` the
     convolution with the PSF and :math:`x = y` at first: Richardson 1972, Lucy 1974, as in
-    `aiapy.psf.deconvolve`. The convolution is circular, as there: light that leaves the image on
-    the left enters on the right.
+    `aiapy.psf.deconvolve`. Negative pixels of :math:`y` are set to 0 before. The convolution is
+    circular, as there: light that leaves the image on the left enters on the right.
 
     It differs from aiapy's in two ways. Where :math:`P x` is smaller than the rounding errors of
     an FFT, it is replaced by their size, so that frames of zeros stay zero instead of becoming NaN.
@@ -62,8 +41,6 @@ class Deconvolver:
     shape: tuple[int, int]
     """(height, width) of the images."""
     iterations: int = 25
-    clip_negative: bool = True
-    """Whether to set negative pixels to 0 first: Richardson-Lucy assumes non-negative data."""
     workers: int = 1
     """Threads of the FFT on the CPU."""
 
@@ -83,7 +60,7 @@ class Deconvolver:
             Of the computation and of its result. In float32, 25 iterations come within 1e-4 of
             float64 where pixels are above 1 DN (5e-5 on the sample frames).
         **options
-            iterations, clip_negative and workers.
+            iterations and workers.
         """
         if np.dtype(dtype) not in _COMPLEX:
             raise ValueError(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
@@ -130,8 +107,7 @@ class Deconvolver:
         missing = xp.nonzero(~xp.isfinite(observed))
         if missing[0].size:
             _fill(xp, observed, missing, blur)
-        if self.clip_negative:
-            xp.maximum(observed, 0, out=observed)
+        xp.maximum(observed, 0, out=observed)  # Richardson-Lucy assumes non-negative data
         limits = np.finfo(observed.dtype)
         floor = xp.maximum(limits.eps * xp.abs(observed).max(), limits.tiny)
         # The first convolution is in float64; after it only changes are convolved: the rounding

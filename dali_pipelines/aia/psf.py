@@ -30,20 +30,18 @@ class FilterMesh(NamedTuple):
     """Pixels between spikes of the entrance filter."""
     spacing_fp: float
     """Pixels between spikes of the focal plane filter."""
-    preflight_width: float
-    """Width of the core as measured before flight, 1 / pixel^2."""
 
 
 _MESHES = {
-    94: FilterMesh((49.81, 40.16, -40.28, -49.92), 8.99, 0.207, 0.951),
-    131: FilterMesh((50.27, 40.17, -39.70, -49.95), 12.37, 0.289, 1.033),
-    171: FilterMesh((49.81, 39.57, -40.13, -50.38), 16.26, 0.377, 0.962),
-    193: FilterMesh((49.82, 39.57, -40.12, -50.37), 18.39, 0.425, 1.512),
-    211: FilterMesh((49.78, 40.08, -40.34, -49.95), 19.97, 0.465, 1.199),
-    304: FilterMesh((49.76, 40.18, -40.14, -49.90), 28.87, 0.670, 1.247),
-    335: FilterMesh((50.40, 39.80, -39.64, -50.25), 31.83, 0.738, 0.962),
+    94: FilterMesh((49.81, 40.16, -40.28, -49.92), 8.99, 0.207),
+    131: FilterMesh((50.27, 40.17, -39.70, -49.95), 12.37, 0.289),
+    171: FilterMesh((49.81, 39.57, -40.13, -50.38), 16.26, 0.377),
+    193: FilterMesh((49.82, 39.57, -40.12, -50.37), 18.39, 0.425),
+    211: FilterMesh((49.78, 40.08, -40.34, -49.95), 19.97, 0.465),
+    304: FilterMesh((49.76, 40.18, -40.14, -49.90), 28.87, 0.670),
+    335: FilterMesh((50.40, 39.80, -39.64, -50.25), 31.83, 0.738),
 }
-_WIDTH = 4.5  # 1 / pixel^2, of all channels, unless preflight
+_WIDTH = 4.5  # of the core, 1 / pixel^2, of all channels: aiapy's default, from flight
 _MESH_RATIO = 363.0 / 34.0  # pitch divided by width of the wires, of all channels
 _OPEN_AREA = 0.82  # fraction of a filter that the mesh leaves open
 
@@ -69,7 +67,6 @@ def check_psf_channel(channel: int) -> None:
 def psf(
     channel: int,
     *,
-    use_preflightcore: bool = False,
     diffraction_orders: ArrayLike | None = None,
     shape: tuple[int, int] = FRAME_SHAPE,
 ) -> NDArray[np.float64]:
@@ -79,8 +76,6 @@ def psf(
     ----------
     channel : int
         One of `PSF_CHANNELS`, angstrom.
-    use_preflightcore : bool
-        Use the width of the core that was measured before flight.
     diffraction_orders : array-like of int, optional
         Orders to add, by default -100 to 100.
     shape : tuple of int
@@ -114,9 +109,8 @@ def psf(
     if not orders.size:
         raise ValueError(f"diffraction_orders needs one that is not 0, got {given.tolist()}")
     mesh = _MESHES[channel]
-    width = mesh.preflight_width if use_preflightcore else _WIDTH
-    spectrum = np.fft.rfft2(_filter_psf(shape, width, mesh.spacing_e, mesh.angle_arm, orders))
-    spectrum *= np.fft.rfft2(_filter_psf(shape, width, mesh.spacing_fp, (45.0, -45.0), orders))
+    spectrum = np.fft.rfft2(_filter_psf(shape, mesh.spacing_e, mesh.angle_arm, orders))
+    spectrum *= np.fft.rfft2(_filter_psf(shape, mesh.spacing_fp, (45.0, -45.0), orders))
     composite = np.abs(np.fft.irfft2(spectrum, s=shape))
     # aiapy transforms back by a second forward FFT, which mirrors the image; that is visible in the
     # first row and column. Two centres in the middle have added to one at the origin.
@@ -125,7 +119,6 @@ def psf(
 
 def _filter_psf(
     shape: tuple[int, int],
-    width: float,
     spacing: float,
     angles: tuple[float, ...],
     orders: NDArray[np.int64],
@@ -134,45 +127,32 @@ def _filter_psf(
     steps = spacing * np.exp(1j * np.deg2rad(angles))  # x + iy
     centers = np.outer(orders, steps).ravel()
     intensity = np.repeat(np.sinc(orders / _MESH_RATIO) ** 2, len(angles))
-    y = _gaussians(shape[0], width, centers.imag)
-    x = _gaussians(shape[1], width, centers.real)
+    y = _gaussians(shape[0], centers.imag)
+    x = _gaussians(shape[1], centers.real)
     spikes = (y * intensity[:, None]).T @ x
-    core = _gaussians(shape[0], width, np.zeros(1)).T @ _gaussians(shape[1], width, np.zeros(1))
+    core = _gaussians(shape[0], np.zeros(1)).T @ _gaussians(shape[1], np.zeros(1))
     spikes *= (1 - _OPEN_AREA) / spikes.sum()
     core *= _OPEN_AREA / core.sum()
     spikes += core
     return spikes
 
 
-def _gaussians(size: int, width: float, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a line of `size` pixels for each centre, counted from the middle of the line."""
-    return np.exp(-width * (np.arange(size) - size // 2 - centers[:, None]) ** 2)
+def _gaussians(length: int, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a line of `length` pixels for each centre, counted from the middle of the line."""
+    return np.exp(-_WIDTH * (np.arange(length) - length // 2 - centers[:, None]) ** 2)
 
 
-def cached_psf(
-    channel: int,
-    *,
-    use_preflightcore: bool = False,
-    shape: tuple[int, int] = FRAME_SHAPE,
-    folder: Path | None = None,
-) -> NDArray[np.float64]:
+def cached_psf(channel: int, *, shape: tuple[int, int] = FRAME_SHAPE) -> NDArray[np.float64]:
     """Return `psf` from the user's cache folder; make and keep it if it is missing or damaged.
 
-    Parameters
-    ----------
-    channel, use_preflightcore, shape
-        As for `psf`.
-    folder : Path, optional
-        Folder of the cache, by default `readers.cache.cache_folder`. A whole frame takes 134 MB.
+    A whole frame takes 134 MB in the folder, see `readers.cache.cache_folder`.
     """
     check_psf_channel(channel)
-    core = "preflight" if use_preflightcore else "flight"
-    name = f"psf-v{_VERSION}-{channel}-{core}-{shape[0]}x{shape[1]}.npz"
-    path = (folder or cache_folder()) / name
+    path = cache_folder() / f"psf-v{_VERSION}-{channel}-flight-{shape[0]}x{shape[1]}.npz"
     kept = _load(path, shape)
     if kept is not None:
         return kept
-    made = psf(channel, use_preflightcore=use_preflightcore, shape=shape)
+    made = psf(channel, shape=shape)
     try:
         _save(path, made)
     except OSError as error:  # e.g. a full disk: it is made again next time

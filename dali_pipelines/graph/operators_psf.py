@@ -6,7 +6,6 @@ SciPy releases the GIL during the transforms, and takes 10 s or more per frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -21,11 +20,8 @@ from dali_pipelines.aia.psf import FRAME_SHAPE, cached_psf, check_psf_channel
 def deconvolve_node(
     image: Any,
     wavelnth: Any,
-    channels: Iterable[int],
+    channels: tuple[int, ...],
     *,
-    use_preflightcore: bool = False,
-    iterations: int = 25,
-    clip_negative: bool = True,
     num_threads: int = 1,
 ) -> Any:
     """Add `Deconvolver` with the PSF of each frame's channel to the graph.
@@ -40,12 +36,8 @@ def deconvolve_node(
     wavelnth : DataNode
         Integer of one element on the CPU: the frame's channel in angstrom, from WAVELNTH. Pass
         ``types.Constant(171, device="cpu")`` for a single channel.
-    channels : iterable of int
+    channels : tuple of int
         Possible values of `wavelnth`. Each takes 67 MB, per process and per GPU.
-    use_preflightcore : bool
-        As for `dali_pipelines.aia.psf.psf`.
-    iterations, clip_negative : int, bool
-        As for `Deconvolver`.
     num_threads : int
         Threads of the FFT on the CPU.
 
@@ -66,15 +58,14 @@ def deconvolve_node(
     gpu = image.device == "gpu"
     if not gpu:
         scipy_fft()
-    known = tuple(channels)
-    for channel in known:
+    for channel in channels:
         check_psf_channel(channel)
-    for channel in known:
-        _deconvolver(channel, use_preflightcore, None)
+    for channel in channels:
+        _deconvolver(channel, None)
     return fn.python_function(
         image,
         wavelnth.gpu() if gpu else wavelnth,
-        function=FrameDeconvolver(known, use_preflightcore, iterations, clip_negative, num_threads),
+        function=FrameDeconvolver(channels, num_threads),
         device=image.device,
         batch_processing=True,
         output_layouts="HWC",
@@ -86,9 +77,6 @@ class FrameDeconvolver:
     """The function that deconvolves a batch of NumPy or CuPy, for fn.python_function."""
 
     channels: tuple[int, ...]
-    use_preflightcore: bool
-    iterations: int
-    clip_negative: bool
     workers: int
 
     def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
@@ -102,24 +90,18 @@ class FrameDeconvolver:
             blank[...] = np.nan
             return blank
         device = image.device.id if hasattr(image, "__cuda_array_interface__") else None
-        deconvolver = replace(
-            _deconvolver(channel, self.use_preflightcore, device),
-            iterations=self.iterations,
-            clip_negative=self.clip_negative,
-            workers=self.workers,
-        )
+        deconvolver = replace(_deconvolver(channel, device), workers=self.workers)
         return deconvolver(image[..., 0])[..., None]
 
 
 @cache
-def _deconvolver(channel: int, use_preflightcore: bool, device: int | None) -> Deconvolver:
+def _deconvolver(channel: int, device: int | None) -> Deconvolver:
     """Return the deconvolution of a channel, in memory or on the current GPU."""
     if device is None:
-        psf = cached_psf(channel, use_preflightcore=use_preflightcore, shape=FRAME_SHAPE)
-        return Deconvolver.of(psf)
+        return Deconvolver.of(cached_psf(channel, shape=FRAME_SHAPE))
     import cupy
 
-    host = _deconvolver(channel, use_preflightcore, None)
+    host = _deconvolver(channel, None)
     resident = replace(host, transfer=cupy.asarray(host.transfer))
     cupy.cuda.get_current_stream().synchronize()  # once: other pipelines have other streams
     return resident

@@ -30,14 +30,12 @@ def aiapy_psf(monkeypatch: pytest.MonkeyPatch) -> Any:
     return aiapy.psf.psf
 
 
-@pytest.mark.parametrize("preflight", [False, True])
 @pytest.mark.parametrize("channel", PSF_CHANNELS)
-def test_equals_aiapy(aiapy_psf: Any, channel: int, preflight: bool) -> None:
+def test_equals_aiapy(aiapy_psf: Any, channel: int) -> None:
     # Not symmetric, so that a mirrored image shows; some spikes are cut by the edge, some beyond.
     orders = [-3, 0, 1, 2, 7, 90]
-    options: dict[str, Any] = {"use_preflightcore": preflight, "diffraction_orders": orders}
-    expected = aiapy_psf(channel * u.angstrom, use_gpu=False, **options)
-    found = psf(channel, shape=(SIZE, SIZE), **options)
+    expected = aiapy_psf(channel * u.angstrom, use_gpu=False, diffraction_orders=orders)
+    found = psf(channel, shape=(SIZE, SIZE), diffraction_orders=orders)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * expected.max())
 
@@ -74,68 +72,72 @@ def test_orders_and_shapes_that_cannot_be() -> None:
         psf(171, shape=(8, 9))
 
 
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Folder of the cache, which does not exist yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "dali-pipelines"
+
+
 def kept(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     first = cached_psf(171, shape=(32, 32))
     np.testing.assert_array_equal(first, psf(171, shape=(32, 32)))
     monkeypatch.setattr(module, "psf", None)
     np.testing.assert_array_equal(cached_psf(171, shape=(32, 32)), first)
-    assert [path.name for path in kept(tmp_path / "dali-pipelines")] == [
-        "psf-v1-171-flight-32x32.npz"
-    ]
+    assert [path.name for path in kept(folder)] == ["psf-v1-171-flight-32x32.npz"]
 
 
-def test_each_choice_has_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_choice_has_a_file_of_its_own(folder: Path) -> None:
     for channel in (171, 193):
-        for preflight in (False, True):
-            for shape in ((32, 32), (32, 64)):
-                found = cached_psf(
-                    channel, use_preflightcore=preflight, shape=shape, folder=tmp_path
-                )
-                expected = psf(channel, use_preflightcore=preflight, shape=shape)
-                np.testing.assert_array_equal(found, expected)
-    assert len(kept(tmp_path)) == 8
+        for shape in ((32, 32), (32, 64)):
+            np.testing.assert_array_equal(
+                cached_psf(channel, shape=shape), psf(channel, shape=shape)
+            )
+    assert len(kept(folder)) == 4
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "bit", "other"])
 def test_a_damaged_file_is_made_again(
-    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damage: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    expected = cached_psf(171, shape=(32, 32), folder=tmp_path)
-    (path,) = kept(tmp_path)
+    expected = cached_psf(171, shape=(32, 32))
+    (path,) = kept(folder)
     good = path.read_bytes()
     bad = bytearray(good)
     bad[len(bad) // 2] ^= 1
     path.write_bytes({"empty": b"", "cut": good[:5000], "bit": bytes(bad), "other": b"x"}[damage])
     with caplog.at_level(logging.WARNING):
-        found = cached_psf(171, shape=(32, 32), folder=tmp_path)
+        found = cached_psf(171, shape=(32, 32))
     np.testing.assert_array_equal(found, expected)
     assert f"{path} is damaged, it is made again" in caplog.text
-    assert kept(tmp_path) == [path]
+    assert kept(folder) == [path]
     caplog.clear()
-    cached_psf(171, shape=(32, 32), folder=tmp_path)
+    cached_psf(171, shape=(32, 32))
     assert not caplog.records
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").touch()
-    found = cached_psf(171, shape=(32, 32), folder=tmp_path / "file")
+    monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "file")
+    found = cached_psf(171, shape=(32, 32))
     np.testing.assert_array_equal(found, psf(171, shape=(32, 32)))
     assert "could not be kept" in caplog.text
 
 
 def test_a_write_that_fails_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(file: Any, **_: Any) -> None:
         file.write(b"half of it")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    cached_psf(171, shape=(32, 32), folder=tmp_path)
-    assert kept(tmp_path) == []
+    cached_psf(171, shape=(32, 32))
+    assert kept(folder) == []
     assert "No space left on device" in caplog.text
