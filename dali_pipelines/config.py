@@ -142,8 +142,7 @@ class PipelineConfig:
                 value = getattr(self, name)
                 if value is None and name in ("num_epochs", "prefetch"):
                     continue
-                if not is_integer(value, least):
-                    raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
+                check_integer(name, value, least)
                 object.__setattr__(self, name, int(value))  # DALI rejects some of NumPy's
         if self.seed >= 2**64:
             raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
@@ -203,6 +202,12 @@ def is_integer(value: object, least: int) -> bool:
     """Return whether a value is an integer, at least `least`; also of NumPy, but not bool."""
     integral = isinstance(value, Integral) and not isinstance(value, bool)
     return integral and int(value) >= least  # type: ignore[call-overload]
+
+
+def check_integer(name: str, value: object, least: int) -> None:
+    """Raise ValueError if the value of a setting is no integer, or less than `least`."""
+    if not is_integer(value, least):
+        raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
 
 
 def _pair(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:

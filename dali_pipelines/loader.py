@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
-from dali_pipelines.config import PipelineConfig, check_settings, is_integer
+from dali_pipelines.config import PipelineConfig, check_integer, check_settings
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.graph.source import check_index
 from dali_pipelines.loading.bad_samples import BadSample, BadSamplePolicy
@@ -21,18 +19,9 @@ from dali_pipelines.loading.running import RunningPipelines
 from dali_pipelines.loading.state import check_state
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.devices import Device, LatePlacement
-from dali_pipelines.runtime.interrupts import interrupt_held
-from dali_pipelines.runtime.reader_processes import ReaderProcessError
 from dali_pipelines.settings import LoaderSettings
 from readers.index.table import Index
 from readers.sampling.order import VERSION
-
-logger = logging.getLogger(__name__)
-
-_CLOSED = (
-    "this Loader was closed by another thread while it waited for a batch: the next loop over it "
-    "starts with that batch"
-)
 
 
 class Loader:
@@ -112,23 +101,12 @@ class Loader:
         **config: Unpack[LoaderSettings],
     ) -> None:
         check_index(index)
-        self._bad_samples = BadSamplePolicy(index, bad_sample, max_bad)
-        if not is_integer(num_read_processes, 1):
-            raise ValueError(
-                f"num_read_processes must be an integer, at least 1, got {num_read_processes!r}"
-            )
-        if not is_integer(restart_readers, 0):
-            raise ValueError(f"restart_readers must be at least 0, got {restart_readers!r}")
+        check_integer("num_read_processes", num_read_processes, 1)
+        check_integer("restart_readers", restart_readers, 0)
         check_settings(factory, config, inspect.signature(Loader).parameters)
-        PipelineConfig(
-            batch_size=batch_size,
-            num_read_processes=num_read_processes,
-            seed=seed,
-            shuffle=shuffle,
-        )
+        PipelineConfig(batch_size=batch_size, seed=seed, shuffle=shuffle)
         self.index = index
-        self._num_read_processes = num_read_processes
-        self._restarts_left = restart_readers
+        self.stats = LoaderStats()
         self._config: dict[str, Any] = {
             **config,
             "batch_size": batch_size,
@@ -138,11 +116,11 @@ class Loader:
             "rejected": dict(config.get("rejected", {})),
         }
         placement = LatePlacement(devices, shard_id, num_shards)
-        self._cursor = Cursor(len(index), batch_size, tail, placement)
-        self.stats = LoaderStats()
-        self._maker = PipelineMaker(factory, index, self._config, self._cursor)
-        self._running = RunningPipelines()
-        self._intake = Intake(self._bad_samples, self._cursor, self._config, self.stats)
+        cursor = self._cursor = Cursor(len(index), batch_size, tail, placement)
+        policy = BadSamplePolicy(index, cursor, self.stats, bad_sample, max_bad)
+        maker = PipelineMaker(factory, index, num_read_processes, self._config, cursor)
+        intake = Intake(policy, self._config, self.stats)
+        self._running = RunningPipelines(maker, intake, cursor, self.stats, restart_readers)
 
     # Iteration.
 
@@ -163,7 +141,7 @@ class Loader:
             )
         self._cursor.settle()
         for _ in range(self._cursor.steps_left()):
-            yield self._step()
+            yield self._running.step()
 
     def start(self) -> None:
         """Start the pipelines and their reader processes; a second call does nothing.
@@ -177,27 +155,11 @@ class Loader:
         RuntimeError
             If this process was forked from the one that started them.
         """
-        for pipeline in self.pipelines:
-            pipeline.check_process()
-        while not self.pipelines:
-            try:
-                with interrupt_held():
-                    self._start()
-            except ReaderProcessError as error:
-                self._use_restart(error)
-
-    def _start(self) -> None:
-        started = time.perf_counter()
-        self._cursor.settle()
-        self._running.start(self.make_pipelines())
-        self.stats.start_s += time.perf_counter() - started
+        self._running.start()
 
     def close(self) -> None:
         """End the reader processes; the next loop starts new ones where this one stopped."""
-        with interrupt_held():
-            self._running.note_waits(self.stats)
-            self._bad_samples.log_rest()
-            self._running.close()
+        self._running.close()
 
     def __enter__(self) -> Loader:
         return self
@@ -289,61 +251,4 @@ class Loader:
         ValueError
             If the crop is larger than the first image, and bad samples are not skipped.
         """
-        pipelines = self._maker.all(self._num_read_processes)
-        if self._bad_samples.raises and pipelines[0].too_small is not None:
-            raise ValueError(pipelines[0].too_small)
-        return pipelines
-
-    # One step.
-
-    def _step(self) -> list[Batch]:
-        while (batches := self._tried_step()) is None:
-            pass  # not in an except: its error would hold the old pipelines and their shared memory
-        self._cursor.advance()
-        self.stats.batches += 1
-        return batches
-
-    def _tried_step(self) -> list[Batch] | None:
-        """Return the batches of the step, or None where it must be tried again by new pipelines."""
-        self.start()
-        started = time.perf_counter()
-        try:
-            with interrupt_held():
-                batches = self._running.next()
-            if not self.pipelines:
-                raise RuntimeError(_CLOSED)
-            self.stats.wait_s += time.perf_counter() - started
-            self._running.note_waits(self.stats)
-            if self._intake.must_repeat(batches):
-                self.close()
-                return None
-            return [self._intake.accept(batch) for batch in batches]
-        except RuntimeError as error:
-            closed = not self.pipelines
-            self.close()
-            if closed:
-                raise RuntimeError(_CLOSED) from None
-            if isinstance(error, ReaderProcessError):
-                self._use_restart(error)
-            else:  # DALI fails the whole batch for one stream that it cannot decode.
-                self._reject_undecodable(error)
-            return None
-        except BaseException:
-            # The pipelines are past this step, or broken; the cursor is not. A later loop starts
-            # new ones at this step, so that nothing is lost.
-            self.close()
-            raise
-
-    def _use_restart(self, error: ReaderProcessError) -> None:
-        """Count one more restart, or raise the error where none is left."""
-        if self._restarts_left == 0:
-            raise error.with_traceback(None) from None  # DALI's frames explain nothing
-        self._restarts_left -= 1
-        self.stats.restarts += 1
-        logger.warning("%s; restarting, %d restarts left", error, self._restarts_left)
-
-    def _reject_undecodable(self, error: RuntimeError) -> None:
-        """Reject the rows of this step that make a graph fail, or raise its error if none does."""
-        found = [self._intake.reject_for_good(*bad) for bad in self._maker.undecodable()]
-        if not any(found):
-            raise error
+        return self._running.make()

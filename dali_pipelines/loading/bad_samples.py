@@ -6,7 +6,8 @@ import logging
 from numbers import Real
 from typing import Literal, get_args
 
-from dali_pipelines.loading.stats import Rejected
+from dali_pipelines.loading.cursor import Cursor
+from dali_pipelines.loading.stats import LoaderStats, Rejected
 from readers.errors import ReadError
 from readers.index.table import Index
 from readers.messages import printable
@@ -26,6 +27,10 @@ class BadSamplePolicy:
     ----------
     index : Index
         The rows.
+    cursor : Cursor
+        The step in which they are met.
+    stats : LoaderStats
+        The rejected ones.
     bad_sample, max_bad
         As for the Loader.
 
@@ -35,7 +40,14 @@ class BadSamplePolicy:
         If a setting makes no sense.
     """
 
-    def __init__(self, index: Index, bad_sample: BadSample, max_bad: float | None) -> None:
+    def __init__(
+        self,
+        index: Index,
+        cursor: Cursor,
+        stats: LoaderStats,
+        bad_sample: BadSample,
+        max_bad: float | None,
+    ) -> None:
         if bad_sample not in get_args(BadSample):
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
         if max_bad is not None and not (isinstance(max_bad, Real) and max_bad >= 0):
@@ -43,12 +55,11 @@ class BadSamplePolicy:
                 f"max_bad must be a number of rows, or a share below 1, got {max_bad!r}"
             )
         self.raises = bad_sample == "raise"
-        self._index, self._max_bad = index, max_bad
+        self._index, self._cursor, self._max_bad = index, cursor, max_bad
+        self._rejected = stats.rejected
         self._unlisted = 0  # rejected rows that were neither named in the log nor counted there
 
-    def reject(
-        self, rejected: dict[int, Rejected], row: int, reason: str, *, epoch: int, step: int
-    ) -> None:
+    def reject(self, row: int, reason: str) -> None:
         """Add a row to those that were rejected, if it is not among them.
 
         Raises
@@ -59,16 +70,15 @@ class BadSamplePolicy:
         path = self._index.path(row)
         if self.raises:
             raise ReadError(path, reason, row=row)
-        if row in rejected:
+        if row in self._rejected:
             return
-        rejected[row] = Rejected(row, path, reason, self._index.hdu(row), epoch, step)
-        if len(rejected) <= _LISTED:
+        hdu, epoch, step = self._index.hdu(row), self._cursor.epoch, self._cursor.step
+        self._rejected[row] = Rejected(row, path, reason, hdu, epoch, step)
+        count = len(self._rejected)
+        if count <= _LISTED:
             logger.warning("left out: %s (row %d): %s", printable(path), row, reason)
         else:
             self._unlisted += 1
-        self._check_count(len(rejected), path, row, reason)
-
-    def _check_count(self, count: int, path: str, row: int, reason: str) -> None:
         most = self._max_bad
         if most is not None and count > (most * len(self._index) if most < 1 else most):
             reason = f"{reason}; that makes {count} rejected rows, more than max_bad={most} allows"

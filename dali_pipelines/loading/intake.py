@@ -8,7 +8,6 @@ import torch
 
 from dali_pipelines.loading.bad_samples import BadSamplePolicy
 from dali_pipelines.loading.batches import Batch, reported, valid_only
-from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.stats import LoaderStats
 
 _DAMAGED = "the compressed bytes of a tile are damaged"
@@ -20,9 +19,7 @@ class Intake:
     Parameters
     ----------
     policy : BadSamplePolicy
-        How to handle rows that cannot be read.
-    cursor : Cursor
-        The step that the batches belong to.
+        Policy for rows that cannot be read.
     settings : dict
         Settings of the pipelines. Rows are added to its ``rejected`` that pipelines must not try
         again, with the reasons.
@@ -31,9 +28,9 @@ class Intake:
     """
 
     def __init__(
-        self, policy: BadSamplePolicy, cursor: Cursor, settings: dict[str, Any], stats: LoaderStats
+        self, policy: BadSamplePolicy, settings: dict[str, Any], stats: LoaderStats
     ) -> None:
-        self._policy, self._cursor, self._stats = policy, cursor, stats
+        self.policy, self._stats = policy, stats
         self._fills = settings["tail"] == "fill"
         self._known: dict[int, str] = settings["rejected"]
         self._image_shape: torch.Size | None = None
@@ -66,7 +63,7 @@ class Intake:
         """
         if row in self._known:
             return False
-        self._reject(row, reason)
+        self.policy.reject(row, reason)
         self._known[row] = reason
         return True
 
@@ -94,8 +91,4 @@ class Intake:
             self._stats.read_cpu_s += report.read_cpu_s
             self._stats.input_bytes += report.input_bytes
             if report.rejected_row is not None:
-                self._reject(report.rejected_row, report.reason)
-
-    def _reject(self, row: int, reason: str) -> None:
-        cursor = self._cursor
-        self._policy.reject(self._stats.rejected, row, reason, epoch=cursor.epoch, step=cursor.step)
+                self.policy.reject(report.rejected_row, report.reason)

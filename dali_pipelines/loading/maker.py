@@ -18,10 +18,8 @@ class PipelineMaker:
 
     Parameters
     ----------
-    factory : callable
+    factory, index, num_read_processes
         As for the Loader.
-    index : Index
-        What is read.
     settings : dict
         Keywords of the factory. They may change between calls.
     cursor : Cursor
@@ -32,26 +30,25 @@ class PipelineMaker:
         self,
         factory: Callable[..., ReaderPipeline],
         index: Index,
+        num_read_processes: int,
         settings: dict[str, Any],
         cursor: Cursor,
     ) -> None:
         self._factory, self._index = factory, index
+        self._num_read_processes = num_read_processes
         self._settings, self._cursor = settings, cursor
 
-    def all(self, num_read_processes: int) -> list[ReaderPipeline]:
+    def all(self) -> list[ReaderPipeline]:
         """Make a pipeline for each device; they share the reader processes out."""
         placement = self._cursor.placement
-        processes = share_out(num_read_processes, len(placement.devices))
+        shares = share_out(self._num_read_processes, len(placement.devices))
         return [
-            self._factory(
-                self._index,
-                **self._settings,
-                device_id=device,
+            self._make(
+                device,
+                self._cursor.position,
                 shard_id=placement.first_shard + number,
                 num_shards=placement.num_shards,
-                num_read_processes=processes[number],
-                epoch=self._cursor.epoch,
-                position=self._cursor.position,
+                num_read_processes=shares[number],
             )
             for number, device in enumerate(placement.devices)
         ]
@@ -63,20 +60,24 @@ class PipelineMaker:
 
     def _single(self, device: Device, position: int, left_out: Mapping[int, str]) -> ReaderPipeline:
         """Make a pipeline of batches of one sample, which reads in this process."""
-        settings = {
-            **self._settings,
-            "batch_size": 1,
-            "tail": "partial",
-            "prefetch": 1,
-            "rejected": {**self._settings["rejected"], **left_out},
-        }
-        return self._factory(
-            self._index,
-            **settings,
-            device_id=device,
+        return self._make(
+            device,
+            position,
             shard_id=0,
             num_shards=1,
             num_read_processes=0,
-            epoch=self._cursor.epoch,
-            position=position,
+            batch_size=1,
+            tail="partial",
+            prefetch=1,
+            rejected={**self._settings["rejected"], **left_out},
         )
+
+    def _make(self, device: Device, position: int, **settings: Any) -> ReaderPipeline:
+        keywords = {**self._settings, **settings, "epoch": self._cursor.epoch}
+        pipeline = self._factory(self._index, device_id=device, position=position, **keywords)
+        if not isinstance(pipeline, ReaderPipeline):
+            raise TypeError(
+                "a factory must return the ReaderPipeline that reader_pipeline makes, got "
+                f"{type(pipeline).__name__}"
+            )
+        return pipeline

@@ -1,7 +1,9 @@
-"""The pipelines of a Loader while they run."""
+"""The pipelines of a Loader while they run, and what is done when one of them fails."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -9,49 +11,157 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.loading.batches import Batch, next_batch
+from dali_pipelines.loading.cursor import Cursor
+from dali_pipelines.loading.intake import Intake
+from dali_pipelines.loading.maker import PipelineMaker
 from dali_pipelines.loading.stats import LoaderStats
+from dali_pipelines.runtime.interrupts import interrupt_held
+from dali_pipelines.runtime.reader_processes import ReaderProcessError
+
+logger = logging.getLogger(__name__)
+
+_CLOSED = (
+    "this Loader was closed by another thread while it waited for a batch: the next loop over it "
+    "starts with that batch"
+)
 
 
 class RunningPipelines:
-    """Started pipelines, one for each device, and iterators over them; at first there are none."""
+    """Started pipelines, one for each device, and iterators over them; at first there are none.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    maker : PipelineMaker
+        Makes them.
+    intake : Intake
+        Accepts their batches.
+    cursor : Cursor
+        The next step.
+    stats : LoaderStats
+        Counts and times.
+    restarts : int
+        How often they may be restarted after the death of a reader process.
+    """
+
+    def __init__(
+        self,
+        maker: PipelineMaker,
+        intake: Intake,
+        cursor: Cursor,
+        stats: LoaderStats,
+        restarts: int,
+    ) -> None:
+        self._maker, self._intake, self._cursor, self._stats = maker, intake, cursor, stats
+        self._restarts_left = restarts
         self.pipelines: list[ReaderPipeline] = []
         self._iterators: list[Iterator[list[Batch]]] = []
 
-    def start(self, pipelines: list[ReaderPipeline]) -> None:
-        """Start these pipelines and their reader processes; close them if one cannot be started."""
-        self.pipelines = pipelines
+    def start(self) -> None:
+        """Start the pipelines and their reader processes; see `dali_pipelines.Loader.start`."""
+        for pipeline in self.pipelines:
+            pipeline.check_process()
+        while not self.pipelines:
+            try:
+                with interrupt_held():
+                    self._start()
+            except ReaderProcessError as error:
+                self._use_restart(error)
+
+    def make(self) -> list[ReaderPipeline]:
+        """Make new pipelines; see `dali_pipelines.Loader.make_pipelines`."""
+        pipelines = self._maker.all()
+        if self._intake.policy.raises and pipelines[0].too_small is not None:
+            raise ValueError(pipelines[0].too_small)
+        return pipelines
+
+    def _start(self) -> None:
+        """Start new pipelines at the next step; close them if one cannot be started."""
+        started = time.perf_counter()
+        self._cursor.settle()
+        self.pipelines = self.make()
         try:
-            for pipeline in pipelines:
+            for pipeline in self.pipelines:
                 pipeline.start_py_workers()
             # One iterator each: with several pipelines in one, DALI loses and repeats samples.
             self._iterators = [
                 DALIGenericIterator(
                     [pipeline], list(pipeline.output_names), size=-1, prepare_first_batch=False
                 )
-                for pipeline in pipelines
+                for pipeline in self.pipelines
             ]
         except BaseException:
             self.close()
             raise
+        self._stats.start_s += time.perf_counter() - started
 
-    def next(self) -> list[Batch]:
-        """Return the next batch of each pipeline."""
-        return [next_batch(iterator) for iterator in self._iterators]
+    def step(self) -> list[Batch]:
+        """Return the batches of the next step, and move the cursor past it."""
+        while (batches := self._tried_step()) is None:
+            pass  # not in an except: its error would hold the old pipelines and their shared memory
+        self._cursor.advance()
+        self._stats.batches += 1
+        return batches
 
-    def note_waits(self, stats: LoaderStats) -> None:
-        """Add to `stats` how long the consumer has waited since the last call."""
+    def _tried_step(self) -> list[Batch] | None:
+        """Return the batches of the step, or None where it must be tried again by new pipelines."""
+        self.start()
+        started = time.perf_counter()
+        try:
+            with interrupt_held():
+                batches = [next_batch(iterator) for iterator in self._iterators]
+            if not self.pipelines:
+                raise RuntimeError(_CLOSED)
+            self._stats.wait_s += time.perf_counter() - started
+            self._note_waits()
+            if self._intake.must_repeat(batches):
+                self.close()
+                return None
+            return [self._intake.accept(batch) for batch in batches]
+        except RuntimeError as error:
+            closed = not self.pipelines
+            self.close()
+            if closed:
+                raise RuntimeError(_CLOSED) from None
+            if isinstance(error, ReaderProcessError):
+                self._use_restart(error)
+            else:  # DALI fails the whole batch for one stream that it cannot decode.
+                self._reject_undecodable(error)
+            return None
+        except BaseException:
+            # The pipelines are past this step, or broken; the cursor is not. A later loop starts
+            # new ones at this step, so that nothing is lost.
+            self.close()
+            raise
+
+    def _use_restart(self, error: ReaderProcessError) -> None:
+        """Count one more restart, or raise the error where none is left."""
+        if self._restarts_left == 0:
+            raise error.with_traceback(None) from None  # DALI's frames explain nothing
+        self._restarts_left -= 1
+        self._stats.restarts += 1
+        logger.warning("%s; restarting, %d restarts left", error, self._restarts_left)
+
+    def _reject_undecodable(self, error: RuntimeError) -> None:
+        """Reject the rows of this step that make a graph fail, or raise its error if none does."""
+        found = [self._intake.reject_for_good(*bad) for bad in self._maker.undecodable()]
+        if not any(found):
+            raise error
+
+    def _note_waits(self) -> None:
+        """Count how long the consumer has waited since the last call."""
         for pipeline in self.pipelines:
-            stats.wait_readers_s += pipeline.feed_s
-            stats.wait_graph_s += pipeline.graph_s
+            self._stats.wait_readers_s += pipeline.feed_s
+            self._stats.wait_graph_s += pipeline.graph_s
             pipeline.feed_s = pipeline.graph_s = 0.0
 
     def close(self) -> None:
         """End the reader processes and free the graphs."""
-        self._iterators = []
-        # Forgotten first: a second Ctrl-C must leave a Loader that can be started again.
-        pipelines, self.pipelines = self.pipelines, []
-        with ExitStack() as ending:
-            for pipeline in reversed(pipelines):
-                ending.callback(pipeline.close)
+        with interrupt_held():
+            self._note_waits()
+            self._intake.policy.log_rest()
+            self._iterators = []
+            # Forgotten first: a second Ctrl-C must leave a Loader that can be started again.
+            pipelines, self.pipelines = self.pipelines, []
+            with ExitStack() as ending:
+                for pipeline in reversed(pipelines):
+                    ending.callback(pipeline.close)

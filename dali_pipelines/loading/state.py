@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any
 
+from dali_pipelines.config import is_integer
 from readers.index.table import Index
 from readers.sampling.order import VERSION
 
@@ -49,8 +49,7 @@ def check_state(state: Any, index: Index) -> None:
 
 def _check_integer(state: Mapping[str, Any], name: str, most: int) -> None:
     value = state[name]
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_integer or not 0 <= int(value) <= most:
+    if not is_integer(value, 0) or int(value) > most:
         raise ValueError(f"{name} of the state must be an integer in [0, {most}], got {value!r}")
 
 
@@ -58,7 +57,7 @@ def _check_version(state: Mapping[str, Any]) -> None:
     version = state.get("version", 1)  # the first release saved none
     if version == VERSION:
         return
-    if not isinstance(version, Integral) or isinstance(version, bool) or version < VERSION:
+    if not is_integer(version, VERSION):
         age, remedy = "an older", "continue with the release that saved it"
     else:
         age, remedy = "a newer", "install the release that saved it"

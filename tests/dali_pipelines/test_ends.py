@@ -228,7 +228,7 @@ def test_no_step_is_lost_where_it_is_closed_before_it_waits(
 ) -> None:
     loader = Loader(npy_pipeline, npy_index, batch_size=4, devices=[None], shuffle=False)
     with monkeypatch.context() as patch:
-        patch.setattr(loader, "start", lambda: None)  # closed again already
+        patch.setattr(loader._running, "start", lambda: None)  # closed again already
         with pytest.raises(RuntimeError, match="was closed by another thread"):
             next(iter(loader))
     assert loader.step == 0

@@ -286,7 +286,7 @@ def test_num_epochs_is_an_end(npy_index: Index) -> None:
         ({"tail": "drop", "shards": 6}, "tail 'drop' leaves nothing"),
         ({"tail": "pad"}, "tail must be one of partial, fill, drop"),
         ({"max_bad": -1}, "max_bad must be a number of rows, or a share below 1, got -1"),
-        ({"restart_readers": -1}, "restart_readers must be at least 0, got -1"),
+        ({"restart_readers": -1}, "restart_readers must be an integer, at least 0, got -1"),
         ({"bad_sample": "ignore"}, "bad_sample must be 'raise' or 'skip', got 'ignore'"),
         ({"batch_size": 4.0}, "batch_size must be an integer, at least 1, got 4.0"),
         ({"num_read_processes": 0}, "num_read_processes must be an integer, at least 1, got 0"),

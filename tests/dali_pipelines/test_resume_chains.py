@@ -22,7 +22,11 @@ from readers.sampling.shard import Shard
 class CountingLoader(Loader):
     """Delivers (epoch, position) of the slots that have a row, of all shards."""
 
-    def _tried_step(self) -> Any:
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._running._tried_step = self._slots  # type: ignore[method-assign]
+
+    def _slots(self) -> Any:
         schedules = [
             replace(self._cursor.schedule, shard=Shard(part, self.num_shards))
             for part in range(self.num_shards)
@@ -56,7 +60,7 @@ def test_every_row_once_however_often_it_is_resumed(data: st.DataObject, num_row
             npy_pipeline,
             INDICES[num_rows],
             batch_size=batch_size,
-            tail=tail,  # type: ignore[arg-type]
+            tail=tail,
             devices=[None] * shards,
         )
         if state is not None:

@@ -119,7 +119,7 @@ def test_what_the_loader_sets_itself(name: str) -> None:
         ({"shuffle": "no"}, "shuffle must be True or False, got 'no'"),
         ({"batch_size": True}, "batch_size must be an integer, at least 1, got True"),
         ({"num_read_processes": 2.0}, "num_read_processes must be an integer, at least 1, got 2"),
-        ({"restart_readers": 1.5}, "restart_readers must be at least 0, got 1.5"),
+        ({"restart_readers": 1.5}, "restart_readers must be an integer, at least 0, got 1.5"),
         ({"num_epochs": "3"}, "num_epochs must be an integer, at least 0, got '3'"),
         ({"read_timeout": "1 s"}, "read_timeout must be a number of seconds, or None, got '1 s'"),
         ({"rotate": None}, "rotate must be a number of degrees, got None"),
@@ -133,3 +133,12 @@ def test_values_are_checked(settings: dict[str, Any], message: str) -> None:
     for factory in (jpeg_pipeline, npy_pipeline):
         with pytest.raises(ValueError, match=message):
             Loader(factory, NOWHERE, **{"batch_size": 1, **settings})
+
+
+def test_a_factory_that_returns_no_pipeline() -> None:
+    def factory(index: Index, **config: Any) -> Any:
+        untyped(index, **config)
+
+    loader = Loader(factory, NOWHERE, batch_size=1, devices=[None])
+    with pytest.raises(TypeError, match=r"must return the ReaderPipeline .* makes, got NoneType"):
+        loader.start()
