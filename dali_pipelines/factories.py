@@ -11,13 +11,12 @@ from dali_pipelines.aia.preset import Preset
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
-from dali_pipelines.graph.source import PEEKS, check_index
+from dali_pipelines.graph.source import check_index, first_readable
 from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.runtime.jpeg_regions import regions_decode
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
 from readers.channels import ChannelsReader
 from readers.contract import Reader
-from readers.errors import ReadError
 from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.fits.reader import FitsReader
@@ -25,7 +24,6 @@ from readers.index.table import Index
 from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
 from readers.window import Window
-from readers.worker.timeout import TimeLimit, within
 
 
 def fits_pipeline(
@@ -74,7 +72,10 @@ def fits_pipeline(
         raise ValueError("FITS stores no uint16: give dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
     is_all = isinstance(planes, str) and planes == "all"  # an array compares element by element
-    count = _num_planes(index, hdu, settings) if is_all else None
+    count = None
+    if is_all:
+        look = FitsReader(hdu).shape
+        count = first_readable(index.columns(), look, settings.read_timeout)[1].planes
     reader = FitsReader(hdu, stored, planes, count)
     if reader.channels > 1 and "plane" in index.table.column_names:
         raise ValueError(
@@ -83,19 +84,6 @@ def fits_pipeline(
         )
     decode = functools.partial(decode_fits, planes=reader.channels)
     return reader_pipeline(index, reader, decode, settings)
-
-
-def _num_planes(index: Index, hdu: HduName | None, config: PipelineConfig) -> int:
-    """Return the number of planes of the first row that can be read, of a few."""
-    columns, reader = index.columns(), FitsReader(hdu)
-    errors = []
-    for number in range(min(PEEKS, len(columns))):
-        try:
-            row = columns.row(number)
-            return within(config.read_timeout, reader.shape, row).planes
-        except (ReadError, TimeLimit) as error:
-            errors.append(error)
-    raise errors[0]
 
 
 def aia_pipeline(

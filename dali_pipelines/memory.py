@@ -90,8 +90,9 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
         shared += 2 * ahead * batch * nbytes
         if pipeline.device_id is None:
             held = 1 + ahead
-            images += (held + pipeline.num_stages - 1) * batch * pipeline.image_nbytes
-            images += _FRAMES * batch * pipeline.frame_nbytes
+            footprint = pipeline.footprint
+            images += (held + footprint.num_stages - 1) * batch * footprint.image_nbytes
+            images += _FRAMES * batch * footprint.frame_nbytes
         processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
     of_one = shared, images, processes + _CONSUMER_BYTES
     return MemoryEstimate(*(num_consumers * nbytes for nbytes in of_one))

@@ -81,15 +81,8 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     mean, std = (None, None) if last else (config.mean, config.std)
     finish = tuple(zip(_each("mean", mean, 0, planes), _each("std", std, 1, planes), strict=True))
     finish = tuple((mean, 1 / std) for mean, std in finish)
-    no_flip = types.Constant(np.zeros(2, np.int32), device="cpu")
-    inputs = [arrays[name] for name in ("shape", "payload", "plan", "scaling")]
-    inputs.append(no_flip if last else arrays.get("flip", no_flip))
-    if config.device_id is not None:
-        image, status = operators_gpu.decode_image(dtype, inputs, finish)
-    else:
-        numbers = np.array(finish, np.float32).reshape(-1)
-        inputs.append(types.Constant(numbers, device="cpu"))
-        image, status = operators.decode_image(dtype, inputs, planes)
+    flip = _no_flip() if last else arrays.get("flip", _no_flip())
+    image, status = _decode_files(arrays, "", dtype, flip, finish, config)
     if last:
         image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
         return Decoded(image, dtype, status)
@@ -142,25 +135,38 @@ def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
 def _decode_aia(
     arrays: Mapping[str, Any], suffix: str, calibration: Calibration, config: PipelineConfig
 ) -> tuple[Any, Any]:
-    no_flip = types.Constant(np.zeros(2, np.int32), device="cpu")
-    flip = arrays.get("flip", no_flip)
-    files = [arrays[name + suffix] for name in ("shape", "payload", "plan", "scaling")]
-    names = ("grid", "matrix", "reduce", "gain", "stretch", "special", "frame")
-    how = [*(arrays[name + suffix] for name in names), flip]
-    device: Any = operators
-    if config.device_id is None:
-        finish = types.Constant(np.array((0, 1), np.float32), device="cpu")
-        image, status = operators.decode_image("float32", [*files, no_flip, finish])
-    else:
-        device = operators_gpu
-        image, status = operators_gpu.decode_image("float32", [*files, no_flip], ((0, 1),))
+    finish = ((0.0, 1.0),)
+    image, status = _decode_files(arrays, suffix, "float32", _no_flip(), finish, config)
     if calibration.psf:
         from dali_pipelines.graph.operators_psf import deconvolve_node
 
         wavelnth = arrays["wavelnth" + suffix]
         threads = config.num_threads
         image = deconvolve_node(image, wavelnth, calibration.psf, num_threads=threads)
-    return device.warp([image, *how], calibration.order), status
+    names = ("grid", "matrix", "reduce", "gain", "stretch", "special", "frame")
+    inputs = [image, *(arrays[name + suffix] for name in names), arrays.get("flip", _no_flip())]
+    device: Any = operators if config.device_id is None else operators_gpu
+    return device.warp(inputs, calibration.order), status
+
+
+def _decode_files(
+    arrays: Mapping[str, Any],
+    suffix: str,
+    dtype: str,
+    flip: Any,
+    finish: operators_gpu.Finish,
+    config: PipelineConfig,
+) -> tuple[Any, Any]:
+    """Add the decoder of FITS images on the CPU or the GPU; return image and status."""
+    inputs = [*(arrays[name + suffix] for name in ("shape", "payload", "plan", "scaling")), flip]
+    if config.device_id is not None:
+        return operators_gpu.decode_image(dtype, inputs, finish)
+    inputs.append(types.Constant(np.array(finish, np.float32).reshape(-1), device="cpu"))
+    return operators.decode_image(dtype, inputs, len(finish))
+
+
+def _no_flip() -> Any:
+    return types.Constant(np.zeros(2, np.int32), device="cpu")
 
 
 def decode_jpeg(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import warnings
@@ -12,14 +11,14 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import numpy as np
 from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import Decode, Decoded
-from dali_pipelines.graph.source import make_source, peek_first
-from dali_pipelines.graph.transform import check_decoded, normalises, transform
+from dali_pipelines.graph.footprint import Footprint
+from dali_pipelines.graph.source import check_arguments, make_source, peek_first
+from dali_pipelines.graph.transform import check_decoded, transform
 from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_uint16_tensors
 from dali_pipelines.runtime.fork_server import start_fork_server
 from dali_pipelines.runtime.importable import check_main, check_sendable
@@ -48,13 +47,8 @@ class ReaderPipeline(ForkSafePipeline):
     be read."""
     too_small: str | None
     """Why the crop does not fit into that row; None if it does. Rows like it are rejected."""
-    image_nbytes: int
-    """Bytes of one output image, from that row; 0 if unknown."""
-    frame_nbytes: int
-    """Bytes decoded for one image before it is resized or warped; 0 if it is neither."""
-    num_stages: int
-    """Operators that hold a batch of images of their own: decode or warp, flip, resize, normalise,
-    and the one that combines channels."""
+    footprint: Footprint
+    """Memory that the graph needs for each sample, from that row."""
     ahead: int
     """Batches that the readers, and again the graph, keep ready."""
     num_read_processes: int
@@ -174,10 +168,11 @@ def reader_pipeline(
     Raises
     ------
     TypeError
-        If the Reader cannot be sent to reader processes.
+        If an argument is of a wrong type, or the Reader cannot be sent to reader processes.
     ValueError
         If the settings do not fit the data, e.g. a column has the name of another output.
     """
+    check_arguments(index, reader, config)
     if config.start_method != "fork":
         check_sendable(reader)
     source = make_source(index, reader, config)
@@ -197,11 +192,8 @@ def reader_pipeline(
         image = transform(decoded, nodes.get("flip"), channels, config)
         pipeline.output_names, outputs = zip(*_outputs(image, nodes, decoded, config), strict=True)
         pipeline.set_outputs(*outputs)
-    pipeline.source = source
-    pipeline.num_stages = _num_stages(decoded, channels, config)
-    pipeline.peek, pipeline.too_small = peek, too_small
-    pipeline.image_nbytes = _image_nbytes(peek, channels, config)
-    pipeline.frame_nbytes = _frame_nbytes(peek, channels, decoded, config)
+    pipeline.source, pipeline.peek, pipeline.too_small = source, peek, too_small
+    pipeline.footprint = Footprint.of(peek, channels, decoded, config)
     return pipeline
 
 
@@ -275,26 +267,3 @@ class _Arrays(UserDict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         self.used.add(name)
         return super().__getitem__(name)
-
-
-def _num_stages(decoded: Decoded, channels: int, config: PipelineConfig) -> int:
-    stages = 1 + (config.resize is not None)
-    if decoded.finished:
-        return stages + (config.dtype == "float16") + (channels > 1)
-    return stages + bool(config.flip) + normalises(decoded, channels, config)
-
-
-def _image_nbytes(peek: Peek | None, channels: int, config: PipelineConfig) -> int:
-    size = config.resize or config.crop or (peek and (peek.height, peek.width)) or (0, 0)
-    return math.prod(size) * channels * np.dtype(config.dtype).itemsize
-
-
-def _frame_nbytes(
-    peek: Peek | None, channels: int, decoded: Decoded, config: PipelineConfig
-) -> int:
-    if peek is None:
-        return 0
-    if config.resize is None:
-        return peek.between_nbytes * decoded.frames
-    pixels = math.prod(config.crop or (peek.height, peek.width)) * channels
-    return pixels * np.dtype(decoded.dtype).itemsize

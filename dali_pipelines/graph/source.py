@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.runtime.devices import check_device
-from readers.contract import Peek, Reader
+from readers.contract import Peek, Reader, Row
+from readers.index.columns import Columns
 from readers.index.table import Index
 from readers.messages import printable
 from readers.sampling.order import Order
@@ -17,8 +20,10 @@ from readers.source import Source
 from readers.window import Window
 from readers.worker.timeout import TimeLimit, within
 
-PEEKS = 16
+_PEEKS = 16
 """Rows whose header is read before the pipeline is built, until one can be read."""
+
+Result = TypeVar("Result")
 
 
 def check_index(index: Index) -> None:
@@ -34,17 +39,23 @@ def check_index(index: Index) -> None:
         raise TypeError(f"expected an Index, such as Index.scan({what}), got {index!r}")
 
 
+def check_arguments(index: Index, reader: Reader, config: PipelineConfig) -> None:
+    """Raise TypeError if one of them is of a wrong type."""
+    check_index(index)
+    if isinstance(reader, type):
+        raise TypeError(f"expected a Reader, such as {reader.__name__}(), got the class itself")
+    if not isinstance(config, PipelineConfig):
+        raise TypeError(f"expected a PipelineConfig(batch_size=...), got {config!r}")
+
+
 def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     """Make the Source that reads an Index with a Reader.
 
     Raises
     ------
-    TypeError
-        If `index` is not an Index.
     ValueError
         If the rows of the Index, its columns or the device do not fit the Reader and settings.
     """
-    check_index(index)
     check_device(config.device_id)
     parts = getattr(reader, "parts", ())
     if index.parts and not parts:
@@ -65,11 +76,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         position=config.position,
     )
     return Source(
-        columns=index.columns(
-            config.columns,
-            parts=parts,
-            notes=getattr(reader, "notes", ()),
-        ),
+        columns=index.columns(config.columns, parts=parts, notes=getattr(reader, "notes", ())),
         reader=reader,
         schedule=schedule,
         order=Order(len(index), config.seed, config.shuffle),
@@ -91,23 +98,42 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
     Returns
     -------
     peek : Peek or None
-        None if none of the first `PEEKS` rows can be read.
+        None if none of the first few rows can be read: their reader processes report it.
     too_small : str or None
         Why the crop does not fit into that row; None if it does.
     """
     window = None if source.crop is None else Window(height=source.crop[0], width=source.crop[1])
     # At 45 degrees a window needs the largest part of a file.
     largest = window and replace(window, angle=min(source.rotate, 45), zoom=source.zoom[0])
-    for number in range(min(PEEKS, len(source.columns))):
-        row = source.columns.row(number)
+    try:
+        row, peek = first_readable(
+            source.columns, lambda row: source.reader.peek(row, largest), source.read_timeout
+        )
+    except (OSError, TimeLimit):
+        return None, None
+    if window is not None:
         try:
-            peek = within(source.read_timeout, source.reader.peek, row, largest)
-        except (OSError, TimeLimit):  # the reader process that reads this row reports it
-            continue
-        if window is not None:
-            try:
-                window.place(peek.height, peek.width)
-            except ValueError as error:
-                return peek, f"{printable(row.path)}: {error}"
-        return peek, None
-    return None, None
+            window.place(peek.height, peek.width)
+        except ValueError as error:
+            return peek, f"{printable(row.path)}: {error}"
+    return peek, None
+
+
+def first_readable(
+    columns: Columns, look: Callable[[Row], Result], read_timeout: float | None
+) -> tuple[Row, Result]:
+    """Return the first row that `look` can read, of a few, and its result.
+
+    Raises
+    ------
+    ReadError or TimeLimit
+        Of the first row, if none can be read.
+    """
+    errors: list[Exception] = []
+    for number in range(min(_PEEKS, len(columns))):
+        row = columns.row(number)
+        try:
+            return row, within(read_timeout, look, row)
+        except (OSError, TimeLimit) as error:
+            errors.append(error)
+    raise errors[0]

@@ -18,13 +18,9 @@ _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.
 
 def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
     """Return whether the graph must normalise, convert or permute the decoded image."""
-    return channels > 1 or not _is_plain(decoded, config)
-
-
-def _is_plain(decoded: Decoded, config: PipelineConfig) -> bool:
-    """Return whether the values of the decoded, resized image need no change."""
     dtype = decoded.dtype if config.resize is None else "float32"
-    return config.dtype == dtype and config.mean is None and config.std is None
+    changes = config.dtype != dtype or config.mean is not None or config.std is not None
+    return channels > 1 or changes
 
 
 def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> None:
@@ -102,19 +98,20 @@ def _transform(
     flip: Any,
     channels: int,
     config: PipelineConfig,
-    part: Callable[[Any], Any] = lambda node: node,
+    select: Callable[[Any], Any] = lambda node: node,
 ) -> Any:
-    """Do `transform` to some images of a batch: those that `part` selects from a node."""
+    """Do `transform` to some images of a batch: `select` takes theirs from a node of all."""
     image, layout = decoded.image, decoded.layout
     flips = bool(config.flip) and not decoded.finished
     done = decoded.finished or not normalises(decoded, channels, config)
     if layout == "CHW" and (config.resize is not None or flips or not done):
         image, layout = _permute(image, "HWC", channels), "HWC"
     if config.resize is not None:
-        image = _resize(image, decoded.dtype, config.resize, part, gpu=config.device_id is not None)
+        gpu = config.device_id is not None
+        image = _resize(image, decoded.dtype, config.resize, select, gpu=gpu)
     if flips:
         # After the resize, where there is less to copy; the filter is symmetric.
-        flags = part(flip)
+        flags = select(flip)
         image = fn.flip(image, horizontal=flags[0], vertical=flags[1])
     if done:
         image = image if layout == "CHW" else _permute(image, "CHW", channels)
@@ -146,12 +143,12 @@ def _permute(image: Any, layout: str, channels: int) -> Any:
 
 
 def _resize(
-    image: Any, dtype: str, size: tuple[int, int], part: Callable[[Any], Any], *, gpu: bool
+    image: Any, dtype: str, shape: tuple[int, int], select: Callable[[Any], Any], *, gpu: bool
 ) -> Any:
     """Resize to float32 by the same filter on both devices."""
     if gpu:
-        return fn.resize(image, size=size, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR)
+        return fn.resize(image, size=shape, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR)
     if dtype == "uint16":
         image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
-    carrier = types.Constant(np.zeros(size, np.uint8), device="cpu")
-    return operators.resize(dtype, image, part(carrier))
+    carrier = types.Constant(np.zeros(shape, np.uint8), device="cpu")
+    return operators.resize(dtype, image, select(carrier))

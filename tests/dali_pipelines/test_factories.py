@@ -28,7 +28,7 @@ from dali_pipelines import (
     npy_pipeline,
     reader_pipeline,
 )
-from dali_pipelines.graph.decode import Decoded
+from dali_pipelines.graph.decode import Decoded, decode_array
 from readers.sampling.draws import Draws
 from readers.window import Window
 
@@ -212,7 +212,7 @@ def test_all_planes_and_a_name(cubes: Index, caplog: pytest.LogCaptureFixture) -
         (batch,) = next(iter(loader))
         expected = cube(cubes, 1).astype(np.float16)
         np.testing.assert_array_equal(batch["image"][0], expected)
-        assert loader.make_pipelines()[0].image_nbytes == 2 * expected.size
+        assert loader.make_pipelines()[0].footprint.image_nbytes == 2 * expected.size
         for _ in loader:
             pass
     assert "there is no HDU 'sci', the file has PRIMARY" in loader.stats.rejected[1].reason
@@ -473,3 +473,13 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
         rows = [row for (batch,) in loader for row in batch["row"].tolist()]
     assert sorted(rows) == [0, 1, 2, 3, 5]
     assert f"channel 193, {tmp_path}/193_4.npy: " in loader.stats.rejected[4].reason
+
+
+def test_wrong_types_are_reported_by_name(npy_index: Index) -> None:
+    config: Any = PipelineConfig(batch_size=2)
+    reader: Any = NpyReader
+    with pytest.raises(TypeError, match=r"a Reader, such as NpyReader\(\), got the class itself"):
+        reader_pipeline(npy_index, reader, decode_array, config)
+    config = {"batch_size": 2}
+    with pytest.raises(TypeError, match=r"a PipelineConfig\(batch_size=...\), got {'batch_size'"):
+        reader_pipeline(npy_index, NpyReader(), decode_array, config)

@@ -101,4 +101,4 @@ def test_a_decoder_that_makes_other_channels_than_its_reader(npy_index: Index) -
 
     settings = PipelineConfig(batch_size=2, mean=(1, 2, 3), dtype="float16")
     pipeline = reader_pipeline(npy_index, NpyReader(), decode, settings)
-    assert pipeline.image_nbytes == 3 * 6 * 8 * 2
+    assert pipeline.footprint.image_nbytes == 3 * 6 * 8 * 2

@@ -1,0 +1,44 @@
+"""Memory that a graph needs for each sample, for `dali_pipelines.memory`."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.graph.decode import Decoded
+from dali_pipelines.graph.transform import normalises
+from readers.contract import Peek
+
+
+class Footprint(NamedTuple):
+    """Sizes for one sample, from the first row that can be read."""
+
+    image_nbytes: int
+    """Bytes of the output image; 0 if unknown."""
+    frame_nbytes: int
+    """Bytes decoded for the image before it is resized or warped; 0 if it is neither."""
+    num_stages: int
+    """Operators that hold a batch of images of their own: decode or warp, flip, resize, normalise,
+    and the one that combines channels."""
+
+    @classmethod
+    def of(
+        cls, peek: Peek | None, channels: int, decoded: Decoded, config: PipelineConfig
+    ) -> Footprint:
+        """Return the sizes for images of this many channels."""
+        whole = (0, 0) if peek is None else (peek.height, peek.width)
+        pixels = math.prod(config.crop or whole) * channels
+        if config.resize is not None:
+            frame = 0 if peek is None else pixels * np.dtype(decoded.dtype).itemsize
+            pixels = math.prod(config.resize) * channels
+        else:
+            frame = 0 if peek is None else peek.between_nbytes * decoded.frames
+        stages = 1 + (config.resize is not None)
+        if decoded.finished:
+            stages += (config.dtype == "float16") + (channels > 1)
+        else:
+            stages += bool(config.flip) + normalises(decoded, channels, config)
+        return cls(pixels * np.dtype(config.dtype).itemsize, frame, stages)
