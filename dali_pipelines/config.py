@@ -40,7 +40,7 @@ class PipelineConfig:
     shuffle: bool = True
     """A new order in each epoch; False reads the rows in the order of the Index."""
     tail: Tail = "partial"
-    """How to handle the last, incomplete step of an epoch."""
+    """Treatment of the last, incomplete step of an epoch."""
     epoch: int = 0
     """First epoch."""
     position: int = 0
@@ -81,7 +81,7 @@ class PipelineConfig:
     num_read_processes: int = 1
     """Reader processes of this pipeline (DALI: py_num_workers); 0 to read in this process."""
     start_method: StartMethod = "forkserver"
-    """How reader processes start. `forkserver` imports DALI once for all of them; `fork` must come
+    """Start of reader processes. `forkserver` imports DALI once for all of them; `fork` must come
     before CUDA is initialised in this process."""
     read_timeout: float | None = None
     """Seconds after which a sample is rejected whose read blocks (e.g. a server does not answer);
@@ -167,15 +167,8 @@ def check_settings(
 ) -> None:
     """Check the keywords that a Loader passes to its factory, before it starts.
 
-    Parameters
-    ----------
-    factory : callable
-        It checks itself the values of keywords that it declares one by one, and all names if it
-        takes any keyword.
-    settings : mapping
-        Its keywords.
-    others : collection of str
-        Keywords of the Loader itself.
+    A factory checks itself the values of keywords that it declares one by one, and all names if it
+    takes any keyword. `others` are the keywords of the Loader itself.
 
     Raises
     ------

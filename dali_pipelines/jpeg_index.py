@@ -89,12 +89,7 @@ def _packed_rows(path: str) -> bytes | None:
 
 
 def find_mcu_rows(data: bytes) -> McuRows:
-    """Find the rows of MCUs of a JPEG file.
-
-    Parameters
-    ----------
-    data : bytes
-        The file.
+    """Find the rows of MCUs in the bytes of a JPEG file.
 
     Raises
     ------

@@ -85,20 +85,10 @@ class LoaderSettings(ImageSettings, CalibrationSettings, total=False):
 
 
 def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset[str] | None:
-    """Return the keywords that a factory takes.
+    """Return the keywords that a factory takes, those of a TypedDict only if `unpacked`.
 
-    Parameters
-    ----------
-    factory : callable
-        The factory.
-    unpacked : bool
-        Include those of a TypedDict, not only those that the factory declares one by one.
-
-    Returns
-    -------
-    frozenset of str, or None
-        None if they are unknown: its ``**`` keywords are not annotated as ``Unpack[...]`` of a
-        TypedDict, such as `PipelineSettings`.
+    None if they are unknown: its ``**`` keywords are not annotated as ``Unpack[...]`` of a
+    TypedDict, such as `PipelineSettings`.
     """
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters.values()

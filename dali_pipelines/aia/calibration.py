@@ -73,7 +73,7 @@ class Calibration:
     stretch: Stretch | Mapping[str, Stretch] = field(default_factory=Stretch)
     """One for all channels, or by channel; files of other channels are then rejected."""
     negative: Negative = "keep"
-    """How to handle negative pixels of AIA frames, see `dali_pipelines.aia.preset.Preset`."""
+    """Treatment of negative pixels of AIA frames, see `dali_pipelines.aia.preset.Preset`."""
     missing: float = 0.0
     """Value in DN of pixels that are missing in the frame or beyond it. It is calibrated and
     stretched like any pixel; NaN stays NaN."""

@@ -44,7 +44,7 @@ class StoredPixels(NamedTuple):
     high: float
     """Highest pixel."""
     holes: bool
-    """Whether some are missing."""
+    """True if some are missing."""
 
     def set_limits(self, header: Header) -> None:
         """Update DATAMIN and DATAMAX of a header, if it has them."""
@@ -73,11 +73,11 @@ def stored_pixels(row: Row, pixels: NDArray[np.float32], dtype: Dtype) -> Stored
         )
     rounded = np.empty(pixels.shape, np.int16)
     for top in range(0, len(pixels), _ROWS):
-        part = pixels[top : top + _ROWS]
+        band = pixels[top : top + _ROWS]
         if holes:
-            part = np.where(np.isnan(part), np.float32(BLANK), part)
+            band = np.where(np.isnan(band), np.float32(BLANK), band)
         # The conversion truncates towards 0.
-        rounded[top : top + _ROWS] = (part + np.copysign(np.float32(0.5), part)).astype(np.int16)
+        rounded[top : top + _ROWS] = (band + np.copysign(np.float32(0.5), band)).astype(np.int16)
     low, high = (float(np.fix(end + np.copysign(0.5, end))) for end in (low, high))
     return StoredPixels(rounded, low, high, holes)
 

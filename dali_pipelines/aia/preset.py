@@ -39,16 +39,16 @@ class Preset:
     disk_radius: float | None = None
     """Radius in pixels of the result to which every solar disk (RSUN_OBS) is scaled."""
     reduction: Reduction = "mean"
-    """How to combine the pixels that fall into one of the result."""
+    """Combination of the pixels that fall into one of the result."""
     reduced_from: int | None = None
     """With ``sum``: height and width of the frames whose pixels are summed. If these are smaller
     than level 1 frames, their pixels are means."""
     exposure: bool
-    """Whether AIA frames are divided by EXPTIME, in seconds: DN become DN/s."""
+    """True if AIA frames are divided by EXPTIME, in seconds: DN become DN/s."""
     degradation: bool
-    """Whether AIA frames are divided by the degradation factor of their channel and time."""
+    """True if AIA frames are divided by the degradation factor of their channel and time."""
     negative: Negative = "keep"
-    """How to handle dark pixels of AIA frames before the interpolation: ``keep`` leaves them,
+    """Treatment of dark pixels of AIA frames before the interpolation: ``keep`` leaves them,
     ``zero`` sets negative ones to 0, ``missing`` excludes those up to 0 from the interpolation, and
     sets output pixels without a value to 0. HMI frames keep theirs."""
     stretches: Mapping[str, Stretch]

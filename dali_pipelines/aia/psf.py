@@ -176,10 +176,10 @@ def _load(path: Path, shape: tuple[int, int]) -> NDArray[np.float64] | None:
 def _save(path: Path, made: NDArray[np.float64]) -> None:
     """Write to a hidden file beside `path`, then rename: nobody reads a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with part.open("wb") as file:
+        with hidden.open("wb") as file:
             np.savez(file, psf=made)
-        part.replace(path)
+        hidden.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        hidden.unlink(missing_ok=True)

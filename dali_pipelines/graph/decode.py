@@ -63,16 +63,9 @@ Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
 
 
 def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int = 1) -> Decoded:
-    """Decode FITS tiles or rows to physical values, or to stored integers.
+    """Decode tiles or rows of a FitsReader to physical values, or to stored integers.
 
-    Parameters
-    ----------
-    arrays : mapping of str to DataNode
-        Those of a FitsReader.
-    config : PipelineConfig
-        Its dtype, mean, std, resize and device_id.
-    planes : int
-        Planes of the images, each a channel: layout HWC for one, (height, width, 1), CHW for more.
+    Each plane is a channel: the layout is HWC for one, (height, width, 1), and CHW for more.
     """
     dtype = "float32" if config.dtype == "float16" else config.dtype
     # The resize needs the channels of a pixel next to each other: these are transposed, and flipped
@@ -104,12 +97,7 @@ def _each(
 def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
     """Return the decoder for `readers.aia.AiaReader`, or for a ChannelsReader of it.
 
-    Parameters
-    ----------
-    calibration : Calibration
-        Settings of the calibration.
-    parts : tuple of str
-        Parts of the Index, each a channel of the image; () for samples of one file.
+    Each of `parts` of the Index is a channel of the image; () for samples of one file.
     """
 
     def decode(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:

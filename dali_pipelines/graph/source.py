@@ -27,13 +27,7 @@ Result = TypeVar("Result")
 
 
 def check_index(index: Index) -> None:
-    """Check that this is an Index, not e.g. a path.
-
-    Raises
-    ------
-    TypeError
-        If it is not.
-    """
+    """Raise TypeError if this is not an Index, but e.g. a path."""
     if not isinstance(index, Index):
         what = repr(str(index)) if isinstance(index, str | os.PathLike) else "..."
         raise TypeError(f"expected an Index, such as Index.scan({what}), got {index!r}")

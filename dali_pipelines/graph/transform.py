@@ -26,14 +26,7 @@ def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
 def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> None:
     """Check the result of a decoder against the settings.
 
-    Parameters
-    ----------
-    decoded : Decoded
-        What the decoder returned.
-    config : PipelineConfig
-        Its flip and dtype.
-    uses_flip : bool
-        Whether the decoder has asked for the array ``flip``.
+    `uses_flip` says whether the decoder has asked for the array ``flip``.
 
     Raises
     ------
@@ -61,7 +54,7 @@ def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> N
 
 
 def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig) -> Any:
-    """Add the nodes that turn a decoded image into the input of a network.
+    """Add the nodes that turn a decoded image into the input of a network: CHW, of config.dtype.
 
     Parameters
     ----------
@@ -69,15 +62,6 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
         Checked by `check_decoded`.
     flip : DataNode
         int32, shape (2,), on the CPU: whether to flip left-right and up-down.
-    channels : int
-        Channels of the image.
-    config : PipelineConfig
-        Its flip, resize, mean, std, dtype and device_id.
-
-    Returns
-    -------
-    DataNode
-        Layout CHW, of the dtype of the settings.
 
     Raises
     ------

@@ -21,24 +21,7 @@ _LISTED = 10
 
 
 class BadSamplePolicy:
-    """Handle rows that cannot be read.
-
-    Parameters
-    ----------
-    index : Index
-        The rows.
-    cursor : Cursor
-        The step in which they are met.
-    stats : LoaderStats
-        The rejected ones.
-    bad_sample, max_bad
-        As for the Loader.
-
-    Raises
-    ------
-    ValueError
-        If a setting makes no sense.
-    """
+    """Handle rows that cannot be read, as `bad_sample` and `max_bad` of the Loader say."""
 
     def __init__(
         self,

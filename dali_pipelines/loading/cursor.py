@@ -12,24 +12,7 @@ from readers.source import NEIGHBOURS
 
 
 class Cursor:
-    """The next step of a Loader.
-
-    Parameters
-    ----------
-    num_rows : int
-        Rows of the Index.
-    batch_size : int
-        Samples per device and step.
-    tail : {"partial", "fill", "drop"}
-        As for the Loader.
-    late : LatePlacement
-        Devices and shards.
-
-    Raises
-    ------
-    ValueError
-        If `batch_size` and `tail` do not fit the rows.
-    """
+    """The next step of a Loader. ValueError if `batch_size` and `tail` do not fit the rows."""
 
     def __init__(self, num_rows: int, batch_size: int, tail: Tail, late: LatePlacement) -> None:
         self._num_rows, self._batch_size, self._tail = num_rows, batch_size, tail
@@ -93,4 +76,4 @@ class Cursor:
                 yield device, list(range(start, min(start + self._batch_size, self._num_rows)))
             else:  # a row after the batch may have replaced a bad one
                 count = min(max(self._batch_size, NEIGHBOURS), self._num_rows)
-                yield device, [place % self._num_rows for place in range(start, start + count)]
+                yield device, [number % self._num_rows for number in range(start, start + count)]

@@ -16,15 +16,7 @@ _DAMAGED = "the compressed bytes of a tile are damaged"
 class Intake:
     """Count what the readers report, reject bad rows, and trim batches.
 
-    Parameters
-    ----------
-    policy : BadSamplePolicy
-        Policy for rows that cannot be read.
-    settings : dict
-        Settings of the pipelines. Rows are added to its ``rejected`` that pipelines must not try
-        again, with the reasons.
-    stats : LoaderStats
-        Counts.
+    Rows that pipelines must not try again are added to ``rejected`` of their settings.
     """
 
     def __init__(
@@ -38,10 +30,7 @@ class Intake:
     def must_repeat(self, batches: list[Batch]) -> bool:
         """Reject the rows that the graph found damaged, if batches must be full of real pixels.
 
-        Returns
-        -------
-        bool
-            True if there are any: the step must be read again, with other rows in their slots.
+        If there are any, the step must be read again, with other rows in their slots.
         """
         damaged = {
             row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,39 +14,25 @@ from dali_pipelines.runtime.devices import Device, share_out
 from readers.index.table import Index
 
 
+@dataclass(frozen=True, eq=False)
 class PipelineMaker:
-    """Make pipelines that begin at the next step of a Loader.
+    """Make pipelines that begin at the next step of a Loader."""
 
-    Parameters
-    ----------
-    factory, index, num_read_processes
-        As for the Loader.
-    settings : dict
-        Keywords of the factory. They may change between calls.
-    cursor : Cursor
-        The next step.
-    """
-
-    def __init__(
-        self,
-        factory: Callable[..., ReaderPipeline],
-        index: Index,
-        num_read_processes: int,
-        settings: dict[str, Any],
-        cursor: Cursor,
-    ) -> None:
-        self._factory, self._index = factory, index
-        self._num_read_processes = num_read_processes
-        self._settings, self._cursor = settings, cursor
+    factory: Callable[..., ReaderPipeline]
+    index: Index
+    num_read_processes: int
+    settings: dict[str, Any]
+    """Keywords of the factory. They may change between calls."""
+    cursor: Cursor
 
     def all(self) -> list[ReaderPipeline]:
         """Make a pipeline for each device; they share the reader processes out."""
-        placement = self._cursor.placement
-        shares = share_out(self._num_read_processes, len(placement.devices))
+        placement = self.cursor.placement
+        shares = share_out(self.num_read_processes, len(placement.devices))
         return [
             self._make(
                 device,
-                self._cursor.position,
+                self.cursor.position,
                 shard_id=placement.first_shard + number,
                 num_shards=placement.num_shards,
                 num_read_processes=shares[number],
@@ -55,7 +42,7 @@ class PipelineMaker:
 
     def undecodable(self) -> Iterator[tuple[int, str]]:
         """Yield the rows of the next step on which the graph fails, and why."""
-        for device, positions in self._cursor.positions():
+        for device, positions in self.cursor.positions():
             yield from find_undecodable(partial(self._single, device), positions)
 
     def _single(self, device: Device, position: int, left_out: Mapping[int, str]) -> ReaderPipeline:
@@ -69,12 +56,12 @@ class PipelineMaker:
             batch_size=1,
             tail="partial",
             prefetch=1,
-            rejected={**self._settings["rejected"], **left_out},
+            rejected={**self.settings["rejected"], **left_out},
         )
 
     def _make(self, device: Device, position: int, **settings: Any) -> ReaderPipeline:
-        keywords = {**self._settings, **settings, "epoch": self._cursor.epoch}
-        pipeline = self._factory(self._index, device_id=device, position=position, **keywords)
+        keywords = {**self.settings, **settings, "epoch": self.cursor.epoch}
+        pipeline = self.factory(self.index, device_id=device, position=position, **keywords)
         if not isinstance(pipeline, ReaderPipeline):
             raise TypeError(
                 "a factory must return the ReaderPipeline that reader_pipeline makes, got "

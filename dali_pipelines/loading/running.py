@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
@@ -26,35 +27,18 @@ _CLOSED = (
 )
 
 
+@dataclass(eq=False)
 class RunningPipelines:
-    """Started pipelines, one for each device, and iterators over them; at first there are none.
+    """Started pipelines, one for each device, and iterators over them; at first there are none."""
 
-    Parameters
-    ----------
-    maker : PipelineMaker
-        Makes them.
-    intake : Intake
-        Accepts their batches.
-    cursor : Cursor
-        The next step.
-    stats : LoaderStats
-        Counts and times.
-    restarts : int
-        How often they may be restarted after the death of a reader process.
-    """
-
-    def __init__(
-        self,
-        maker: PipelineMaker,
-        intake: Intake,
-        cursor: Cursor,
-        stats: LoaderStats,
-        restarts: int,
-    ) -> None:
-        self._maker, self._intake, self._cursor, self._stats = maker, intake, cursor, stats
-        self._restarts_left = restarts
-        self.pipelines: list[ReaderPipeline] = []
-        self._iterators: list[Iterator[list[Batch]]] = []
+    maker: PipelineMaker
+    intake: Intake
+    cursor: Cursor
+    stats: LoaderStats
+    restarts_left: int
+    """Restarts that are left after the death of a reader process."""
+    pipelines: list[ReaderPipeline] = field(default_factory=list)
+    _iterators: list[Iterator[list[Batch]]] = field(default_factory=list)
 
     def start(self) -> None:
         """Start the pipelines and their reader processes; see `dali_pipelines.Loader.start`."""
@@ -69,15 +53,15 @@ class RunningPipelines:
 
     def make(self) -> list[ReaderPipeline]:
         """Make new pipelines; see `dali_pipelines.Loader.make_pipelines`."""
-        pipelines = self._maker.all()
-        if self._intake.policy.raises and pipelines[0].too_small is not None:
+        pipelines = self.maker.all()
+        if self.intake.policy.raises and pipelines[0].too_small is not None:
             raise ValueError(pipelines[0].too_small)
         return pipelines
 
     def _start(self) -> None:
         """Start new pipelines at the next step; close them if one cannot be started."""
         started = time.perf_counter()
-        self._cursor.settle()
+        self.cursor.settle()
         self.pipelines = self.make()
         try:
             for pipeline in self.pipelines:
@@ -92,14 +76,14 @@ class RunningPipelines:
         except BaseException:
             self.close()
             raise
-        self._stats.start_s += time.perf_counter() - started
+        self.stats.start_s += time.perf_counter() - started
 
     def step(self) -> list[Batch]:
         """Return the batches of the next step, and move the cursor past it."""
         while (batches := self._tried_step()) is None:
             pass  # not in an except: its error would hold the old pipelines and their shared memory
-        self._cursor.advance()
-        self._stats.batches += 1
+        self.cursor.advance()
+        self.stats.batches += 1
         return batches
 
     def _tried_step(self) -> list[Batch] | None:
@@ -111,12 +95,12 @@ class RunningPipelines:
                 batches = [next_batch(iterator) for iterator in self._iterators]
             if not self.pipelines:
                 raise RuntimeError(_CLOSED)
-            self._stats.wait_s += time.perf_counter() - started
+            self.stats.wait_s += time.perf_counter() - started
             self._note_waits()
-            if self._intake.must_repeat(batches):
+            if self.intake.must_repeat(batches):
                 self.close()
                 return None
-            return [self._intake.accept(batch) for batch in batches]
+            return [self.intake.accept(batch) for batch in batches]
         except RuntimeError as error:
             closed = not self.pipelines
             self.close()
@@ -135,30 +119,30 @@ class RunningPipelines:
 
     def _use_restart(self, error: ReaderProcessError) -> None:
         """Count one more restart, or raise the error where none is left."""
-        if self._restarts_left == 0:
+        if self.restarts_left == 0:
             raise error.with_traceback(None) from None  # DALI's frames explain nothing
-        self._restarts_left -= 1
-        self._stats.restarts += 1
-        logger.warning("%s; restarting, %d restarts left", error, self._restarts_left)
+        self.restarts_left -= 1
+        self.stats.restarts += 1
+        logger.warning("%s; restarting, %d restarts left", error, self.restarts_left)
 
     def _reject_undecodable(self, error: RuntimeError) -> None:
         """Reject the rows of this step that make a graph fail, or raise its error if none does."""
-        found = [self._intake.reject_for_good(*bad) for bad in self._maker.undecodable()]
+        found = [self.intake.reject_for_good(*bad) for bad in self.maker.undecodable()]
         if not any(found):
             raise error
 
     def _note_waits(self) -> None:
         """Count how long the consumer has waited since the last call."""
         for pipeline in self.pipelines:
-            self._stats.wait_readers_s += pipeline.feed_s
-            self._stats.wait_graph_s += pipeline.graph_s
+            self.stats.wait_readers_s += pipeline.feed_s
+            self.stats.wait_graph_s += pipeline.graph_s
             pipeline.feed_s = pipeline.graph_s = 0.0
 
     def close(self) -> None:
         """End the reader processes and free the graphs."""
         with interrupt_held():
             self._note_waits()
-            self._intake.policy.log_rest()
+            self.intake.policy.log_rest()
             self._iterators = []
             # Forgotten first: a second Ctrl-C must leave a Loader that can be started again.
             pipelines, self.pipelines = self.pipelines, []

@@ -13,12 +13,7 @@ from readers.sampling.order import VERSION
 def check_state(state: Any, index: Index) -> None:
     """Check every key of a state, so that a bad state changes nothing in a Loader.
 
-    Parameters
-    ----------
-    state : mapping
-        From ``Loader.state_dict``. Unknown keys are ignored.
-    index : Index
-        The Index that the Loader reads.
+    Unknown keys are ignored.
 
     Raises
     ------

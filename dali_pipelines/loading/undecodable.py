@@ -18,19 +18,7 @@ def find_undecodable(make: MakePipeline, positions: Iterable[int]) -> Iterator[t
     """Run samples through a graph one by one, and yield the rows on which it fails, and why.
 
     If the graph fails without the row as well (e.g. the device is lost), the row is not the cause.
-
-    Parameters
-    ----------
-    make : callable
-        Makes the pipeline, see `MakePipeline`.
-    positions : iterable of int
-        Positions of the samples in the epoch.
-
-    Yields
-    ------
-    row : int
-    reason : str
-        From the Reader, if it cannot decode the row either; else from the graph.
+    The reason comes from the Reader, if it cannot decode the row either; else from the graph.
     """
     pipeline, following = None, -1
     for position in positions:

@@ -78,8 +78,6 @@ def place(
     shard_id, num_shards : int, optional
         Number of this process among all processes, and their count; by default from `find_rank`.
         Each device of this process reads its own shard.
-    environ : mapping
-        Environment variables.
 
     Raises
     ------
@@ -108,14 +106,7 @@ def place(
 
 
 def own_gpu(local_rank: int | None, gpus: int) -> int:
-    """Choose the GPU of one process of several.
-
-    Parameters
-    ----------
-    local_rank : int or None
-        Rank among the processes of this machine, if known.
-    gpus : int
-        Number of visible GPUs, at least 1. A scheduler may show each process only its own.
+    """Choose the GPU of one process of several; a scheduler may show each process only its own.
 
     Raises
     ------
@@ -141,17 +132,7 @@ class LatePlacement:
     """The devices and shards of a Loader: decided when it starts, and unchanged after that.
 
     Ranks may start in between: a script of Lightning's ddp makes its Loader before `fit` starts
-    the other ranks.
-
-    Parameters
-    ----------
-    devices, shard_id, num_shards
-        As for `place`.
-
-    Raises
-    ------
-    ValueError
-        If they contradict each other.
+    the other ranks. The arguments, and the ValueErrors, are those of `place`.
     """
 
     def __init__(
@@ -165,13 +146,7 @@ class LatePlacement:
         self._rank: tuple[int, int] | None = None
 
     def now(self) -> Placement:
-        """Return the placement that was decided, or else the one that would be decided now.
-
-        Raises
-        ------
-        ValueError
-            As `place` does.
-        """
+        """Return the placement that was decided, or else the one that would be decided now."""
         if self._settled is not None:
             return self._settled
         self._answer = place(*self._asked)
@@ -182,8 +157,6 @@ class LatePlacement:
 
         Raises
         ------
-        ValueError
-            As `place` does.
         RuntimeError
             If the rank of this process or the number of processes has changed.
         """

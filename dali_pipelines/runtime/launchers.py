@@ -70,11 +70,6 @@ class _Claim:
 def find_rank(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
     """Return the rank of this process and the number of processes; 0 and 1 if it is alone.
 
-    Parameters
-    ----------
-    environ : mapping
-        Environment variables.
-
     Raises
     ------
     ValueError

@@ -46,27 +46,15 @@ class ReaderProcesses:
 
     They end at `close`, when this object is garbage-collected, and at exit before multiprocessing
     waits for its processes. A forked copy of this object does not end them.
-
-    Parameters
-    ----------
-    context : object
-        Not used.
-    processes : sequence of multiprocessing.Process
-        Started processes.
-    task_queues : sequence of MessageQueue
-        Queues from this process to the readers.
-    result_queue : MessageQueue
-        Queue from the readers to this process.
     """
 
     def __init__(
         self,
-        context: object,
+        _context: object,
         processes: Sequence[BaseProcess],
         task_queues: Sequence[MessageQueue],
         result_queue: MessageQueue,
     ) -> None:
-        del context
         self.processes = list(processes)
         self._codes: dict[int | None, int] = {}
         queues = [*task_queues, result_queue]
