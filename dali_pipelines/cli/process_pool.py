@@ -1,4 +1,8 @@
-"""Child processes that never outlive the command, and that Ctrl-C ends at once."""
+"""Child processes that never outlive the command, and that Ctrl-C ends at once.
+
+Not pebble's ProcessPool: its processes share a pipe, so that in 5.2.3, while this process is busy,
+the task that killed one of them is not found, and all tasks fail (BrokenProcessPool).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import resource_tracker
-from multiprocessing.process import BaseProcess
 from typing import Any
 
-AHEAD = 4
+AHEAD = 2
 """Tasks under way for each process. Results are taken in order, so this bounds the memory."""
+
+
+class Crash(Exception):
+    """A task killed its process."""
 
 
 def process_map(
@@ -23,43 +30,21 @@ def process_map(
 ) -> Generator[Any, None, None]:
     """Yield ``function(*task)`` for each task, in order; closing it ends the processes at once.
 
-    Processes are spawned, as the caller may have started threads or CUDA by now. They import
-    `function` by name, and the calling script with it.
+    With one process the tasks are done in this one.
 
     Raises
     ------
-    concurrent.futures.BrokenExecutor
+    Crash
         If a process was killed.
     """
     if num_processes == 1:
         yield from (function(*task) for task in tasks)
         return
-    others = set(multiprocessing.active_children())
-
-    def kill() -> None:
-        # Not waited for, since a file system may hang.
-        for child in set(multiprocessing.active_children()) - others:
-            child.kill()
-
-    spawn = multiprocessing.get_context("spawn")
-    resource_tracker.ensure_running()  # started later, it would let interrupts through
-    with ProcessPoolExecutor(num_processes, spawn, initializer=follow_parent) as pool:
-        try:
-            pending: deque[Future[Any]] = deque()
-            for task in tasks:
-                with _no_interrupts():
-                    pending.append(pool.submit(function, *task))
-                if len(pending) >= AHEAD * num_processes:
-                    yield _result(pending.popleft(), kill)
-            while pending:
-                yield _result(pending.popleft(), kill)
-        except BaseException:
-            kill()
-            raise
-
-
-class Crash(Exception):
-    """A task killed its process; given in place of its result."""
+    with closing(isolated_map(function, tasks, num_processes)) as results:
+        for result in results:
+            if isinstance(result, Crash):
+                raise result
+            yield result
 
 
 def isolated_map(
@@ -67,31 +52,32 @@ def isolated_map(
 ) -> Generator[Any, None, None]:
     """Yield ``function(*task)`` for each task, in order, or a Crash for one that kills its process.
 
-    For code that a hostile file can bring down. Otherwise it is like `process_map`.
+    For code that a hostile file can bring down. Processes are spawned, as the caller may have
+    started threads or CUDA by now. They import `function` by name, and the calling script with it.
     """
     resource_tracker.ensure_running()  # started later, it would let interrupts through
-    lanes = [_Lane(function) for _ in range(num_processes)]
-    waiting: deque[_Lane] = deque()
+    children = [_Child(function) for _ in range(num_processes)]
+    waiting: deque[_Child] = deque()
     try:
-        for number, task in enumerate(tasks):
-            lane = lanes[number % num_processes]
-            lane.submit(task)
-            waiting.append(lane)
-            if len(waiting) >= 2 * num_processes:
+        for task in tasks:
+            child = min(children, key=_Child.unfinished)
+            child.submit(task)
+            waiting.append(child)
+            if len(waiting) >= AHEAD * num_processes:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
-        for lane in lanes:
-            lane.close()
+        for child in children:
+            child.close()
 
 
-class _Lane:
+class _Child:
     """One child process after the other: when it dies, the task that it was at is known."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._pool = self._new_pool()
+        self._pool = _new_pool()
         self._pending: deque[tuple[tuple[Any, ...], Future[Any]]] = deque()
 
     def submit(self, task: tuple[Any, ...]) -> None:
@@ -103,13 +89,21 @@ class _Lane:
                 future.set_exception(error)
         self._pending.append((task, future))
 
+    def unfinished(self) -> int:
+        return sum(not future.done() for _, future in self._pending)
+
     def result(self) -> Any:
+        """Wait for the first result; Ctrl-C kills the process, which ends the wait."""
+        from dali_pipelines.runtime.interrupts import interrupt_held
+
         _, future = self._pending.popleft()
         try:
-            return _result(future, self._kill)
+            # In the midst of the wait it could leave the future's lock taken, for ever.
+            with interrupt_held(self._kill):
+                return future.result()
         except BrokenExecutor:
             self.close()
-            self._pool = self._new_pool()
+            self._pool = _new_pool()
             tasks = [task for task, _ in self._pending]
             self._pending.clear()
             for task in tasks:
@@ -118,31 +112,17 @@ class _Lane:
 
     def close(self) -> None:
         """End the process without waiting for it, since a file system may hang."""
-        processes = self._processes()  # shutting down forgets them
+        self._kill()  # first: shutting down forgets it
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.kill()
 
     def _kill(self) -> None:
-        for process in self._processes():
+        for process in list((self._pool._processes or {}).values()):
             process.kill()
 
-    def _processes(self) -> list[BaseProcess]:
-        return list((self._pool._processes or {}).values())
 
-    @staticmethod
-    def _new_pool() -> ProcessPoolExecutor:
-        spawn = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(1, spawn, initializer=follow_parent)
-
-
-def _result(future: Future[Any], kill: Callable[[], None]) -> Any:
-    """Wait for a result; Ctrl-C kills the processes, which ends the wait."""
-    from dali_pipelines.runtime.interrupts import interrupt_held
-
-    # In the midst of the wait it could leave the future's lock taken, for ever.
-    with interrupt_held(kill):
-        return future.result()
+def _new_pool() -> ProcessPoolExecutor:
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, spawn, initializer=follow_parent)
 
 
 @contextmanager
@@ -152,7 +132,7 @@ def _no_interrupts() -> Iterator[None]:
     from dali_pipelines.runtime.interrupts import interrupt_held
 
     # A mask is inherited, but holds nothing back here: the system then gives the signal to another
-    # thread, a library's say, and Python raises its error in the main thread all the same.
+    # thread, of a library, e.g., and Python raises its error in the main thread all the same.
     with interrupt_held():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

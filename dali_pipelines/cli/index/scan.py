@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from concurrent.futures import BrokenExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -91,7 +90,7 @@ def scan(paths: list[str], config: IndexConfig) -> tuple[FactTable, Rejected]:
                         facts.add(row)
                 rejected += refused
                 bar.update(len(read) + len(refused))
-    except BrokenExecutor as error:
+    except Crash as error:
         raise Refusal(
             f"one of {num_processes} processes was killed; if for memory, try fewer", 1
         ) from error
