@@ -6,7 +6,8 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from readers.messages import printable
@@ -30,6 +31,20 @@ class Refusal(Exception):
     def __init__(self, message: object, status: int = 2) -> None:
         super().__init__(one_line(message))
         self.status = status
+
+
+@contextmanager
+def refusing(*errors: type[Exception], status: int = 2, doing: str = "") -> Iterator[None]:
+    """Turn these errors into a Refusal; `doing` begins its message."""
+    try:
+        yield
+    except errors as error:
+        raise Refusal(f"{doing}: {error}" if doing else error, status) from error
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def one_line(message: object) -> str:

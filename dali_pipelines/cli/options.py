@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -61,7 +61,8 @@ def parse(
     Parameters
     ----------
     config_class : type
-        A frozen dataclass, whose fields `option` made.
+        A frozen dataclass, whose fields `option` made. Its GROUPS, if it has them, are the titles
+        of ``--help`` and the names of the flags below each.
     argv : sequence of str, optional
         By default the arguments of the process.
     description : str, optional
@@ -83,7 +84,7 @@ def parse(
     only_file.add_argument("--config")
     path = only_file.parse_known_args(argv)[0].config
     # What must be given may stand in the file.
-    parser = _parser(fields, description, name, partial=path is not None)
+    parser = _parser(config_class, description, name, partial=path is not None)
     try:
         from_file = {} if path is None else _from_file(parser, path, fields)
         given = {**from_file, **vars(parser.parse_args(argv))}
@@ -97,19 +98,24 @@ def parse(
         parser.error(str(error))
 
 
-def _parser(
-    fields: Iterable[dataclasses.Field[Any]], description: str | None, name: str, *, partial: bool
-) -> Parser:
+def _parser(config_class: type[Any], description: str | None, name: str, partial: bool) -> Parser:
+    groups: Mapping[str, str] = getattr(config_class, "GROUPS", {})
+    fields = {field.name: field for field in dataclasses.fields(config_class)}
     parser = Parser(
         prog=f"dali-pipelines {name}",
+        usage="%(prog)s [--help] [--config FILE.toml] [FLAG ...]" if groups else None,
         description=description,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", metavar="FILE.toml", help="take settings from this file")
-    for field in fields:
-        _add(parser, field, partial=partial)
+    for title, names in groups.items():
+        group = parser.add_argument_group(title)
+        for name in names.split():
+            _add(group, fields.pop(name), partial)
+    for field in fields.values():
+        _add(parser, field, partial)
     return parser
 
 
@@ -123,10 +129,44 @@ def _underscored(argv: Sequence[str], names: Sequence[str]) -> list[str]:
 def _from_file(
     parser: Parser, path: str, fields: Sequence[dataclasses.Field[Any]]
 ) -> dict[str, Any]:
+    text = Path(path).read_bytes()
     try:
-        return vars(parser.parse_args(_load(path, fields)))
-    except Refusal as error:
+        arguments = _arguments(tomllib.loads(text.decode()), fields)
+        return vars(parser.parse_args(arguments))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    except (ValueError, Refusal) as error:
         raise Refusal(f"{path}: {error}") from None
+
+
+def _arguments(settings: Mapping[str, Any], fields: Sequence[dataclasses.Field[Any]]) -> list[str]:
+    """Return the settings of a TOML file as arguments."""
+    known = {field.name: field for field in fields}
+    if unknown := sorted(set(settings) - set(known)):
+        from readers.messages import did_you_mean
+
+        raise ValueError(
+            f"unknown keys {', '.join(unknown)}; {did_you_mean(unknown[0], known)}"
+            f"known are {', '.join(sorted(known))}"
+        )
+    flags: list[str] = []
+    positional: list[str] = []
+    for name, value in settings.items():
+        options = known[name].metadata["argparse"]
+        is_switch = isinstance(known[name].default, bool) or "action" in options
+        if is_switch != isinstance(value, bool):
+            expected = "true or false" if is_switch else "a value or several"
+            raise ValueError(f"{name} must be {expected}, got {value!r}")
+        texts = list(map(str, value if isinstance(value, list) else [value]))
+        if known[name].metadata["positional"]:
+            positional += texts
+        elif is_switch:
+            flags.append(f"--{name}" if value else f"--no-{name}")
+        elif "nargs" in options:
+            flags += [f"--{name}", *texts]
+        else:
+            flags.append(f"--{name}={','.join(texts)}")
+    return [*flags, "--", *positional] if positional else flags
 
 
 def _is_missing(field: dataclasses.Field[Any], settings: Mapping[str, Any]) -> bool:
@@ -141,7 +181,7 @@ def log_errors() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _add(parser: Parser, field: dataclasses.Field[Any], *, partial: bool) -> None:
+def _add(parser: argparse._ActionsContainer, field: dataclasses.Field[Any], partial: bool) -> None:
     """Add an argument; with `partial` none is required."""
     options = dict(field.metadata["argparse"])
     default = "" if field.default in (None, "") else f" (default: {field.default})"
@@ -160,40 +200,6 @@ def _add(parser: Parser, field: dataclasses.Field[Any], *, partial: bool) -> Non
     else:
         names = filter(None, (field.metadata["short"], f"--{field.name}"))
         parser.add_argument(*names, **options)
-
-
-def _load(path: str, fields: Sequence[dataclasses.Field[Any]]) -> list[str]:
-    """Return the settings of a TOML file as arguments."""
-    known = {field.name: field for field in fields}
-    try:
-        settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
-    if unknown := sorted(set(settings) - set(known)):
-        from readers.messages import did_you_mean
-
-        raise ValueError(
-            f"{path}: unknown keys {', '.join(unknown)}; {did_you_mean(unknown[0], known)}"
-            f"known are {', '.join(sorted(known))}"
-        )
-    flags: list[str] = []
-    positional: list[str] = []
-    for name, value in settings.items():
-        options = known[name].metadata["argparse"]
-        is_switch = isinstance(known[name].default, bool) or "action" in options
-        if is_switch != isinstance(value, bool):
-            expected = "true or false" if is_switch else "a value or several"
-            raise ValueError(f"{path}: {name} must be {expected}, got {value!r}")
-        texts = list(map(str, value if isinstance(value, list) else [value]))
-        if known[name].metadata["positional"]:
-            positional += texts
-        elif is_switch:
-            flags.append(f"--{name}" if value else f"--no-{name}")
-        elif "nargs" in options:
-            flags += [f"--{name}", *texts]
-        else:
-            flags.append(f"--{name}={','.join(texts)}")
-    return [*flags, "--", *positional] if positional else flags
 
 
 class Parser(argparse.ArgumentParser):

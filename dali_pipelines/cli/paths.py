@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.errors import Refusal, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,10 +57,8 @@ def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:
 def _scan(file: str, suffixes: Sequence[str]) -> Index:
     from readers.index.table import Index
 
-    try:
+    with refusing(OSError, ValueError):
         return Index.scan(file, suffixes=suffixes)
-    except (OSError, ValueError) as error:
-        raise Refusal(error) from error
 
 
 def check_output(path: str) -> None:

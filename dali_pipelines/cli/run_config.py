@@ -4,48 +4,61 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.options import option
-from dali_pipelines.cli.shared_flags import CalibrationFlags, DeviceFlags, HduFlags
+from dali_pipelines.cli.shared_flags import (
+    DeviceFlags,
+    HduFlags,
+    PipelineFlags,
+    factory_of,
+    suffixes_of,
+)
 from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
-    from dali_pipelines import Calibration, Index, Loader, ReaderPipeline
+    from dali_pipelines import Index, Loader
 
 
-CALIBRATION = ("size", "order", "pointing_table", "correction_table", "exposure", "psf")
-"""Flags that are fields of `dali_pipelines.Calibration`."""
+_COUNTS = (
+    *("num_read_processes", "batch_size", "num_gpus", "num_threads"),
+    *("epochs", "max_batches", "prefetch"),
+)
+_NUMBERS = ("rotate", "zoom", "mean", "std", "max_bad", "read_timeout")
 
 
 def _number_or_auto(text: str) -> int | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r}") from None
+    if text != "auto" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r}")
+    return "auto" if text == "auto" else int(text)
 
 
 def _number_or_all(text: str) -> int | Literal["all"]:
-    if text == "all":
-        return "all"
-    if not text.isdecimal():
+    if text != "all" and not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected numbers from 0 on, or all, got {text!r}")
-    return int(text)
+    return "all" if text == "all" else int(text)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
+class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "data": "data pipeline hdu planes bad_sample max_bad",
+        "readers": "num_read_processes read_timeout restart_readers start_method",
+        "graph": "batch_size num_gpus device num_threads prefetch",
+        "image": "crop window flip rotate zoom resize mean std",
+        "frames of AIA and HMI": ("preset size order pointing_table correction_table exposure psf"),
+        "order and resume": "shuffle seed epochs max_batches tail state resume",
+        "output": "report audit rejected",
+    }
+
     data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
-    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
     planes: tuple[int | Literal["all"], ...] | None = option(
         None,
         "fits: planes to read of images with more than two axes, as channels, or all",
@@ -124,32 +137,27 @@ class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
     resume: str | None = option(None, "continue from there", metavar="FILE.json")
 
     def __post_init__(self) -> None:
-        for name in ("num_read_processes", "batch_size", "num_gpus", "epochs", "max_batches"):
+        super().__post_init__()
+        for name in _COUNTS:
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            numbers = value if isinstance(value, list | tuple) else (value or 0.0,)
+            if not all(map(math.isfinite, numbers)):
+                raise ValueError(f"--{name} must be finite, got {value}")
         if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
             raise ValueError("--planes takes numbers or all, not both")
-        if self.pipeline != "fits":
-            for name in ("hdu", "planes"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
-        if self.pipeline != "aia":
-            for name in ("preset", *CALIBRATION):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"--{name} is for --pipeline=aia, got {self.pipeline}")
+        for name in ("hdu", "planes"):
+            if self.pipeline != "fits" and getattr(self, name) is not None:
+                raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
 
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """Return the calibration of AIA and HMI frames; None for other pipelines."""
-        if self.pipeline != "aia":
-            return None
-        from dali_pipelines import Calibration
-
-        settings = {name: getattr(self, name) for name in CALIBRATION}
-        settings["size"] = _pair("size", self.size)
+    def calibration_settings(self) -> dict[str, Any]:
+        """Return the settings of a `dali_pipelines.Calibration` that are given."""
+        settings = {"size": _pair("size", self.size), "order": self.order}
         given = {name: value for name, value in settings.items() if value is not None}
-        return Calibration.of(self.preset, **given)
+        return super().calibration_settings() | given
 
     def least_readers(self, shards: int) -> int:
         """Return the number of reader processes, with auto one for each shard."""
@@ -176,13 +184,8 @@ class RunConfig(HduFlags, DeviceFlags, CalibrationFlags):
 
 def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -> Loader:
     """Make the Loader that the flags describe."""
-    from dali_pipelines import Loader, aia_pipeline, fits_pipeline, jpeg_pipeline
+    from dali_pipelines import Loader
 
-    factories: dict[str, Callable[..., ReaderPipeline]] = {
-        "fits": fits_pipeline,
-        "jpeg": jpeg_pipeline,
-        "aia": aia_pipeline,
-    }
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration
@@ -190,7 +193,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
         planes = tuple(config.planes or ())
         settings |= {"hdu": config.hdu, "planes": "all" if "all" in planes else planes or None}
     return Loader(
-        factories[config.pipeline],
+        factory_of(config.pipeline),
         index,
         batch_size=config.batch_size,
         num_read_processes=config.least_readers(len(devices)),
@@ -207,7 +210,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
 
 def open_index(config: RunConfig) -> Index:
     """Scan the data that was asked for, or the sample set."""
-    from readers.index.table import SUFFIXES, Index
+    from readers.index.table import Index
 
     data = config.data
     if data is None:
@@ -215,7 +218,7 @@ def open_index(config: RunConfig) -> Index:
 
         make = sets.jpeg_samples if config.pipeline == "jpeg" else sets.fits_samples
         data = str(make())
-    return Index.scan(data, suffixes=SUFFIXES["jpeg" if config.pipeline == "jpeg" else "fits"])
+    return Index.scan(data, suffixes=suffixes_of(config.pipeline))
 
 
 def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:

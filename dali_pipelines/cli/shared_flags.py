@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from dali_pipelines.cli.options import at_least, hdu_name, option
+
+if TYPE_CHECKING:
+    from dali_pipelines import Calibration, ReaderPipeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +70,10 @@ class TableFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationFlags(TableFlags):
-    """The calibration of AIA and HMI in a pipeline."""
+class PipelineFlags(TableFlags):
+    """The pipeline, and the calibration of AIA and HMI in it."""
 
+    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
     preset: str | None = option(
         None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
     )
@@ -84,3 +89,42 @@ class CalibrationFlags(TableFlags):
         nargs="+",
         metavar="ANGSTROM",
     )
+
+    def __post_init__(self) -> None:
+        for name in self.calibration_settings():
+            if self.pipeline != "aia":
+                raise ValueError(f"--{name} is for --pipeline=aia, got {self.pipeline}")
+
+    def calibration_settings(self) -> dict[str, Any]:
+        """Return the settings of a `dali_pipelines.Calibration` that are given."""
+        names = ("preset", "pointing_table", "correction_table", "exposure", "psf")
+        settings = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in settings.items() if value is not None}
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """Calibration of AIA and HMI frames; None for other pipelines."""
+        if self.pipeline != "aia":
+            return None
+        from dali_pipelines import Calibration
+
+        return Calibration.of(**self.calibration_settings())
+
+
+def factory_of(pipeline: str) -> Callable[..., ReaderPipeline]:
+    """Return the pipeline factory of a ``--pipeline``."""
+    from dali_pipelines import aia_pipeline, fits_pipeline, jpeg_pipeline
+
+    factories: dict[str, Callable[..., ReaderPipeline]] = {
+        "fits": fits_pipeline,
+        "jpeg": jpeg_pipeline,
+        "aia": aia_pipeline,
+    }
+    return factories[pipeline]
+
+
+def suffixes_of(pipeline: str) -> Sequence[str]:
+    """Return the suffixes of the files that a ``--pipeline`` reads."""
+    from readers.index.table import SUFFIXES
+
+    return SUFFIXES["jpeg" if pipeline == "jpeg" else "fits"]

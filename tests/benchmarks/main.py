@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -> None:
     """Run one suite, print its tables, and write them."""
     from benchmarks.report.tables import as_text, with_parts, write_tables
-    from dali_pipelines.cli.run.report import hardware, versions
+    from dali_pipelines.cli.environment import hardware, versions
 
     load = os.getloadavg()[0]
     tables = []

@@ -46,11 +46,6 @@ def bad(found: str, remedy: str) -> Finding:
     return Finding("BAD", f"{found}: {remedy}")
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number of things in words."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 class Unknown(Exception):
     """A check needs what another check could not find out and has reported."""
 

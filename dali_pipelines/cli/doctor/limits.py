@@ -6,7 +6,8 @@ import os
 import resource
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.doctor.finding import Finding, bad, count, note, ok
+from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
+from dali_pipelines.cli.errors import count
 from dali_pipelines.runtime.cgroup import cpu_quota, usable_cores
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from dali_pipelines.cli.doctor.finding import Finding, bad, count, note, ok
+from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
+from dali_pipelines.cli.errors import count
 
 if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.finding import Job

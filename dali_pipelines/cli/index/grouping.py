@@ -40,11 +40,7 @@ def grouped(grouping: Grouping | None, table: pa.Table) -> pa.Table:
         return grouping.apply(table)
     except TypeError as error:
         raise Refusal(f"--group: {error}") from error
-    except ValueError as error:
-        raise Refusal(f"--group: {_as_flags(str(error))}", 1) from error
-
-
-def _as_flags(message: str) -> str:
-    """Spell settings as flags: ``missing='keep'`` is ``--missing keep`` here."""
-    flags = re.sub(r"(?<!')\b(tolerance|missing)\b", r"--\1", message)
-    return re.sub(r"='(\w+)'", r" \1", flags)
+    except ValueError as error:  # which writes missing='keep' for --missing keep
+        flags = re.sub(r"(?<!')\b(tolerance|missing)\b", r"--\1", str(error))
+        message = re.sub(r"='(\w+)'", r" \1", flags)
+        raise Refusal(f"--group: {message}", 1) from error

@@ -25,7 +25,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, command
+from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.index import grouping, output, where
 from dali_pipelines.cli.index.config import IndexConfig
 from dali_pipelines.cli.index.scan import files_of, scan, unknown_facts, with_labels
@@ -61,10 +61,8 @@ def _index_table(config: IndexConfig) -> None:
     from readers.index.fact_table import column_name
     from readers.index.table import Index
 
-    try:
+    with refusing(OSError, ValueError):
         table = Index.scan(config.data).table
-    except (OSError, ValueError) as error:
-        raise Refusal(error) from error
     grouping.check(config.grouping, table.column_names)
     keys = [key for key in config.all_keys if column_name(key) in table.column_names]
     _finish(config, keys, table, f"{table.num_rows} rows found")
@@ -147,10 +145,8 @@ def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, str]:
     from readers.aia.rules import HeaderRules
     from readers.messages import printable
 
-    try:
+    with refusing(ValueError, doing="--rules"):  # of a table that was made without --rules
         selection = HeaderRules().select(table)
-    except ValueError as error:  # of a table that was made without --rules
-        raise Refusal(f"--rules: {error}") from error
     for row, violation in list(selection.refused.items())[:LISTED]:
         print(printable(f"dropped {table['path'][row]}: {violation.message}"), file=sys.stderr)
     if len(selection.refused) > LISTED:
@@ -166,10 +162,8 @@ def _report_rejected(rejected: Rejected, config: IndexConfig, *, everything: boo
     from readers.messages import printable
 
     if config.rejected is not None:
-        try:
+        with refusing(OSError, status=1, doing=f"{config.rejected} could not be written"):
             write_table(config.rejected, ("path", "reason"), rejected)
-        except OSError as error:
-            raise Refusal(f"{config.rejected} could not be written: {error}", 1) from error
     if everything:
         path, reason = rejected[0]
         raise Refusal(f"none of {len(rejected)} files can be read, the first: {path}: {reason}", 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.errors import Refusal, refusing
+from dali_pipelines.cli.paths import check_output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,9 +24,7 @@ def check(out: str, *, data: str, rejected: str | None, overwrite: bool) -> None
         suffixes = " or ".join(INDEX_SUFFIXES)
         raise Refusal(f"-o must end in {suffixes}, as each Index does, got {out}")
     for path in filter(None, (out, rejected)):
-        folder = os.path.dirname(os.path.abspath(path))
-        if os.path.isdir(path) or not os.access(folder, os.W_OK):
-            raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
+        check_output(path)
     if os.path.exists(out) and not (overwrite or _is_ours(out)):
         raise Refusal(f"{out} exists and is not an Index of this command; --overwrite replaces it")
     if is_table(data) and os.path.realpath(data) == os.path.realpath(out):
@@ -61,12 +60,10 @@ def save(table: pa.Table, path: str) -> None:
     from readers.index.classes import classes_of, with_classes
     from readers.index.table import Index
 
-    for place, name in enumerate(table.column_names):
+    for position, name in enumerate(table.column_names):
         if table[name].type == pa.null():  # a key that no file has: readers can use NaN
-            table = table.set_column(place, name, table[name].cast(pa.float64()))
+            table = table.set_column(position, name, table[name].cast(pa.float64()))
     classes = classes_of(table)
     table = table.replace_schema_metadata({MARK: ",".join(table.column_names)})
-    try:
+    with refusing(OSError, status=1, doing=f"{path} could not be written"):
         Index(with_classes(table, classes)).save(path)
-    except OSError as error:
-        raise Refusal(f"{path} could not be written: {error}", 1) from error

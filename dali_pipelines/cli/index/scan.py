@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Literal, cast
 
-from dali_pipelines.cli.errors import Refusal, one_line
+from dali_pipelines.cli.errors import Refusal, one_line, refusing
 from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
 
 if TYPE_CHECKING:
@@ -32,13 +32,11 @@ def files_of(config: IndexConfig) -> pa.Table:
     if config.class_folders and not os.path.isdir(config.data):
         raise Refusal(f"--class_folders needs a folder, got {config.data}")
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
-    try:
+    with refusing(OSError, ValueError):
         if not config.class_folders:
             return Index.scan(config.data, suffixes=suffixes).table
         classes = None if config.classes is None else Index.load(config.classes)
         return Index.from_class_folders(config.data, classes=classes, suffixes=suffixes).table
-    except (OSError, ValueError) as error:
-        raise Refusal(error) from error
 
 
 def unknown_facts(config: IndexConfig) -> pa.Table:

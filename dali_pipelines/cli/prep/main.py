@@ -21,16 +21,17 @@ import os
 import sys
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, command, one_line
+from dali_pipelines.cli.errors import Refusal, command, one_line, refusing
 from dali_pipelines.cli.options import at_least, option, parse
 from dali_pipelines.cli.prep.targets import claim, parts_folder, targets_of
 from dali_pipelines.cli.process_pool import Crash, isolated_map
 from dali_pipelines.cli.shared_flags import FileFlags, ProcessFlags, TableFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dali_pipelines.aia.level15 import Level15
     from dali_pipelines.cli.prep.targets import Target
@@ -88,11 +89,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     targets = targets_of(config.files, config.out, SUFFIXES["fits"])
     claim(config.out, SETTINGS, settings.settings(), targets)
     left = [target for target in targets if not os.path.exists(target.path)]
-    try:
-        with parts_folder(config.out) as parts:
-            bad = _write(left, parts, settings, config.num_processes)
-    except (OSError, MemoryError) as error:
-        raise Refusal(f"stopped: {error}", 1) from error
+    with (
+        refusing(OSError, MemoryError, status=1, doing="stopped"),
+        parts_folder(config.out) as parts,
+    ):
+        bad = _write(left, parts, settings, config.num_processes)
     print(
         f"{len(targets)} files: {len(left) - bad} written, {len(targets) - len(left)} finished "
         f"before, {bad} bad",
@@ -106,27 +107,15 @@ def _settings(config: PrepConfig) -> Level15:
     from readers.aia.degradation import CorrectionTable
     from readers.aia.pointing import PointingTable
 
-    if config.psf:
-        _check_scipy()
+    if config.psf and not find_spec("scipy"):
+        raise Refusal("--psf needs SciPy: pip install 'dali-pipelines[aia]'")
     found = {field.name: getattr(config, field.name) for field in dataclasses.fields(Level15)}
-    read: dict[str, Callable[[str], Any]] = {
-        "pointing_table": PointingTable.read,
-        "correction_table": CorrectionTable.read,
-    }
-    try:
-        for name, table in read.items():
-            if found[name] is not None:
-                found[name] = table(found[name])
+    with refusing(OSError, ValueError):
+        if config.pointing_table is not None:
+            found["pointing_table"] = PointingTable.read(config.pointing_table)
+        if config.correction_table is not None:
+            found["correction_table"] = CorrectionTable.read(config.correction_table)
         return Level15(**found)
-    except (OSError, ValueError) as error:
-        raise Refusal(error) from error
-
-
-def _check_scipy() -> None:
-    try:
-        import scipy.fft  # noqa: F401  only to see whether it is there
-    except ImportError as error:
-        raise Refusal(f"--psf: {error}: install what AIA needs, pip install '.[aia]'") from error
 
 
 # ---- The files ---------------------------------------------------------------------------------

@@ -93,46 +93,44 @@ def readers_needed(*, read_s: float, rate: float) -> int:
 
 
 def _consumer(stages: Stages) -> Advice:
-    memory = "; where memory is tight, --prefetch=1 will do" if stages.ahead > 1 else ""
-    return Advice(
-        "consumer",
-        f"Loading keeps up: the consumer waits {_percent(stages.wait_fraction)} of the time"
-        f"{memory}.",
-    )
+    memory = " To save memory, try --prefetch=1." if stages.ahead > 1 else ""
+    wait = _percent(stages.wait_fraction)
+    return Advice("consumer", f"Loading keeps up: the consumer waits {wait} of the time.{memory}")
 
 
 def _storage(stages: Stages, world_size: int) -> Advice:
-    count = world_size * _more_readers(stages)
+    readers = world_size * _more_readers(stages)
     each = 1e3 / max(1, stages.samples)
     return Advice(
         "storage",
-        f"Storage is the limit: a read takes {each * stages.read_s:.3g} ms, "
-        f"{each * stages.blocked_s:.3g} ms of them in wait for files, "
-        f"{stages.input_bytes / stages.seconds / 1e6:.3g} MB/s in all. More readers wait side by "
-        f"side: try --num_read_processes={count}; beyond, faster storage or a smaller --crop.",
-        {"num_read_processes": count},
+        f"Storage is the limit: a read takes {each * stages.read_s:.3g} ms, and waits "
+        f"{each * stages.blocked_s:.3g} ms of them for files; all readers together get "
+        f"{stages.input_bytes / stages.seconds / 1e6:.3g} MB/s. Try "
+        f"--num_read_processes={readers}, as readers can wait at the same time. If that does not "
+        "help, use faster storage or a smaller --crop.",
+        {"num_read_processes": readers},
     )
 
 
 def _readers(stages: Stages, world_size: int) -> Advice:
     now, worked = stages.num_read_processes, stages.read_cpu_s + stages.read_queued_s
     if stages.cores_idle < _SPARE_CORE or stages.read_queued_s > _QUEUED * worked:
-        return _cpu(stages, "the readers, which compute,")
+        return _cpu(stages, "the readers")
     # More of them than cores would only take turns.
-    count = world_size * min(_more_readers(stages), max(now + 1, int(stages.cores)))
+    readers = world_size * min(_more_readers(stages), max(now + 1, int(stages.cores)))
     each = 1e3 / max(1, stages.samples)
     return Advice(
         "readers",
-        f"The readers are the slowest part: each computes {each * stages.read_cpu_s:.3g} ms for a "
-        f"sample, and cores are idle: try --num_read_processes={count}.",
-        {"num_read_processes": count},
+        f"The readers are the slowest part: each needs {each * stages.read_cpu_s:.3g} ms of CPU "
+        f"time for a sample, and cores are idle. Try --num_read_processes={readers}.",
+        {"num_read_processes": readers},
     )
 
 
 def _graph(stages: Stages) -> Advice:
     slow = "The graph (transfer, decode, transforms) is the slowest part"
     if stages.gpus:
-        return Advice("graph", f"{slow}: more --num_gpus or a smaller --crop will help.")
+        return Advice("graph", f"{slow}. Use more GPUs (--num_gpus) or a smaller --crop.")
     queued = stages.graph_queued_s > _QUEUED * (stages.graph_cpu_s + stages.graph_queued_s)
     if queued or stages.cores_idle < _SPARE_CORE:
         return _cpu(stages, "the graph")
@@ -141,15 +139,15 @@ def _graph(stages: Stages) -> Advice:
         size = 2 * stages.batch_size
         return Advice(
             "graph",
-            f"{slow}, and a batch of {stages.batch_size} keeps no more than as many threads busy: "
-            f"try --batch_size={size}, or a GPU, or a smaller --crop.",
+            f"{slow}, and a batch of {stages.batch_size} keeps only {stages.batch_size} of its "
+            f"threads busy. Try --batch_size={size}, a GPU or a smaller --crop.",
             {"batch_size": size},
         )
-    count = threads + max(1, round(stages.cores_idle / stages.num_shards))
+    more = threads + max(1, round(stages.cores_idle / stages.num_shards))
     return Advice(
         "graph",
-        f"{slow}, and cores are idle: try --num_threads={count}, or a GPU, or a smaller --crop.",
-        {"num_threads": count},
+        f"{slow}, and cores are idle. Try --num_threads={more}, a GPU or a smaller --crop.",
+        {"num_threads": more},
     )
 
 
@@ -161,28 +159,28 @@ def _starved(stages: Stages) -> bool:
 
 
 def _cpu(stages: Stages, who: str) -> Advice:
-    remedy = "More cores" if stages.gpus else "A GPU, more cores"
     return Advice(
         "cpu",
-        f"The CPU is the limit: {who} can have no more of it. Of {stages.cores:g} cores, reading "
-        f"and decoding take {stages.cores_used:.1f}, and all else {stages.cores_elsewhere:.1f}. "
-        f"{remedy} or a smaller --crop will help, more processes or threads will not.",
+        f"The CPU is the limit: no core is free for {who}. Of {stages.cores:g} cores, reading and "
+        f"decoding use {stages.cores_used:.1f}, everything else {stages.cores_elsewhere:.1f}. Use "
+        f"{'' if stages.gpus else 'a GPU, '}more cores or a smaller --crop; more processes or "
+        "threads will not help.",
     )
 
 
 def _transport(stages: Stages) -> Advice:
-    idle = _percent(1 - stages.readers_busy)
-    each = stages.num_read_processes / stages.num_shards
-    if stages.batch_size < each or stages.ahead == 1:
+    readers = stages.num_read_processes / stages.num_shards
+    if stages.batch_size < readers or stages.ahead == 1:
         change = {"prefetch": stages.ahead + 1}
-        remedy = f"--prefetch={stages.ahead + 1}, or a larger --batch_size, gives them more to do"
+        remedy = f"--prefetch={stages.ahead + 1} or a larger --batch_size"
     else:
         change = {}
-        remedy = "a smaller --crop, or a larger --batch_size of small images, eases the hand-over"
+        remedy = "a smaller --crop, or for small images a larger --batch_size"
     return Advice(
         "transport",
-        f"The hand-over to the graph is the limit: the readers are idle {idle} of the time, and "
-        f"the graph waits for them; {remedy}.",
+        "Handing samples over to the graph is the limit: the readers are idle "
+        f"{_percent(1 - stages.readers_busy)} of the time, but the graph waits for them. Try "
+        f"{remedy}.",
         change,
     )
 

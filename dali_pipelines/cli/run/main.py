@@ -34,7 +34,7 @@ from dali_pipelines.runtime.ranks import Ranks
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
     from dali_pipelines.cli.run.auto_readers import Choice
-    from dali_pipelines.cli.run.report import Run
+    from dali_pipelines.cli.run.output import Run
 
 
 @command("run")
@@ -190,7 +190,7 @@ def iterate(
     loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop, choice: Choice | None
 ) -> int:
     """Go through the epochs, and say how it went."""
-    from dali_pipelines.cli.run.report import Run
+    from dali_pipelines.cli.run.output import Run
 
     with Run(loader, config, ranks, choice) as run, loader:
         stop.later = True

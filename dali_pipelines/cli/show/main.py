@@ -19,37 +19,35 @@ The exit status is 0; 1 if no image could be shown, 2 for wrong usage, 130 if in
 # Reader processes import this file again: what is heavy is imported in the functions.
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal, command
+from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.options import at_least, log_errors, option, parse
 from dali_pipelines.cli.paths import check_output, samples_of
-from dali_pipelines.cli.shared_flags import CalibrationFlags, FileFlags
+from dali_pipelines.cli.shared_flags import FileFlags, PipelineFlags, factory_of, suffixes_of
+from dali_pipelines.cli.single_rows import single_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
-    from dali_pipelines import Calibration, Loader, ReaderPipeline
+    from dali_pipelines import Calibration
     from dali_pipelines.cli.show.sheet import Picture
     from readers import Index
     from readers.contract import Row
 
-CALIBRATION = tuple(field.name for field in fields(CalibrationFlags))
-"""Settings of calibration, for frames of AIA and HMI."""
 COLUMNS = 6
 """Of a sheet, by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowConfig(FileFlags, CalibrationFlags):
+class ShowConfig(FileFlags, PipelineFlags):
     """Flags of ``show``."""
 
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
-    pipeline: str = option("fits", "what the files are", choices=("fits", "jpeg", "aia"))
     before_after: bool = option(False, "aia: one file, after each of these steps")
     count: int = option(24, "most samples, evenly spread", type=at_least(1), metavar="N")
     columns: int | None = option(
@@ -63,10 +61,9 @@ class ShowConfig(FileFlags, CalibrationFlags):
     def __post_init__(self) -> None:
         if not self.output.lower().endswith(".png"):
             raise ValueError(f"-o must end in .png, got {self.output}")
-        if self.pipeline != "aia":
-            for name in (*CALIBRATION, "before_after"):
-                if getattr(self, name):
-                    raise ValueError(f"--{name} is for --pipeline=aia, got {self.pipeline}")
+        super().__post_init__()
+        if self.before_after and self.pipeline != "aia":
+            raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
 
 
 @command("show")
@@ -76,14 +73,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = parse(ShowConfig, argv, __doc__, "show")
     from tqdm import tqdm
 
-    from readers.index.table import SUFFIXES
-
     check_output(config.output)
-    _check_installed()
+    if not find_spec("sunpy"):
+        raise Refusal("show needs SunPy: pip install 'dali-pipelines[aia]'")
     from dali_pipelines.cli.show.sheet import save_sheet
 
-    calibration = _calibration(config)
-    found = samples_of(config.files, SUFFIXES["jpeg" if config.pipeline == "jpeg" else "fits"])
+    with refusing(OSError, ValueError):
+        calibration = config.calibration
+    found = samples_of(config.files, suffixes_of(config.pipeline))
     if config.before_after and (len(found) > 1 or found.parts):
         raise Refusal(f"--before_after is for one file, got {len(found)}")
     index = _spread(found, config.count)
@@ -108,30 +105,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if shown else 1
 
 
-def _check_installed() -> None:
-    try:
-        import sunpy.visualization.colormaps  # noqa: F401
-    except ImportError as error:
-        raise Refusal(f"{error}: install what AIA needs, pip install '.[aia]'") from error
-
-
-def _calibration(config: ShowConfig) -> Calibration | None:
-    if config.pipeline != "aia":
-        return None
-    from dali_pipelines import Calibration
-
-    given = {name: getattr(config, name) for name in CALIBRATION}
-    try:
-        return Calibration.of(**{name: value for name, value in given.items() if value is not None})
-    except (OSError, ValueError) as error:
-        raise Refusal(error) from error
-
-
 def _spread(index: Index, count: int) -> Index:
     """Choose rows that are evenly spread over the Index, in its order."""
     if len(index) <= count:
         return index
-    return index.select([place * len(index) // count for place in range(count)])
+    return index.select([number * len(index) // count for number in range(count)])
 
 
 def _rows(pictures: Sequence[Picture], columns: int) -> list[Sequence[Picture]]:
@@ -176,7 +154,8 @@ def _pictures(
     from dali_pipelines.cli.show.sheet import Picture
 
     columns = index.columns(parts=index.parts)
-    with _loader(index, pipeline, calibration) as loader:
+    settings: dict[str, Any] = {} if calibration is None else {"calibration": calibration}
+    with single_rows(factory_of(pipeline), index, **settings) as loader:
         for number, (batch,) in enumerate(loader):
             row = columns.row(number)
             files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
@@ -208,31 +187,3 @@ def _steps(
         yield from step_pictures(file, calibration, size)
     except ReadError as error:
         yield rejected_picture(file, error.reason)
-
-
-def _loader(index: Index, pipeline: str, calibration: Calibration | None) -> Loader:
-    """Make a Loader that gives a batch a row, in the order of the Index."""
-    from dali_pipelines import Loader, aia_pipeline, fits_pipeline, jpeg_pipeline
-    from dali_pipelines.memory import estimate_memory
-
-    factories: dict[str, Callable[..., ReaderPipeline]] = {
-        "fits": fits_pipeline,
-        "jpeg": jpeg_pipeline,
-        "aia": aia_pipeline,
-    }
-    settings: dict[str, Any] = {} if calibration is None else {"calibration": calibration}
-    loader = Loader(
-        factories[pipeline],
-        index,
-        batch_size=1,  # images of all sizes
-        num_read_processes=min(len(os.sched_getaffinity(0)), 4, len(index)),
-        devices=[None],
-        shard_id=0,
-        num_shards=1,
-        shuffle=False,
-        bad_sample="skip",
-        num_epochs=1,
-        **settings,
-    )
-    estimate_memory(loader.make_pipelines()).check()
-    return loader

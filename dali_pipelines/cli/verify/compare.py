@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.process_pool import Crash, isolated_map
-from dali_pipelines.cli.verify.decoded import decoded_rows, num_processes
+from dali_pipelines.cli.single_rows import num_processes
+from dali_pipelines.cli.verify.decoded import decoded_rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator

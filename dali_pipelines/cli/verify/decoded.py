@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.process_pool import Crash, isolated_map
+from dali_pipelines.cli.single_rows import num_processes, single_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence, Sized
+    from collections.abc import Generator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dali_pipelines.graph.pipeline import ReaderPipeline
     from readers.contract import Row
 
-MOST_PROCESSES = 4
-"""For each of the two decoders."""
 READ_AHEAD = 16
 """Rows that readers may have begun before the first of them is delivered; more do no harm."""
 
@@ -80,12 +78,9 @@ def _killers(reader: PlacedReader, rows: Sequence[Row]) -> dict[int, str]:
 def _loader(
     index: Index, reader: PlacedReader, device: int | None, killers: dict[int, str]
 ) -> Loader:
-    """Make a Loader that gives a batch a row, in the order of the Index."""
-    from dali_pipelines import Loader
     from dali_pipelines.config import PipelineConfig
     from dali_pipelines.graph.decode import decode_fits, decode_jpeg
     from dali_pipelines.graph.pipeline import reader_pipeline
-    from dali_pipelines.memory import estimate_memory
 
     def decode_image(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
         # The window is not the pipeline's, but the reader's.
@@ -97,23 +92,4 @@ def _loader(
     def factory(index: Index, **config: Any) -> ReaderPipeline:
         return reader_pipeline(index, reader, decode, PipelineConfig(**config))
 
-    loader = Loader(
-        factory,
-        index,
-        batch_size=1,  # images of all sizes
-        num_read_processes=num_processes(index),
-        devices=[device],
-        shard_id=0,
-        num_shards=1,
-        shuffle=False,
-        bad_sample="skip",
-        num_epochs=1,
-        rejected=killers,
-    )
-    estimate_memory(loader.make_pipelines()).check()
-    return loader
-
-
-def num_processes(rows: Sized) -> int:
-    """Count the processes for one of the decoders."""
-    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(rows))
+    return single_rows(factory, index, device, killers)

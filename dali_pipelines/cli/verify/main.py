@@ -30,7 +30,7 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, command
+from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output, index_of, write_file
 from dali_pipelines.cli.verify.compare import records_of
@@ -55,10 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     if config.json is not None:
         check_output(config.json)
-    try:
+    with refusing(ValueError):
         (device,) = Ranks().choose_devices(config.device)
-    except ValueError as error:
-        raise Refusal(error) from error
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
     number = config.hdu if isinstance(config.hdu, int) else None
     index = index_of(config.files, suffixes, number)
@@ -88,14 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _save(path: str, device: str, records: Sequence[Record]) -> None:
-    from dali_pipelines.cli.run.report import versions
+    from dali_pipelines.cli.environment import versions
 
     files = [dataclasses.asdict(record) for record in records]
     for file in files:
         if file["max_difference"] is not None and not math.isfinite(file["max_difference"]):
             file["max_difference"] = str(file["max_difference"])  # JSON has no such numbers
-    try:
-        report = {"versions": versions(), "device": device, "files": files}
+    report = {"versions": versions(), "device": device, "files": files}
+    with refusing(OSError, status=1, doing=f"{path} could not be written"):
         write_file(path, json.dumps(report, indent=1) + "\n")
-    except OSError as error:
-        raise Refusal(f"{path} could not be written: {error}", 1) from error

@@ -47,14 +47,14 @@ SLOW_GRAPH = replace(
             replace(SLOW_STORAGE, wait_s=0.5),
             "consumer",
             {},
-            "waits 5 % of the time; where memory is tight, --prefetch=1 will do.",
+            "waits 5 % of the time. To save memory, try --prefetch=1.",
         ),
         (replace(SLOW_STORAGE, wait_s=0.5, ahead=1), "consumer", {}, "waits 5 % of the time."),
         (
             SLOW_STORAGE,
             "storage",
             {"num_read_processes": 4},
-            "a read takes 49 ms, 46.5 ms of them in wait for files, 20 MB/s in all.",
+            "takes 49 ms, and waits 46.5 ms of them for files; all readers together get 20 MB/s.",
         ),
         # The machine is busy with something else: not with these reads.
         (
@@ -67,37 +67,37 @@ SLOW_GRAPH = replace(
             SLOW_CODEC,
             "readers",
             {"num_read_processes": 4},
-            "each computes 48 ms for a sample, and cores are idle: try --num_read_processes=4.",
+            "needs 48 ms of CPU time for a sample, and cores are idle. Try --num_read_processes=4.",
         ),
         (
             replace(SLOW_CODEC, cpu_busy=0.96),
             "cpu",
             {},
-            "no more of it. Of 8 cores, reading and decoding take 1.1, and all else 6.6. A GPU",
+            "Of 8 cores, reading and decoding use 1.1, everything else 6.6. Use a GPU, more cores",
         ),
         # A control group grants less than the machine has: psutil sees idle cores.
         (
             replace(SLOW_CODEC, read_cpu_s=4, read_queued_s=5.5, gpus=True),
             "cpu",
             {},
-            "all else 0.3. More cores or a smaller --crop will help",
+            "everything else 0.3. Use more cores or a smaller --crop;",
         ),
-        (SLOW_GRAPH, "graph", {"num_threads": 8}, "and cores are idle: try --num_threads=8"),
+        (SLOW_GRAPH, "graph", {"num_threads": 8}, "and cores are idle. Try --num_threads=8"),
         (
             replace(SLOW_GRAPH, num_shards=2, cpu_busy=0.75),
             "graph",
             {"num_threads": 2},
-            "try --num_threads=2",
+            "Try --num_threads=2",
         ),
-        (replace(SLOW_GRAPH, batch_size=2), "graph", {"batch_size": 4}, "try --batch_size=4"),
-        (replace(SLOW_GRAPH, cpu_busy=0.97), "cpu", {}, "the graph can have no more of it"),
+        (replace(SLOW_GRAPH, batch_size=2), "graph", {"batch_size": 4}, "Try --batch_size=4"),
+        (replace(SLOW_GRAPH, cpu_busy=0.97), "cpu", {}, "no core is free for the graph"),
         (
             replace(SLOW_GRAPH, graph_cpu_s=10, graph_queued_s=9),
             "cpu",
             {},
-            "the graph can have no more of it",
+            "no core is free for the graph",
         ),
-        (replace(SLOW_GRAPH, gpus=True), "graph", {}, "more --num_gpus or a smaller --crop"),
+        (replace(SLOW_GRAPH, gpus=True), "graph", {}, "more GPUs (--num_gpus) or a smaller --crop"),
         # Readers that take 60 ms a batch and a graph that takes 50, a batch ahead of each other.
         (
             replace(SLOW_CODEC, wait_readers_s=1.6, wait_graph_s=8.0, graph_cpu_s=9),
@@ -115,7 +115,7 @@ SLOW_GRAPH = replace(
             replace(SLOW_STORAGE, num_read_processes=4, read_s=8),
             "transport",
             {},
-            "a smaller --crop, or a larger --batch_size of small images, eases",
+            "Try a smaller --crop, or for small images a larger --batch_size.",
         ),
         # Many readers on few cores: 16 of them and 4 threads of DALI on 2.
         (
@@ -132,7 +132,7 @@ SLOW_GRAPH = replace(
             ),
             "cpu",
             {},
-            "readers and graph can have no more of it",
+            "no core is free for readers and graph",
         ),
         (
             replace(SLOW_STORAGE, num_read_processes=4, read_s=8, graph_cpu_s=18),

@@ -104,7 +104,7 @@ def test_a_sheet_that_cannot_be_drawn_is_no_failure(
     def fail(*_: object) -> None:
         raise ImportError("No module named 'sunpy'")
 
-    monkeypatch.setattr("dali_pipelines.cli.run.report.save_delivered", fail)
+    monkeypatch.setattr("dali_pipelines.cli.run.output.save_delivered", fail)
     flags = ["--device=cpu", "--num_read_processes=1", "--batch_size=4", "--crop=16", "--epochs=1"]
     assert main(flags) == 0
     assert "No contact sheet is drawn: No module named 'sunpy'\n" in capsys.readouterr().err

@@ -37,6 +37,7 @@ FLAGS = """
 
 def test_the_flags_are_these() -> None:
     assert {field.name for field in dataclasses.fields(RunConfig)} == set(FLAGS.split())
+    assert sorted(" ".join(RunConfig.GROUPS.values()).split()) == sorted(FLAGS.split())
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +319,7 @@ def test_nothing_is_left(archive: Path, tmp_path: Path, capsys: pytest.CaptureFi
     flags = [f"--data={archive}", "--device=cpu", "--batch_size=4"]
     assert main([*flags, f"--state={state}"]) == 0
     assert main([*flags, f"--resume={state}"]) == 0
-    assert "nothing left to deliver: 1 of --epochs=1 are done, so give more." in (
+    assert "Nothing was left to deliver: 1 of --epochs=1 are done. Give more --epochs." in (
         capsys.readouterr().out
     )
 
@@ -377,6 +378,10 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path
         (["--batch_size=4", "--crop=21"], "crop 21x21 is larger than the image 20x24"),
         (["--batch_size=4", "--crop", "1", "2", "3"], "--crop takes one number or two"),
         (["--batch_size=0"], "--batch_size must be at least 1, got 0"),
+        (["--num_threads=0"], "--num_threads must be at least 1, got 0"),
+        (["--mean=inf"], "--mean must be finite, got [inf]"),
+        (["--std", "1", "nan"], "--std must be finite, got [1.0, nan]"),
+        (["--rotate=inf"], "--rotate must be finite, got inf"),
         (["--num_read_processes=0"], "--num_read_processes must be at least 1, got 0"),
         (["--num_read_processes=all"], "expected a number or auto, got 'all'"),
         (["--batch_size=4", "--pipeline=jpeg"], "no file in this folder ends in .jpg"),

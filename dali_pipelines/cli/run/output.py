@@ -1,0 +1,156 @@
+"""Output of a run: progress bar, NVTX ranges, audit, summary and report."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import nvtx
+from tqdm import tqdm
+
+from dali_pipelines.cli.errors import one_line
+from dali_pipelines.cli.paths import OutputFile, write_file, write_table
+from dali_pipelines.cli.run.delivered import first_images, save_delivered
+from dali_pipelines.cli.run.report import report_of, summary
+from dali_pipelines.cli.run.stages import Moment
+from dali_pipelines.runtime.ranks import Ranks
+
+if TYPE_CHECKING:
+    import torch
+
+    from dali_pipelines import Loader
+    from dali_pipelines.cli.run.auto_readers import Choice
+    from dali_pipelines.cli.run_config import RunConfig
+
+DOMAIN = "dali-pipelines"
+"""NVTX domain of the ranges run, epoch and batch."""
+
+AUDIT_HEADER = ("epoch", "step", "shard", "slot", "row", "path", "valid")
+
+REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step")
+
+
+class Run:
+    """One run over a Loader, from the first batch to the summary, which rank 0 prints."""
+
+    def __init__(
+        self, loader: Loader, config: RunConfig, ranks: Ranks, choice: Choice | None = None
+    ) -> None:
+        self.loader = loader
+        self.config = config
+        self.ranks = ranks
+        self.choice = choice
+        self.steps_done = 0
+        self.ready_at_first = 0
+        """Batches that readers and graph may have had ready when the first was delivered."""
+        self.began = self.last = time.perf_counter()
+        """Time when it began, and when the last step was delivered."""
+        self._state = loader.state_dict()
+        self._images: list[tuple[int, torch.Tensor]] = []
+        self._held = ExitStack()
+
+    def __enter__(self) -> Run:
+        """Open the audit file and the progress bar, and begin the range ``run``."""
+        total = len(self.loader) * self.config.batch_size * self.loader.num_shards
+        rows = min(len(self.loader.index), total) * self.config.epochs
+        self._held.enter_context(nvtx.annotate("run", domain=DOMAIN))
+        self._audit = None
+        self._held.callback(self._write_rejected)
+        self._held.callback(self._write_state)
+        if self.config.audit is not None:
+            file = OutputFile(self.config.audit)
+            self._held.callback(file.close)
+            self._audit = csv.writer(file)
+            self._audit.writerow(AUDIT_HEADER)
+        self._bar = self._held.enter_context(
+            tqdm(
+                total=rows // self.ranks.world_size,
+                unit=" images",
+                disable=self.ranks.rank != 0 or not sys.stderr.isatty(),
+                dynamic_ncols=True,
+            )
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what was opened; write the state and what was rejected, however the run ended."""
+        self._held.close()  # all of it, also if one file cannot be written
+
+    def _write_state(self) -> None:
+        if self.config.state is not None:
+            write_file(self.config.state, json.dumps(self._state) + "\n")
+
+    def _write_rejected(self) -> None:
+        if self.config.rejected is not None:
+            rejected = self.loader.stats.rejected.values()
+            rows = ([getattr(found, name) for name in REJECTED_HEADER] for found in rejected)
+            write_table(self.config.rejected, REJECTED_HEADER, rows)
+
+    def steps(self, epoch: int) -> Iterator[list[dict[str, Any]]]:
+        """Yield the batches of an epoch inside NVTX ranges."""
+        with nvtx.annotate(f"epoch {epoch}", domain=DOMAIN):
+            batches = iter(self.loader)
+            while True:
+                with nvtx.annotate("batch", domain=DOMAIN):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch
+                del batch  # DALI can use its memory for the next one
+
+    def deliver(self, epoch: int, step: int, batches: list[dict[str, Any]]) -> None:
+        """Note one delivered step."""
+        self.last = time.perf_counter()
+        if self.steps_done == 0:
+            self.at_first = Moment.of(self.loader)
+            # By the readers, and by the graph.
+            self.ready_at_first = 2 * max(each.ahead for each in self.loader.pipelines)
+            if self.config.data is None and self.ranks.rank == 0:
+                self._images = first_images(batches[0])
+        self.steps_done += 1
+        for shard, batch in enumerate(batches, self.loader.first_shard):
+            rows, valid = batch["row"].tolist(), batch["valid"].tolist()
+            self._bar.update(sum(valid))
+            if self._audit is not None:
+                self._audit.writerows(
+                    (epoch, step, shard, slot, row, self.loader.index.path(row), int(is_valid))
+                    for slot, (row, is_valid) in enumerate(zip(rows, valid, strict=True))
+                )
+        seconds = self.last - self.began
+        rate = self.loader.stats.input_bytes / seconds / 1e6
+        self._bar.set_postfix_str(f"{rate:.0f} MB/s read")
+        self._state = self.loader.state_dict()
+
+    def finish(self, status: int = 0) -> int:
+        """Print the summary, write the report, and give the exit code: 1 if nothing was read."""
+        # While the readers live: their CPU times end with them.
+        enough = self.steps_done > self.ready_at_first and self.loader.stats.samples > 0
+        lives = bool(self.loader.pipelines)
+        measured = self.at_first.stages(self.loader) if enough and lives else None
+        self.loader.close()
+        self._bar.close()
+        report = report_of(self, measured)
+        if self.ranks.rank == 0:
+            print(summary(report))
+            self._draw()
+        if self.config.report is not None:
+            write_file(self.config.report, json.dumps(report, indent=2) + "\n")
+        # A rank alone may have had no part in a short run. After a stop the others may be gone.
+        if not status and self.steps_done and not self.ranks.agree(self.loader.stats.samples > 0):
+            return 1
+        return status
+
+    def _draw(self) -> None:
+        """Draw what the sample set has given; a run does not fail for want of that."""
+        if not self._images:
+            return
+        try:
+            path = save_delivered(self._images, self.loader.index, self.config)
+            print(f"The first images are drawn in {path}")
+        except (ImportError, OSError) as error:
+            print(f"No contact sheet is drawn: {one_line(error)}", file=sys.stderr)
