@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--checkpoint_every", type=int, default=100, help="steps between checkpoints")
     add("--resume", action="store_true", help="continue from the checkpoint, if it exists")
     add("--device", choices=("auto", "gpu", "cpu"), default="auto", help="auto: GPUs, or the CPU")
-    add("--max_steps", type=int, help="stop after this many steps of this run")
+    add("--max_steps", type=int, default=10**9, help="stop after this many steps of this run")
     flags, stop = parser.parse_args(argv), list[bool]()
     signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
     try:
@@ -56,6 +56,8 @@ class Training:
 
     def __init__(self, flags: argparse.Namespace) -> None:
         self.flags, self.ranks = flags, Ranks.of()
+        if min(flags.epochs, flags.checkpoint_every, flags.max_steps) < 1:
+            raise ValueError("--epochs, --checkpoint_every and --max_steps must be at least 1")
         exists = os.path.exists(flags.checkpoint or "")
         if exists and not flags.resume:
             raise ValueError(f"{flags.checkpoint} exists: add --resume to continue, or remove it")
@@ -104,7 +106,7 @@ class Training:
 
     def run(self, stop: list[bool]) -> int:
         """Train until the last epoch, --max_steps or SIGTERM; return the exit status."""
-        end, stopped = self.steps + (self.flags.max_steps or float("inf")), False
+        end, stopped = self.steps + self.flags.max_steps, False
         while self.loader.epoch < self.flags.epochs and self.steps < end and not stopped:
             epoch = self.loader.epoch
             for (batch,) in self.loader:
@@ -125,17 +127,15 @@ class Training:
     def step(self, batch: dict[str, torch.Tensor], stop: bool) -> bool:
         """Learn from a batch of each rank, which may be empty; return whether any is to stop."""
         image, rows = batch["image"].nan_to_num(0, 0, 0), batch["row"].tolist()
-        if (
-            count := len(rows)
-        ) == 0:  # DDP needs a backward pass on each rank: a blank window of weight 0
+        if not rows:  # DDP needs a backward pass on each rank: a blank window of weight 0
             image, rows = image.new_zeros((1, 1, self.flags.crop, self.flags.crop)), [0]
         image = (image / image.abs().mean((1, 2, 3), keepdim=True).clamp(min=1e-30)).asinh()
         key = self.cursor["seed"], self.cursor["epoch"]  # the same noise on any number of ranks
         seeded = [torch.Generator().manual_seed(hash((*key, row))) for row in rows]
         noise = torch.stack([torch.normal(0.0, 0.5, image[0].shape, generator=g) for g in seeded])
         noise = noise.to(image.device)
-        loss = (self.model(image + noise) - noise)[:count].abs().mean((1, 2, 3)).sum()
-        totals = torch.stack([loss.detach(), loss.new_tensor(count), loss.new_tensor(stop)])
+        loss = (self.model(image + noise) - noise)[: len(batch["row"])].abs().mean((1, 2, 3)).sum()
+        totals = torch.stack([loss.detach(), *loss.new_tensor([len(batch["row"]), stop])])
         torch.distributed.all_reduce(totals)
         (loss * self.ranks.world_size / totals[1].clamp(min=1)).backward()  # DDP: mean over ranks
         self.optimizer.step()

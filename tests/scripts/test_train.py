@@ -248,6 +248,11 @@ def test_sigterm_to_the_whole_job_leaves_a_checkpoint_of_the_last_step(
     ("more", "message"),
     [
         (["--crop=0"], "crop must"),
+        (["--batch_size=0"], "batch_size must be"),
+        (["--num_read_processes=0"], "must be"),
+        (["--epochs=0"], "--epochs, --checkpoint_every and --max_steps must be at least 1"),
+        (["--checkpoint_every=0"], "--checkpoint_every and --max_steps must be at least 1"),
+        (["--max_steps=0"], "--max_steps must be at least 1"),
         (["--learning_rate=-1"], "Invalid learning rate: -1.0"),
         (["--checkpoint={archive}/00.fits"], "00.fits exists: add --resume to continue, or remove"),
         (["--data=/nowhere"], "/nowhere: no such folder or file"),
