@@ -180,9 +180,10 @@ def test_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_command_is_documented() -> None:
     page = (DOCS / "guide" / "commands.md").read_text()
-    scripts = {path.name for path in (ROOT / "scripts").glob("[!_]*.py")}
-    assert set(re.findall(r"^## (\S+)$", page, re.MULTILINE)) == scripts
-    assert set(re.findall(r"^\| `(\S+)` \|", page, re.MULTILINE)) == scripts
+    assert {path.stem for path in (ROOT / "scripts").glob("[!_]*.py")} == {*COMMANDS, "train"}
+    expected = {*(f"dali-pipelines {name}" for name in COMMANDS), "python scripts/train.py"}
+    assert set(re.findall(r"^## (.+)$", page, re.MULTILINE)) == expected
+    assert set(re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE)) == expected
 
 
 def test_each_public_name_is_in_the_reference_once() -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import version
 
 from dali_pipelines.cli.errors import command
 
@@ -41,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="DALI pipelines fed by parallel readers of FITS and JPEG archives.",
         epilog="\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {version('dali-pipelines')}"
     )
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of these:")
     name: str = parser.parse_args(argv[:1]).command

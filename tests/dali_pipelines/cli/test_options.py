@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import requires
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
@@ -199,3 +199,13 @@ def test_a_reader_of_the_output_that_ends_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} {SCRIPTS / 'doctor.py'} --data={tmp_path} | true"
     found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert found.stderr == ""
+
+
+def test_the_program_as_a_module_names_its_version() -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "dali_pipelines", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == f"dali-pipelines {version('dali-pipelines')}\n"
