@@ -66,19 +66,12 @@ def read_ranges(
     return payload, run_offsets[run] + offsets - run_starts[run], nbytes
 
 
-def bytes_between(planes: Sequence[int], plane_bytes: int, part_bytes: int, *, gap: int) -> int:
-    """Return how many bytes of gaps `read_ranges` reads between the same parts of some planes.
+def bytes_between(planes: Sequence[int], plane_bytes: int, span_bytes: int, *, gap: int) -> int:
+    """Return how many bytes of gaps `read_ranges` reads between the same spans of some planes.
 
-    Parameters
-    ----------
-    planes : sequence of int
-        Numbers of the planes, which are stored one after the other.
-    plane_bytes, part_bytes : int
-        Bytes of a plane, and from the first to the last byte of its part.
-    gap : int
-        As for `read_ranges`.
+    The planes, of `plane_bytes` each, are stored one after the other.
     """
-    gaps = np.diff(np.unique(planes)) * plane_bytes - part_bytes
+    gaps = np.diff(np.unique(planes)) * plane_bytes - span_bytes
     return int(gaps[gaps <= gap].sum())
 
 

@@ -30,16 +30,9 @@ _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
 
 
 class FitsFile:
-    """An open FITS file, plain or gzipped. A gzipped one is unpacked up to its headers at first.
+    """An open FITS file, plain or gzipped; the HDU `wanted` is read, None for the first image.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    wanted : int, str, (str, int) or None
-        HDU to read; None for the first that holds an image.
-    every : bool
-        Whether to unpack the headers of all HDUs.
+    A gzipped one is unpacked up to its headers at first; with `every`, those of all HDUs.
     """
 
     def __init__(self, path: str, wanted: HduName | None, *, every: bool = False) -> None:
@@ -91,10 +84,7 @@ class FitsFile:
         # astropy accepts truncated files; here they are errors.
         warnings.filterwarnings("error", message="File may have been truncated")
         # A descriptor of its own, since astropy closes it.
-        with (
-            open(f"/proc/self/fd/{self.fileno}", "rb") as file,
-            _opened(file, **options) as hdus,
-        ):
+        with open(f"/proc/self/fd/{self.fileno}", "rb") as file, _opened(file, **options) as hdus:
             yield hdus, _find(hdus, self.wanted)
 
 
@@ -129,20 +119,8 @@ def open_image(
 ) -> Iterator[tuple[fits.HDUList, int]]:
     """Open a file with astropy for its headers; exceptions inside become a ReadError.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    wanted : int, str, (str, int) or None
-        HDU that must hold the image; None for the first one that does.
-    row : int, optional
-        Row of the Index, for the error.
-
-    Yields
-    ------
-    HDUList, int
-        The HDUs, and the number of the one that holds the image. A gzipped file has no data here,
-        and no HDUs after that one.
+    Yield the HDUs, and the number of the one that holds the image: `wanted`, or the first one that
+    does. A gzipped file has no data here, and no HDUs after that one.
     """
     with (
         read_errors(path, wanted, row) as where,
@@ -180,10 +158,7 @@ def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
 
 
 def _check_counts(file: BinaryIO) -> None:
-    """Reject a file whose first headers claim more than 999 axes or columns.
-
-    astropy would loop over all of them.
-    """
+    """Reject more than 999 axes or columns in the first headers: astropy would loop over them."""
     headers = os.pread(file.fileno(), 16 * 2880, 0)
     if (found := _COUNT.search(headers)) is not None:
         raise ValueError(f"a header has {found[0].decode()!r}, the limit is 999")

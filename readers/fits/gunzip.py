@@ -26,13 +26,7 @@ _MOST_BLOCKS = 1000
 
 
 class GzipStream:
-    """Unpack the bytes of a gzip file (RFC 1952), in order.
-
-    Parameters
-    ----------
-    file : int
-        Descriptor of the open file.
-    """
+    """Unpack the bytes of a gzip file (RFC 1952), an open descriptor, in order."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -41,8 +35,8 @@ class GzipStream:
         self.input_bytes = 0
         """Bytes of the file that were read so far."""
 
-    def read(self, size: int) -> bytes:
-        """Return the next bytes, at most `size`; none at the end of the last member.
+    def read(self, most: int) -> bytes:
+        """Return the next bytes, at most `most`; none at the end of the last member.
 
         Other bytes after the last member are ignored, as ``gzip`` does.
 
@@ -60,7 +54,7 @@ class GzipStream:
                 self._member, self._input = zlib.decompressobj(wbits=31), rest
             content = self._input or self._more()
             try:
-                found = self._member.decompress(content, size)
+                found = self._member.decompress(content, most)
             except zlib.error as error:
                 raise ValueError(f"the gzip data are damaged: {error}") from error
             self._input = self._member.unconsumed_tail
@@ -78,14 +72,7 @@ class GzipStream:
 class UnpackedFits:
     """The headers of a gzipped FITS file up to an image's, and the part of its data to keep.
 
-    Parameters
-    ----------
-    packed : file
-        Open for reading; it must stay open.
-    wanted : int, str, (str, int) or None
-        HDU to find; None for the first that holds an image.
-    every : bool
-        Go on to the last HDU, whatever is wanted; then only headers are kept.
+    The `packed` file must stay open. With `every`, the headers of all HDUs, and no data.
 
     Raises
     ------
@@ -183,13 +170,13 @@ def _unusual_hdu(text: bytes, start: int, number: int) -> Hdu:
     kind = str(header.get("XTENSION", "PRIMARY")).strip()
     pixels = math.prod(axes) if axes else 0
     item = abs(header["BITPIX"]) // 8
-    size = item * header.get("GCOUNT", 1) * (header.get("PCOUNT", 0) + pixels) if axes else 0
-    if size < 0 or (header.get("GROUPS") is True and number == 0):
+    nbytes = item * header.get("GCOUNT", 1) * (header.get("PCOUNT", 0) + pixels) if axes else 0
+    if nbytes < 0 or (header.get("GROUPS") is True and number == 0):
         raise ValueError(f"the header of HDU {number} does not give the size of its data")
     return Hdu(
         start,
         start + len(text),
-        start + len(text) + size,
+        start + len(text) + nbytes,
         header.get("ZIMAGE") is True or (kind in ("PRIMARY", "IMAGE") and len(axes) > 0),
         str(header.get("EXTNAME", "" if number else "PRIMARY")).strip().upper(),
         header.get("EXTVER", 1),

@@ -86,22 +86,10 @@ def checked(hdu: Any) -> HduName | None:
 
 
 def find_header(file: int, path: str, wanted: HduName | None) -> ImageHeader | None:
-    """Read the header of an image.
+    """Read the header of an image from an open descriptor; the path is a key of the cache.
 
-    Parameters
-    ----------
-    file : int
-        Descriptor of the open file.
-    path : str
-        Path of the file, a key of the cache.
-    wanted : int, str, (str, int) or None
-        HDU to find; None for the first that holds an image.
-
-    Returns
-    -------
-    ImageHeader or None
-        None if there is no such image, a header before it is unusual, or the file is truncated:
-        astropy then reads it, or raises the error.
+    Return None if there is no such image, a header before it is unusual, or the file is truncated:
+    astropy then reads it, or raises the error.
     """
     status = os.fstat(file)
     known = _known_hdus(path, status)
@@ -109,7 +97,7 @@ def find_header(file: int, path: str, wanted: HduName | None) -> ImageHeader | N
     for number in range(_KNOWN_HDUS):
         if number not in known:
             at = known[number - 1].end if number else 0
-            text = headers.read(at)
+            text = headers.read(at, *_HEADER_READS)
             found = hdu_of(text, at, number) if text else None
             if found is None or not _goes_on(file, found.end, status.st_size):
                 return None
@@ -145,20 +133,10 @@ def no_such_hdu(wanted: HduName | None, names: Sequence[str]) -> ValueError:
 
 
 def hdu_of(text: bytes, start: int, number: int) -> Hdu | None:
-    """Describe an HDU from its header; None if that is unusual.
-
-    Parameters
-    ----------
-    text : bytes
-        The header, in whole blocks.
-    start : int
-        First byte of the header in the file.
-    number : int
-        Number of the HDU.
-    """
+    """Describe an HDU from its header, whole blocks from byte `start` on; None if it is unusual."""
     kind = _KINDS.get(text[:20] if number else text[:30], "")
-    size = _data_size(text, kind)
-    if size is None or (kind == "PRIMARY") != (number == 0):
+    nbytes = _data_bytes(text, kind)
+    if nbytes is None or (kind == "PRIMARY") != (number == 0):
         return None
     once = ONCE.findall(text)
     # A damaged END card merges two headers, and the data begin elsewhere.
@@ -171,31 +149,26 @@ def hdu_of(text: bytes, start: int, number: int) -> Hdu | None:
     return Hdu(
         start,
         data,
-        data + size,
+        data + nbytes,
         image,
         name.strip().upper() if isinstance(name, str) else "PRIMARY" if number == 0 else "",
         version if isinstance(version, int) else 1,
     )
 
 
-def _goes_on(file: int, end: int, size: int) -> bool:
+def _goes_on(file: int, end: int, file_bytes: int) -> bool:
     """Return whether at `end` the file ends or another HDU begins."""
-    return end == size or os.pread(file, 8, end) == b"XTENSION"
+    return end == file_bytes or os.pread(file, 8, end) == b"XTENSION"
 
 
-def _data_size(text: bytes, kind: str) -> int | None:
-    """Return the bytes of data, from the mandatory cards; None if these are unusual.
-
-    Notes
-    -----
-    FITS Standard 4.0, section 4.4.1.
-    """
+def _data_bytes(text: bytes, kind: str) -> int | None:
+    """Return the bytes of data; None if mandatory cards are unusual (FITS Standard 4.0, 4.4.1)."""
     bitpix, naxis = integer(text, 1, "BITPIX"), integer(text, 2, "NAXIS")
     if not kind or bitpix not in (8, 16, 32, 64, -32, -64) or naxis is None or not 0 <= naxis < 999:
         return None
-    axes = [integer(text, 3 + n, f"NAXIS{n + 1}") for n in range(naxis)]
-    sizes = [size for size in axes if size is not None and size >= 0]
-    if len(sizes) < naxis:
+    cards = [integer(text, 3 + n, f"NAXIS{n + 1}") for n in range(naxis)]
+    axes = [length for length in cards if length is not None and length >= 0]
+    if len(axes) < naxis:
         return None
     if kind == "PRIMARY":
         odd = (card_of(text, keyword) for keyword in (b"GROUPS  ", b"PCOUNT  ", b"GCOUNT  "))
@@ -213,7 +186,7 @@ def _data_size(text: bytes, kind: str) -> int | None:
             return None
     elif pcount:
         return None
-    return abs(bitpix) // 8 * (math.prod(sizes) + pcount) if naxis else 0
+    return abs(bitpix) // 8 * (math.prod(axes) + pcount) if naxis else 0
 
 
 def _value(text: bytes, keyword: bytes) -> object:
@@ -228,16 +201,14 @@ class _HeaderReader:
         self._file = file
         self._at, self._content = 0, b""
 
-    def read(self, start: int, size: int | None = None) -> bytes:
-        """Return a header of known or unknown size; empty if it has no END within reach."""
-        for nbytes in (0, *(_HEADER_READS if size is None else (size,))):
+    def read(self, start: int, *reads: int) -> bytes:
+        """Return a header, after reads of so many bytes if needed; empty if END is beyond them."""
+        for nbytes in (0, *reads):
             if nbytes:
                 self._at, self._content = start, os.pread(self._file, nbytes, start)
             begin = start - self._at
-            if 0 <= begin < len(self._content):
-                end = header_end(self._content, begin)
-                if end:
-                    return self._content[begin:end]
+            if 0 <= begin < len(self._content) and (end := header_end(self._content, begin)):
+                return self._content[begin:end]
         return b""
 
 

@@ -59,16 +59,11 @@ class FitsImage:
 
 def find_image(file: FitsFile) -> FitsImage:
     """Describe the image of a file from its header, or through astropy if that is unusual."""
-    return _by_header(file) or _by_astropy(file)
-
-
-def _by_header(file: FitsFile) -> FitsImage | None:
-    """Describe an image from its header alone; None if that is unusual."""
     found = file.header()
     if found is None:
-        return None
-    extent = found.start, found.stop
-    return _described(file, found.number, found.keywords, found.is_table, len(found.text), *extent)
+        return _by_astropy(file)
+    extent = len(found.text), found.start, found.stop
+    return _described(file, found.number, found.keywords, found.is_table, *extent)
 
 
 def _by_astropy(file: FitsFile) -> FitsImage:

@@ -27,11 +27,6 @@ class StoredImage:
     start: int
     """First byte of the pixels in the file."""
 
-    @property
-    def is_sent_raw(self) -> bool:
-        """Whether the graph decodes this type; otherwise astropy reads it."""
-        return self.bitpix in (8, 16, 32, -32, -64)
-
     def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
         """Return the first byte and the end of the rows that some planes of a window need."""
         y, _, height, _ = self.shape.region(window)
@@ -67,17 +62,7 @@ class StoredImage:
 
 
 def plan_of_pixels(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the payload and the plans of pixels that are already decoded.
-
-    Parameters
-    ----------
-    pixels : ndarray, shape (planes, height, width)
-
-    Returns
-    -------
-    payload : ndarray, shape (bytes,), uint8
-    plans : ndarray, shape (planes, numbers), int64
-    """
+    """Return the payload and the plans of decoded pixels, shape (planes, height, width)."""
     planes, height, width = pixels.shape
     item = pixels.dtype.itemsize
     payload = np.empty(pixels.size * item + PADDING, np.uint8)
@@ -93,5 +78,5 @@ def _plans(starts: NDArray[np.int64], width: int, bitpix: int) -> NDArray[np.int
     planes, height = starts.shape
     tiles = np.empty((planes, height, PER_TILE), np.int64)
     tiles[..., 0], tiles[..., 1], tiles[..., 2] = starts, width * abs(bitpix) // 8, bitpix
-    size = {"height": height, "width": width, "tile_height": 1, "tile_width": width}
-    return np.stack([make_plan(plane, bitpix=bitpix, **size) for plane in tiles])
+    extent = {"height": height, "width": width, "tile_height": 1, "tile_width": width}
+    return np.stack([make_plan(plane, bitpix=bitpix, **extent) for plane in tiles])

@@ -43,14 +43,9 @@ class ImageShape(NamedTuple):
         return y, x, window.height, window.width
 
     def chosen(self, planes: Planes | None, expected: int | None = None) -> list[int]:
-        """Return the numbers of the requested planes.
+        """Return the numbers of the requested planes, None for the only one.
 
-        Parameters
-        ----------
-        planes : int, tuple of int, "all" or None
-            None for the only one.
-        expected : int, optional
-            Number of planes that the image must have for "all".
+        For "all", the image must have the `expected` number of planes, if one is given.
 
         Raises
         ------

@@ -100,11 +100,10 @@ class FitsReader:
         with self._found(row) as found:
             planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
             *_, height, width = found.shape.region(window)
-            image = found.image
-            found.file.need(*found.span(window, planes))
-            if image is not None and image.is_sent_raw and scaling is not None:
-                fileno = found.file.fileno
-                payload, plans, tile_scaling, nbytes = image.read(fileno, window, planes)
+            image, file = found.image, found.file
+            file.need(*found.span(window, planes))
+            if image is not None and scaling is not None:
+                payload, plans, tile_scaling, nbytes = image.read(file.fileno, window, planes)
                 nbytes += found.header_bytes
             else:
                 before = bytes_read()
@@ -113,7 +112,7 @@ class FitsReader:
                     scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
                 payload, plans = plan_of_pixels(pixels)
                 tile_scaling, nbytes = np.zeros((len(planes), 0)), bytes_read() - before
-            nbytes = found.file.input_bytes(nbytes)
+            nbytes = file.input_bytes(nbytes)
         whole_scaling = np.tile(np.array(scaling, np.float64), (len(planes), 1))
         arrays: dict[str, NDArray[Any]] = {
             "shape": np.zeros((height, width, 0), np.uint8),
@@ -128,13 +127,13 @@ class FitsReader:
         with self._found(row) as found:
             planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
         _, height, width = found.shape
-        if found.image is not None and found.image.is_sent_raw and scaling is not None:
+        if found.image is not None and scaling is not None:
             nbytes = found.image.payload_bytes(window, planes)
-            return Peek(height=height, width=width, nbytes=nbytes)
-        bitpix = found.keywords["BITPIX"]
-        rows, columns = (window.height, window.width) if window else (height, width)
-        item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
-        nbytes = len(planes) * (rows * (columns * item + 24) + OVERHEAD)
+        else:
+            bitpix = found.keywords["BITPIX"]
+            rows, columns = (window.height, window.width) if window else (height, width)
+            item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
+            nbytes = len(planes) * (rows * (columns * item + 24) + OVERHEAD)
         return Peek(height=height, width=width, nbytes=nbytes)
 
     def shape(self, row: Row) -> ImageShape:
@@ -249,10 +248,7 @@ def _numbers(planes: Any) -> int | tuple[int, ...]:
 def _scaling(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
     """Return (BSCALE, BZERO, BLANK) as astropy applies them, or None if astropy must scale.
 
-    Notes
-    -----
-    FITS Standard 4.0, section 4.4.2.5; astropy's rules for BLANK are in
-    ``_ImageBaseHDU._scale_data``.
+    FITS Standard 4.0, section 4.4.2.5; for BLANK astropy's ``_ImageBaseHDU._scale_data``.
     """
     bitpix = header["BITPIX"]
     bscale, bzero = header.get("BSCALE", 1), header.get("BZERO", 0)

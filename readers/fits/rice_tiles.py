@@ -63,27 +63,21 @@ class RiceImage:
 
     @classmethod
     def of(cls, header: Mapping[str, Any], start: int, stop: int) -> RiceImage | None:
-        """Describe an image from the header of its table; None if astropy must decode it.
+        """Describe an image whose table has this header, and its data at bytes `start` to `stop`.
 
-        Parameters
-        ----------
-        header : Header or mapping
-            Header of the BINTABLE.
-        start, stop : int
-            First byte and end of its data in the file.
+        Return None if astropy must decode it.
 
         Raises
         ------
         ValueError
             If the header contradicts itself.
         """
-        _check(header)
+        _check_seed(header)
         if header.get("ZCMPTYPE") not in ("RICE_1", "RICE_ONE"):
             return None
-        settings = codec_settings(header)
-        blocksize, bytepix = settings.get("BLOCKSIZE", 32), settings.get("BYTEPIX", 4)
+        bytepix, blocksize = _codec(header)
         bitpix, columns = header["ZBITPIX"], tile_columns(header)
-        if columns is None or blocksize not in _BLOCKSIZES or bytepix not in _LENGTH_BITS:
+        if columns is None or blocksize not in _BLOCKSIZES:
             return None
         quantized = "ZSCALE" in columns
         dither = _DITHERS.get(header.get("ZQUANTIZ", "NO_DITHER")) if quantized else 0
@@ -99,8 +93,8 @@ class RiceImage:
         if not plain:
             return None
         axes = [header[f"ZNAXIS{n}"] for n in range(1, header["ZNAXIS"] + 1)]
-        tile = [header.get(f"ZTILE{n}", size if n == 1 else 1) for n, size in enumerate(axes, 1)]
-        tile = [min(sizes) for sizes in zip(axes, tile, strict=True)]
+        tile = [header.get(f"ZTILE{n}", axes[0] if n == 1 else 1) for n in range(1, len(axes) + 1)]
+        tile = [min(lengths) for lengths in zip(axes, tile, strict=True)]
         if not tile or min(tile) < 1 or max(tile[2:], default=1) > 1:
             return None  # no pixels, or tiles across planes
         shape = ImageShape.of(axes[::-1])
@@ -111,8 +105,8 @@ class RiceImage:
             raise ValueError(f"the table has {table.num_tiles} tiles, the image needs {expected}")
         least = (8 * bytepix + _LENGTH_BITS[bytepix] * math.prod(shape) // blocksize) // 8
         if least > stop - start:
-            size = "x".join(map(str, axes))
-            raise ValueError(f"{size} pixels need at least {least} bytes, there are {stop - start}")
+            of = "x".join(map(str, axes))
+            raise ValueError(f"{of} pixels need at least {least} bytes, there are {stop - start}")
         zblank = header.get("ZBLANK", header.get("BLANK"))
         return cls(
             bitpix=bitpix,
@@ -126,9 +120,6 @@ class RiceImage:
             zblank=math.nan if zblank is None else zblank,
             table=table,
         )
-
-    is_sent_raw = True
-    """The graph decodes it, see `readers.fits.plain_image.StoredImage`."""
 
     @property
     def _across(self) -> int:
@@ -159,16 +150,7 @@ class RiceImage:
     def read(
         self, file: int, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
-        """Read the tiles that a window touches in some planes.
-
-        Parameters
-        ----------
-        file : int
-            Descriptor of the open file.
-        window : Window, optional
-            None for whole planes.
-        planes : sequence of int
-            Numbers of the planes.
+        """Read the tiles that a window touches in some planes, from an open descriptor.
 
         Returns
         -------
@@ -275,16 +257,20 @@ class RiceImage:
         return found
 
 
-def _check(header: Mapping[str, Any]) -> None:
-    """Reject settings that make astropy's C code read or write out of bounds."""
+def _codec(header: Mapping[str, Any]) -> tuple[int, int]:
+    """Return BYTEPIX and BLOCKSIZE; with others astropy's C code reads or writes out of bounds."""
     settings = codec_settings(header)
-    if header.get("ZCMPTYPE") in ("RICE_1", "RICE_ONE"):
-        bytepix, blocksize = settings.get("BYTEPIX", 4), settings.get("BLOCKSIZE", 32)
-        if bytepix not in _LENGTH_BITS or not 1 <= blocksize <= _LONGEST_BLOCK:
-            raise ValueError(
-                f"RICE_1 has 1, 2 or 4 bytes a pixel and blocks of 1 to {_LONGEST_BLOCK}, "
-                f"got BYTEPIX {bytepix} and BLOCKSIZE {blocksize}"
-            )
+    bytepix, blocksize = settings.get("BYTEPIX", 4), settings.get("BLOCKSIZE", 32)
+    if bytepix not in _LENGTH_BITS or not 1 <= blocksize <= _LONGEST_BLOCK:
+        raise ValueError(
+            f"RICE_1 has 1, 2 or 4 bytes a pixel and blocks of 1 to {_LONGEST_BLOCK}, "
+            f"got BYTEPIX {bytepix} and BLOCKSIZE {blocksize}"
+        )
+    return bytepix, blocksize
+
+
+def _check_seed(header: Mapping[str, Any]) -> None:
+    """Reject a seed with which astropy's C code reads out of bounds, whatever the codec."""
     if "SUBTRACTIVE" in str(header.get("ZQUANTIZ")):
         seed = header.get("ZDITHER0")
         if not isinstance(seed, int) or not 1 <= seed <= 10000:

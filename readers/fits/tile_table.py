@@ -19,6 +19,9 @@ FIELD_BYTES = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "
 FIELD_BYTES |= {"P": 8, "Q": 16}
 STORED_BITPIX = {"B": 8, "I": 16, "J": 32, "E": -32, "D": -64}
 """BITPIX by the letter of a TFORM."""
+_ARRAYS = ("COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")
+_LETTERS = {"ZSCALE": "ED", "ZZERO": "ED", "ZBLANK": "IJK"} | dict.fromkeys(_ARRAYS, "PQ")
+"""Letters that the TFORM of a column may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +76,12 @@ def tile_columns(header: Mapping[str, Any]) -> dict[str, TileColumn] | None:
             return None
         columns[name] = TileColumn(start, letter, found[3])
         start += -(-count // 8) if letter == "X" else count * FIELD_BYTES[letter]
-    scalars = {"ZSCALE": "ED", "ZZERO": "ED", "ZBLANK": "IJK"}
-    arrays = ("COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")
-    odd = [
-        name
-        for name, letters in scalars.items()
-        if name in columns and columns[name].letter not in letters
-    ]
-    odd += [
-        name
-        for name in arrays
-        if name in columns
-        and (columns[name].letter not in "PQ" or columns[name].of not in STORED_BITPIX)
-    ]
-    return None if odd or start != header["NAXIS1"] else columns
+    for name, column in columns.items():
+        if column.letter not in _LETTERS.get(name, column.letter):
+            return None
+        if name in _ARRAYS and column.of not in STORED_BITPIX:
+            return None
+    return columns if start == header["NAXIS1"] else None
 
 
 @dataclass(frozen=True, slots=True)
