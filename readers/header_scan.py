@@ -8,21 +8,18 @@ with facts can be read.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Literal
 
 from astropy.io import fits
-from PIL import Image
 
-from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.file import open_image, open_images
 from readers.fits.hdus import HduName
 from readers.fits.planes import ImageShape
 from readers.index.fact_table import Fact
 from readers.index.table import SUFFIXES
-from readers.jpeg.reader import JpegReader
+from readers.jpeg.reader import JpegReader, load
 
 ALL = "all"
 """Stands for each HDU that holds an image."""
@@ -89,16 +86,7 @@ def _each(
 def fits_facts(
     path: str, keys: Sequence[str] = (), hdu: HduName | None = None
 ) -> list[dict[str, Fact]]:
-    """Read the headers of a FITS file, up to the image's.
-
-    Parameters
-    ----------
-    path : str
-        The file: plain, ``.gz``, ``.fz`` or tile-compressed.
-    keys : sequence of str
-        Header keywords to return as well, in any case.
-    hdu : int, str or (str, int), optional
-        As for `file_facts`.
+    """Read the headers of a FITS file, up to the image's; parameters are those of `file_facts`.
 
     Returns
     -------
@@ -146,35 +134,13 @@ def _image_facts(hdus: fits.HDUList, number: int, keys: Sequence[str]) -> dict[s
 
 
 def image_facts(path: str) -> dict[str, Fact]:
-    """Read the size of an encoded image as `JpegReader` does; truncated files are rejected.
+    """Read an encoded image as `JpegReader` does; raise ReadError if it is not readable.
 
-    Returns
-    -------
-    dict
-        ``height`` and ``width`` as displayed, and ``format`` as Pillow names it (``JPEG``,
-        ``PNG``, ...).
-
-    Raises
-    ------
-    ReadError
-        If it is not a readable image.
+    Return ``height`` and ``width`` as displayed, and ``format`` as Pillow names it (``JPEG``,
+    ``PNG``, ...).
     """
-    try:
-        peek = JpegReader().peek(Row(0, path), None)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # peek() has already checked the file
-            with Image.open(path) as image:
-                name = image.format
-    except ReadError as error:
-        raise ReadError(path, error.reason) from error  # without the row, which is a dummy
-    except OSError as error:  # the file has changed meanwhile
-        raise ReadError(path, str(error)) from error
-    # MPO: several JPEGs in one file.
-    return {
-        "height": peek.height,
-        "width": peek.width,
-        "format": "JPEG" if name == "MPO" else str(name),
-    }
+    image = load(path, JpegReader.channels)
+    return {"height": image.height, "width": image.width, "format": image.format}
 
 
 def _value(header: fits.Header, key: str) -> Fact:

@@ -42,16 +42,8 @@ def cut_rows(
 ) -> Cut:
     """Return a JPEG of the rows of MCUs from `first` to `last`.
 
-    Parameters
-    ----------
-    header_bytes : bytes
-        Everything before the entropy-coded bytes.
-    header : JpegHeader
-        The same, parsed.
-    rows : McuRows
-        Rows of the same file.
-    coded : bytes
-        The bytes of the file in ``rows.byte_range(first, last)``.
+    `header_bytes` are all bytes before the entropy-coded ones, `coded` the bytes of the file in
+    ``rows.byte_range(first, last)``.
 
     Raises
     ------

@@ -23,15 +23,7 @@ _BLOCK = struct.Struct("<2sHIHHHIHH")
 
 
 def with_orientation(data: bytes, structure: Structure) -> tuple[bytes, int]:
-    """Return an encoded image with plain EXIF data, and its orientation from 1 to 8.
-
-    Parameters
-    ----------
-    data : bytes
-        The file, or its beginning.
-    structure : Structure
-        Structure of `data`.
-    """
+    """Return an image, or its beginning, with plain EXIF data; and its orientation, 1 to 8."""
     large_enough = [span for span in structure.exif if span.stop - span.start >= _BLOCK.size]
     if not large_enough:
         return data, 1

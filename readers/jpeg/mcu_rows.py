@@ -28,10 +28,10 @@ class ChangedError(NoRowsError):
 class McuRows:
     """Positions and checksums of the rows of MCUs in a file."""
 
-    file_size: int
-    """Bytes of the file, which identify it."""
-    header_size: int
-    """Bytes before the entropy-coded ones."""
+    file_nbytes: int
+    """Length of the file, which identifies it."""
+    header_nbytes: int
+    """Length of all before the entropy-coded bytes."""
     header_crc: int
     """CRC-32 of these, which identifies the file too."""
     starts: NDArray[np.int64]
@@ -44,59 +44,37 @@ class McuRows:
 
     def pack(self) -> bytes:
         """Return it as bytes: 12 + 2 * components per row."""
+        components = self.predictions.shape[1]
         counts = _PACKED.pack(
-            _VERSION,
-            self.predictions.shape[1],
-            self.header_size,
-            self.file_size,
-            self.header_crc,
+            _VERSION, components, self.header_nbytes, self.file_nbytes, self.header_crc
         )
         arrays = (self.starts, "<i8"), (self.crcs, "<u4"), (self.predictions, "<i2")
         return b"".join((counts, *(array.astype(dtype).tobytes() for array, dtype in arrays)))
 
     @classmethod
     def unpack(cls, packed: bytes) -> McuRows:
-        """Parse what `pack` returned.
-
-        Raises
-        ------
-        NoRowsError
-            If it has another version.
-        """
+        """Parse what `pack` returned; raise NoRowsError if it has another version."""
         if not is_current(packed):
             raise NoRowsError(f"version {packed[:1]!r}")
-        _, components, header_size, file_size, header_crc = _PACKED.unpack_from(packed)
+        _, components, header_nbytes, file_nbytes, header_crc = _PACKED.unpack_from(packed)
         rows = (len(packed) - _PACKED.size - 8) // (12 + 2 * components)
         starts = np.frombuffer(packed, "<i8", rows + 1, _PACKED.size)
         at = _PACKED.size + starts.nbytes
         crcs = np.frombuffer(packed, "<u4", rows, at)
         predictions = np.frombuffer(packed, "<i2", offset=at + crcs.nbytes)
         predictions = predictions.reshape(rows, components)
-        return cls(file_size, header_size, header_crc, starts, predictions, crcs)
+        return cls(file_nbytes, header_nbytes, header_crc, starts, predictions, crcs)
 
-    def is_of(self, header: bytes, file_size: int) -> bool:
+    def is_of(self, header: bytes, file_nbytes: int) -> bool:
         """Return whether a file is still the one in which the rows were found."""
-        return self.file_size == file_size and self.header_crc == zlib.crc32(header)
+        return self.file_nbytes == file_nbytes and self.header_crc == zlib.crc32(header)
 
     def byte_range(self, first: int, last: int) -> tuple[int, int]:
         """Return the range of bytes of the file that holds rows `first` to `last`."""
         return int(self.starts[first]) // 8, -(-int(self.starts[last + 1]) // 8)
 
     def check(self, first: int, last: int, coded: bytes) -> None:
-        """Reject bytes that do not match the checksums of rows `first` to `last`.
-
-        Parameters
-        ----------
-        first, last : int
-            Rows of MCUs.
-        coded : bytes
-            The bytes of ``byte_range(first, last)``.
-
-        Raises
-        ------
-        ChangedError
-            If a row has another checksum.
-        """
+        """Raise ChangedError if the bytes of ``byte_range(first, last)`` have other checksums."""
         view, (start, _) = memoryview(coded), self.byte_range(first, last)
         for row in range(first, last + 1):
             begin, end = self.byte_range(row, row)

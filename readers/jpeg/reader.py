@@ -92,21 +92,21 @@ class JpegReader:
                 check = True
             except Exception:  # Pillow raises many types; reading the whole file finds the reason
                 pass
-        encoded, height, width, bits = self._load(row, check=check)
-        y, x = 0, 0
+        image = self._load(row, check=check)
+        y, x, height, width = 0, 0, image.height, image.width
         if window is not None:
             try:
                 y, x = window.place(height, width)
             except ValueError as error:
                 raise ReadError(row.path, str(error), row=row.number) from error
             height, width = window.height, window.width
-        return _sample(encoded, y, x, height, width, deep=bits == 16)
+        return _sample(image.encoded, y, x, height, width, deep=image.bits == 16)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the file; the window does not matter, since all bytes are sent."""
         del window
-        encoded, height, width, _ = self._load(row)
-        return Peek(height=height, width=width, nbytes=len(encoded))
+        image = self._load(row)
+        return Peek(height=image.height, width=image.width, nbytes=len(image.encoded))
 
     def verify(self, row: Row) -> None:
         """Decode the whole image with Pillow, and check the entropy-coded data of a JPEG."""
@@ -116,32 +116,20 @@ class JpegReader:
         """Return a grey JPEG."""
         return _sample(_grey(height, width), 0, 0, height, width)
 
-    def _load(
-        self, row: Row, *, decode: bool = False, check: bool = False
-    ) -> tuple[bytes, int, int, int]:
-        """Return the bytes to send, height and width as displayed, and bits per sample.
-
-        Parameters
-        ----------
-        row : Row
-            Row of the file.
-        decode : bool
-            Whether Pillow must decode it even if its structure is complete.
-        check : bool
-            Whether to check the entropy-coded data of a JPEG.
-        """
-        encoded, height, width, bits = _load(row, self.channels, decode=decode, check=check)
-        if self.stored is not None and bits != _BITS[self.stored]:
-            reason = f"{bits} bits per sample, expected {_BITS[self.stored]} for values of type"
-            raise ReadError(row.path, f"{reason} {self.stored}", row=row.number)
-        return encoded, height, width, bits
+    def _load(self, row: Row, *, decode: bool = False, check: bool = False) -> EncodedImage:
+        image = load(row.path, self.channels, row=row.number, decode=decode, check=check)
+        if self.stored is not None and image.bits != _BITS[self.stored]:
+            expected = f"expected {_BITS[self.stored]} for values of type {self.stored}"
+            reason = f"{image.bits} bits per sample, {expected}"
+            raise ReadError(row.path, reason, row=row.number)
+        return image
 
 
 def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
     """Read the rows of MCUs that hold the window; `JpegReader.read` ignores the errors."""
     rows = McuRows.unpack(packed)
     with open_regular(row.path) as file:
-        header_bytes = os.pread(file.fileno(), rows.header_size, 0)
+        header_bytes = os.pread(file.fileno(), rows.header_nbytes, 0)
         if not rows.is_of(header_bytes, os.fstat(file.fileno()).st_size):
             raise NoRowsError("the file is another one")
         header = JpegHeader.parse(header_bytes)
@@ -203,10 +191,30 @@ def _grey(height: int, width: int) -> bytes:
     return stream.getvalue()
 
 
-def _load(row: Row, channels: int, *, decode: bool, check: bool) -> tuple[bytes, int, int, int]:
-    """Return what `JpegReader._load` does, or raise ReadError."""
+class EncodedImage(NamedTuple):
+    """An encoded image that DALI can decode."""
+
+    encoded: bytes
+    """The bytes to send."""
+    format: str
+    """One of `FORMATS`."""
+    height: int
+    """As displayed, in pixels."""
+    width: int
+    bits: int
+    """Bits per sample, 8 or 16."""
+
+
+def load(
+    path: str, channels: int, *, row: int | None = None, decode: bool = False, check: bool = False
+) -> EncodedImage:
+    """Read and check a file, or raise ReadError.
+
+    With `decode`, Pillow decodes it even if its structure is complete; with `check`, the
+    entropy-coded data of a JPEG are checked.
+    """
     try:
-        with open_regular(row.path) as file:
+        with open_regular(path) as file:
             encoded = file.read()
         with warnings.catch_warnings():
             # Pillow warns of odd EXIF data and the like; real errors are exceptions.
@@ -214,17 +222,15 @@ def _load(row: Row, channels: int, *, decode: bool, check: bool) -> tuple[bytes,
             return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
         # Pillow's parsers raise many types on malformed input (SyntaxError, struct.error, ...).
-        reason = str(error).replace(f": {row.path!r}", "")
+        reason = str(error).replace(f": {path!r}", "")
         if isinstance(error, DamagedError):
             reason = f"the file is damaged: {reason}"
         elif not isinstance(error, OSError):
             reason = f"not a readable image: {reason}"
-        raise ReadError(row.path, reason, row=row.number) from error
+        raise ReadError(path, reason, row=row) from error
 
 
-def _inspect(
-    encoded: bytes, channels: int, *, decode: bool, check: bool
-) -> tuple[bytes, int, int, int]:
+def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> EncodedImage:
     if not encoded:
         raise OSError("the file is empty")
     structure = structure_of(encoded)
@@ -233,17 +239,18 @@ def _inspect(
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             # MPO: several JPEGs in one file; the first is decoded.
-            if image.format not in (*FORMATS, "MPO"):
+            kind = "JPEG" if image.format == "MPO" else str(image.format)
+            if kind not in FORMATS:
                 known = ", ".join(FORMATS)
-                raise OSError(f"format {image.format} is not decoded, expected one of {known}")
+                raise OSError(f"format {kind} is not decoded, expected one of {known}")
             bits = sample_bits(encoded, image, channels)
             width, height = image.size  # Pillow applies the orientation of a TIFF itself
             if decode or not structure.complete:
                 image.load()
-            if check and image.format in ("JPEG", "MPO"):
+            if check and kind == "JPEG":
                 check_entropy(encoded)
     except UnidentifiedImageError:
         raise OSError(unidentified(encoded, FORMATS)) from None
     if orientation in (5, 6, 7, 8):
         width, height = height, width
-    return encoded, height, width, bits
+    return EncodedImage(encoded, kind, height, width, bits)

@@ -36,21 +36,9 @@ _TIFF_KINDS = "8 or 16 bits, unsigned, with 1, 3 or 4 samples per pixel"
 
 
 def sample_bits(encoded: bytes, image: Image.Image, channels: int) -> int:
-    """Return the bits per sample that the image is decoded to.
+    """Return the bits per sample that a file is decoded to: 8 for up to 8 bits, otherwise 16.
 
-    Parameters
-    ----------
-    encoded : bytes
-        The file.
-    image : PIL.Image.Image
-        The same, opened.
-    channels : int
-        Channels that it is decoded to, 1 or 3.
-
-    Returns
-    -------
-    int
-        8 for up to 8 bits, otherwise 16.
+    The image is the same file, opened; it is decoded to 1 or 3 channels.
 
     Raises
     ------
@@ -187,9 +175,9 @@ def _bmp_bits(encoded: bytes) -> int:
     if compression in (0, 3):
         width, height = struct.unpack_from("<HH" if header == 12 else "<ii", encoded, 18)
         (start,) = struct.unpack_from("<I", encoded, 10)
-        size = start + (width * bits + 31) // 32 * 4 * abs(height)
-        if size > len(encoded):  # DALI leaves pixels uninitialised, even if only padding is missing
-            raise OSError(f"the BMP has {len(encoded)} bytes instead of {size}: it is truncated")
+        end = start + (width * bits + 31) // 32 * 4 * abs(height)
+        if end > len(encoded):  # DALI leaves pixels uninitialised, even if only padding is missing
+            raise OSError(f"the BMP has {len(encoded)} bytes instead of {end}: it is truncated")
     return 8
 
 
@@ -225,9 +213,9 @@ def _codestream(encoded: bytes) -> int:
     """Return the position of the codestream in a JPEG 2000 file (ISO/IEC 15444-1, annex I)."""
     at = 0
     while not encoded.startswith(b"\xff\x4f\xff\x51", at):
-        size, kind = struct.unpack_from(">I4s", encoded, at)
+        length, kind = struct.unpack_from(">I4s", encoded, at)
         header = 8
-        if size == 1:
-            header, (size,) = 16, struct.unpack_from(">Q", encoded, at + 8)
-        at += header if kind == b"jp2c" else max(size, header)
+        if length == 1:
+            header, (length,) = 16, struct.unpack_from(">Q", encoded, at + 8)
+        at += header if kind == b"jp2c" else max(length, header)
     return at

@@ -49,12 +49,7 @@ class Structure:
 
 
 def structure_of(data: bytes) -> Structure:
-    """Return the structure of an encoded image, or of its beginning.
-
-    Parameters
-    ----------
-    data : bytes
-        The file. Formats other than JPEG, PNG and WebP give an empty Structure.
+    """Return the structure of an encoded image, or of its beginning; empty for other formats.
 
     Raises
     ------
@@ -110,15 +105,7 @@ def _jpeg(data: bytes) -> Structure:
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:
-    """Return a PNG image whose pixels are decoded as they are stored.
-
-    Parameters
-    ----------
-    data : bytes
-        The file.
-    structure : Structure
-        Structure of `data`.
-    """
+    """Return a PNG image whose pixels are decoded as they are stored."""
     if not structure.hints:
         return data
     changed = bytearray(data)

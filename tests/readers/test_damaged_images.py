@@ -166,4 +166,4 @@ def test_noted_rows_are_those_that_were_noted(tmp_path, coding):
             except ReadError:
                 continue
             assert after in (before["encoded"].tobytes(), damaged)
-    assert McuRows.unpack(notes["mcu_rows"]).file_size == len(content)
+    assert McuRows.unpack(notes["mcu_rows"]).file_nbytes == len(content)

@@ -311,9 +311,9 @@ def test_rows_survive_packing():
     assert np.array_equal(again.starts, rows.starts)
     assert np.array_equal(again.predictions, rows.predictions)
     assert np.array_equal(again.crcs, rows.crcs)
-    assert (again.file_size, again.header_size, again.header_crc) == (
-        rows.file_size,
-        rows.header_size,
+    assert (again.file_nbytes, again.header_nbytes, again.header_crc) == (
+        rows.file_nbytes,
+        rows.header_nbytes,
         rows.header_crc,
     )
 
@@ -339,7 +339,7 @@ def test_an_index_keeps_them(tmp_path, suffix):
         noted = columns.row(number).notes
         assert list(noted) == ["mcu_rows"]
         if number in (0, 3):
-            assert McuRows.unpack(noted["mcu_rows"]).file_size == len(content)
+            assert McuRows.unpack(noted["mcu_rows"]).file_nbytes == len(content)
         else:
             assert noted["mcu_rows"] == b""
 
