@@ -7,7 +7,6 @@ response_table.txt``; after 2020-06-01 its channels no longer change.
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -72,14 +71,10 @@ class _Factors:
 
     def at(self, time: int) -> float | None:
         """Return the degradation at a time; None before the first and after the last."""
-        right = bisect_right(self.times, time)
-        if time == self.times[-1]:
-            return self.factors[-1]
-        if right in (0, len(self.times)):
+        first, last = self.times[0], self.times[-1]
+        if not first <= time <= last:
             return None
-        before, after = self.times[right - 1], self.times[right]
-        share = (time - before) / (after - before)
-        return self.factors[right - 1] * (1 - share) + self.factors[right] * share
+        return float(np.interp(time - first, np.subtract(self.times, first), self.factors))
 
 
 @dataclass(frozen=True)

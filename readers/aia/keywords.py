@@ -8,13 +8,7 @@ from typing import Any
 
 
 def number(header: Mapping[str, Any], key: str) -> float:
-    """Return a numeric keyword of the header.
-
-    Raises
-    ------
-    ValueError
-        If it is missing, not a number, or not finite.
-    """
+    """Return a numeric keyword; raise ValueError if it is missing, not a number, or not finite."""
     value = header.get(key)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
@@ -22,13 +16,7 @@ def number(header: Mapping[str, Any], key: str) -> float:
 
 
 def text(header: Mapping[str, Any], key: str) -> str:
-    """Return a text keyword of the header, without surrounding blanks.
-
-    Raises
-    ------
-    ValueError
-        If it is missing, empty, or not a text.
-    """
+    """Return a stripped text keyword; raise ValueError if it is missing, empty, or not a text."""
     value = header.get(key)
     if isinstance(value, str) and value.strip():
         return value.strip()

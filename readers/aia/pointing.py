@@ -17,9 +17,9 @@ import numpy as np
 from readers.aia.keywords import number, text
 from readers.aia.tables import TableFile
 from readers.aia.times import tai_nanoseconds
+from readers.aia.wcs import FULL_FRAME
 from readers.index.columns import Columns
 
-_FULL_FRAME = 4096
 _COLUMN = re.compile(r"A_(\d{3,4})_X0")
 _QUANTITIES = ("X0", "Y0", "IMSCALE", "INSTROT")
 
@@ -127,16 +127,10 @@ class PointingTable:
 
 
 def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str, float]:
-    """Return the keywords that replace those of a header, from a pointing table.
+    """Return the keywords that replace those of a full 4096x4096 frame, from a pointing table.
 
-    They are valid only if PCi_j and CDi_j are removed from the header.
-
-    Parameters
-    ----------
-    header : mapping
-        Header of a full 4096x4096 frame: WAVELNTH, T_OBS, SAT_ROT and the size are used.
-    table : PointingTable
-        The pointing table.
+    WAVELNTH, T_OBS, SAT_ROT, NAXIS1 and NAXIS2 of the header are used. The new keywords are valid
+    only if PCi_j and CDi_j are removed from it.
 
     Returns
     -------
@@ -154,11 +148,11 @@ def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str
     ``aiapy.calibrate.update_pointing``; but that keeps a keyword if the table has no value for it,
     which mixes old and new pointing.
     """
-    size = header.get("NAXIS1"), header.get("NAXIS2")
-    if size != (_FULL_FRAME, _FULL_FRAME):
+    height, width = header.get("NAXIS2"), header.get("NAXIS1")
+    if (height, width) != FULL_FRAME:
         raise ValueError(
-            f"the image is {size[1]}x{size[0]}, but a pointing table is for frames of "
-            f"{_FULL_FRAME}x{_FULL_FRAME}: use none for other files"
+            f"the image is {height}x{width}, but a pointing table is for frames of 4096x4096: use "
+            "none for other files"
         )
     found = table.pointing(round(number(header, "WAVELNTH")), text(header, "T_OBS"))
     return {

@@ -7,8 +7,8 @@ from pixels of the output to pixels of the part that was read, and factors for t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
@@ -22,15 +22,14 @@ from readers.aia.keywords import number, text
 from readers.aia.pointing import PointingTable, update_pointing
 from readers.aia.registration import Center, register_matrix
 from readers.aia.rules import KEYS, HeaderRules
-from readers.aia.wcs import CD, PC
+from readers.aia.wcs import CD, FULL_FRAME, PC
 from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.errors import ReadError
+from readers.fits.file import read_errors
 from readers.fits.hdus import checked
 from readers.fits.reader import FitsReader
 from readers.window import Window
 
 _KEYS = (*KEYS, "NAXIS1", "NAXIS2", "WAVELNTH", "CONTENT", "DATE-OBS", "T_OBS", "SAT_ROT")
-_CCD = 4096, 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +126,10 @@ class AiaReader:
         """Read the part of the image that the window needs; all of it without a window."""
         header = self.header(row)
         with self._read_errors(row):
-            matrix, reduce, box = self._placed(header, window)
-            frame = np.array((box.y, box.x, header["NAXIS2"], header["NAXIS1"]), np.int64)
+            matrix, reduce, box = self._geometry(header, window)
             gain, curve = self.gain(header), self._curve(header)
             self._check_deconvolved(header)
-            hmi = is_hmi(header)
-        part = self._fits.read(row, _window(box, header))
+        part, hmi = self._fits.read(row, _window(box, header)), is_hmi(header)
         height, width = (window.height, window.width) if window else self.shape
         matrix[:, 2] -= box.x, box.y
         lowest, floor = (-math.inf, -math.inf) if hmi else (self.lowest, self.floor)
@@ -144,7 +141,7 @@ class AiaReader:
             "gain": np.array([gain]),
             "stretch": np.array(curve, np.float64),
             "special": np.array((self.missing, self.missing, lowest, floor)),
-            "frame": frame,
+            "frame": np.array((box.y, box.x, *_image_shape(header)), np.int64),
             "wavelnth": np.array([0 if hmi else header.get("WAVELNTH", 0)], np.int32),
         }
         return Sample(arrays, part.input_bytes)
@@ -192,7 +189,7 @@ class AiaReader:
         """Read the headers up to the image's; the size is that of the registered image."""
         header = self.header(row)
         with self._read_errors(row):
-            *_, box = self._placed(header, window)
+            *_, box = self._geometry(header, window)
         part = self._fits.peek(row, _window(box, header))
         height, width = self.shape
         return Peek(
@@ -206,7 +203,7 @@ class AiaReader:
         """Decode the whole image with astropy, and check all keywords that `read` uses."""
         header = self.header(row)
         with self._read_errors(row):
-            self._placed(header, None)
+            self._geometry(header, None)
             self.gain(header)
             self._curve(header)
             self._check_deconvolved(header)
@@ -233,7 +230,7 @@ class AiaReader:
     def _fits(self) -> FitsReader:
         return FitsReader(self.hdu)
 
-    def _placed(
+    def _geometry(
         self, header: Mapping[str, Any], window: Window | None
     ) -> tuple[NDArray[np.float64], int, Box]:
         """Return the matrix to pixels of the image, `reduce`, and the part to read."""
@@ -251,7 +248,7 @@ class AiaReader:
         step = 1 / reduce
         matrix[:, 2] += matrix[:, :2] @ np.full(2, (step - 1) / 2)
         matrix[:, :2] *= step
-        image = int(header["NAXIS2"]), int(header["NAXIS1"])
+        image = _image_shape(header)
         if window is None or self.deconvolved:
             return matrix, reduce, Box(0, 0, *image)
         output = window.height * reduce, window.width * reduce
@@ -269,11 +266,11 @@ class AiaReader:
     def _check_deconvolved(self, header: Mapping[str, Any]) -> None:
         if not self.deconvolved:
             return
-        shape = int(header["NAXIS2"]), int(header["NAXIS1"])
-        if is_hmi(header) or shape != _CCD:
+        height, width = _image_shape(header)
+        if is_hmi(header) or (height, width) != FULL_FRAME:
             raise ValueError(
                 f"only AIA frames of 4096x4096 can be deconvolved, got "
-                f"{header['INSTRUME']}, {shape[0]}x{shape[1]} (height x width)"
+                f"{header['INSTRUME']}, {height}x{width} (height x width)"
             )
         channel = round(number(header, "WAVELNTH"))
         if channel not in self.deconvolved:
@@ -282,18 +279,14 @@ class AiaReader:
                 f"{', '.join(map(str, self.deconvolved))}"
             )
 
-    @contextmanager
-    def _read_errors(self, row: Row) -> Iterator[None]:
-        """Convert exceptions about a header or a table to ReadError."""
-        try:
-            yield
-        except ReadError:
-            raise
-        except Exception as error:  # astropy raises several types on damaged cards
-            hdu = self.hdu if row.hdu is None else row.hdu
-            raise ReadError(row.path, str(error), hdu=hdu, row=row.number) from error
+    def _read_errors(self, row: Row) -> AbstractContextManager[object]:
+        return read_errors(row.path, self.hdu if row.hdu is None else row.hdu, row.number)
+
+
+def _image_shape(header: Mapping[str, Any]) -> tuple[int, int]:
+    return int(header["NAXIS2"]), int(header["NAXIS1"])
 
 
 def _window(box: Box, header: Mapping[str, Any]) -> Window | None:
-    image = int(header["NAXIS2"]), int(header["NAXIS1"])
+    image = _image_shape(header)
     return None if box == (0, 0, *image) else Window.at(*box, image=image)

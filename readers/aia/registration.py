@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.aia.keywords import number
-from readers.aia.wcs import CD, PC, AffineWCS
+from readers.aia.wcs import CD, FULL_FRAME, PC, AffineWCS
 from readers.window import Window
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ Center = Literal["reference_pixel", "sun"]
 PLATE_SCALE = 0.6
 """Arcsec/pixel of registered level 1.5 frames, as in JSOC and aiapy."""
 
-_CCD = 4096, 4096
 _FARTHEST = 1e9
 """Pixels. Up to there, float64 holds a position to 1e-7 pixels."""
 
@@ -77,37 +76,26 @@ def register_matrix(
     size. They scale both axes by CDELT1, which is the same for square pixels.
     """
     wcs = AffineWCS.of(header)
-    grid = wcs.to_pixel * target_scale(header, scale, radius)
-    matrix = _affine(grid, _centred(wcs, center), _middle(shape)) @ _placed(window, shape)
+    grid = wcs.to_pixel * _target_scale(header, scale, radius)
+    pixel, _ = _anchor(wcs, center)
+    matrix = _affine(grid, pixel, _middle(shape)) @ _window_matrix(window, shape)
     if not np.abs(matrix).max() < _FARTHEST:
         raise ValueError(f"the header's coordinates lead far outside any image: {matrix.tolist()}")
     return matrix
 
 
-def target_scale(header: Mapping[str, Any], scale: float, radius: float | None) -> float:
+def _target_scale(header: Mapping[str, Any], scale: float, radius: float | None) -> float:
     """Return the arcsec/pixel of the registered image, see `register_matrix`."""
     return scale if radius is None else number(header, "RSUN_OBS") / radius
 
 
 def frame_scale(header: Mapping[str, Any]) -> float:
-    """Return the arcsec/pixel that aiapy registers a file to.
+    """Return the arcsec/pixel to which ``aiapy.calibrate.register`` registers a file.
 
-    Parameters
-    ----------
-    header : mapping
-        Header of the file, as for `register_matrix`.
-
-    Returns
-    -------
-    float
-        0.6 for frames of 4096x4096, otherwise the multiple of 0.6 nearest to the file's own scale.
-
-    Notes
-    -----
-    ``aiapy.calibrate.register``.
+    0.6 for frames of 4096x4096, otherwise the multiple of 0.6 nearest to the file's own scale.
     """
     wcs = AffineWCS.of(header)
-    if wcs.shape == _CCD:
+    if wcs.shape == FULL_FRAME:
         return PLATE_SCALE
     own = 1 / math.sqrt(abs(np.linalg.det(wcs.to_pixel)))
     return max(1, round(own / PLATE_SCALE)) * PLATE_SCALE
@@ -137,13 +125,13 @@ def level15_header(
         XCEN and YCEN (arcsec, centre of the image), without PCi_j, CDi_j and CROTA1.
     """
     wcs = AffineWCS.of(header)
-    target = target_scale(header, scale, radius)
-    crval = np.zeros(2) if _checked(center) == "sun" else wcs.crval
+    target = _target_scale(header, scale, radius)
+    _, crval = _anchor(wcs, center)
     made = header.copy()
     for key in (*PC, *CD, "CROTA1"):
         made.remove(key, ignore_missing=True)
-    for axis, size in ((1, shape[1]), (2, shape[0])):
-        made[f"CRPIX{axis}"] = (size + 1) / 2
+    for axis, length in ((1, shape[1]), (2, shape[0])):
+        made[f"CRPIX{axis}"] = (length + 1) / 2
         made[f"CDELT{axis}"] = target
         made[f"CRVAL{axis}"] = float(crval[axis - 1])
         made[f"CUNIT{axis}"] = "arcsec"
@@ -154,15 +142,11 @@ def level15_header(
     return made
 
 
-def _checked(center: str) -> str:
+def _anchor(wcs: AffineWCS, center: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the pixel of the file that is put at the centre, and its world coordinates."""
     if center not in get_args(Center):
         raise ValueError(f"center must be one of {get_args(Center)}, got {center!r}")
-    return center
-
-
-def _centred(wcs: AffineWCS, center: str) -> NDArray[np.float64]:
-    """Return the pixel of the file that is put at the centre."""
-    return wcs.sun_centre if _checked(center) == "sun" else wcs.reference
+    return (wcs.sun_centre, np.zeros(2)) if center == "sun" else (wcs.reference, wcs.crval)
 
 
 def _middle(shape: tuple[int, int]) -> NDArray[np.float64]:
@@ -177,7 +161,7 @@ def _affine(
     return np.column_stack((linear, target - linear @ origin))
 
 
-def _placed(window: Window | None, shape: tuple[int, int]) -> NDArray[np.float64]:
+def _window_matrix(window: Window | None, shape: tuple[int, int]) -> NDArray[np.float64]:
     """Return the matrix, shape (3, 3), from pixels of a window to those of the whole image."""
     matrix = np.eye(3)
     if window is not None:

@@ -88,12 +88,7 @@ class HeaderRules:
     """The whole Sun must be in the image, as in aiapy."""
 
     def check(self, header: Mapping[str, Any]) -> None:
-        """Reject a header that breaks a rule.
-
-        Parameters
-        ----------
-        header : mapping
-            The `KEYS`, and NAXIS1 and NAXIS2 of the image.
+        """Reject a header that breaks a rule: its `KEYS`, and NAXIS1 and NAXIS2 of the image.
 
         Raises
         ------
@@ -106,23 +101,18 @@ class HeaderRules:
 
     def violation(self, header: Mapping[str, Any]) -> Violation | None:
         """Return the first rule that a header breaks, None for none; see `check`."""
-        rules = {
-            "INSTRUME": self._instrument,
-            "QUALITY": self._quality,
-            "LVL_NUM": self._level,
-            "IMG_TYPE": self._img_type,
-            "EXPTIME": self._exposed,
-            "PERCENTD": self._percentd,
-            "geometry": self._geometry,
-        }
-        for rule, check in rules.items():
-            try:
-                check(header)
-            except _FullDiskError as error:
-                return Violation("full disk", str(error))
-            except ValueError as error:
-                # A rule on several keywords begins its message with the one that is wrong.
-                return Violation(str(error).split()[0] if rule == "geometry" else rule, str(error))
+        try:
+            self._instrument(header)
+            self._quality(header)
+            self._level(header)
+            self._img_type(header)
+            self._exposed(header)
+            self._percentd(header)
+            self._geometry(header)
+        except _FullDiskError as error:
+            return Violation("full disk", str(error))
+        except ValueError as error:  # its message begins with the keyword that is wrong
+            return Violation(str(error).split()[0], str(error))
         return None
 
     def select(self, table: pa.Table) -> Selection:

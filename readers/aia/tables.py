@@ -76,20 +76,7 @@ class TableFile:
         return list(self.table.colnames)
 
     def check(self, needed: tuple[str, ...], what: str) -> None:
-        """Reject a table that lacks a column, or has no rows.
-
-        Parameters
-        ----------
-        needed : tuple of str
-            Names of columns.
-        what : str
-            Name of the expected table, for the error.
-
-        Raises
-        ------
-        ValueError
-            If it lacks one of them.
-        """
+        """Raise ValueError if it lacks a needed column, or has no rows; `what` names the table."""
         missing = [name for name in needed if name not in self.columns]
         if missing or len(self.table) == 0:
             lacks = f"no column {', '.join(missing)}" if missing else "no rows"

@@ -23,16 +23,13 @@ def tai_nanoseconds(text: str) -> int:
     ----------
     text : str
         ISO 8601 as in FITS, in UTC: ``2011-02-15T00:00:01.34``, with or without ``Z``; or as in
-        JSOC: ``2011.02.15_01:59:54_TAI``.
+        JSOC: ``2011.02.15_01:59:54_TAI``. Without a time scale it is in UTC (FITS Standard 4.0,
+        section 9.2.1).
 
     Raises
     ------
     ValueError
         If it has another form, or is not a valid time.
-
-    Notes
-    -----
-    FITS Standard 4.0, section 9.2.1: a time without a time scale is in UTC.
     """
     found = _TIME.fullmatch(text.strip())
     try:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from readers.aia.keywords import number, text
 
+FULL_FRAME = 4096, 4096
+"""(height, width) of AIA's and HMI's frames, in pixels."""
 _ARCSEC = {"arcsec": 1.0, "deg": 3600.0, "degree": 3600.0}
 PC = ("PC1_1", "PC1_2", "PC2_1", "PC2_2")
 CD = ("CD1_1", "CD1_2", "CD2_1", "CD2_2")
@@ -72,10 +74,7 @@ class AffineWCS:
     def holds_disk(self, rsun_obs: float) -> bool:
         """Return whether the Sun's centre and limb lie between the centres of the edge pixels.
 
-        Parameters
-        ----------
-        rsun_obs : float
-            Radius of the Sun in arcsec.
+        `rsun_obs` is the radius of the Sun in arcsec.
 
         Notes
         -----
