@@ -51,10 +51,7 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
 def class_table(root: str, paths: Sequence[str], classes: Iterable[str] | None) -> pa.Table:
     """Return the table of the files in one folder for each class below `root`.
 
-    Raises
-    ------
-    ValueError
-        If a file lies beside the folders; and as `labels_of`.
+    Raises ValueError if a file lies beside the folders, and like `labels_of`.
     """
     import pyarrow as pa
 

@@ -133,11 +133,11 @@ class Columns:
         """
         if name not in self._arrays:
             column = self._numbers(name)
-            sizes = [column.batch_rows] * len(column.starts)
-            sizes[-1] = column.num_rows - sum(sizes[:-1])
+            counts = [column.batch_rows] * len(column.starts)
+            counts[-1] = column.num_rows - sum(counts[:-1])
             batches = [
-                column.file.view(column.dtype, start, size)
-                for start, size in zip(column.starts, sizes, strict=True)
+                column.file.view(column.dtype, start, count)
+                for start, count in zip(column.starts, counts, strict=True)
             ]
             self._arrays[name] = batches[0] if len(batches) == 1 else np.concatenate(batches)
             self._arrays[name].flags.writeable = False
@@ -171,25 +171,18 @@ class Columns:
         """Return a row for a Reader. Raises like `value`."""
         parts = {part: self._part(number, part) for part in self._parts}
         notes = {name: self._strings(name).raw(number) for name in self._notes}
-        row = self._row(number, "", parts, notes)
+        path, hdu, plane = self._located(number, "")
         self._stored["path"].file.check()
-        return row
+        return Row(number, path, hdu, parts, notes, plane)
 
     def _part(self, number: int, part: str) -> Row | None:
-        row = self._row(number, f"_{part}", {}, {})
-        return row if row.path else None
+        path, hdu, plane = self._located(number, f"_{part}")
+        return Row(number, path, hdu, plane=plane) if path else None
 
-    def _row(
-        self,
-        number: int,
-        suffix: str,
-        parts: Mapping[str, Row | None],
-        notes: Mapping[str, bytes],
-    ) -> Row:
+    def _located(self, number: int, suffix: str) -> tuple[str, int | None, int | None]:
         path = self._strings(f"path{suffix}").text(number)
         hdu = self._hdu_or_plane(number, f"hdu{suffix}")
-        plane = self._hdu_or_plane(number, f"plane{suffix}")
-        return Row(number, path, hdu, parts, notes, plane)
+        return path, hdu, self._hdu_or_plane(number, f"plane{suffix}")
 
     def _hdu_or_plane(self, number: int, name: str) -> int | None:
         found = int(self._numbers(name).value(number)) if name in self._stored else -1
@@ -209,13 +202,7 @@ class Columns:
 
 
 def _store(columns: Mapping[str, Column]) -> dict[str, Stored]:
-    """Write columns into a temporary file, each in one batch.
-
-    Raises
-    ------
-    OSError
-        If there is not enough space; it names the folder.
-    """
+    """Write columns into a temporary file, each in one batch; an OSError names its folder."""
     try:
         return _stored(columns)
     except OSError as error:

@@ -22,31 +22,20 @@ _LISTED = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """Settings that group files of several channels into samples, see `Index.group`.
+    """The arguments of `readers.index.table.Index.group`, where they are described.
 
     Raises
     ------
     ValueError
-        If a setting is out of range, or two contradict each other.
+        If one is out of range, or two contradict each other.
     """
 
     channels: Sequence[Any]
-    """Values of the column `by`, each once. Without `cadence` the first is the reference: each of
-    its files makes a sample."""
     by: str = "wavelnth"
-    """Column that identifies the channel: numbers or text."""
     time: str = "t_obs"
-    """Column of times. For AIA that is T_OBS, the middle of the exposure: DATE-OBS is its start,
-    which the automatic exposure control moves."""
     tolerance: float | str | Quantity = 12.0
-    """Largest time difference between a file and its sample, inclusive: seconds, or what
-    ``astropy.units.Quantity`` takes, e.g. ``"12 s"``. The default is the cadence of AIA's EUV
-    channels."""
     missing: Missing = "drop"
-    """Drop samples that lack a channel, or keep those that have at least one."""
     cadence: float | str | Quantity | None = None
-    """Put samples at the multiples of this duration since 1970-01-01T00:00, whatever files exist,
-    instead of at the times of the first channel. At least twice the tolerance."""
 
     def __post_init__(self) -> None:
         if isinstance(self.channels, str) or not len(self.channels):
@@ -74,18 +63,7 @@ class Grouping:
         return None if self.cadence is None else _nanoseconds("cadence", self.cadence)
 
     def check(self, names: Sequence[str]) -> None:
-        """Reject a table that lacks the columns needed.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Names of the table's columns.
-
-        Raises
-        ------
-        KeyError
-            If `by` or `time` is not among them.
-        """
+        """Raise KeyError if `by` or `time` is not among the names of a table's columns."""
         for name in (self.by, self.time):
             if name not in names:
                 raise KeyError(

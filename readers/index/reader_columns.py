@@ -24,14 +24,7 @@ def reader_columns(
 ) -> dict[str, Column | Stored]:
     """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Table of the Index.
-    file : ArrowFile, optional
-        The file that the table is mapped from; its columns are not copied.
-    names, parts, notes : iterable of str
-        Numeric columns, parts of the rows, and columns of bytes.
+    If the table is mapped from a file, its columns are not copied.
     """
     columns = _located_columns(table, file, parts)
     for name in names:

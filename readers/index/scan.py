@@ -6,8 +6,7 @@ import glob
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 
 from readers.index.schema import check_local
 from readers.messages import printable
@@ -17,15 +16,23 @@ logger = logging.getLogger(__name__)
 _LISTED = 10
 """Files and folders left out that the log names; others are counted."""
 
-_Formats = Mapping[str, tuple[str, ...]]
-
 _MOST_KINDS = 5
 """Suffixes of files left out that the message counts separately."""
 
+SUFFIXES = {
+    "fits": (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz", ".fits.fz", ".fz"),
+    "jpeg": (
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".bmp", ".webp", ".tif", ".tiff"),
+        *(".pbm", ".pgm", ".ppm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".j2c", ".jpc"),
+    ),
+    "npy": (".npy",),
+}
+"""Suffixes that a folder is searched for, by format, in lower case; any case matches."""
+_FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
+ALL_SUFFIXES = tuple(_FORMATS)
 
-def find_files(
-    text: str, suffixes: tuple[str, ...], formats: _Formats = MappingProxyType({})
-) -> Iterator[str]:
+
+def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     """Yield the absolute paths of files, sorted.
 
     Parameters
@@ -33,10 +40,8 @@ def find_files(
     text : str
         A folder, which is searched with its subfolders; a file; or a glob.
     suffixes : tuple of str
-        Suffixes to search a folder for, in lower case, with the dot.
-    formats : mapping of str to tuple of str
-        Suffixes of each format that can be read: if a folder has no file with one of `suffixes`,
-        the error says which of these it has.
+        Suffixes to search a folder for, in lower case, with the dot. If it has none of these, the
+        error says which other files it has.
 
     Raises
     ------
@@ -51,7 +56,7 @@ def find_files(
     """
     check_local(text)
     if os.path.isdir(text):
-        search = _Search(suffixes, formats)
+        search = _Search(suffixes)
         path = None
         for path in search.below(os.path.abspath(text)):
             yield path
@@ -106,9 +111,8 @@ class _LeftOut:
 class _Search:
     """Looks for files below a folder."""
 
-    def __init__(self, suffixes: tuple[str, ...], formats: _Formats) -> None:
+    def __init__(self, suffixes: tuple[str, ...]) -> None:
         self.suffixes = suffixes
-        self._formats = {suffix: name for name, known in formats.items() for suffix in known}
         self.left_out = _LeftOut()
         self._seen: set[tuple[int, int]] = set()
         self.others: Counter[str] = Counter()
@@ -140,9 +144,9 @@ class _Search:
         if not self.others:
             return f"{wanted}; the folder is empty"
         for suffix, count in self.others.most_common():
-            if suffix in self._formats:
+            if suffix in _FORMATS:
                 ending = "1 file ends" if count == 1 else f"{count} files end"
-                pipeline = f"the {self._formats[suffix].upper()} pipeline"
+                pipeline = f"the {_FORMATS[suffix].upper()} pipeline"
                 return f"{wanted}; {ending} in {suffix}, which is for {pipeline}"
         return wanted
 
@@ -171,16 +175,17 @@ class _Search:
         names = []
         for name in named:
             if not (name.endswith("/") or name.lower().endswith(self.suffixes)):
-                self.others[self._suffix(name)] += 1
+                self.others[_suffix(name)] += 1
             elif self.left_out.keeps(folder + name):
                 names.append(name)
         return sorted(names)
 
-    def _suffix(self, name: str) -> str:
-        """Return the suffix of a name, a format's if possible; '' if it has no printable one."""
-        name = name.lower()
-        suffix = next(filter(name.endswith, self._formats), os.path.splitext(name)[1])
-        return suffix if suffix in self._formats or suffix[1:].isalnum() else ""
+
+def _suffix(name: str) -> str:
+    """Return the suffix of a name, a format's if possible; '' if it has no printable one."""
+    name = name.lower()
+    suffix = next(filter(name.endswith, _FORMATS), os.path.splitext(name)[1])
+    return suffix if suffix in _FORMATS or suffix[1:].isalnum() else ""
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

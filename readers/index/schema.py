@@ -23,11 +23,6 @@ _CHUNK_ROWS = 1 << 16
 
 _URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
 
-_NO_NUMBERS = (
-    "column {name!r} is {type}; a tensor can carry numbers and times: "
-    "add a numeric column in its place"
-)
-
 
 def check(table: pa.Table) -> None:
     """Reject a table that cannot be an Index, see `readers.index.table.Index`."""
@@ -107,13 +102,7 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
 
 
 def check_local(path: str) -> None:
-    """Reject a URL, which looks like a relative path, and a name that is not UTF-8.
-
-    Raises
-    ------
-    ValueError
-        If the path is one of them.
-    """
+    """Raise ValueError for a URL, which looks like a relative path, or a name that is not UTF-8."""
     if _URL.match(path):
         raise ValueError(
             f"{printable(path)} is a URL, but only local files can be read: mount the store, or "
@@ -211,7 +200,10 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
         or pa.types.is_floating(column.type)
         or pa.types.is_boolean(column.type)
     ):
-        raise TypeError(_NO_NUMBERS.format(name=name, type=column.type))
+        raise TypeError(
+            f"column {name!r} is {column.type}; a tensor can carry numbers and times: add a "
+            "numeric column in its place"
+        )
     if column.null_count and not pa.types.is_floating(column.type):
         raise TypeError(
             f"column {name!r} is {column.type} and has {column.null_count} empty rows: "

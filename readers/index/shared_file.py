@@ -50,15 +50,10 @@ class SharedFile:
         return self._file.fileno()
 
     def read(self, start: int, nbytes: int) -> bytes:
-        """Read some bytes; call `check` after the last of the reads that belong together.
+        """Read some bytes, or raise ReadError; call `check` after reads that belong together.
 
         This is a system call: pages of a memory map would count as memory of each process, and
         SIGBUS would kill the process if the file has been truncated.
-
-        Raises
-        ------
-        ReadError
-            If they cannot be read.
         """
         try:
             found = os.pread(self.fileno, nbytes, start)
@@ -69,13 +64,7 @@ class SharedFile:
         return found
 
     def check(self) -> None:
-        """Raise if the file was written to since it was opened.
-
-        Raises
-        ------
-        ReadError
-            If it was.
-        """
+        """Raise ReadError if the file was written to since it was opened."""
         if self._written is not None and self._last_written() != self._written:
             raise ReadError(
                 self.path,
@@ -96,7 +85,7 @@ class SharedFile:
     def _mapped(self) -> NDArray[np.uint8]:
         return np.memmap(self._file, np.uint8, mode="r")
 
-    def view(self, dtype: str, start: int, size: int) -> NDArray[Any]:
-        """Map `size` numbers from the byte `start` on, read-only."""
-        stop = start + size * np.dtype(dtype).itemsize
+    def view(self, dtype: str, start: int, count: int) -> NDArray[Any]:
+        """Map some numbers from the byte `start` on, read-only."""
+        stop = start + count * np.dtype(dtype).itemsize
         return self._mapped[start:stop].view(dtype)

@@ -9,22 +9,10 @@ from typing import TYPE_CHECKING, Self
 from readers.index import arrow_file, schema
 from readers.index.arrow_file import ArrowFile
 from readers.index.classes import class_table, classes_of
-from readers.index.scan import find_files
+from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SUFFIXES = {
-    "fits": (".fits", ".fit", ".fts", ".fits.gz", ".fit.gz", ".fts.gz", ".fits.fz", ".fz"),
-    "jpeg": (
-        *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".bmp", ".webp", ".tif", ".tiff"),
-        *(".pbm", ".pgm", ".ppm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".j2c", ".jpc"),
-    ),
-    "npy": (".npy",),
-}
-"""Suffixes that a folder is searched for, by format, in lower case; any case matches."""
-
-ALL_SUFFIXES = tuple(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
 
 INDEX_SUFFIXES = (".parquet", arrow_file.SUFFIX)
 """Index files, see `Index.save`."""
@@ -82,7 +70,7 @@ class IndexSources:
             return cls.load(text)
         if text.endswith(".csv") and os.path.isfile(text):
             return cls.from_csv(text)
-        return cls._of_paths(find_files(text, tuple(suffixes), SUFFIXES))
+        return cls._of_paths(find_files(text, tuple(suffixes)))
 
     @classmethod
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Self:
@@ -156,7 +144,7 @@ class IndexSources:
             If a class folder is not among `classes`, or a file lies beside the folders.
         """
         root = os.path.abspath(folder)
-        paths = list(find_files(root, tuple(suffixes), SUFFIXES))
+        paths = list(find_files(root, tuple(suffixes)))
         if isinstance(classes, IndexSources):
             if not classes.classes:
                 raise ValueError(

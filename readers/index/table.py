@@ -19,9 +19,8 @@ from readers.index import arrow_file, schema
 from readers.index.columns import Columns
 from readers.index.groups import Grouping, Missing
 from readers.index.reader_columns import reader_columns
-from readers.index.sources import ALL_SUFFIXES as ALL_SUFFIXES
+from readers.index.scan import SUFFIXES as SUFFIXES
 from readers.index.sources import INDEX_SUFFIXES as INDEX_SUFFIXES
-from readers.index.sources import SUFFIXES as SUFFIXES
 from readers.index.sources import IndexSources, folder_of
 
 if TYPE_CHECKING:
@@ -101,26 +100,22 @@ class Index(IndexSources):
 
     def path(self, row: int) -> str:
         """Return the path of a row."""
-        if self._file is not None:
-            return self._rows.row(row).path
-        return str(self.table["path"][row].as_py())
+        return str(self._value("path", row))
 
     def hdu(self, row: int) -> int | None:
         """Return the HDU of a row; None if the Index names none."""
-        return self._hdu_or_plane("hdu", row)
+        number = self._value("hdu", row)
+        return None if number is None else int(number)
 
     def plane(self, row: int) -> int | None:
         """Return the plane of a row; None if the Index names none."""
-        return self._hdu_or_plane("plane", row)
+        number = self._value("plane", row)
+        return None if number is None else int(number)
 
-    def _hdu_or_plane(self, name: str, row: int) -> int | None:
-        if name not in self.table.column_names:
-            return None
+    def _value(self, name: str, row: int) -> Any:
         if self._file is not None:
-            found: int | None = getattr(self._rows.row(row), name)
-            return found
-        number = self.table[name][row].as_py()
-        return None if number is None or number < 0 else int(number)
+            return getattr(self._rows.row(row), name)
+        return self.table[name][row].as_py() if name in self.table.column_names else None
 
     @cached_property
     def _rows(self) -> Columns:
@@ -195,17 +190,19 @@ class Index(IndexSources):
             Values of the column `by`. Without `cadence` the first is the reference: each of its
             files makes a sample.
         by : str
-            Column that identifies the channel.
+            Column that identifies the channel: numbers or text.
         time : str
-            Column of times.
+            Column of times. For AIA that is T_OBS, the middle of the exposure: DATE-OBS is its
+            start, which the automatic exposure control moves.
         tolerance : float, str or Quantity
             Largest time difference between a file and its sample, inclusive: seconds, or what
-            ``astropy.units.Quantity`` takes, e.g. ``"12 s"``.
+            ``astropy.units.Quantity`` takes, e.g. ``"12 s"``. The default is the cadence of AIA's
+            EUV channels.
         missing : {"drop", "keep"}
             Drop samples that lack a channel, or keep those that have at least one.
         cadence : float, str or Quantity, optional
-            Put samples at the multiples of this duration since 1970-01-01T00:00 instead of at the
-            times of the first channel. At least twice the tolerance.
+            Put samples at the multiples of this duration since 1970-01-01T00:00, whatever files
+            exist, instead of at the times of the first channel. At least twice the tolerance.
 
         Returns
         -------
