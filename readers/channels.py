@@ -74,9 +74,9 @@ class ChannelsReader:
             with _named(row, part):
                 samples[part] = self.reader.read(file, window)
         if len(samples) < len(self.parts):
-            size = window or self._first(row)
+            shape = window or self._first(row)
             for part in self.parts:
-                samples.setdefault(part, self.reader.blank(size.height, size.width))
+                samples.setdefault(part, self.reader.blank(shape.height, shape.width))
         return self._joined(samples, [row.part(part) is not None for part in self.parts])
 
     def peek(self, row: Row, window: Window | None) -> Peek:
@@ -85,8 +85,8 @@ class ChannelsReader:
         for part, file in self._present(row).items():
             with _named(row, part):
                 peeks.append(self.reader.peek(file, window))
-        size = window or peeks[0]
-        blank = self.reader.blank(size.height, size.width)
+        shape = window or peeks[0]
+        blank = self.reader.blank(shape.height, shape.width)
         blank_bytes = sum(array.nbytes for array in blank.arrays.values())
         missing = len(self.parts) - len(peeks)
         nbytes = sum(peek.nbytes for peek in peeks) + missing * blank_bytes + len(self.parts)

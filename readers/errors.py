@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from readers.messages import printable
 
 
@@ -35,8 +37,4 @@ class ReadError(OSError):
         return f"{printable(self.path)}{hdu}{row}: {self.reason}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.path, self.reason, self.hdu, self.row)
-
-
-def _rebuild(path: str, reason: str, hdu: int | None, row: int | None) -> ReadError:
-    return ReadError(path, reason, hdu=hdu, row=row)
+        return partial(ReadError, hdu=self.hdu, row=self.row), (self.path, self.reason)

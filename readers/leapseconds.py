@@ -28,12 +28,8 @@ class _Steps(NamedTuple):
 def tai_of(utc: int, day: int) -> int | None:
     """Return a UTC time on the TAI scale; None before 1972 (no whole seconds of difference).
 
-    Parameters
-    ----------
-    utc : int
-        Nanoseconds; a leap second continues after the end of its day.
-    day : int
-        The day to which it belongs, in days since 1970-01-01.
+    `utc` is in nanoseconds, and belongs to `day`, counted from 1970-01-01: a leap second continues
+    after the end of its day.
     """
     steps = _steps()
     step = bisect_right(steps.utc, day * DAY) - 1

@@ -10,16 +10,9 @@ from types import MappingProxyType
 def did_you_mean(
     name: str, known: Collection[str], others: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return a question with similar names and a blank; or an empty string if there are none.
+    """Return a question with similar known names and a blank; an empty string if there are none.
 
-    Parameters
-    ----------
-    name : str
-        The unknown name.
-    known : collection of str
-        The known names.
-    others : mapping of str to str
-        Known names by what other projects call them.
+    `others` are known names by what other projects call them.
     """
     own = {other: ours for other, ours in others.items() if ours in known}
     found = difflib.get_close_matches(name, [*known, *own])

@@ -139,7 +139,14 @@ class Source:
                 report.reject(row, error.reason)
         report.read_s = time.perf_counter() - started
         report.read_cpu_s = min(report.read_s, time.process_time() - cpu_started)
-        return self._pack(slot.epoch, row, sample, valid, values, report)
+        return (
+            *(sample[spec.name] for spec in self.reader.specs),
+            *self._flips(slot.epoch, row),
+            np.array(row, np.int64),
+            np.array(valid),
+            *map(np.array, values),
+            report.pack(),
+        )
 
     def _fill_slot(self, slot: Slot) -> tuple[int, Sample, bool, ReadReport]:
         report = ReadReport()
@@ -220,25 +227,9 @@ class Source:
             zoom=least * (most / least) ** draws.zoom,
         )
 
-    def _pack(
-        self,
-        epoch: int,
-        row: int,
-        sample: Sample,
-        valid: bool,
-        values: list[np.generic],
-        report: ReadReport,
-    ) -> tuple[NDArray[Any], ...]:
-        flips: list[NDArray[Any]] = []
-        if self.flip:
-            draws = Draws.of(self.order.seed, epoch, row)
-            flip = (draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip)
-            flips = [np.array(flip, np.int32)]
-        return (
-            *(sample[spec.name] for spec in self.reader.specs),
-            *flips,
-            np.array(row, np.int64),
-            np.array(valid),
-            *map(np.array, values),
-            report.pack(),
-        )
+    def _flips(self, epoch: int, row: int) -> list[NDArray[np.int32]]:
+        if not self.flip:
+            return []
+        draws = Draws.of(self.order.seed, epoch, row)
+        flip = (draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip)
+        return [np.array(flip, np.int32)]

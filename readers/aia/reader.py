@@ -129,12 +129,12 @@ class AiaReader:
             matrix, reduce, box = self._geometry(header, window)
             gain, curve = self.gain(header), self._curve(header)
             self._check_deconvolved(header)
-        part, hmi = self._fits.read(row, _window(box, header)), is_hmi(header)
+        stored, hmi = self._fits.read(row, _window(box, header)), is_hmi(header)
         height, width = (window.height, window.width) if window else self.shape
         matrix[:, 2] -= box.x, box.y
         lowest, floor = (-math.inf, -math.inf) if hmi else (self.lowest, self.floor)
         arrays: dict[str, NDArray[Any]] = {
-            **part.arrays,
+            **stored.arrays,
             "grid": np.zeros((height, width, 0), np.uint8),
             "matrix": matrix,
             "reduce": np.array([reduce]),
@@ -144,7 +144,7 @@ class AiaReader:
             "frame": np.array((box.y, box.x, *_image_shape(header)), np.int64),
             "wavelnth": np.array([0 if hmi else header.get("WAVELNTH", 0)], np.int32),
         }
-        return Sample(arrays, part.input_bytes)
+        return Sample(arrays, stored.input_bytes)
 
     def header(self, row: Row) -> dict[str, Any]:
         """Read the keywords that are used here, updated from the pointing table if there is one.
@@ -190,12 +190,12 @@ class AiaReader:
         header = self.header(row)
         with self._read_errors(row):
             *_, box = self._geometry(header, window)
-        part = self._fits.peek(row, _window(box, header))
+        stored = self._fits.peek(row, _window(box, header))
         height, width = self.shape
         return Peek(
             height=height,
             width=width,
-            nbytes=part.nbytes + 512,
+            nbytes=stored.nbytes + 512,
             between_nbytes=4 * box.height * box.width,
         )
 
@@ -233,7 +233,7 @@ class AiaReader:
     def _geometry(
         self, header: Mapping[str, Any], window: Window | None
     ) -> tuple[NDArray[np.float64], int, Box]:
-        """Return the matrix to pixels of the image, `reduce`, and the part to read."""
+        """Return the matrix to pixels of the image, `reduce`, and the box to read."""
         matrix = register_matrix(
             header,
             shape=self.shape,

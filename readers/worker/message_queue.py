@@ -29,16 +29,10 @@ _POLL_MS = 1000
 
 
 class MessageQueue:
-    """Pass messages of one size: a replacement for DALI's ShmQueue, with the same methods.
+    """Pass messages of one length: a replacement for DALI's ShmQueue, with the same methods.
 
     In the process that made it this is the consumer's end of the queue, in all others the readers'.
-
-    Parameters
-    ----------
-    message : type
-        Class of the messages: DALI's ShmMessageDesc.
-    context, capacity : object
-        Unused arguments of ShmQueue.
+    The class of the messages is DALI's ShmMessageDesc; the other arguments are unused.
     """
 
     def __init__(self, message: Any, context: object = None, capacity: int = 0) -> None:

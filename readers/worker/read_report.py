@@ -60,8 +60,8 @@ class ReadReport:
             The ``report`` output of a pipeline: the record, then the decoder's status as int32 if
             it has one, 0 if good.
         """
-        size = _RECORD.itemsize
-        records = np.ascontiguousarray(packed[:, :size]).view(_RECORD)[:, 0]
+        nbytes = _RECORD.itemsize
+        records = np.ascontiguousarray(packed[:, :nbytes]).view(_RECORD)[:, 0]
         return [
             cls(
                 float(record["read_s"]),
@@ -71,5 +71,5 @@ class ReadReport:
                 bytes(record["reason"]).decode(errors="ignore"),
                 bool(status.any()),
             )
-            for record, status in zip(records, packed[:, size:], strict=True)
+            for record, status in zip(records, packed[:, nbytes:], strict=True)
         ]

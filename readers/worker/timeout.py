@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -14,39 +15,23 @@ class TimeLimit(Exception):
 
 
 def within(seconds: float | None, function: Callable[..., Result], *args: Any) -> Result:
-    """Return the result of a function if it comes in time.
+    """Return the result of a function, or raise TimeLimit if it takes longer; None for no limit.
 
-    Parameters
-    ----------
-    seconds : float or None
-        None for no limit.
-    function : callable
-        Called in a thread of its own if there is a limit. After the limit the thread is abandoned:
-        a blocking system call cannot be cancelled, and ends with the process.
-    *args
-        Arguments of the function.
-
-    Raises
-    ------
-    TimeLimit
-        If it takes longer.
+    With a limit the function is called in a thread of its own, which is abandoned if it takes
+    longer: a blocking system call cannot be cancelled, and ends with the process.
     """
     if seconds is None:
         return function(*args)
-    found: list[Any] = []
+    future: Future[Result] = Future()
 
     def call() -> None:
         try:
-            found.append((function(*args), None))
+            future.set_result(function(*args))
         except BaseException as error:
-            found.append((None, error))
+            future.set_exception(error)
 
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not found:
+    threading.Thread(target=call, daemon=True).start()
+    wait([future], seconds)
+    if not future.done():
         raise TimeLimit(f"reading took longer than {seconds:g} s (read_timeout)")
-    result, error = found[0]
-    if error is not None:
-        raise error
-    return result
+    return future.result()
