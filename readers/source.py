@@ -36,7 +36,7 @@ NEIGHBOURS = 64
 """Rows to try for a substitute: the size (with tail `fill`, the pixels) of a slot that cannot have
 its own."""
 _MOST_TIMEOUTS = 3
-"""Give up looking for a substitute after this many timeouts: the server does not answer."""
+"""Timeouts after which no other substitute is tried: the server does not answer."""
 
 
 class SampleInfo(Protocol):

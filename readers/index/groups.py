@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from astropy.units import Quantity
 
 Missing = Literal["drop", "keep"]
-"""How to handle a sample that lacks a channel."""
+"""Whether to drop a sample that lacks a channel, or to keep it."""
 
 _LISTED = 20
 

@@ -157,7 +157,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
 
 
 class _Turn(NamedTuple):
-    """How stored rows are displayed, by EXIF orientation."""
+    """The display of stored rows, by EXIF orientation."""
 
     transposed: bool = False
     """Stored rows are displayed as columns."""

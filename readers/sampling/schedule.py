@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from readers.sampling.shard import Shard
 
 Tail = Literal["partial", "fill", "drop"]
-"""How to handle the last, incomplete step of an epoch, as in DALI's LastBatchPolicy.
+"""Handling of the last, incomplete step of an epoch, as in DALI's LastBatchPolicy.
 
 ``partial``
     The last batches are short, or empty.
