@@ -52,6 +52,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     cupy, fft = ModuleType("cupy"), ModuleType("cupyx.scipy.fft")
     found: dict[str, Any] = {
         **{name: getattr(np, name) for name in ("abs", "divide", "isfinite", "maximum")},
+        "concatenate": lambda arrays: _array(np.concatenate([_plain(array) for array in arrays])),
         "ones_like": _on_gpu(np.ones_like),
         "nonzero": lambda array: tuple(map(_array, np.nonzero(_plain(array)))),
         "asarray": _array,

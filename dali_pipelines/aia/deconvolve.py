@@ -64,7 +64,7 @@ class Deconvolver:
         """
         if np.dtype(dtype) not in _COMPLEX:
             raise ValueError(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
-        xp = _array_module(psf)
+        xp = array_module(psf)
         if psf.ndim != 2:
             raise ValueError(f"psf must have shape (height, width), got {psf.shape}")
         transfer = xp.fft.rfft2(xp.fft.ifftshift(psf)).astype(_COMPLEX[np.dtype(dtype)])
@@ -93,8 +93,8 @@ class Deconvolver:
         """
         if image.shape != self.shape:
             raise ValueError(f"image must have the PSF's shape {self.shape}, got {image.shape}")
-        xp = _array_module(image)
-        if xp is not _array_module(self.transfer):
+        xp = array_module(image)
+        if xp is not array_module(self.transfer):
             raise TypeError(
                 f"image must be where the PSF is: expected {type(self.transfer)}, got {type(image)}"
             )
@@ -151,7 +151,7 @@ class _Fourier(NamedTuple):
         return self.inverse(spectrum)
 
 
-def _array_module(array: Any) -> Any:
+def array_module(array: Any) -> Any:
     """Return the module of an array, numpy or cupy."""
     if hasattr(array, "__cuda_array_interface__"):
         import cupy

@@ -25,8 +25,8 @@ class Decoded(NamedTuple):
     dtype: str
     """Its element type, which DALI knows only when it runs."""
     status: Any = None
-    """DataNode of int32, shape (1,), on the CPU: 0 if the image is good. None if the graph fails on
-    a bad one."""
+    """DataNode of int32, shape (1,): 0 if the image is good. None if the graph fails on a bad
+    one."""
     finished: bool = False
     """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and makes
     the dtype of the settings (float32 for float16): that saves one pass over the frame. Only the
@@ -207,5 +207,5 @@ def _decode_image(
 
 def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
     """Return the array ``image`` as float32, for Readers that decode themselves."""
-    image = arrays["image"] if config.device_id is None else arrays["image"].gpu()
+    image = arrays["image"] if config.device_id is None else operators_gpu.to_gpu(arrays["image"])
     return Decoded(fn.cast(image, dtype=types.FLOAT), "float32")

@@ -6,6 +6,7 @@ the kernels. Both come with ``pip install 'dali-pipelines[gpu]'``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -33,18 +34,61 @@ def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, An
     -------
     image, status : DataNode
         The image on the GPU, layout HWC, shape (height, width, 1), or with several planes layout
-        CHW; and int32 of shape (1,) on the CPU, 0 if good.
+        CHW; and int32 of shape (1,), 0 if good; both on the GPU.
     """
-    outputs: Any = fn.python_function(
-        *(node.gpu() for node in inputs),
-        function=ImageDecoder(dtype, finish),
+    layouts = ["HWC" if len(finish) == 1 else "CHW", ""]
+    image, status = python_operator(ImageDecoder(dtype, finish), inputs, layouts)
+    return image, status
+
+
+def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: list[str]) -> Any:
+    """Add an operator that works on batches of CuPy arrays, on DALI's stream.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a list of CuPy arrays for each input; returns one for each output.
+    inputs : list of DataNode
+        On the CPU or the GPU.
+    layouts : list of str
+        Layout of each output.
+    """
+    return fn.python_function(
+        *map(to_gpu, inputs),
+        function=_stream_kept(function),
         device="gpu",
         batch_processing=True,
-        num_outputs=2,
-        output_layouts=["HWC" if len(finish) == 1 else "CHW", ""],
+        num_outputs=len(layouts),
+        output_layouts=layouts,
     )
-    image, status = outputs
-    return image, status.cpu()
+
+
+def to_gpu(node: Any) -> Any:
+    """Copy a node's data to the GPU, if they are not there.
+
+    What readers send lies in pageable memory, from which a copy to the GPU is slow and blocks.
+    DALI pins the memory of what an operator on the CPU hands to one on the GPU, so such an operator
+    copies it first (``FindPinnedBuffers`` in DALI's executor2/exec_graph_analysis.cc).
+    """
+    return node if node.device == "gpu" else fn.copy(node).gpu()
+
+
+def _stream_kept(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep CuPy from destroying DALI's stream where the function raises.
+
+    DALI 2.4 lends its stream to an object of CuPy, and takes it back only if nothing is raised.
+    """
+
+    def run(*batch: Any) -> Any:
+        import cupy
+
+        try:
+            return function(*batch)
+        except BaseException:
+            cupy.cuda.get_current_stream().ptr = 0
+            raise
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -139,15 +183,7 @@ def warp(inputs: list[Any], order: int) -> Any:
 
     The image is on the GPU, and so is the result.
     """
-    image, *others = inputs
-    return fn.python_function(
-        image,
-        *(node.gpu() for node in others),
-        function=Warp(order),
-        device="gpu",
-        batch_processing=True,
-        output_layouts="CHW",
-    )
+    return python_operator(Warp(order), inputs, ["CHW"])
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn
 
-from dali_pipelines.aia.deconvolve import Deconvolver, scipy_fft
+from dali_pipelines.aia.deconvolve import Deconvolver, array_module, scipy_fft
 from dali_pipelines.aia.psf import FRAME_SHAPE, cached_psf, check_psf_channel
+from dali_pipelines.graph.operators_gpu import python_operator
 
 
 def deconvolve_node(
@@ -62,13 +63,11 @@ def deconvolve_node(
         check_psf_channel(channel)
     for channel in channels:
         _deconvolver(channel, None)
+    function = FrameDeconvolver(channels, num_threads)
+    if gpu:
+        return python_operator(function, [image, wavelnth], ["HWC"])
     return fn.python_function(
-        image,
-        wavelnth.gpu() if gpu else wavelnth,
-        function=FrameDeconvolver(channels, num_threads),
-        device=image.device,
-        batch_processing=True,
-        output_layouts="HWC",
+        image, wavelnth, function=function, batch_processing=True, output_layouts="HWC"
     )
 
 
@@ -81,7 +80,8 @@ class FrameDeconvolver:
 
     def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
         """Deconvolve a batch of images, each by the PSF of its channel."""
-        channels = [int(wavelnth.item()) for wavelnth in wavelnths]  # waits for the GPU
+        xp = array_module(images[0])
+        channels = xp.concatenate(wavelnths).tolist()  # a GPU is waited for once, not for each
         return [self._frame(*frame) for frame in zip(images, channels, strict=True)]
 
     def _frame(self, image: Any, channel: int) -> Any:

@@ -248,11 +248,17 @@ def _outputs(
         others = [(name, node.gpu()) for name, node in others]
     valid, report = nodes["valid"], nodes["report"]
     if decoded.status is not None:
+        on_gpu = decoded.status.device == "gpu"
+        if on_gpu:
+            valid, report = valid.gpu(), report.gpu()
         # What the graph could not decode is as little valid as what was not read, and the Loader
         # looks into the report for both.
         valid = valid & (fn.squeeze(decoded.status, axes=0) == 0)
         status = fn.reinterpret(decoded.status, dtype=types.UINT8)
         report = fn.cat(report, status, axis=0)
+        if on_gpu:
+            # Outputs alone: a CPU operator that waits for the GPU keeps the next batch waiting.
+            valid, report = valid.cpu(), report.cpu()
     row = ("row", nodes["row"])
     return [("image", image), row, ("valid", valid), *others, ("report", report)]
 

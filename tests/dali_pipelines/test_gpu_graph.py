@@ -13,7 +13,16 @@ from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines import Calibration, PipelineConfig
-from dali_pipelines.graph.decode import Decode, aia_decoder, decode_array, decode_fits, decode_jpeg
+from dali_pipelines.graph.decode import (
+    Decode,
+    Decoded,
+    aia_decoder,
+    decode_array,
+    decode_fits,
+    decode_jpeg,
+)
+from dali_pipelines.graph.operators_gpu import _stream_kept
+from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, JpegReader, NpyReader
 from readers.contract import Reader
@@ -81,7 +90,7 @@ def test_the_graph_of_fits_is_accepted(
     with Pipeline(batch_size=2, num_threads=1, device_id=None):
         decoded = decode_fits(arrays_of(FitsReader()), config)
     assert decoded.finished
-    assert (decoded.image.device, decoded.status.device) == ("gpu", "cpu")
+    assert (decoded.image.device, decoded.status.device) == ("gpu", "gpu")
 
 
 @pytest.mark.parametrize("parts", [(), ("171", "193")])
@@ -97,5 +106,59 @@ def test_the_graph_of_aia_is_accepted(
     with Pipeline(batch_size=2, num_threads=1, device_id=None):
         decoded = aia_decoder(calibration, parts)(arrays_of(reader), config)
     assert decoded.finished
-    assert (decoded.image.device, decoded.status.device) == ("gpu", "cpu")
+    assert (decoded.image.device, decoded.status.device) == ("gpu", "gpu")
     assert list(decoded.others) == (["present"] if parts else [])
+
+
+def test_nothing_on_the_cpu_waits_for_the_gpu() -> None:
+    """What comes of the decoder's status stays on the GPU, and is copied back as an output."""
+    config = PipelineConfig(batch_size=2, device_id=0)
+    pipeline = Pipeline(batch_size=2, num_threads=1, device_id=None)
+    with pipeline:
+        nodes = {
+            name: fn.external_source(name=name, dtype=to_dali_type(dtype), ndim=ndim)
+            for name, dtype, ndim in (
+                ("valid", "bool", 0),
+                ("report", "uint8", 1),
+                ("row", "int64", 0),
+                ("image", "float32", 3),
+                ("status", "int32", 1),
+            )
+        }
+        decoded = Decoded(nodes["image"].gpu(), "float32", nodes["status"].gpu())
+        outputs = dict(_outputs(decoded.image, nodes, decoded, config))
+        pipeline.set_outputs(*outputs.values())
+    assert pipeline.serialize()
+    assert {name: node.device for name, node in outputs.items()} == {
+        "image": "gpu",
+        "row": "cpu",
+        "valid": "cpu",
+        "report": "cpu",
+    }
+    for name in ("valid", "report"):
+        _copied, *behind = between(outputs[name], nodes["status"])
+        assert {node.device for node in behind} == {"gpu"}, name
+
+
+def between(node: Any, first: Any) -> list[Any]:
+    """Return the nodes on the way back to one, that one left out."""
+    behind = [other for source in node.source.inputs for other in between(source, first)]
+    reaches = bool(behind) or any(source.name == first.name for source in node.source.inputs)
+    return [node, *behind] if reaches else []
+
+
+def test_an_error_leaves_the_stream_of_dali_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy destroys the stream whose address it still has, and DALI 2.4 takes it out too late."""
+    stream = types.SimpleNamespace(ptr=1234)
+    cupy: Any = types.ModuleType("cupy")
+    cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: stream)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    assert _stream_kept(len)([1, 2]) == 2
+    assert stream.ptr == 1234
+
+    def fail(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _stream_kept(fail)([])
+    assert stream.ptr == 0
