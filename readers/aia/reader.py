@@ -68,6 +68,8 @@ class AiaReader:
         file of a channel that the mapping lacks raises ReadError.
     rules : HeaderRules
         Files that break a rule raise ReadError.
+    largest_tile : float
+        As for `FitsReader`.
     """
 
     hdu: int | None = None
@@ -86,6 +88,7 @@ class AiaReader:
     floor: float = -math.inf
     curves: tuple[float, ...] | Mapping[str, tuple[float, ...]] = ()
     rules: HeaderRules = field(default_factory=HeaderRules)
+    largest_tile: float = math.inf
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         *FitsReader.specs,
@@ -228,7 +231,7 @@ class AiaReader:
 
     @property
     def _fits(self) -> FitsReader:
-        return FitsReader(self.hdu)
+        return FitsReader(self.hdu, largest_tile=self.largest_tile)
 
     def _geometry(
         self, header: Mapping[str, Any], window: Window | None

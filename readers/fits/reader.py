@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from readers.fits.image import FitsImage, find_image
 from readers.fits.payload import OVERHEAD, make_plan
 from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import ImageShape, Planes
+from readers.fits.rice_tiles import RiceImage
 from readers.window import Window
 
 _AS_STORED = (8, 16, 32, -32, -64)
@@ -49,6 +50,9 @@ class FitsReader:
         Several become the channels of the image, in this order.
     num_planes : int, optional
         How many planes each image must have; needed where planes is "all".
+    largest_tile : float
+        Pixels of the largest tile that the graph is to decode; astropy decodes images in larger
+        tiles here.
 
     Notes
     -----
@@ -64,6 +68,7 @@ class FitsReader:
     stored: str | None = None
     planes: Planes | None = None
     num_planes: int | None = None
+    largest_tile: float = math.inf
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         # The numba operator takes the shape of its output from the shape of its first input.
@@ -228,6 +233,8 @@ class FitsReader:
         with read_errors(row.path, wanted, row.number) as where, FitsFile(row.path, wanted) as file:
             found = find_image(file)
             where.hdu = found.number
+            if isinstance(found.image, RiceImage) and found.image.tile_pixels > self.largest_tile:
+                found = replace(found, image=None)
             yield found
 
 

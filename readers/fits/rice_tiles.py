@@ -122,6 +122,11 @@ class RiceImage:
         )
 
     @property
+    def tile_pixels(self) -> int:
+        """Pixels of a whole tile."""
+        return self.tile_height * self.tile_width
+
+    @property
     def _across(self) -> int:
         """Tiles in each row of tiles."""
         return -(-self.shape.width // self.tile_width)
@@ -175,7 +180,7 @@ class RiceImage:
         lengths, offsets = self.table.descriptors(file, table, "COMPRESSED_DATA")
         is_rice: Any = slice(None)
         stored: dict[int, tuple[bytes, int, int]] = {}
-        if lengths.min() < self._least_bytes(self.tile_height * self.tile_width):
+        if lengths.min() < self._least_bytes(self.tile_pixels):
             is_rice = lengths > 0
             pixels = np.tile(self._tile_pixels(rows, columns), len(planes))
             if (lengths < self._least_bytes(pixels))[is_rice].any():
