@@ -12,6 +12,7 @@ import tifffile
 from PIL import Image
 
 HEIGHT, WIDTH = 40, 64
+ORIENTATION = 0x0112
 
 
 def gray(bits: int) -> np.ndarray:
@@ -30,12 +31,18 @@ def rgb(bits: int) -> np.ndarray:
     return np.dstack([image, image[::-1], (2**bits - 1) - image])
 
 
-def pillow(image: Any, form: str, **settings: Any) -> bytes:
+def pillow(image: Any, form: str = "JPEG", **settings: Any) -> bytes:
     """Encode by Pillow."""
     stream = io.BytesIO()
     image = image if isinstance(image, Image.Image) else Image.fromarray(image)
     image.save(stream, form, **settings)
     return stream.getvalue()
+
+
+def exif(orientation: int) -> Image.Exif:
+    tags = Image.Exif()
+    tags[ORIENTATION] = orientation
+    return tags
 
 
 def tiff(image: np.ndarray, **settings: Any) -> bytes:

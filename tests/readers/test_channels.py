@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from contract import NUMBER, ReaderContract, check_named, check_specs, equal, refused
 from fakes import Info
 from fits_files import decoded, plain_hdu, truth, write
+from numpy.typing import NDArray
 from strategies import StoredImage
 
 from readers import (
@@ -33,7 +35,7 @@ NPY = ChannelsReader(NpyReader(), PARTS)
 
 
 def row_of(**paths: str | Path | None) -> Row:
-    """Give the row of the files, of which the first is the row's own, too."""
+    """Return the row of the files, of which the first is the row's own, too."""
     parts = {
         name.removeprefix("of_"): None if path is None else Row(NUMBER, str(path))
         for name, path in paths.items()
@@ -50,56 +52,58 @@ def npy(folder: Path, name: str, value: float, shape: tuple[int, ...] = (31, 23)
 
 class TestNpy(ReaderContract):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> ChannelsReader:
         return NPY
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return row_of(of_171=npy(tmp_path, "a", 0.5), of_193=npy(tmp_path, "b", 1000))
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         np.save(tmp_path / "bad.npy", np.zeros((31, 23), np.int16))
         return row_of(of_171=npy(tmp_path, "a", 0.5), of_193=tmp_path / "bad.npy")
 
-    def row(self, path):
+    def row(self, path: Path | str) -> Row:
         return row_of(of_171=path, of_193=path)
 
-    def pixels(self, sample):
+    def pixels(self, sample: Sample) -> NDArray[Any]:
         return np.concatenate([sample["image_0"], sample["image_1"]], axis=2)
 
 
 class TestFits(TestNpy):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> ChannelsReader:
         return ChannelsReader(FitsReader(), PARTS)
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         (tmp_path / "a.fits").write_bytes(plain_hdu(RAMP, {"BSCALE": 0.1, "BLANK": 40}))
         write(tmp_path / "b.fits", StoredImage(RAMP[::-1], {}, {"compression_type": "RICE_1"}))
         return row_of(of_171=tmp_path / "a.fits", of_193=tmp_path / "b.fits")
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         (tmp_path / "a.fits").write_bytes(plain_hdu(RAMP, {}))
         (tmp_path / "bad.fits").write_bytes(plain_hdu(np.zeros((3, 4, 5), np.int16), {}))
         return row_of(of_171=tmp_path / "a.fits", of_193=tmp_path / "bad.fits")
 
-    def pixels(self, sample):
+    def pixels(self, sample: Sample) -> NDArray[Any]:
         names = [spec.name for spec in FitsReader.specs]
         images = [
             decoded(Sample({name: sample[f"{name}_{place}"] for name in names})) for place in (0, 1)
         ]
         return np.concatenate(images, axis=2)
 
-    def test_equals_astropy(self, reader, good_row):
+    def test_equals_astropy(self, reader: ChannelsReader, good_row: Row) -> None:
         found = self.pixels(reader.read(good_row, None))
-        for place, part in enumerate(PARTS):
-            np.testing.assert_array_equal(found[..., place], truth(good_row.part(part).path))
+        for place, name in enumerate(PARTS):
+            part = good_row.part(name)
+            assert part is not None
+            np.testing.assert_array_equal(found[..., place], truth(part.path))
 
 
-def test_the_order_of_the_parts_is_the_readers(tmp_path):
+def test_the_order_of_the_parts_is_the_readers(tmp_path: Path) -> None:
     row = row_of(of_171=npy(tmp_path, "a", 0), of_193=npy(tmp_path, "b", 1000))
     sample = ChannelsReader(NpyReader(), ("193", "171")).read(row, Window(height=1, width=1))
     assert sample["image_0"].item() == sample["image_1"].item() + 1000
@@ -109,7 +113,7 @@ def test_the_order_of_the_parts_is_the_readers(tmp_path):
 class TestMissing:
     @pytest.mark.parametrize("window", [None, Window(height=4, width=3)])
     @pytest.mark.parametrize("missing", PARTS)
-    def test_it_is_blank(self, tmp_path, window, missing):
+    def test_it_is_blank(self, tmp_path: Path, window: Window | None, missing: str) -> None:
         (there,) = set(PARTS) - {missing}
         paths = {name: None if name == missing else npy(tmp_path, name, 7) for name in PARTS}
         row = row_of(**{f"of_{name}": path for name, path in paths.items()})
@@ -128,30 +132,30 @@ class TestMissing:
         assert peek.nbytes == sum(array.nbytes for array in sample.arrays.values())
         NPY.verify(row)
 
-    def test_all(self):
+    def test_all(self) -> None:
         row = Row(NUMBER, "/row.npy", parts=dict.fromkeys(PARTS))
         error = refused(NPY, row, None, "none of the channels 171, 193 is present")
         check_named(error, row)
 
-    def test_a_row_without_the_part(self):
+    def test_a_row_without_the_part(self) -> None:
         message = "row 17 was made without the part '171', it has none: a Reader names"
         with pytest.raises(KeyError, match=message):
             NPY.read(Row(NUMBER, "/a.npy"), None)
 
-    def test_blank_is_not_present(self):
+    def test_blank_is_not_present(self) -> None:
         assert NPY.blank(3, 4)["present"].tolist() == [False, False]
         equal(NPY.blank(3, 4), NPY.blank(3, 4))
 
 
 class TestErrors:
-    def test_channel_and_path_are_named(self, tmp_path):
+    def test_channel_and_path_are_named(self, tmp_path: Path) -> None:
         row = row_of(of_171=npy(tmp_path, "a", 0), of_193="/no/such.npy")
         error = refused(NPY, row, None)
         assert str(error) == (
             f"{row.path} (row 17): channel 193, /no/such.npy: [Errno 2] No such file or directory"
         )
 
-    def test_hdu_is_named(self, tmp_path):
+    def test_hdu_is_named(self, tmp_path: Path) -> None:
         for name in "ab":
             (tmp_path / name).write_bytes(plain_hdu(RAMP, {}))
         parts = {"171": Row(NUMBER, str(tmp_path / "a"), 0), "193": Row(NUMBER, f"{tmp_path}/b", 3)}
@@ -164,14 +168,14 @@ class TestErrors:
         )
 
     @pytest.mark.parametrize("parts", [(), "171", ("171", "171")])
-    def test_parts(self, parts):
+    def test_parts(self, parts: Any) -> None:
         with pytest.raises(
             ValueError, match="parts must be names of parts, at least one, each once"
         ):
             ChannelsReader(NpyReader(), parts)
 
 
-def test_from_an_index_through_a_source(tmp_path):
+def test_from_an_index_through_a_source(tmp_path: Path) -> None:
     """What travels to the reader processes are the parts that the Reader names, and no others."""
     rows = [
         (wave, 12 * k, npy(tmp_path, f"{wave}_{k}", wave)) for k in (0, 1) for wave in (94, 171)
@@ -207,5 +211,5 @@ def test_from_an_index_through_a_source(tmp_path):
 
 
 @pytest.mark.parametrize(("reader", "turns"), [(FitsReader(), False), (AiaReader(), True)])
-def test_it_turns_windows_if_its_reader_does(reader, turns):
+def test_it_turns_windows_if_its_reader_does(reader: AiaReader | FitsReader, turns: bool) -> None:
     assert ChannelsReader(reader, ("171", "193")).turns == turns

@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import logging
 import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -37,47 +39,47 @@ CODINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def overwritten(content, start, random, _):
+def overwritten(content: bytes, start: int, random: Random, _: bytes) -> bytes:
     place = random.randrange(start, len(content) - 202)
     return content[:place] + random.randbytes(200) + content[place + 200 :]
 
 
-def overwritten_a_little(content, start, random, _):
+def overwritten_a_little(content: bytes, start: int, random: Random, _: bytes) -> bytes:
     place = random.randrange(start, len(content) - 18)
     return content[:place] + random.randbytes(16) + content[place + 16 :]
 
 
-def flipped(content, start, random, _):
+def flipped(content: bytes, start: int, random: Random, _: bytes) -> bytes:
     changed = bytearray(content)
     changed[random.randrange(start, len(content) - 2)] ^= 1 << random.randrange(8)
     return bytes(changed)
 
 
-def zeros(content, start, random, _):
+def zeros(content: bytes, start: int, random: Random, _: bytes) -> bytes:
     place = random.randrange(start, len(content) - 2050)
     return content[:place] + bytes(2048) + content[place + 2048 :]
 
 
-def of_another(content, start, random, other):
+def of_another(content: bytes, start: int, random: Random, other: bytes) -> bytes:
     place = random.randrange(start, min(len(content), len(other)) - 2050)
     return content[:place] + other[place : place + 2048] + content[place + 2048 :]
 
 
-def missing(content, start, random, _):
+def missing(content: bytes, start: int, random: Random, _: bytes) -> bytes:
     place = random.randrange(start, len(content) - 514)
     return content[:place] + content[place + 512 :]
 
 
-def inserted(content, start, random, _):
+def inserted(content: bytes, start: int, random: Random, _: bytes) -> bytes:
     place = random.randrange(start, len(content) - 2)
     return content[:place] + random.randbytes(16) + content[place:]
 
 
-def cut(content, start, random, _):
+def cut(content: bytes, start: int, random: Random, _: bytes) -> bytes:
     return content[: random.randrange(start, len(content) - 2)]
 
 
-def ended(content, start, random, _):
+def ended(content: bytes, start: int, random: Random, _: bytes) -> bytes:
     return content[: random.randrange(start, len(content) - 2)] + b"\xff\xd9"
 
 
@@ -95,7 +97,7 @@ LEAST = {
 """Share of damaged JPEGs that is found with check_entropy: less than is seen, as few are made."""
 
 
-def photos(coding):
+def photos(coding: str) -> Iterator[bytes]:
     random = np.random.default_rng(3)
     for _ in range(3):
         coarse = random.integers(0, 256, (SIZE[1] // 12, SIZE[0] // 12, 3), np.uint8)
@@ -107,7 +109,7 @@ def photos(coding):
         yield stream.getvalue()
 
 
-def refuses(read, *args):
+def refuses(read: Callable[..., Any], *args: Any) -> bool:
     try:
         read(*args)
     except ReadError:
@@ -117,7 +119,7 @@ def refuses(read, *args):
 
 @pytest.mark.timeout(240 + 5 * DAMAGES)
 @pytest.mark.parametrize("coding", CODINGS)
-def test_share_that_is_found(tmp_path, coding):
+def test_share_that_is_found(tmp_path: Path, coding: str) -> None:
     sound = list(photos(coding))
     start = sound[0].index(b"IDAT" if coding == "PNG" else b"\xff\xda") + 20
     checks = JpegReader().read, JpegReader(check_entropy=True).read
@@ -144,7 +146,7 @@ def test_share_that_is_found(tmp_path, coding):
 
 
 @pytest.mark.parametrize("coding", ["baseline", "optimized"])
-def test_noted_rows_are_those_that_were_noted(tmp_path, coding):
+def test_noted_rows_are_those_that_were_noted(tmp_path: Path, coding: str) -> None:
     """Whatever happens to a file of which rows are noted: never other rows than these."""
     sound = list(photos(coding))
     start = sound[0].index(b"\xff\xda") + 20

@@ -5,13 +5,17 @@ FITS has no checksums that anybody looks at, so flipped bits may well give other
 is that they are astropy's.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +33,7 @@ SEEDS = {"real": 40, "written": 100}
 """Seeds for each file where no time is given."""
 
 
-def written_images():
+def written_images() -> Iterator[tuple[str, StoredImage]]:
     noise = np.random.default_rng(1).normal(100, 20, (60, 50)).astype(np.float32)
     rice = {"compression_type": "RICE_1"}
     yield "int16", StoredImage(noise.astype(np.int16), {}, rice)
@@ -44,8 +48,10 @@ def written_images():
 
 
 @pytest.fixture(scope="module")
-def sound_files(shared_data, tmp_path_factory):
-    """Give the paths of real and of written files."""
+def sound_files(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[str]]:
+    """Return the paths of real and of written files."""
     folder = tmp_path_factory.mktemp("sound")
     for name, image in written_images():
         write(folder / f"{name}.fits", image)
@@ -53,8 +59,8 @@ def sound_files(shared_data, tmp_path_factory):
     return {"real": real, "written": sorted(map(str, folder.iterdir()))}
 
 
-def cases(sound_files, folder):
-    """Give (path, seed, folder): a few, the same each time, or new ones until time is up."""
+def cases(sound_files: dict[str, list[str]], folder: str) -> Iterator[tuple[str, int, str]]:
+    """Return (path, seed, folder): a few, the same each time, or new ones until time is up."""
     if SECONDS == 0:
         for kind, paths in sound_files.items():
             for seed in range(SEEDS[kind]):
@@ -68,7 +74,7 @@ def cases(sound_files, folder):
             yield path, seed, folder
 
 
-def confirmed(path, seed, folder):
+def confirmed(path: str, seed: int, folder: str) -> Outcome:
     """Do a case again in a new process: one before it may have spoilt the memory of the first."""
     (again,) = isolated_map(outcome, [(path, seed, folder)], 1)
     if not isinstance(again, Crash):
@@ -79,10 +85,10 @@ def confirmed(path, seed, folder):
 
 
 @pytest.mark.timeout(SECONDS + 240)
-def test_damaged_files(sound_files, tmp_path):
+def test_damaged_files(sound_files: dict[str, list[str]], tmp_path: Path) -> None:
     begun, kinds, wrong = [], Counter[str](), []
 
-    def noted():
+    def noted() -> Iterator[tuple[str, int, str]]:
         for case in cases(sound_files, str(tmp_path)):
             begun.append(case)
             yield case
@@ -115,20 +121,20 @@ OUTCOMES = [
 
 
 @pytest.mark.parametrize(("truth", "kind"), OUTCOMES)
-def test_what_counts_as_a_bug(truth, kind):
+def test_what_counts_as_a_bug(truth: Any, kind: str) -> None:
     found = np.zeros((2, 3), np.float32)
     assert judged(found, truth, same_header=False).kind == kind
     assert judged(found, truth, same_header=True).kind == kind.replace("lenient", "bug")
 
 
-def test_reading_past_the_payload_kills():
+def test_reading_past_the_payload_kills() -> None:
     assert before_a_hole(np.arange(5, dtype=np.uint8)).tolist() == [0, 1, 2, 3, 4]
     within, past = isolated_map(sum_past, [(5, 0), (5, 1)], 1)
     assert within == 5
     assert isinstance(past, Crash)
 
 
-def test_damage_follows_from_the_seed(sound_files):
+def test_damage_follows_from_the_seed(sound_files: dict[str, list[str]]) -> None:
     path = sound_files["written"][0]
     copies = [damaged(path, Random(seed)) for seed in (1, 1, 2)]
     assert copies[0] == copies[1] != copies[2]

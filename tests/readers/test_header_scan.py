@@ -1,5 +1,8 @@
-import io
+from __future__ import annotations
+
 import pickle
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -7,6 +10,7 @@ import pytest
 from astropy.io import fits
 from astropy.time import Time
 from fits_files import plain_hdu
+from image_files import exif, pillow
 from PIL import Image
 
 from readers import FitsReader, ReadError, Row
@@ -18,28 +22,28 @@ PIXELS = np.arange(20, dtype=np.int16).reshape(4, 5)
 AIA_KEYS = ("DATE-OBS", "T_OBS", "WAVELNTH", "EXPTIME", "QUALITY")
 
 
-def fits_facts(*arguments, **options):
-    """Give the facts of a file with one image."""
+def fits_facts(*arguments: Any, **options: Any) -> dict[str, Any]:
+    """Return the facts of a file with one image."""
     (found,) = module.fits_facts(*arguments, **options)
     return found
 
 
-def file_facts(*arguments, **options):
+def file_facts(*arguments: Any, **options: Any) -> dict[str, Any]:
     (found,) = module.file_facts(*arguments, **options)
     return found
 
 
-def save(path, *hdus):
+def save(path: Path, *hdus: Any) -> str:
     fits.HDUList([*hdus]).writeto(path, overwrite=True)
     return str(path)
 
 
-def with_header(path, cards):
+def with_header(path: Path, cards: dict[str, Any]) -> str:
     return save(path, fits.PrimaryHDU(PIXELS, fits.Header(cards)))
 
 
 class TestRealFiles:
-    def test_aia(self, shared_data):
+    def test_aia(self, shared_data: Path) -> None:
         assert fits_facts(f"{shared_data}/fits/aia_171_cutout.fits", AIA_KEYS) == {
             "DATE-OBS": "2013-03-10T12:00:11.341",
             "T_OBS": "2013-03-10T12:00:12.341",
@@ -66,23 +70,23 @@ class TestRealFiles:
             ("compressed_with_nan", 1, -64, "RICE_1"),
         ],
     )
-    def test_codecs(self, shared_data, name, hdu, bitpix, codec):
+    def test_codecs(self, shared_data: Path, name: str, hdu: int, bitpix: int, codec: str) -> None:
         facts = fits_facts(f"{shared_data}/fits/{name}.fits")
         assert (facts["hdu"], facts["bitpix"], facts["codec"]) == (hdu, bitpix, codec)
 
-    def test_the_reader_agrees(self, shared_data):
+    def test_the_reader_agrees(self, shared_data: Path) -> None:
         for path in map(str, shared_data.glob("fits/*")):
             facts = fits_facts(path)
             peek = FitsReader().peek(Row(0, path), None)
             assert (facts["height"], facts["width"]) == (peek.height, peek.width)
             assert facts["bitpix"] == fits.getheader(path, facts["hdu"])["BITPIX"]
 
-    def test_inherited_from_the_primary_header(self, shared_data):
+    def test_inherited_from_the_primary_header(self, shared_data: Path) -> None:
         path = f"{shared_data}/fits/decam_dither1.fits.fz"
         assert "EXPTIME" not in fits.getheader(path, 1)
         assert fits_facts(path, ["EXPTIME"])["EXPTIME"] == 45.0
 
-    def test_photograph(self, shared_data):
+    def test_photograph(self, shared_data: Path) -> None:
         path = next(shared_data.glob("jpeg/*/swan-*.jpg"))
         assert image_facts(str(path)) == {"height": 408, "width": 640, "format": "JPEG"}
 
@@ -105,26 +109,26 @@ class TestKeys:
         ],
         ids=repr,
     )
-    def test_value(self, tmp_path, value, expected):
+    def test_value(self, tmp_path: Path, value: Any, expected: Any) -> None:
         found = fits_facts(with_header(tmp_path / "a.fits", {"KEY": value}), ["KEY"])["KEY"]
         assert found == expected
         assert type(found) is type(expected)
 
-    def test_missing(self, tmp_path):
+    def test_missing(self, tmp_path: Path) -> None:
         assert fits_facts(with_header(tmp_path / "a.fits", {}), ["EXPTIME"])["EXPTIME"] is None
 
-    def test_any_case_and_name_as_given(self, tmp_path):
+    def test_any_case_and_name_as_given(self, tmp_path: Path) -> None:
         path = with_header(tmp_path / "a.fits", {"EXPTIME": 2.0})
         assert fits_facts(path, ["exptime"])["exptime"] == 2.0
 
-    def test_nan_without_quotes_cannot_be_parsed(self, tmp_path):
+    def test_nan_without_quotes_cannot_be_parsed(self, tmp_path: Path) -> None:
         path = tmp_path / "a.fits"
         path.write_bytes(plain_hdu(PIXELS, {"EXPTIME": float("nan"), "WAVELNTH": 171}))
         assert b"EXPTIME =                  NAN" in path.read_bytes()
         facts = fits_facts(str(path), ["EXPTIME", "WAVELNTH"])
         assert (facts["EXPTIME"], facts["WAVELNTH"]) == (None, 171)
 
-    def test_history_is_text(self, tmp_path):
+    def test_history_is_text(self, tmp_path: Path) -> None:
         header = fits.Header()
         header.add_history("one")
         header.add_history("two")
@@ -134,7 +138,7 @@ class TestKeys:
         assert pickle.loads(pickle.dumps(facts)) == facts
 
     @pytest.mark.parametrize(("inherit", "expected"), [(True, 45.0), (False, None), (None, None)])
-    def test_inherit(self, tmp_path, inherit, expected):
+    def test_inherit(self, tmp_path: Path, inherit: bool | None, expected: float | None) -> None:
         primary = fits.PrimaryHDU(header=fits.Header({"EXPTIME": 45.0, "GAIN": 1.0}))
         own = {"GAIN": 3.0} | ({} if inherit is None else {"INHERIT": inherit})
         path = save(tmp_path / "a.fits", primary, fits.ImageHDU(PIXELS, fits.Header(own)))
@@ -143,12 +147,12 @@ class TestKeys:
 
 
 class TestWhichImage:
-    def test_first_with_an_image(self, tmp_path):
+    def test_first_with_an_image(self, tmp_path: Path) -> None:
         table = fits.BinTableHDU.from_columns([fits.Column("x", "J", array=[1])])
         path = save(tmp_path / "a.fits", fits.PrimaryHDU(), table, fits.ImageHDU(PIXELS))
         assert fits_facts(path)["hdu"] == 2
 
-    def test_named(self, tmp_path):
+    def test_named(self, tmp_path: Path) -> None:
         hdus = fits.PrimaryHDU(PIXELS), fits.ImageHDU(PIXELS[:3, :2].astype(np.float32))
         path = save(tmp_path / "a.fits", *hdus)
         assert fits_facts(path, hdu=1) == {
@@ -160,11 +164,11 @@ class TestWhichImage:
             "codec": "",
         }
 
-    def test_gzipped_file(self, tmp_path):
+    def test_gzipped_file(self, tmp_path: Path) -> None:
         path = save(tmp_path / "a.fits.gz", fits.PrimaryHDU(PIXELS))
         assert fits_facts(path)["codec"] == ""
 
-    def test_old_spelling_of_rice(self, tmp_path):
+    def test_old_spelling_of_rice(self, tmp_path: Path) -> None:
         path = tmp_path / "a.fits"
         save(path, fits.PrimaryHDU(), fits.CompImageHDU(PIXELS))
         path.write_bytes(path.read_bytes().replace(b"'RICE_1  '", b"'RICE_ONE'"))
@@ -182,14 +186,16 @@ class TestRefused:
         ],
         ids=["none", "number", "empty", "name"],
     )
-    def test_no_such_image(self, tmp_path, hdus, hdu, reason):
+    def test_no_such_image(
+        self, tmp_path: Path, hdus: list[Any], hdu: int | str | None, reason: str
+    ) -> None:
         path = save(tmp_path / "a.fits", *hdus)
         with pytest.raises(ReadError, match=reason) as caught:
             fits_facts(path, hdu=hdu)
         assert caught.value.path == path
 
     @pytest.mark.parametrize("compressed", [False, True])
-    def test_truncated(self, tmp_path, compressed):
+    def test_truncated(self, tmp_path: Path, compressed: bool) -> None:
         noise = np.random.default_rng(1).integers(0, 1000, (100, 100), np.int16)
         hdu = fits.CompImageHDU(noise) if compressed else fits.ImageHDU(noise)
         path = save(tmp_path / "a.fits", fits.PrimaryHDU(), hdu)
@@ -199,7 +205,7 @@ class TestRefused:
             fits_facts(path)
 
     @pytest.mark.parametrize("content", [b"", b"no FITS file", b"SIMPLE  =", b"\x1f\x8bxx"])
-    def test_something_else(self, tmp_path, content):
+    def test_something_else(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "a.fits"
         path.write_bytes(content)
         with pytest.raises(ReadError) as caught:
@@ -207,34 +213,32 @@ class TestRefused:
         assert caught.value.reason
         assert caught.value.row is None
 
-    def test_no_file(self, tmp_path):
+    def test_no_file(self, tmp_path: Path) -> None:
         for facts in fits_facts, image_facts, file_facts:
             with pytest.raises(ReadError, match="No such file"):
                 facts(str(tmp_path / "gone.fits"))
 
 
-def jpeg(size=(6, 4), orientation=1, kind="JPEG"):
-    stream = io.BytesIO()
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    Image.new("RGB", size, (9, 8, 7)).save(stream, kind, exif=exif)
-    return stream.getvalue()
+def jpeg(size: tuple[int, int] = (6, 4), orientation: int = 1, kind: str = "JPEG") -> bytes:
+    return pillow(Image.new("RGB", size, (9, 8, 7)), kind, exif=exif(orientation))
 
 
 class TestImages:
     @pytest.mark.parametrize(("orientation", "size"), [(1, (4, 6)), (3, (4, 6)), (6, (6, 4))])
-    def test_size_as_displayed(self, tmp_path, orientation, size):
+    def test_size_as_displayed(
+        self, tmp_path: Path, orientation: int, size: tuple[int, int]
+    ) -> None:
         path = tmp_path / "a.jpg"
         path.write_bytes(jpeg(orientation=orientation))
         facts = image_facts(str(path))
         assert (facts["height"], facts["width"]) == size
 
-    def test_png_whatever_the_suffix_says(self, tmp_path):
+    def test_png_whatever_the_suffix_says(self, tmp_path: Path) -> None:
         path = tmp_path / "a.jpg"
         path.write_bytes(jpeg(kind="PNG"))
         assert image_facts(str(path))["format"] == "PNG"
 
-    def test_refused_without_a_row(self, tmp_path):
+    def test_refused_without_a_row(self, tmp_path: Path) -> None:
         path = tmp_path / "a.jpg"
         path.write_bytes(jpeg((200, 200))[:-600])
         with pytest.raises(ReadError) as caught:
@@ -244,7 +248,7 @@ class TestImages:
 
 
 class TestFileFacts:
-    def test_fits(self, tmp_path):
+    def test_fits(self, tmp_path: Path) -> None:
         path = with_header(tmp_path / "noise.dat", {"EXPTIME": 2.0})
         assert file_facts(path, ["EXPTIME"]) == {
             "path": path,
@@ -259,7 +263,7 @@ class TestFileFacts:
             "EXPTIME": 2.0,
         }
 
-    def test_jpeg(self, tmp_path):
+    def test_jpeg(self, tmp_path: Path) -> None:
         path = tmp_path / "a.JPEG"
         path.write_bytes(jpeg())
         assert file_facts(str(path), ["EXPTIME"], hdu=1) == {
@@ -278,7 +282,7 @@ class TestFileFacts:
 
 class TestHdusAndPlanes:
     @pytest.fixture(params=["a.fits", "a.fits.gz"])
-    def path(self, tmp_path, request):
+    def path(self, tmp_path: Path, request: pytest.FixtureRequest) -> str:
         """A primary header, images that inherit it or not, a table, an empty image and a cube."""
         table = fits.BinTableHDU.from_columns([fits.Column("x", "J", array=[1])])
         heirs = [fits.Header({"INHERIT": inherit, "GAIN": 3.0}) for inherit in (True, False)]
@@ -293,7 +297,7 @@ class TestHdusAndPlanes:
         ]
         return save(tmp_path / request.param, *hdus)
 
-    def test_all_hdus(self, path):
+    def test_all_hdus(self, path: str) -> None:
         found = module.fits_facts(path, ["EXPTIME", "GAIN", "EXTNAME"], "all")
         names = ("hdu", "planes", "height", "EXPTIME", "GAIN", "EXTNAME")
         assert [tuple(facts[name] for name in names) for facts in found] == [
@@ -310,17 +314,17 @@ class TestHdusAndPlanes:
     @pytest.mark.parametrize(
         ("hdu", "number"), [("sci ", 1), (("SCI", 2), 3), ("CUBE", 5), (None, 1), (3, 3)]
     )
-    def test_an_hdu_by_its_name(self, path, hdu, number):
+    def test_an_hdu_by_its_name(self, path: str, hdu: Any, number: int) -> None:
         assert fits_facts(path, hdu=hdu)["hdu"] == number
         with fits.open(path) as hdus:
             assert hdu is None or hdus.index_of(hdu) == number
 
     @pytest.mark.parametrize("hdu", ["DQ", ("SCI", 3)])
-    def test_no_such_name(self, path, hdu):
+    def test_no_such_name(self, path: str, hdu: str | tuple[str, int]) -> None:
         with pytest.raises(ReadError, match=r"there is no HDU .*, the file has PRIMARY, SCI, "):
             fits_facts(path, hdu=hdu)
 
-    def test_a_row_for_each_plane(self, path):
+    def test_a_row_for_each_plane(self, path: str) -> None:
         found = module.file_facts(path, hdu="CUBE", planes="all")
         assert [facts["plane"] for facts in found] == [0, 1, 2]
         found = module.file_facts(path, hdu="CUBE", planes=(2, 0))
@@ -332,7 +336,7 @@ class TestHdusAndPlanes:
 BASE = dict.fromkeys(COLUMNS) | {"path": "/a.fits"}
 
 
-def column(key, values):
+def column(key: str, values: list[Any]) -> tuple[pa.ChunkedArray, FactTable]:
     facts = FactTable([key])
     for value in values:
         facts.add({**BASE, key: value})
@@ -341,7 +345,7 @@ def column(key, values):
 
 
 class TestTable:
-    def test_types_of_the_fixed_columns(self):
+    def test_types_of_the_fixed_columns(self) -> None:
         for rows in 0, 2:
             facts = FactTable([])
             for _ in range(rows):
@@ -369,13 +373,15 @@ class TestTable:
         ],
         ids=repr,
     )
-    def test_types_are_promoted(self, apart, values, expected, kind):
+    def test_types_are_promoted(
+        self, apart: int, values: list[Any], expected: list[Any], kind: Any
+    ) -> None:
         found, _ = column("KEY", [values[0], *[None] * apart, values[1]])
         assert found.type == kind
         assert [found[0].as_py(), found[-1].as_py()] == expected
         assert len(found) == apart + 2
 
-    def test_quality_is_unsigned(self):
+    def test_quality_is_unsigned(self) -> None:
         found, _ = column("QUALITY", [0, 5, -1, -2147483648, 1 << 31, None])
         assert found.type == pa.int64()
         assert found.to_pylist() == [0, 5, 0xFFFFFFFF, 0x80000000, 0x80000000, None]
@@ -389,7 +395,7 @@ class TestTable:
             ([None], pa.int64()),
         ],
     )
-    def test_quality_of_other_kinds(self, values, kind):
+    def test_quality_of_other_kinds(self, values: list[Any], kind: Any) -> None:
         assert column("QUALITY", values)[0].type == kind
 
     @pytest.mark.parametrize(
@@ -405,7 +411,7 @@ class TestTable:
             (None, None),
         ],
     )
-    def test_times(self, text, expected):
+    def test_times(self, text: str | None, expected: str | None) -> None:
         found, facts = column("DATE-OBS", [text])
         assert found.type == pa.timestamp("ns")
         nanoseconds = None if expected is None else np.datetime64(expected, "ns").astype(int)
@@ -424,7 +430,7 @@ class TestTable:
             "1972.01.01_00:00:10_TAI",
         ],
     )
-    def test_times_of_hmi_become_utc(self, text):
+    def test_times_of_hmi_become_utc(self, text: str) -> None:
         iso = text.removesuffix("_TAI").replace(".", "-", 2).replace("_", "T")
         expected = Time(iso, scale="tai").utc.to_value("isot", subfmt="date_hms")
         found, facts = column("T_OBS", [text])
@@ -432,7 +438,7 @@ class TestTable:
         assert milliseconds[0] == np.datetime64(expected, "ms").astype(np.int64)
         assert not facts.not_times
 
-    def test_within_a_leap_second(self):
+    def test_within_a_leap_second(self) -> None:
         """UTC has 23:59:60 there; like POSIX, NumPy has the second after it twice."""
         found, _ = column("T_OBS", ["2015.07.01_00:00:35.5_TAI"])
         assert found.to_numpy()[0] == np.datetime64("2015-07-01T00:00:00.5", "ns")
@@ -455,12 +461,12 @@ class TestTable:
             "2013-03-10T12:00:11+01:00",
         ],
     )
-    def test_what_is_no_time_is_counted(self, text):
+    def test_what_is_no_time_is_counted(self, text: str) -> None:
         found, facts = column("T_REC", ["2013-03-10", text, None, text])
         assert [value is None for value in found.to_pylist()] == [False, True, True, True]
         assert facts.not_times == {"t_rec": (2, text)}
 
-    def test_only_keys_that_name_a_time_and_hold_text(self):
+    def test_only_keys_that_name_a_time_and_hold_text(self) -> None:
         for key in "DATE", "DATE-END", "DATE__OBS", "T_OBS", "T_STOP":
             assert column(key, ["2013-03-10"])[0].type == pa.timestamp("ns")
             assert column(key, [None])[0].type == pa.timestamp("ns")
@@ -468,7 +474,7 @@ class TestTable:
         for key in "TIME-OBS", "T_REC_unit", "MDATE":
             assert column(key, ["2013-03-10"])[0].type == pa.string()
 
-    def test_names(self):
+    def test_names(self) -> None:
         assert [column_name(key) for key in ("DATE-OBS", "T_OBS", "ESO DET ID")] == [
             "date_obs",
             "t_obs",

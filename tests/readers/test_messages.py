@@ -1,6 +1,10 @@
+from __future__ import annotations
+
 import logging
 import os
 import pickle
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,7 +16,7 @@ from readers.messages import printable
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_nothing_unprintable_is_left(text):
+def test_nothing_unprintable_is_left(text: str) -> None:
     shown = printable(text)
     assert shown.isprintable()
     assert printable(shown) == shown
@@ -30,11 +34,11 @@ def test_nothing_unprintable_is_left(text):
         ("\x9b31m", r"\x9b31m"),
     ],
 )
-def test_escapes(text, shown):
+def test_escapes(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
-def test_errors_show_nothing_raw():
+def test_errors_show_nothing_raw() -> None:
     error = ReadError("/data/\x1b[31m.fits", "card '\x07'\nand \x1b[0m", row=3)
     assert str(error) == r"/data/\x1b[31m.fits (row 3): card '\x07' and \x1b[0m"
     assert error.path == "/data/\x1b[31m.fits"
@@ -44,7 +48,7 @@ def test_errors_show_nothing_raw():
 BAD = [b"\xff\xfe.jpg", b"a\x80.fits"]
 
 
-def archive(folder, names):
+def archive(folder: Path, names: list[bytes]) -> None:
     (folder / "good").mkdir()
     (folder / "good" / "1.jpg").touch()
     for name in names:
@@ -52,7 +56,9 @@ def archive(folder, names):
             pass
 
 
-def test_names_that_are_not_utf8_are_left_out_by_name(tmp_path, caplog):
+def test_names_that_are_not_utf8_are_left_out_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     archive(tmp_path, BAD)
     os.mkdir(os.path.join(os.fsencode(tmp_path), b"\xe9"))
     expected = [
@@ -69,7 +75,9 @@ def test_names_that_are_not_utf8_are_left_out_by_name(tmp_path, caplog):
         assert sorted(caplog.messages) == sorted(told)
 
 
-def test_ten_are_named_and_the_others_counted(tmp_path, caplog):
+def test_ten_are_named_and_the_others_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     archive(tmp_path, [b"%d\xff.jpg" % number for number in range(13)])
     with caplog.at_level(logging.WARNING):
         assert len(Index.scan(tmp_path)) == 1
@@ -77,14 +85,14 @@ def test_ten_are_named_and_the_others_counted(tmp_path, caplog):
     assert caplog.messages[-1] == "left out: and 3 more"
 
 
-def test_a_folder_of_which_nothing_is_left(tmp_path):
+def test_a_folder_of_which_nothing_is_left(tmp_path: Path) -> None:
     archive(tmp_path, BAD)
     (tmp_path / "good" / "1.jpg").unlink()
     with pytest.raises(FileNotFoundError, match=r"ends in .*; 2 left out$"):
         Index.scan(tmp_path)
 
 
-def test_a_list_of_paths_must_be_utf8():
+def test_a_list_of_paths_must_be_utf8() -> None:
     with pytest.raises(
         ValueError, match=r"^b'/a/\\xff.jpg': the name is not UTF-8, rename the file$"
     ):
@@ -92,20 +100,21 @@ def test_a_list_of_paths_must_be_utf8():
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/a.fits", "https://host/a.fits", "file:///a.fits"])
-def test_urls_are_refused(tmp_path, url):
+def test_urls_are_refused(tmp_path: Path, url: str) -> None:
     (tmp_path / "catalogue.csv").write_text(f"path,label\n/a.fits,1\n{url},2\n")
     Index(pa.table({"path": [url]})).save(tmp_path / "index.parquet")
-    for make in (
+    makers: tuple[Callable[[], object], ...] = (
         lambda: Index.scan(url),
         lambda: Index.scan(["a.fits", url]),
         lambda: Index.from_paths([url]),
         lambda: Index.from_csv(tmp_path / "catalogue.csv"),
         lambda: Index.load(tmp_path / "index.parquet"),
-    ):
+    )
+    for make in makers:
         with pytest.raises(ValueError, match=f"{url} is a URL, but only local files can be read"):
             make()
 
 
-def test_a_colon_is_no_url(tmp_path):
+def test_a_colon_is_no_url(tmp_path: Path) -> None:
     (tmp_path / "a:b").touch()
     assert Index.scan([f"{tmp_path}/a:b"]).path(0) == f"{tmp_path}/a:b"

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import copy
 import math
 import os
@@ -5,7 +7,9 @@ import pickle
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -14,6 +18,7 @@ import pytest
 from fakes import BusyReader, FakeReader, FaultyReader, Info, MarkingReader, SlowReader
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from readers import (
     Columns,
@@ -30,13 +35,14 @@ from readers import (
     Tail,
     Window,
 )
+from readers.contract import Peek, Reader, Row, Sample
 from readers.index.columns import Strings
 
 ROWS = 23
 TAILS = get_args(Tail)
 
 
-def columns(num_rows=ROWS):
+def columns(num_rows: int = ROWS) -> Columns:
     texts = [f"/row/{number:03}" for number in range(num_rows)]
     offsets = np.arange(num_rows + 1) * len(texts[0])
     label = np.arange(num_rows, dtype="i2") * 10
@@ -47,7 +53,14 @@ def columns(num_rows=ROWS):
 COLUMNS = columns()
 
 
-def source(shard=(0, 1), batch_size=4, reader=None, num_rows=ROWS, seed=5, **settings):
+def source(
+    shard: tuple[int, int] = (0, 1),
+    batch_size: int = 4,
+    reader: Reader | None = None,
+    num_rows: int = ROWS,
+    seed: int = 5,
+    **settings: Any,
+) -> Source:
     in_schedule = ("tail", "epoch", "position")
     schedule = Schedule(
         num_rows=num_rows,
@@ -67,7 +80,7 @@ def source(shard=(0, 1), batch_size=4, reader=None, num_rows=ROWS, seed=5, **set
 class Slot(dict[str, Any]):
     """What a call returned, by name, with the report unpacked."""
 
-    def __init__(self, made, count):
+    def __init__(self, made: Source, count: int) -> None:
         arrays = made(Info(count))
         for spec, array in zip(made.specs, arrays, strict=True):
             spec.check(array)
@@ -76,7 +89,7 @@ class Slot(dict[str, Any]):
         self.row, self.valid = int(self["row"]), bool(self["valid"])
 
 
-def epoch_of(made, epoch=0):
+def epoch_of(made: Source, epoch: int = 0) -> list[Slot]:
     """All slots of one epoch of a shard that begins at 0."""
     before = sum(made.schedule.steps(number) for number in range(epoch))
     counts = range(before * 4, (before + made.schedule.steps(epoch)) * 4)
@@ -87,7 +100,7 @@ class TestExactlyOnce:
     @pytest.mark.parametrize("tail", TAILS)
     @pytest.mark.parametrize("num_shards", [1, 2, 3, 4])
     @pytest.mark.parametrize("epoch", [0, 2])
-    def test_all_shards_together(self, tail, num_shards, epoch):
+    def test_all_shards_together(self, tail: str, num_shards: int, epoch: int) -> None:
         shards = [source((n, num_shards), tail=tail) for n in range(num_shards)]
         slots = [slot for made in shards for slot in epoch_of(made, epoch)]
         met = Counter(slot.row for slot in slots if slot.valid)
@@ -101,17 +114,17 @@ class TestExactlyOnce:
                 assert slot["image"].shape == (2, 3, 1)
 
     @pytest.mark.parametrize("tail", TAILS)
-    def test_shards_take_equally_many_slots(self, tail):
+    def test_shards_take_equally_many_slots(self, tail: str) -> None:
         assert len({len(epoch_of(source((n, 3), tail=tail))) for n in range(3)}) == 1
 
-    def test_order_is_that_of_the_shard(self):
+    def test_order_is_that_of_the_shard(self) -> None:
         rows = [slot.row for slot in epoch_of(source(shuffle=False, tail="drop"))]
         assert rows == list(range(20))
         order = Order(ROWS, 5)
         rows = [slot.row for slot in epoch_of(source((1, 2), tail="drop"), 1)]
         assert rows == [order.row(1, p) for p in (4, 5, 6, 7, 12, 13, 14, 15)]
 
-    def test_a_slot_does_not_depend_on_those_before(self):
+    def test_a_slot_does_not_depend_on_those_before(self) -> None:
         made = source(flip="hv", crop=(1, 1), window="random")
         in_order = [same(made(Info(count))) for count in range(30)]
         again = pickle.loads(pickle.dumps(made))
@@ -119,13 +132,13 @@ class TestExactlyOnce:
         assert in_order == backwards[::-1]
 
 
-def same(arrays):
+def same(arrays: tuple[NDArray[Any], ...]) -> list[bytes]:
     """What may not differ from call to call: all but the report, which has the time in it."""
     return [array.tobytes() for array in arrays[:-1]]
 
 
 class TestTail:
-    def test_partial_has_slots_that_are_not_valid(self):
+    def test_partial_has_slots_that_are_not_valid(self) -> None:
         reader = FakeReader()
         last = epoch_of(source(reader=reader, shuffle=False))[-4:]
         assert [slot.valid for slot in last] == [True, True, True, False]
@@ -133,7 +146,7 @@ class TestTail:
         assert (last[3]["image"] == -1).all()
         assert reader.read_rows == list(range(ROWS))
 
-    def test_a_batch_without_rows_reads_nothing(self):
+    def test_a_batch_without_rows_reads_nothing(self) -> None:
         reader = FakeReader()
         made = source((3, 4), reader=reader)
         last = epoch_of(made)[4:]
@@ -144,13 +157,13 @@ class TestTail:
             assert slot["image"].shape == (1, 1, 1)
             assert slot.report.input_bytes == 0
 
-    def test_fill_repeats_rows_from_the_start_of_the_epoch(self):
+    def test_fill_repeats_rows_from_the_start_of_the_epoch(self) -> None:
         last = epoch_of(source(tail="fill", shuffle=False))[-4:]
         assert [slot.valid for slot in last] == [True, True, True, False]
         assert [slot.row for slot in last] == [20, 21, 22, 0]
         assert (last[3]["image"] == 0).all()
 
-    def test_blanks_are_as_large_as_the_crop(self):
+    def test_blanks_are_as_large_as_the_crop(self) -> None:
         last = epoch_of(source(crop=(5, 6)))[-1]
         assert not last.valid
         assert last["image"].shape == (5, 6, 1)
@@ -160,30 +173,30 @@ class TestRowsThatCannotBeRead:
     @pytest.mark.parametrize("tail", TAILS)
     @pytest.mark.parametrize("crop", [None, (2, 3)])
     @pytest.mark.parametrize("bad", [{5}, {4, 5, 6, 7}, {0, 22}, set(range(22))])
-    def test_told_as_data(self, tail, crop, bad):
+    def test_told_as_data(self, tail: str, crop: tuple[int, int] | None, bad: set[int]) -> None:
         made = source(reader=FakeReader(frozenset(bad)), tail=tail, crop=crop)
         slots = epoch_of(made)
         due = set(range(ROWS)) if tail != "drop" else {made.order.row(0, p) for p in range(20)}
         assert sorted(slot.row for slot in slots if slot.valid) == sorted(due - bad)
         rejected = [slot for slot in slots if slot.report.rejected_row is not None]
-        assert sorted(slot.report.rejected_row for slot in rejected) == sorted(due & bad)
+        assert sorted(slot.report.rejected_row or 0 for slot in rejected) == sorted(due & bad)
         for slot in rejected:
             assert not slot.valid
             assert slot.report.reason == f"row {slot.report.rejected_row} is bad"
             assert slot["image"].shape == (2, 3, 1)
 
-    def test_fill_substitutes_a_real_row(self):
+    def test_fill_substitutes_a_real_row(self) -> None:
         for slot in epoch_of(source(reader=FakeReader(frozenset({5, 7, 22})), tail="fill")):
             assert slot.row not in (5, 7, 22)
             assert (slot["image"] == slot.row).all()
 
     @pytest.mark.parametrize("tail", TAILS)
-    def test_all_rows(self, tail):
+    def test_all_rows(self, tail: str) -> None:
         slots = epoch_of(source(reader=FakeReader(frozenset(range(ROWS))), tail=tail))
         assert not any(slot.valid for slot in slots)
         assert all(slot["image"].shape == (1, 1, 1) for slot in slots)
 
-    def test_a_bad_row_in_the_tail_is_told_once(self):
+    def test_a_bad_row_in_the_tail_is_told_once(self) -> None:
         slots = epoch_of(source(reader=FakeReader(frozenset({0})), tail="fill", shuffle=False))
         assert [slot.report.rejected_row for slot in slots if not slot.valid] == [0, None]
         assert slots[-1].row == 20
@@ -201,7 +214,7 @@ FAULTS = {
 }
 
 
-def test_a_read_that_blocks_is_given_up():
+def test_a_read_that_blocks_is_given_up() -> None:
     made = source(reader=SlowReader(), shuffle=False, read_timeout=0.3)
     started = time.monotonic()
     slots = [Slot(made, count) for count in range(5)]
@@ -216,11 +229,11 @@ class HangingReader(FakeReader):
 
     gone = False
 
-    def read(self, row, window):
+    def read(self, row: Row, window: Window | None) -> Sample:
         self.peek(row, window)
         return super().read(row, window)
 
-    def peek(self, row, window):
+    def peek(self, row: Row, window: Window | None) -> Peek:
         if row.number == 0 or self.gone:
             time.sleep(600)
         return super().peek(row, window)
@@ -228,7 +241,7 @@ class HangingReader(FakeReader):
 
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_size_is_not_awaited_from_who_does_not_answer(tail, gone):
+def test_a_size_is_not_awaited_from_who_does_not_answer(tail: str, gone: bool) -> None:
     reader = HangingReader()
     reader.gone = gone
     made = source(reader=reader, shuffle=False, read_timeout=0.2, tail=tail)
@@ -243,7 +256,7 @@ def test_a_size_is_not_awaited_from_who_does_not_answer(tail, gone):
 class TestFaultyReader:
     @pytest.mark.parametrize("fault", FAULTS)
     @pytest.mark.parametrize("tail", TAILS)
-    def test_rejected_and_never_raised(self, fault, tail):
+    def test_rejected_and_never_raised(self, fault: str, tail: str) -> None:
         made = source(reader=FaultyReader(fault=fault), tail=tail, shuffle=False)
         slots = epoch_of(made)
         assert [slot.report.rejected_row for slot in slots if not slot.valid][:2] == [3, 4]
@@ -256,19 +269,20 @@ class TurningReader(FakeReader):
     turns: ClassVar[bool] = True
     windows: list[Window] = field(default_factory=list)
 
-    def read(self, row, window):
+    def read(self, row: Row, window: Window | None) -> Sample:
+        assert window is not None
         self.windows.append(window)
         return super().read(row, window)
 
 
 class TestTurns:
-    def windows(self, **settings):
+    def windows(self, **settings: Any) -> list[Window]:
         reader = TurningReader()
         epoch_of(source(reader=reader, crop=(2, 2), tail="drop", **settings))
         return reader.windows
 
     @pytest.mark.parametrize("window", ["center", "random"])
-    def test_angles_and_zooms_are_drawn_from_their_ranges(self, window):
+    def test_angles_and_zooms_are_drawn_from_their_ranges(self, window: str) -> None:
         windows = self.windows(rotate=30.0, zoom=(0.5, 2.0), window=window)
         angles, zooms = ([getattr(w, name) for w in windows] for name in ("angle", "zoom"))
         assert -30 <= min(angles) < -20
@@ -277,20 +291,20 @@ class TestTurns:
         assert 1.4 < max(zooms) < 2
         assert all((w.y is None) == (window == "center") for w in windows)
 
-    def test_they_do_not_move_the_window(self):
+    def test_they_do_not_move_the_window(self) -> None:
         turned, straight = self.windows(rotate=30.0, window="random"), self.windows(window="random")
         assert [(w.y, w.x) for w in turned] == [(w.y, w.x) for w in straight]
         assert {w.angle for w in straight} == {0}
         assert {w.zoom for w in (*turned, *straight)} == {1}
 
-    def test_they_are_the_same_on_other_shards(self):
+    def test_they_are_the_same_on_other_shards(self) -> None:
         settings = {"rotate": 9.0, "zoom": (1, 2), "window": "random", "batch_size": 1}
         two = [w for n in (0, 1) for w in self.windows(shard=(n, 2), **settings)]
         assert set(two) < set(self.windows(**settings))
 
 
 class TestEnd:
-    def test_nothing_is_read_afterwards(self):
+    def test_nothing_is_read_afterwards(self) -> None:
         reader = FakeReader()
         made = source(reader=reader, num_epochs=2)
         slots = [Slot(made, count) for count in range(100)]
@@ -299,19 +313,21 @@ class TestEnd:
         assert not any(slot.valid for slot in slots[48:])
         assert all(slot.report.input_bytes == 0 for slot in slots[48:])
 
-    def test_epochs_count_from_the_first_ever(self):
+    def test_epochs_count_from_the_first_ever(self) -> None:
         made = source(num_epochs=2, epoch=1, position=20)
         assert [Slot(made, count).valid for count in range(8)] == [True] * 3 + [False] * 5
 
     @pytest.mark.parametrize("tail", TAILS)
-    def test_no_epochs(self, tail):
+    def test_no_epochs(self, tail: str) -> None:
         reader = FakeReader()
         assert not Slot(source(reader=reader, num_epochs=0, tail=tail, crop=(5, 6)), 0).valid
         assert reader.read_rows == []
 
 
 class TestDraws:
-    def drawn(self, num_shards, batch_size, **settings):
+    def drawn(
+        self, num_shards: int, batch_size: int, **settings: Any
+    ) -> dict[int, tuple[float, float, int, int]]:
         """What was drawn for each row in epoch 1."""
         found = {}
         for shard_id in range(num_shards):
@@ -331,17 +347,17 @@ class TestDraws:
         return found
 
     @pytest.mark.parametrize(("num_shards", "batch_size"), [(1, 23), (2, 4), (4, 3), (3, 1)])
-    def test_shards_and_batches_do_not_count(self, num_shards, batch_size):
+    def test_shards_and_batches_do_not_count(self, num_shards: int, batch_size: int) -> None:
         alone = self.drawn(1, 1)
         assert len(set(alone.values())) == ROWS
         assert self.drawn(num_shards, batch_size) == alone
 
-    def test_resumed(self):
+    def test_resumed(self) -> None:
         rest = self.drawn(1, 4, position=9)
         assert rest.items() <= self.drawn(1, 1).items()
         assert len(rest) == ROWS - 9
 
-    def test_the_seed_counts(self):
+    def test_the_seed_counts(self) -> None:
         assert self.drawn(1, 1) != self.drawn(1, 1, seed=6)
 
     @pytest.mark.parametrize(
@@ -352,20 +368,20 @@ class TestDraws:
             ("hv", {(0, 0), (1, 0), (0, 1), (1, 1)}),
         ],
     )
-    def test_flips(self, flip, kinds):
+    def test_flips(self, flip: str, kinds: set[tuple[int, int]]) -> None:
         made = source(flip=flip)
         assert {tuple(slot["flip"].tolist()) for slot in epoch_of(made)} == kinds
 
-    def test_no_flips_travel_where_none_are_asked_for(self):
+    def test_no_flips_travel_where_none_are_asked_for(self) -> None:
         assert "flip" not in [spec.name for spec in source().specs]
         assert "flip" not in Slot(source(), 0)
 
-    def test_centre(self):
+    def test_centre(self) -> None:
         slots = epoch_of(source(crop=(1, 1)))
         assert all(np.isnan(slot["window"]).all() for slot in slots)
 
 
-def test_columns_travel_with_their_row():
+def test_columns_travel_with_their_row() -> None:
     made = source(outputs=("label",))
     assert [spec.name for spec in made.specs[-4:]] == ["row", "valid", "label", "report"]
     for slot in epoch_of(made):
@@ -374,7 +390,7 @@ def test_columns_travel_with_their_row():
 
 
 @pytest.mark.parametrize("tail", TAILS)
-def test_an_index_file_that_is_written_to_is_told_as_data(tmp_path, tail):
+def test_an_index_file_that_is_written_to_is_told_as_data(tmp_path: Path, tail: str) -> None:
     file = tmp_path / "index.arrow"
     label = np.arange(ROWS, dtype="i2")
     Index(pa.table({"path": [f"/{row}" for row in label], "label": label})).save(file)
@@ -393,8 +409,8 @@ def test_an_index_file_that_is_written_to_is_told_as_data(tmp_path, tail):
     assert len(rejected) == (20 if tail == "drop" else ROWS)
 
 
-def test_a_column_alone_that_cannot_be_read(monkeypatch):
-    def fail(_name, row):
+def test_a_column_alone_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_name: str, row: int) -> None:
         raise ReadError("index.arrow", "gone", row=row)
 
     made = source(outputs=("label",))
@@ -405,7 +421,7 @@ def test_a_column_alone_that_cannot_be_read(monkeypatch):
     assert found.report.rejected_row == found.row
 
 
-def test_the_report_counts_bytes_and_seconds():
+def test_the_report_counts_bytes_and_seconds() -> None:
     slot = Slot(source(), 0)
     assert slot.report.input_bytes == 10
     assert 0 < slot.report.read_s < 10
@@ -413,7 +429,7 @@ def test_the_report_counts_bytes_and_seconds():
 
 
 @pytest.mark.parametrize("limit", [None, 30.0])
-def test_the_report_tells_computing_from_waiting(limit, tmp_path):
+def test_the_report_tells_computing_from_waiting(limit: float | None, tmp_path: Path) -> None:
     """Also where a time limit has the read done in another thread."""
     waits, computes = (
         Slot(source(reader=reader, read_timeout=limit), 0).report
@@ -425,14 +441,14 @@ def test_the_report_tells_computing_from_waiting(limit, tmp_path):
 
 
 @given(st.integers(0, 2**50), st.sampled_from(TAILS), st.integers(0, 3))
-def test_no_count_raises(count, tail, shard_id):
+def test_no_count_raises(count: int, tail: str, shard_id: int) -> None:
     made = source((shard_id, 4), tail=tail, reader=FakeReader(frozenset({1, 2})))
     slot = Slot(made, count)
     assert 0 <= slot.row < ROWS
 
 
 @pytest.mark.parametrize("reader", [FakeReader(), FitsReader(), JpegReader(), NpyReader()])
-def test_pickled_it_is_small_and_works(reader):
+def test_pickled_it_is_small_and_works(reader: Reader) -> None:
     made = source(reader=reader, outputs=("label",), crop=(2, 2))
     content = pickle.dumps(made)
     assert len(content) < 10_000
@@ -441,7 +457,7 @@ def test_pickled_it_is_small_and_works(reader):
     assert same(again(Info(3))) == same(made(Info(3)))
 
 
-def test_another_process_gives_the_same(fresh_python):
+def test_another_process_gives_the_same(fresh_python: Callable[..., bytes]) -> None:
     made = source((1, 2), crop=(1, 1), window="random", flip="hv", outputs=("label",))
     code = (
         "import pickle, sys; from fakes import Info; made = pickle.load(sys.stdin.buffer)\n"
@@ -470,6 +486,6 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("settings", "message"), ERRORS)
-def test_errors(settings, message):
+def test_errors(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         source(**settings)

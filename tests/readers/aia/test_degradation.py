@@ -1,6 +1,9 @@
+from __future__ import annotations
+
 import hashlib
 import pickle
 import warnings
+from pathlib import Path
 
 import astropy.units as u
 import numpy as np
@@ -17,11 +20,11 @@ CHANNELS = (94, 131, 171, 193, 211, 304, 335, 1600, 1700)
 
 
 @pytest.fixture(scope="module")
-def official(shared_data):
+def official(shared_data: Path) -> Path:
     return shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
 
 
-def by_aiapy(path, channel, time):
+def by_aiapy(path: Path, channel: int, time: str) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of years to come
         table = get_correction_table(path)
@@ -29,7 +32,7 @@ def by_aiapy(path, channel, time):
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_each_epoch_is_as_aiapy_has_it(official, channel):
+def test_each_epoch_is_as_aiapy_has_it(official: Path, channel: int) -> None:
     """At its first moment, somewhere in it, and at its last millisecond."""
     table = CorrectionTable.read(official)
     rows = tables.read(official)
@@ -53,7 +56,7 @@ KNOWN = {94: 0.9031773, 131: 0.5, 171: 0.7869, 193: 0.8618, 211: 0.83, 304: 0.14
 
 
 @pytest.mark.parametrize("channel", [94, 171, 193, 211, 304, 335])
-def test_known_values(official, channel):
+def test_known_values(official: Path, channel: int) -> None:
     table = CorrectionTable.read(official)
     assert table.degradation(channel, "2015-01-01T00:00:00") == pytest.approx(
         KNOWN[channel], abs=2e-4
@@ -61,7 +64,7 @@ def test_known_values(official, channel):
 
 
 @pytest.mark.parametrize("words", ["csv", "ecsv"])
-def test_other_formats_of_the_same(official, tmp_path, words):
+def test_other_formats_of_the_same(official: Path, tmp_path: Path, words: str) -> None:
     path = tmp_path / f"table.{words}"
     tables.write(tables.read(official), path, format=words)
     found, expected = CorrectionTable.read(path), CorrectionTable.read(official)
@@ -69,7 +72,7 @@ def test_other_formats_of_the_same(official, tmp_path, words):
     assert found.version == 10
 
 
-def test_a_table_as_aiapy_gives_it(official, tmp_path):
+def test_a_table_as_aiapy_gives_it(official: Path, tmp_path: Path) -> None:
     path = tmp_path / "table.ecsv"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of years to come
@@ -77,7 +80,7 @@ def test_a_table_as_aiapy_gives_it(official, tmp_path):
     assert CorrectionTable.read(path).curves == CorrectionTable.read(official).curves
 
 
-def test_other_versions_do_not_count(official, tmp_path):
+def test_other_versions_do_not_count(official: Path, tmp_path: Path) -> None:
     new = tables.read(official)
     old = new.copy()
     old["VER_NUM"] = 8
@@ -92,7 +95,7 @@ def test_other_versions_do_not_count(official, tmp_path):
     assert by_aiapy(both, 94, time) != pytest.approx(expected, rel=0.05)
 
 
-def test_the_row_added_last_wins(official, tmp_path):
+def test_the_row_added_last_wins(official: Path, tmp_path: Path) -> None:
     """As for aiapy, where a table has two rows for a time."""
     table = tables.read(official)
     extra = table[(table["WAVELNTH"] == 171)][2:3]
@@ -106,7 +109,7 @@ def test_the_row_added_last_wins(official, tmp_path):
     assert found < 0.6
 
 
-def test_it_is_known_by_name_and_content(official):
+def test_it_is_known_by_name_and_content(official: Path) -> None:
     table = CorrectionTable.read(official)
     assert table.name == official.name
     assert table.version == 10
@@ -121,7 +124,7 @@ FACTORS = "date,factor\n2010-05-01,1.0\n2010-05-02,0.9\n2010-05-04T12:00:00,0.4\
 
 
 @pytest.fixture
-def factors(tmp_path):
+def factors(tmp_path: Path) -> Path:
     path = tmp_path / "degrad_171.csv"
     path.write_text(FACTORS)
     return path
@@ -138,18 +141,18 @@ class TestFactors:
             ("2010-05-04T12:00:00", 0.4),
         ],
     )
-    def test_straight_lines_between_dates(self, factors, time, expected):
+    def test_straight_lines_between_dates(self, factors: Path, time: str, expected: float) -> None:
         table = CorrectionTable.read(factors, channel=171)
         assert table.degradation(171, time) == pytest.approx(expected, rel=1e-12)
         assert table.version is None
 
     @pytest.mark.parametrize("time", ["2010-04-30T23:59:59", "2010-05-04T12:00:00.001"])
-    def test_nothing_outside(self, factors, time):
+    def test_nothing_outside(self, factors: Path, time: str) -> None:
         table = CorrectionTable.read(factors, channel=171)
         with pytest.raises(ValueError, match=r"degrad_171.csv has nothing for 171 at 2010-0"):
             table.degradation(171, time)
 
-    def test_the_channel_must_be_told(self, factors, official):
+    def test_the_channel_must_be_told(self, factors: Path, official: Path) -> None:
         with pytest.raises(ValueError, match=r"are of one channel: set channel, e.g. channel=171"):
             CorrectionTable.read(factors)
         with pytest.raises(
@@ -169,14 +172,14 @@ class TestFactors:
             ("date,factor\n", "expected dates and factors, it has no rows"),
         ],
     )
-    def test_wrong_tables(self, tmp_path, text, message):
+    def test_wrong_tables(self, tmp_path: Path, text: str, message: str) -> None:
         (tmp_path / "table.csv").write_text(text)
         with pytest.raises(ValueError, match=rf"table.csv: {message}"):
             CorrectionTable.read(tmp_path / "table.csv", channel=171)
 
 
 class TestErrors:
-    def test_a_channel_without_entry(self, official):
+    def test_a_channel_without_entry(self, official: Path) -> None:
         message = (
             "response_table.txt has no channel 4500, it has 94, 131, 171, 193, 211, 304, 335, 1"
         )
@@ -184,11 +187,11 @@ class TestErrors:
             CorrectionTable.read(official).degradation(4500, "2015-01-01")
 
     @pytest.mark.parametrize("time", ["2010-03-23T23:59:59", "2030-05-01T00:00:00"])
-    def test_a_date_outside(self, official, time):
+    def test_a_date_outside(self, official: Path, time: str) -> None:
         with pytest.raises(ValueError, match=f"has nothing for 171 at {time}"):
             CorrectionTable.read(official).degradation(171, time)
 
-    def test_another_version(self, official):
+    def test_another_version(self, official: Path) -> None:
         with pytest.raises(ValueError, match="expected rows of VER_NUM 9, it has 10"):
             CorrectionTable.read(official, version=9)
 
@@ -204,17 +207,17 @@ class TestErrors:
             (b"", "expected a"),
         ],
     )
-    def test_another_file(self, tmp_path, content, message):
+    def test_another_file(self, tmp_path: Path, content: bytes, message: str) -> None:
         (tmp_path / "table.txt").write_bytes(content)
         with pytest.raises(ValueError, match=rf"table.txt: {message}"):
             CorrectionTable.read(tmp_path / "table.txt")
 
-    def test_a_missing_file(self, tmp_path):
+    def test_a_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"missing\.txt"):
             CorrectionTable.read(tmp_path / "missing.txt")
 
     @pytest.mark.parametrize("column", ["EFF_AREA", "EFFA_P2"])
-    def test_a_value_is_missing(self, official, tmp_path, column):
+    def test_a_value_is_missing(self, official: Path, tmp_path: Path, column: str) -> None:
         table = tables.read(official)
         table[column] = [float("nan"), *table[column][1:]]
         tables.write(table, tmp_path / "table.csv", format="csv")

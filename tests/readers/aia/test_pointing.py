@@ -1,5 +1,10 @@
+from __future__ import annotations
+
 import pickle
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +22,7 @@ from solar_files import (
 from readers import PointingTable
 from readers.aia.pointing import update_pointing
 
-WRITERS = {
+WRITERS: dict[str, Callable[[Any, Path], object]] = {
     "published.csv": save_pointing,
     "aiapy.csv": lambda table, path: table.write(path, format="ascii.csv"),
     "aiapy.ecsv": lambda table, path: table.write(path, format="ascii.ecsv"),
@@ -25,7 +30,7 @@ WRITERS = {
 
 
 @pytest.fixture(params=WRITERS)
-def path(request, tmp_path):
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / request.param
     WRITERS[request.param](pointing_table(), path)
     return path
@@ -44,7 +49,7 @@ TIMES = [
 
 @pytest.mark.parametrize("channel", [94, 1600])
 @pytest.mark.parametrize("time", TIMES)
-def test_words_are_as_aiapy_has_them(path, channel, time):
+def test_words_are_as_aiapy_has_them(path: Path, channel: int, time: str) -> None:
     header = full_header(T_OBS=time, WAVELNTH=channel)
     found = update_pointing(header, PointingTable.read(path))
     if path.name == "aiapy.csv" or time != POINTING_START:  # aiapy once is enough
@@ -59,12 +64,12 @@ def test_words_are_as_aiapy_has_them(path, channel, time):
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path: Path) -> PointingTable:
     save_pointing(pointing_table(), tmp_path / "table.csv")
     return PointingTable.read(tmp_path / "table.csv")
 
 
-def test_it_is_small_when_pickled(tmp_path, table):
+def test_it_is_small_when_pickled(tmp_path: Path, table: PointingTable) -> None:
     content = pickle.dumps(table)
     assert len(content) < 3000
     again = pickle.loads(content)
@@ -74,7 +79,7 @@ def test_it_is_small_when_pickled(tmp_path, table):
     assert len(again.sha256) == 64
 
 
-def test_another_process_maps_it(table, fresh_python):
+def test_another_process_maps_it(table: PointingTable, fresh_python: Callable[..., bytes]) -> None:
     code = (
         "import pickle, sys; table = pickle.load(sys.stdin.buffer)\n"
         f"print(tuple(table.pointing(171, {TIMES[2]!r})))"
@@ -88,7 +93,7 @@ OUTSIDE = ["2011-02-14T20:59:59.999", "2011-02-15T12:00:00", "2011-02-16T03:00:0
 
 class TestErrors:
     @pytest.mark.parametrize("time", OUTSIDE)
-    def test_no_slot(self, table, time):
+    def test_no_slot(self, table: PointingTable, time: str) -> None:
         message = (
             f"table.csv has no slot for T_OBS {time}, it covers 2011-02-14T21:00:00Z to "
             "2011-02-16T03:00:00Z, perhaps with gaps"
@@ -98,7 +103,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
     @pytest.mark.parametrize("quantity", ["X0", "Y0", "IMSCALE", "INSTROT"])
-    def test_no_value(self, tmp_path, writer, quantity):
+    def test_no_value(self, tmp_path: Path, writer: Callable[..., Any], quantity: str) -> None:
         values = pointing_table()
         values[f"A_171_{quantity}"][1] = np.nan
         writer(values, tmp_path / f"table.{'ecsv' if 'ecsv' in str(writer) else 'csv'}")
@@ -110,19 +115,19 @@ class TestErrors:
         update_pointing(full_header(T_OBS=TIMES[2], WAVELNTH=193), table)
         update_pointing(full_header(T_OBS=POINTING_START), table)
 
-    def test_no_such_channel(self, table):
+    def test_no_such_channel(self, table: PointingTable) -> None:
         with pytest.raises(
             ValueError, match=r"table\.csv has no channel 6173, it has 94, 131, 171"
         ):
             update_pointing(full_header(WAVELNTH=6173), table)
 
-    def test_a_frame_of_another_size(self, table):
+    def test_a_frame_of_another_size(self, table: PointingTable) -> None:
         header = changed(full_header(), NAXIS1=1024, NAXIS2=1024)
         with pytest.raises(ValueError, match="is 1024x1024, but a pointing table is for frames of"):
             update_pointing(header, table)
 
     @pytest.mark.parametrize("key", ["T_OBS", "WAVELNTH", "SAT_ROT"])
-    def test_a_word_is_missing(self, table, key):
+    def test_a_word_is_missing(self, table: PointingTable, key: str) -> None:
         with pytest.raises(ValueError, match=f"{key} is missing, expected a"):
             update_pointing(full_header(**{key: None}), table)
 
@@ -139,7 +144,7 @@ class TestErrors:
             (lambda t: t.reverse(), "expected rows in the order of T_START: sort the table"),
         ],
     )
-    def test_another_table(self, tmp_path, change, message):
+    def test_another_table(self, tmp_path: Path, change: Callable[..., Any], message: str) -> None:
         table = pointing_table()
         change(table)
         table.write(tmp_path / "table.csv", format="ascii.csv")

@@ -1,5 +1,8 @@
+from __future__ import annotations
+
 import math
 import warnings
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +15,7 @@ from contract import NUMBER, ReaderContract, refused
 from fakes import Info
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import ndimage
 from solar_files import (
     changed,
@@ -38,6 +42,7 @@ from readers import (
     Window,
 )
 from readers.aia.registration import register_matrix
+from readers.contract import Reader, Sample
 
 PIXELS, HEADER = frame()
 COUNTS = np.rint(PIXELS).astype(np.int16)
@@ -45,19 +50,19 @@ SMALL: dict[str, Any] = {"shape": (128, 128), "scale": 19.2}
 
 
 @pytest.fixture
-def plain(tmp_path):
+def plain(tmp_path: Path) -> Row:
     return Row(NUMBER, str(save(tmp_path / "plain.fits", PIXELS, HEADER)))
 
 
 @pytest.fixture
-def rice(tmp_path):
+def rice(tmp_path: Path) -> Row:
     header = changed(HEADER, BLANK=-32768)
     path = save(tmp_path / "rice.fits", COUNTS, header, compression_type="RICE_1")
     return Row(NUMBER, str(path))
 
 
-def decoded(sample):
-    """Give the pixels of the part that was read, where the test files have no scaling."""
+def decoded(sample: Sample) -> NDArray[Any]:
+    """Return the pixels of the part that was read, where the test files have no scaling."""
     height, width, _ = sample["shape"].shape
     plan, payload = sample["plan"], sample["payload"]
     bitpix, tiles = plan[0], plan[11:].reshape(-1, 3)
@@ -66,7 +71,7 @@ def decoded(sample):
     return np.array(rows, np.float64).reshape(len(rows), -1) if rows else np.zeros((height, width))
 
 
-def resampled(sample, order=3):
+def resampled(sample: Sample, order: int = 3) -> NDArray[Any]:
     """Do what the graph does."""
     matrix = sample["matrix"]
     part = decoded(sample) * sample["gain"]
@@ -79,26 +84,29 @@ class Contract(ReaderContract):
     order: Literal[1, 3] = 3
 
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> AiaReader:
         return AiaReader(**SMALL, order=self.order)
 
     @pytest.fixture
-    def good_row(self, plain):
+    def good_row(self, plain: Row) -> Row:
         return plain
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         header = changed(HEADER, CRPIX1=-20.0)
         return Row(NUMBER, str(save(tmp_path / "cutout.fits", PIXELS, header)))
 
-    def pixels(self, sample):
+    def pixels(self, sample: Sample) -> NDArray[Any]:
         # The box of a window is prefiltered by itself, which is 1e-7 of 4000 off at its edges.
         return np.rint(resampled(sample, self.order) * 100)[..., None] / 100
 
     @pytest.mark.parametrize(
         "window", [Window(height=3, width=5), Window(height=9, width=9, y=0.3)]
     )
-    def test_window_is_the_crop_of_the_whole(self, reader, good_row, window):
+    def test_window_is_the_crop_of_the_whole(
+        self, reader: Reader, good_row: Row, window: Window | None
+    ) -> None:
+        assert window is not None
         whole = resampled(reader.read(good_row, None), self.order)
         y, x = window.place(*whole.shape)
         crop = whole[y : y + window.height, x : x + window.width]
@@ -117,7 +125,15 @@ class TestLinear(Contract):
 @pytest.mark.parametrize("order", [1, 3])
 @given(y=st.floats(0, 1, exclude_max=True), x=st.floats(0, 1, exclude_max=True),
        size=st.integers(1, 60), angle=st.floats(-180, 180), zoom=st.floats(0.5, 3))  # fmt: skip
-def test_a_window_sees_what_the_whole_image_has(tmp_path_factory, order, y, x, size, angle, zoom):
+def test_a_window_sees_what_the_whole_image_has(
+    tmp_path_factory: pytest.TempPathFactory,
+    order: Literal[1, 3],
+    y: float,
+    x: float,
+    size: int,
+    angle: float,
+    zoom: float,
+) -> None:
     """Whatever the part that is read for it."""
     path = tmp_path_factory.getbasetemp() / "window.fits"
     if not path.exists():
@@ -133,7 +149,7 @@ def test_a_window_sees_what_the_whole_image_has(tmp_path_factory, order, y, x, s
     assert some["grid"].shape == (size, 2 * size, 0)
 
 
-def test_the_matrix_is_that_of_the_header(rice):
+def test_the_matrix_is_that_of_the_header(rice: Row) -> None:
     sample = AiaReader().read(rice, None)
     np.testing.assert_array_equal(sample["matrix"], register_matrix(HEADER))
     assert sample["grid"].shape == (4096, 4096, 0)
@@ -142,7 +158,7 @@ def test_the_matrix_is_that_of_the_header(rice):
     np.testing.assert_array_equal(found, register_matrix(HEADER, **settings))
 
 
-def test_a_source_turns_its_windows(plain):
+def test_a_source_turns_its_windows(plain: Row) -> None:
     """Each by its own angle, about its own centre."""
     index = Index.from_paths([plain.path] * 3)
     made = Source(
@@ -165,7 +181,7 @@ def test_a_source_turns_its_windows(plain):
         assert np.linalg.det(matrix) == pytest.approx(4 ** (1 - 2 * draws.zoom))
 
 
-def test_only_the_tiles_of_the_window_are_read(tmp_path):
+def test_only_the_tiles_of_the_window_are_read(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 4000, (2048, 2048), np.int16)
     words: dict[str, Any] = {"NAXIS1": 2048, "NAXIS2": 2048, "CDELT1": 1.199, "CDELT2": 1.199}
     header = full_header(**words, CRPIX1=1024.5, CRPIX2=1024.5)
@@ -181,17 +197,17 @@ def test_only_the_tiles_of_the_window_are_read(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def correction(shared_data):
+def correction(shared_data: Path) -> CorrectionTable:
     path = shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
     return CorrectionTable.read(path)
 
 
 class TestGain:
-    def gain(self, row, **settings):
+    def gain(self, row: Row, **settings: Any) -> float:
         (gain,) = AiaReader(**SMALL, **settings).read(row, None)["gain"]
         return gain
 
-    def test_what_is_asked_for(self, plain, correction):
+    def test_what_is_asked_for(self, plain: Row, correction: CorrectionTable) -> None:
         degradation = correction.degradation(171, HEADER["DATE-OBS"])
         exposure = HEADER["EXPTIME"]
         assert self.gain(plain) == 1
@@ -201,7 +217,9 @@ class TestGain:
         assert both == pytest.approx(1 / (exposure * degradation), rel=1e-15)
         assert both != pytest.approx(1 / exposure, rel=1e-3)
 
-    def test_it_is_that_of_aiapy(self, plain, correction, shared_data):
+    def test_it_is_that_of_aiapy(
+        self, plain: Row, correction: CorrectionTable, shared_data: Path
+    ) -> None:
         table = shared_data / "tables" / correction.name
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of years to come
@@ -222,7 +240,9 @@ class TestGain:
             ({"DATE__OBS": "2009-01-01T00:00:00"}, "has nothing for 171 at 2009-01-01T00:00:00"),
         ],
     )
-    def test_it_is_never_silently_1(self, tmp_path, correction, words, message):
+    def test_it_is_never_silently_1(
+        self, tmp_path: Path, correction: CorrectionTable, words: dict[str, Any], message: str
+    ) -> None:
         reader = AiaReader(
             **SMALL, exposure=True, correction=correction, rules=HeaderRules(exposed=False)
         )
@@ -235,19 +255,19 @@ class TestGain:
 
 class TestPointing:
     @pytest.fixture
-    def table(self, tmp_path):
+    def table(self, tmp_path: Path) -> PointingTable:
         save_pointing(pointing_table(), tmp_path / "table.csv")
         return PointingTable.read(tmp_path / "table.csv")
 
     @pytest.fixture
-    def full(self, tmp_path):
+    def full(self, tmp_path: Path) -> Row:
         header = full_header(PC1_1=1.0, PC2_2=1.0, CD1_1=0.6)
         pixels = np.zeros((4096, 4096), np.int16)
         return Row(
             NUMBER, str(save(tmp_path / "a.fits", pixels, header, compression_type="RICE_1"))
         )
 
-    def test_the_table_counts_and_not_the_header(self, full, table):
+    def test_the_table_counts_and_not_the_header(self, full: Row, table: PointingTable) -> None:
         found = table.pointing(171, HEADER["T_OBS"])
         reader = AiaReader(pointing=table)
         words = reader.header(full)
@@ -268,7 +288,7 @@ class TestPointing:
         ]
         np.testing.assert_allclose(matrix["matrix"], expected, rtol=0, atol=1e-12)
 
-    def test_a_time_outside(self, tmp_path, table):
+    def test_a_time_outside(self, tmp_path: Path, table: PointingTable) -> None:
         header = full_header(T_OBS="2020-01-01T00:00:00Z")
         pixels = np.zeros((4096, 4096), np.int16)
         path = save(tmp_path / "a.fits", pixels, header, compression_type="RICE_1")
@@ -276,13 +296,13 @@ class TestPointing:
             AiaReader(pointing=table), Row(NUMBER, str(path)), None, "table.csv has no slot for"
         )
 
-    def test_a_small_frame(self, plain, table):
+    def test_a_small_frame(self, plain: Row, table: PointingTable) -> None:
         refused(
             AiaReader(pointing=table), plain, None, "is 128x128, but a pointing table is for frames"
         )
 
 
-def test_hmi(tmp_path):
+def test_hmi(tmp_path: Path) -> None:
     header = hmi_header(CDELT1=16.14, CDELT2=16.14, CRPIX1=64.2, CRPIX2=64.9)
     stored = np.full((128, 128), -(2**31), np.int32)
     stored[30:90, 30:90] = 5
@@ -309,7 +329,7 @@ def test_hmi(tmp_path):
 
 
 class TestRefused:
-    def test_a_real_cutout(self, shared_data):
+    def test_a_real_cutout(self, shared_data: Path) -> None:
         row = Row(NUMBER, str(shared_data / "fits" / "aia_171_cutout.fits"))
         error = refused(
             AiaReader(), row, None, "expected a full disk, got a cutout: the Sun has its"
@@ -318,11 +338,11 @@ class TestRefused:
         sample = AiaReader(rules=HeaderRules(full_disk=False)).read(row, None)
         assert list(sample["frame"]) == [0, 0, 705, 769]
 
-    def test_another_map(self, shared_data):
+    def test_another_map(self, shared_data: Path) -> None:
         row = Row(NUMBER, str(shared_data / "fits" / "hmi_sharp_br.fits"))
         refused(AiaReader(), row, None, "CTYPE1 is 'CRLN-CEA', expected helioprojective")
 
-    def test_no_solar_image(self, shared_data):
+    def test_no_solar_image(self, shared_data: Path) -> None:
         row = Row(NUMBER, str(shared_data / "fits" / "m13.fits"))
         refused(AiaReader(), row, None, "INSTRUME is ")
 
@@ -334,7 +354,7 @@ class TestRefused:
             ({"CROTA2": None}, "CROTA2 is missing"),
         ],
     )
-    def test_rules(self, tmp_path, words, message):
+    def test_rules(self, tmp_path: Path, words: dict[str, Any], message: str) -> None:
         path = save(tmp_path / "a.fits", PIXELS, changed(HEADER, **words))
         refused(AiaReader(**SMALL), Row(NUMBER, str(path)), None, message)
 
@@ -350,6 +370,6 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("settings", "message"), ERRORS)
-def test_errors(settings, message):
+def test_errors(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AiaReader(**settings)

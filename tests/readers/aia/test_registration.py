@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import warnings
 from typing import Any
 
@@ -5,9 +7,11 @@ import numpy as np
 import pytest
 import sunpy.map
 from aiapy.calibrate import register
+from astropy.io import fits
 from astropy.wcs import WCS
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import ndimage
 from solar_files import changed, frame, full_header, hmi_header
 
@@ -19,24 +23,24 @@ GRID = np.stack(np.meshgrid(np.linspace(0, 4095, 9), np.linspace(0, 4095, 7))).r
 OFF_CENTRE = {"CRPIX1": 2056.06, "CRPIX2": 2043.72}
 
 
-def mapped(matrix, pixels):
+def mapped(matrix: NDArray[Any], pixels: NDArray[Any]) -> NDArray[Any]:
     return matrix[:, :2] @ pixels + matrix[:, 2:]
 
 
-def by_wcs(header, target, pixels=GRID):
-    """Give the pixels of the file that have the world coordinates of pixels of the output."""
+def by_wcs(header: fits.Header, target: fits.Header, pixels: NDArray[Any] = GRID) -> NDArray[Any]:
+    """Return the pixels of the file that have the world coordinates of pixels of the output."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # dates, mostly
         to_world, to_pixel = WCS(target, naxis=2), WCS(header, naxis=2)
     return np.array(to_pixel.all_world2pix(*to_world.all_pix2world(*pixels, 0), 0))
 
 
-def pc(angle, skew=0.0):
+def pc(angle: float, skew: float = 0.0) -> dict[str, Any]:
     cos, sin = np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))
     return {"CROTA2": None, "PC1_1": cos, "PC1_2": -sin + skew, "PC2_1": sin, "PC2_2": cos}
 
 
-def cd(angle, scale):
+def cd(angle: float, scale: float) -> dict[str, Any]:
     matrix = {key.replace("PC", "CD"): value for key, value in pc(angle).items() if value}
     return {"CROTA2": None, **{key: scale * value for key, value in matrix.items()}}
 
@@ -62,7 +66,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_pixels_have_the_same_world_coordinates(name):
+def test_pixels_have_the_same_world_coordinates(name: str) -> None:
     header = HEADERS[name]
     target = level15_header(header)
     np.testing.assert_allclose(
@@ -76,7 +80,7 @@ def test_pixels_have_the_same_world_coordinates(name):
     [{"shape": (1000, 3000)}, {"scale": 2.4, "shape": (1024, 1024)}, {"radius": 1600.0}],
     ids=str,
 )
-def test_other_grids(name, settings):
+def test_other_grids(name: str, settings: dict[str, Any]) -> None:
     header = HEADERS[name]
     found = mapped(register_matrix(header, **settings), GRID)
     target = level15_header(header, **settings)
@@ -94,7 +98,7 @@ def test_other_grids(name, settings):
     ],
     ids=str,
 )
-def test_the_scale_that_aiapy_takes(words, expected):
+def test_the_scale_that_aiapy_takes(words: dict[str, Any], expected: float) -> None:
     assert frame_scale(full_header(**words)) == pytest.approx(expected, rel=1e-12)
 
 
@@ -102,38 +106,38 @@ class TestCentre:
     header = full_header(CROTA2=17.3, CRVAL1=-4.53, CRVAL2=2.87, **OFF_CENTRE)
     middle = np.array([[2047.5], [2047.5]])
 
-    def test_the_reference_pixel(self):
+    def test_the_reference_pixel(self) -> None:
         found = mapped(register_matrix(self.header), self.middle)
         np.testing.assert_allclose(found[:, 0], [2055.06, 2042.72], atol=1e-9)
 
-    def test_the_sun(self):
+    def test_the_sun(self) -> None:
         found = mapped(register_matrix(self.header, center="sun"), self.middle)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             expected = WCS(self.header, naxis=2).all_world2pix(0, 0, 0)
         np.testing.assert_allclose(found[:, 0], expected, atol=1e-6)
 
-    def test_the_sun_all_over_the_image(self):
+    def test_the_sun_all_over_the_image(self) -> None:
         """TAN is about another point then, which is 2e-4 pixels at the edge."""
         found = mapped(register_matrix(self.header, center="sun"), GRID)
         target = level15_header(self.header, center="sun")
         assert (target["CRVAL1"], target["CRVAL2"]) == (0, 0)
         np.testing.assert_allclose(found, by_wcs(self.header, target), rtol=0, atol=1e-3)
 
-    def test_of_level_1_both_are_the_same(self):
+    def test_of_level_1_both_are_the_same(self) -> None:
         header = full_header()
         np.testing.assert_array_equal(
             register_matrix(header), register_matrix(header, center="sun")
         )
 
-    def test_another_word(self):
+    def test_another_word(self) -> None:
         with pytest.raises(ValueError, match=r"center must be one of .*, got 'disk'"):
             register_matrix(self.header, center="disk")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"center must be one of .*, got 'disk'"):
             level15_header(self.header, center="disk")  # type: ignore[arg-type]
 
 
-def test_radius():
+def test_radius() -> None:
     header = full_header()
     matrix = register_matrix(header, radius=1626.0)
     target = level15_header(header, radius=1626.0)
@@ -147,8 +151,8 @@ def test_radius():
 # ---- Against aiapy's pixels ----------------------------------------------------------------------
 
 
-def small(header):
-    """Give the header of a frame that is 32 times smaller."""
+def small(header: fits.Header) -> fits.Header:
+    """Return the header of a frame that is 32 times smaller."""
     words = {f"CRPIX{n}": (header[f"CRPIX{n}"] - 0.5) / 32 + 0.5 for n in (1, 2)}
     words |= {f"CDELT{n}": header[f"CDELT{n}"] * 32 for n in (1, 2)}
     return changed(header, NAXIS1=128, NAXIS2=128, **words)
@@ -166,7 +170,7 @@ AS_AIAPY = {
 
 
 @pytest.mark.parametrize("name", AS_AIAPY)
-def test_it_is_what_aiapy_does(name):
+def test_it_is_what_aiapy_does(name: str) -> None:
     """SciPy resamples with our matrix as sunpy does: it is where and which way up that counts."""
     header, scale = AS_AIAPY[name]
     pixels = np.rint(frame()[0])
@@ -202,7 +206,7 @@ places = st.integers(0, 4096 - 700)
 
 
 @given(places, places, st.integers(1, 700), st.integers(1, 700))
-def test_a_window_is_a_part_of_the_whole(y, x, height, width):
+def test_a_window_is_a_part_of_the_whole(y: int, x: int, height: int, width: int) -> None:
     header = HEADERS["17.3"]
     window = Window.at(y, x, height, width, image=SHAPE)
     pixels = np.array([[0, width - 1, 5], [0, height - 1, 7]], float)
@@ -212,7 +216,9 @@ def test_a_window_is_a_part_of_the_whole(y, x, height, width):
 
 
 @given(places, places, st.integers(2, 700), st.floats(-180, 180), st.floats(0.3, 3))
-def test_a_turned_window_keeps_its_centre(y, x, size, angle, zoom):
+def test_a_turned_window_keeps_its_centre(
+    y: int, x: int, size: int, angle: float, zoom: float
+) -> None:
     header = HEADERS["17.3"]
     straight = Window.at(y, x, size, size, image=SHAPE)
     turned = Window(height=size, width=size, y=straight.y, x=straight.x, angle=angle, zoom=zoom)
@@ -224,7 +230,7 @@ def test_a_turned_window_keeps_its_centre(y, x, size, angle, zoom):
     assert areas[1] * zoom**2 == pytest.approx(areas[0])
 
 
-def test_which_way_a_window_turns():
+def test_which_way_a_window_turns() -> None:
     """By 90 degrees counterclockwise: what was to the right is above, rows counted upwards."""
     header = full_header(CROTA2=0.0, CDELT1=0.6, CDELT2=0.6, CRPIX1=2048.5, CRPIX2=2048.5)
     window = Window(height=100, width=100, angle=90.0)
@@ -240,7 +246,7 @@ def test_which_way_a_window_turns():
     np.testing.assert_allclose(turned, expected, atol=1e-9)
 
 
-def test_a_turn_adds_to_crota2():
+def test_a_turn_adds_to_crota2() -> None:
     header = full_header(CROTA2=10.0)
     window = Window(height=4096, width=4096, angle=7.3)
     np.testing.assert_allclose(
@@ -251,14 +257,14 @@ def test_a_turn_adds_to_crota2():
     )
 
 
-def test_a_window_that_is_too_large():
+def test_a_window_that_is_too_large() -> None:
     window = Window(height=5000, width=10, angle=3.0)
     with pytest.raises(ValueError, match="crop 5000x10 is larger than the image 4096x4096"):
         register_matrix(full_header(), window=window)
 
 
 class TestHeader:
-    def test_what_it_says(self):
+    def test_what_it_says(self) -> None:
         header = full_header(**pc(17.3), HISTORY="read me", CROTA1=0.0)
         made = level15_header(header, scale=0.6)
         assert not {"PC1_1", "PC1_2", "PC2_1", "PC2_2", "CROTA1"} & set(made)
@@ -269,13 +275,13 @@ class TestHeader:
         assert made["R_SUN"] == pytest.approx(header["RSUN_OBS"] / 0.6)
         assert "read me" in str(made["HISTORY"])
 
-    def test_the_header_that_it_is_made_of_stays(self):
+    def test_the_header_that_it_is_made_of_stays(self) -> None:
         header = full_header()
         before = header.tostring()
         level15_header(header)
         assert header.tostring() == before
 
-    def test_an_even_and_an_odd_size(self):
+    def test_an_even_and_an_odd_size(self) -> None:
         made = level15_header(full_header(), shape=(101, 200))
         assert (made["CRPIX1"], made["CRPIX2"]) == (100.5, 51)
 
@@ -298,11 +304,11 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("words", "message"), ERRORS, ids=str)
-def test_errors(words, message):
+def test_errors(words: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         register_matrix(full_header(**words))
 
 
-def test_radius_needs_the_sun():
+def test_radius_needs_the_sun() -> None:
     with pytest.raises(ValueError, match="RSUN_OBS is missing, expected a number"):
         register_matrix(full_header(RSUN_OBS=None), radius=1600.0)

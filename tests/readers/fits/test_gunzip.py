@@ -1,8 +1,12 @@
 """Gzipped FITS files: unpacked once, no farther than needed, against astropy and zlib."""
 
+from __future__ import annotations
+
 import gzip
 import tracemalloc
 import zlib
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from contract import NUMBER, refused
 from fits_files import decoded, plain_hdu, write
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from strategies import StoredImage, compressed_floats, compressed_integers, plain_images
 
 from readers import FitsReader, ReadError, Row, Window
@@ -19,7 +24,9 @@ from readers.fits.gunzip import GzipStream
 NOISE = np.random.default_rng(0).integers(-9999, 9999, (200, 150), dtype=np.int16)
 
 
-def packed(folder, content, name="image.fits.gz", member=None):
+def packed(
+    folder: Path, content: bytes, name: str = "image.fits.gz", member: int | None = None
+) -> Row:
     """Write content as gzip, in one member or several."""
     step = member or max(len(content), 1)
     parts = [content[at : at + step] for at in range(0, max(len(content), 1), step)]
@@ -27,7 +34,7 @@ def packed(folder, content, name="image.fits.gz", member=None):
     return Row(NUMBER, str(folder / name))
 
 
-def pixels(row, window=None, reader=None):
+def pixels(row: Row, window: Window | None = None, reader: None = None) -> NDArray[Any]:
     return decoded((reader or FitsReader()).read(row, window))[..., 0]
 
 
@@ -36,7 +43,9 @@ def pixels(row, window=None, reader=None):
     st.booleans(),
     st.sampled_from([None, 100, 2880, 5000]),
 )
-def test_as_the_unpacked_file(tmp_path, image, behind_others, member):
+def test_as_the_unpacked_file(
+    tmp_path: Path, image: StoredImage, behind_others: bool, member: int | None
+) -> None:
     write(tmp_path / "a.fits", image)
     if behind_others and image.compression is not None:
         content = (tmp_path / "a.fits").read_bytes()
@@ -55,7 +64,7 @@ def test_as_the_unpacked_file(tmp_path, image, behind_others, member):
     FitsReader().verify(row)
 
 
-def test_a_plane_of_a_cube(tmp_path):
+def test_a_plane_of_a_cube(tmp_path: Path) -> None:
     cube = np.random.default_rng(0).normal(0, 9, (6, 20, 30))
     row = packed(tmp_path, plain_hdu(cube, {}))
     found = pixels(Row(NUMBER, row.path, plane=4), Window(height=5, width=6, y=0.0, x=0.0))
@@ -69,12 +78,12 @@ def test_a_plane_of_a_cube(tmp_path):
 
 
 @pytest.fixture
-def unpacked(monkeypatch):
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Add up what is unpacked."""
-    sizes = []
+    sizes: list[int] = []
     read = GzipStream.read
 
-    def counted(self, size):
+    def counted(self: GzipStream, size: int) -> bytes:
         found = read(self, size)
         sizes.append(len(found))
         return found
@@ -83,7 +92,7 @@ def unpacked(monkeypatch):
     return sizes
 
 
-def test_a_window_unpacks_once_up_to_its_last_row(tmp_path, unpacked):
+def test_a_window_unpacks_once_up_to_its_last_row(tmp_path: Path, unpacked: list[Any]) -> None:
     big = np.random.default_rng(0).integers(0, 99, (1000, 1000), dtype=np.int16)
     row = packed(tmp_path, plain_hdu(big, {}))
     for top, bottom in ((0.0, 50), (0.5, 525), (0.999, 1000)):
@@ -93,7 +102,7 @@ def test_a_window_unpacks_once_up_to_its_last_row(tmp_path, unpacked):
         assert abs(sum(unpacked) - 2000 * bottom) < 2 * 2880
 
 
-def test_a_window_keeps_its_rows_alone(tmp_path):
+def test_a_window_keeps_its_rows_alone(tmp_path: Path) -> None:
     row = packed(tmp_path, plain_hdu(np.zeros((3000, 3000), np.int16), {}))
     FitsReader().read(row, Window(height=4, width=4))
     tracemalloc.start()
@@ -105,7 +114,7 @@ def test_a_window_keeps_its_rows_alone(tmp_path):
 
 
 @pytest.mark.parametrize("window", [None, Window(height=3, width=3, y=0.9)])
-def test_a_bomb_is_not_unpacked(tmp_path, unpacked, window):
+def test_a_bomb_is_not_unpacked(tmp_path: Path, unpacked: list[Any], window: Window | None) -> None:
     """Behind a small image, and asked for an HDU that is not there."""
     bomb = zlib.compressobj(9, wbits=31)
     content = bomb.compress(plain_hdu(NOISE, {}))
@@ -120,14 +129,16 @@ def test_a_bomb_is_not_unpacked(tmp_path, unpacked, window):
     assert sum(unpacked) < 5 * len(plain_hdu(NOISE, {}))
 
 
-def test_a_header_without_end_is_not_unpacked_for_ever(tmp_path, unpacked):
+def test_a_header_without_end_is_not_unpacked_for_ever(tmp_path: Path, unpacked: list[Any]) -> None:
     text = b"SIMPLE  =                    T".ljust(80) + b"COMMENT".ljust(80) * (1 << 19)
     refused(FitsReader(), packed(tmp_path, text), None, "the header of HDU 0 has no END in ")
     assert sum(unpacked) < 4 * 3 << 20
 
 
 @pytest.mark.parametrize("hdu", [None, 1])
-def test_a_header_of_a_terabyte_is_refused_before_memory_is_taken(tmp_path, hdu):
+def test_a_header_of_a_terabyte_is_refused_before_memory_is_taken(
+    tmp_path: Path, hdu: int | None
+) -> None:
     huge = plain_hdu(np.zeros((1, 1), np.int16), {}).replace(
         b"NAXIS1  =                    1", b"NAXIS1  =        1000000000000"
     )
@@ -140,20 +151,20 @@ def test_a_header_of_a_terabyte_is_refused_before_memory_is_taken(tmp_path, hdu)
 # What is damaged.
 
 
-def test_the_end_of_the_data_cut_off(tmp_path):
+def test_the_end_of_the_data_cut_off(tmp_path: Path) -> None:
     row = packed(tmp_path, plain_hdu(NOISE, {})[:-9000])
     with pytest.raises(ReadError, match="the unpacked file ends at "):
         FitsReader().read(row, None)
     pixels(row, Window(height=3, width=3, y=0.0))  # lies before
 
 
-def test_padding_may_be_missing_as_with_astropy(tmp_path):
+def test_padding_may_be_missing_as_with_astropy(tmp_path: Path) -> None:
     row = packed(tmp_path, plain_hdu(NOISE, {})[: 2880 + NOISE.nbytes])
     np.testing.assert_array_equal(pixels(row), fits.getdata(row.path))
 
 
 @pytest.mark.parametrize("place", [-8, -3])
-def test_a_wrong_checksum_or_length(tmp_path, place):
+def test_a_wrong_checksum_or_length(tmp_path: Path, place: int) -> None:
     row = packed(tmp_path, plain_hdu(NOISE, {}))
     content = bytearray((tmp_path / "image.fits.gz").read_bytes())
     content[place] ^= 1
@@ -165,7 +176,7 @@ def test_a_wrong_checksum_or_length(tmp_path, place):
 
 
 @pytest.mark.parametrize("cut", [1, 8, 9, 500])
-def test_the_end_of_the_file_cut_off(tmp_path, cut):
+def test_the_end_of_the_file_cut_off(tmp_path: Path, cut: int) -> None:
     row = packed(tmp_path, plain_hdu(NOISE, {}))
     content = (tmp_path / "image.fits.gz").read_bytes()
     (tmp_path / "image.fits.gz").write_bytes(content[:-cut])
@@ -174,7 +185,7 @@ def test_the_end_of_the_file_cut_off(tmp_path, cut):
 
 
 @pytest.mark.parametrize("behind", [b"\0" * 512, b"garbage", b"\x1f", gzip.compress(b"", mtime=0)])
-def test_what_follows_the_last_member(tmp_path, behind):
+def test_what_follows_the_last_member(tmp_path: Path, behind: bytes) -> None:
     """As gzip does: other bytes are left out, but they are no data either."""
     row = packed(tmp_path, plain_hdu(NOISE, {}))
     with open(row.path, "ab") as file:
@@ -182,7 +193,7 @@ def test_what_follows_the_last_member(tmp_path, behind):
     np.testing.assert_array_equal(pixels(row), NOISE)
 
 
-def test_garbage_instead_of_the_next_member(tmp_path):
+def test_garbage_instead_of_the_next_member(tmp_path: Path) -> None:
     content = plain_hdu(NOISE, {})
     first = gzip.compress(content[:9000])
     (tmp_path / "a.gz").write_bytes(first + b"garbage" + gzip.compress(content[9000:]))
@@ -192,7 +203,7 @@ def test_garbage_instead_of_the_next_member(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10**6])
 @pytest.mark.parametrize("member", [None, 1, 1000])
-def test_the_stream_gives_what_was_packed(tmp_path, size, member):
+def test_the_stream_gives_what_was_packed(tmp_path: Path, size: int, member: int | None) -> None:
     content = bytes(5000) + NOISE.tobytes()[:3000]
     row = packed(tmp_path, content, member=member)
     with open(row.path, "rb") as file:
@@ -203,14 +214,14 @@ def test_the_stream_gives_what_was_packed(tmp_path, size, member):
 
 
 @pytest.mark.parametrize("name", ["bz2", "lzma"])
-def test_other_packers_are_refused_by_name(tmp_path, name):
+def test_other_packers_are_refused_by_name(tmp_path: Path, name: str) -> None:
     module = pytest.importorskip(name)
     (tmp_path / "a.fits").write_bytes(module.compress(plain_hdu(NOISE, {})))
     message = {"bz2": "packed by bzip2: unpack it", "lzma": "packed by xz: unpack it"}[name]
     refused(FitsReader(), Row(NUMBER, str(tmp_path / "a.fits")), None, message)
 
 
-def test_unusual_headers_are_read_as_astropy_reads_them(tmp_path):
+def test_unusual_headers_are_read_as_astropy_reads_them(tmp_path: Path) -> None:
     """Cards that are not in fixed format, and an extension of a kind that is not known."""
     odd = plain_hdu(NOISE, {}).replace(
         b"BITPIX  =                   16", b"BITPIX  = 16                  "

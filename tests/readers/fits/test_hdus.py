@@ -1,8 +1,12 @@
 """Where HDUs lie: as astropy finds them, remembered, and never believed of another file."""
 
+from __future__ import annotations
+
 import os
 import pickle
 import warnings
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -19,7 +23,7 @@ from readers.fits.hdus import find_header
 PIXELS = np.arange(31 * 23, dtype=np.int16).reshape(31, 23)
 
 
-def mosaic(path, count=5, first=0, **cards):
+def mosaic(path: Path, count: int = 5, first: int = 0, **cards: Any) -> str:
     """Write images of different values, plain and compressed in turn, with tables between."""
     made = [fits.PrimaryHDU(header=fits.Header(cards))]
     for number in range(count):
@@ -32,27 +36,27 @@ def mosaic(path, count=5, first=0, **cards):
     return str(path)
 
 
-def value(path, hdu, reader=None):
-    """Give what was added to an image; all its pixels must agree."""
+def value(path: str, hdu: int | None, reader: FitsReader | None = None) -> int:
+    """Return what was added to an image; all its pixels must agree."""
     found = decoded((reader or FitsReader()).read(Row(NUMBER, path, hdu), None))[..., 0] - PIXELS
     assert (found == found[0, 0]).all()
     return int(found[0, 0])
 
 
 @pytest.fixture
-def remembering(monkeypatch):
+def remembering(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remember files that were just written, too, and nothing of before."""
     monkeypatch.setattr(hdus, "_SETTLED_NS", -(10**18))
     hdus._cached.cache_clear()
 
 
 @pytest.fixture
-def reads(monkeypatch):
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Count what is read of files."""
     places = []
     pread = os.pread
 
-    def counted(file, size, offset):
+    def counted(file: int, size: int, offset: int) -> bytes:
         places.append(offset)
         return pread(file, size, offset)
 
@@ -63,7 +67,7 @@ def reads(monkeypatch):
 kinds = st.sampled_from(["image", "compressed", "table", "ascii", "empty", "cube", "line"])
 
 
-def extension(kind, name):
+def extension(kind: str, name: str) -> Any:
     if kind == "table":
         return fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1, 2])], name=name)
     if kind == "ascii":
@@ -78,7 +82,9 @@ def extension(kind, name):
     st.lists(st.tuples(kinds, st.sampled_from(["", "SCI", "sci", "DQ"])), max_size=5),
     st.none() | st.integers(0, 6) | st.sampled_from(["SCI", " dq", "PRIMARY", ("SCI", 1)]),
 )
-def test_as_astropy_finds_them(tmp_path, with_image, extensions, wanted):
+def test_as_astropy_finds_them(
+    tmp_path: Path, with_image: bool, extensions: list[Any], wanted: Any
+) -> None:
     primary = fits.PrimaryHDU(PIXELS if with_image else None)
     made = fits.HDUList([primary, *(extension(*each) for each in extensions)])
     made.writeto(tmp_path / "a.fits", overwrite=True)
@@ -99,7 +105,7 @@ def test_as_astropy_finds_them(tmp_path, with_image, extensions, wanted):
         assert -(-found.stop // 2880) * 2880 == raw["datLoc"] + raw["datSpan"]
 
 
-def test_by_number_and_by_name(tmp_path):
+def test_by_number_and_by_name(tmp_path: Path) -> None:
     path = mosaic(tmp_path / "a.fits")
     for number in range(5):
         assert value(path, 2 * number + 1) == number
@@ -111,7 +117,7 @@ def test_by_number_and_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["0.fits", "0.fits.gz"])
-def test_long_names(tmp_path, name):
+def test_long_names(tmp_path: Path, name: str) -> None:
     long = [f"{'n' * 70}{number}" for number in range(2)]
     made = [fits.ImageHDU(PIXELS + np.int16(number), name=long[number]) for number in range(2)]
     with warnings.catch_warnings():
@@ -125,7 +131,7 @@ def test_long_names(tmp_path, name):
 @pytest.mark.parametrize(
     ("hdu", "expected"), [(np.int64(3), 1), (["N1", 1], 1), (("N1", np.int32(1)), 1), ("n0", 0)]
 )
-def test_numbers_may_be_of_numpy(tmp_path, hdu, expected):
+def test_numbers_may_be_of_numpy(tmp_path: Path, hdu: Any, expected: int) -> None:
     reader = FitsReader(hdu)
 
     assert value(mosaic(tmp_path / "0.fits", 2), None, reader) == expected
@@ -134,12 +140,12 @@ def test_numbers_may_be_of_numpy(tmp_path, hdu, expected):
 
 @pytest.mark.parametrize("reader", [FitsReader, AiaReader])
 @pytest.mark.parametrize("hdu", [-1, np.int64(-1), True, 1.0, b"N1", (1, 1), ("N1", "1"), ("N1",)])
-def test_what_is_no_hdu_is_refused(hdu, reader):
+def test_what_is_no_hdu_is_refused(hdu: Any, reader: type[AiaReader] | type[FitsReader]) -> None:
     with pytest.raises(ValueError, match="hdu must be 0 or more"):
         reader(hdu=hdu)
 
 
-def test_headers_before_are_read_once(tmp_path, remembering, reads):
+def test_headers_before_are_read_once(tmp_path: Path, remembering: None, reads: list[Any]) -> None:
     path = mosaic(tmp_path / "a.fits")
     assert value(path, 9) == 4
     reads.clear()
@@ -149,8 +155,8 @@ def test_headers_before_are_read_once(tmp_path, remembering, reads):
     assert min(place for place in reads if place) >= own
 
 
-def test_astropy_is_not_asked(tmp_path, monkeypatch):
-    def never(*_, **__):
+def test_astropy_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> NoReturn:
         raise AssertionError("astropy opened the file")
 
     path = mosaic(tmp_path / "a.fits")
@@ -160,7 +166,7 @@ def test_astropy_is_not_asked(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["replaced", "in_place", "same_times"])
-def test_another_file_of_that_name_is_seen(tmp_path, remembering, how):
+def test_another_file_of_that_name_is_seen(tmp_path: Path, remembering: None, how: str) -> None:
     """Of one size, also where its time of change was set back."""
     path = mosaic(tmp_path / "a.fits")
     assert [value(path, 9), value(path, 3)] == [4, 1]
@@ -179,20 +185,22 @@ def test_another_file_of_that_name_is_seen(tmp_path, remembering, how):
     assert [value(path, 9), value(path, 3)] == [104, 101]
 
 
-def test_a_longer_file_of_that_name_is_seen(tmp_path, remembering):
+def test_a_longer_file_of_that_name_is_seen(tmp_path: Path, remembering: None) -> None:
     path = mosaic(tmp_path / "a.fits")
     assert value(path, 9) == 4
     mosaic(tmp_path / "a.fits", first=50, **{f"KEY{n}": n for n in range(99)})
     assert value(path, 9) == 54
 
 
-def test_what_was_just_written_is_not_remembered(tmp_path):
+def test_what_was_just_written_is_not_remembered(tmp_path: Path) -> None:
     hdus._cached.cache_clear()
     value(mosaic(tmp_path / "a.fits"), 9)
     assert hdus._cached.cache_info().currsize == 0
 
 
-def test_few_files_are_remembered_and_no_reader_carries_them(tmp_path, remembering, monkeypatch):
+def test_few_files_are_remembered_and_no_reader_carries_them(
+    tmp_path: Path, remembering: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = mosaic(tmp_path / "a.fits")
     reader = FitsReader()
     before = pickle.dumps(reader)
@@ -211,7 +219,9 @@ def test_few_files_are_remembered_and_no_reader_carries_them(tmp_path, rememberi
         (b"GCOUNT  =                    1", b"GCOUNT  =                    2"),
     ],
 )
-def test_damage_before_the_hdu_is_left_to_astropy(tmp_path, damage):
+def test_damage_before_the_hdu_is_left_to_astropy(
+    tmp_path: Path, damage: tuple[bytes, bytes]
+) -> None:
     """What astropy reads is read alike; else ReadError."""
     path = mosaic(tmp_path / "a.fits")
     content = (tmp_path / "a.fits").read_bytes()
@@ -229,7 +239,9 @@ def test_damage_before_the_hdu_is_left_to_astropy(tmp_path, damage):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_windows_of_far_hdus_read_as_much_as_of_near_ones(tmp_path, remembering):
+def test_windows_of_far_hdus_read_as_much_as_of_near_ones(
+    tmp_path: Path, remembering: None
+) -> None:
     path = mosaic(tmp_path / "a.fits")
     window = Window(height=4, width=4)
     for hdu in (1, 9, 1, 9):

@@ -1,6 +1,11 @@
 """Planes of cubes, and one-dimensional images, against astropy and fitsio: bit for bit."""
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,33 +14,43 @@ from contract import NUMBER, ReaderContract, refused
 from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from strategies import StoredImage, cubes, fractions
 
 from readers import FitsReader, ReadError, Row, Window
+from readers.contract import Sample
 from readers.fits.payload import HEAD, PER_TILE, RICE, STORED
 
 CUBE = (np.arange(5 * 31 * 23, dtype=np.int16) * 17).reshape(5, 31, 23)
 
 
-def saved(folder, array=CUBE, name="cube.fits", plane=None, **cards):
+def saved(
+    folder: Path,
+    array: NDArray[Any] = CUBE,
+    name: str = "cube.fits",
+    plane: int | None = None,
+    **cards: Any,
+) -> Row:
     path = folder / name
     path.write_bytes(plain_hdu(array, cards))
     return Row(NUMBER, str(path), plane=plane)
 
 
-def compressed(folder, array=CUBE, plane=None, **settings):
+def compressed(
+    folder: Path, array: NDArray[Any] = CUBE, plane: int | None = None, **settings: Any
+) -> Row:
     path = folder / "cube.fits"
     write(path, StoredImage(array, {}, {"compression_type": "RICE_1", **settings}))
     return Row(NUMBER, str(path), plane=plane)
 
 
-def planes_of(reader, row, window=None):
+def planes_of(reader: FitsReader, row: Row, window: Window | None = None) -> NDArray[Any]:
     """Do what the graph does with a Sample of several planes: (planes, height, width)."""
     return decoded(reader.read(row, window), reader.channels)
 
 
-def expected(row, window, hdu=None):
-    """Give all planes as astropy reads them, cut to the window."""
+def expected(row: Row, window: Window | None, hdu: int | None = None) -> NDArray[Any]:
+    """Return all planes as astropy reads them, cut to the window."""
     found = truth(row.path, hdu)
     found = found.reshape(-1, *(1, *found.shape)[-2:])
     if window is not None:
@@ -46,63 +61,63 @@ def expected(row, window, hdu=None):
 
 class TestPlane(ReaderContract):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> FitsReader:
         return FitsReader()
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, CUBE[:1], plane=0, BSCALE=0.1, BZERO=3, BLANK=40)
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, plane=5)
 
-    def pixels(self, sample):
+    def pixels(self, sample: Sample) -> NDArray[Any]:
         return decoded(sample)
 
 
 class TestPlaneOfTheReader(TestPlane):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> FitsReader:
         return FitsReader(planes=1)
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return compressed(tmp_path, CUBE[:2], tile_shape=(1, 4, 9))
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, CUBE[0])
 
 
 class TestChannels(TestPlane):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> FitsReader:
         return FitsReader(planes=(2, 0))
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, CUBE[:3])
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, CUBE[:2])
 
-    def pixels(self, sample):
+    def pixels(self, sample: Sample) -> NDArray[Any]:
         return np.moveaxis(decoded(sample, 2), 0, -1)
 
 
 class TestAllPlanes(TestChannels):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> FitsReader:
         return FitsReader(planes="all", num_planes=2)
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return compressed(tmp_path, CUBE[:2].astype(np.float32), dither_seed=9999)
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path)
 
 
@@ -116,7 +131,9 @@ windows = st.none() | st.builds(
 
 
 @given(st.data(), cubes(), windows)
-def test_as_astropy(tmp_path, data, image, window):
+def test_as_astropy(
+    tmp_path: Path, data: st.DataObject, image: StoredImage, window: Window | None
+) -> None:
     """Codec by type by tiles by planes by windows."""
     write(tmp_path / "cube.fits", image)
     row = Row(NUMBER, str(tmp_path / "cube.fits"))
@@ -135,7 +152,7 @@ def test_as_astropy(tmp_path, data, image, window):
 
 @pytest.mark.parametrize("codec", ["RICE_1", "GZIP_1", "GZIP_2", "HCOMPRESS_1", "PLIO_1"])
 @pytest.mark.parametrize("dtype", ["int16", "float32"])
-def test_as_fitsio(tmp_path, codec, dtype):
+def test_as_fitsio(tmp_path: Path, codec: str, dtype: str) -> None:
     """Files that cfitsio wrote, as it reads them."""
     import fitsio
 
@@ -159,7 +176,7 @@ def test_as_fitsio(tmp_path, codec, dtype):
 
 
 @pytest.mark.parametrize("dither", [1, 2])
-def test_the_random_numbers_go_on_from_plane_to_plane(tmp_path, dither):
+def test_the_random_numbers_go_on_from_plane_to_plane(tmp_path: Path, dither: int) -> None:
     noise = np.random.default_rng(5).normal(100, 20, (3, 9, 40)).astype(np.float32)
     noise[:, 3, ::7] = 0
     row = compressed(tmp_path, noise, quantize_method=dither, dither_seed=9990)
@@ -168,12 +185,12 @@ def test_the_random_numbers_go_on_from_plane_to_plane(tmp_path, dither):
     np.testing.assert_array_equal(planes_of(reader, row), truth(row.path)[[2, 1]])
 
 
-def tile_kinds(sample):
+def tile_kinds(sample: Sample) -> NDArray[Any]:
     plan = sample["plan"].reshape(2, -1)
     return plan[:, HEAD:].reshape(2, -1, PER_TILE)[..., STORED]
 
 
-def test_more_axes_are_counted_in_c_order(tmp_path):
+def test_more_axes_are_counted_in_c_order(tmp_path: Path) -> None:
     array = np.arange(2 * 3 * 4 * 5, dtype=np.int32).reshape(2, 3, 4, 5)
     for row in (saved(tmp_path, array), compressed(tmp_path, array)):
         with fits.open(row.path) as hdus:
@@ -184,7 +201,7 @@ def test_more_axes_are_counted_in_c_order(tmp_path):
             np.testing.assert_array_equal(found[0], array[plane // 3, plane % 3])
 
 
-def test_stored_integers_of_a_plane(tmp_path):
+def test_stored_integers_of_a_plane(tmp_path: Path) -> None:
     from dali_pipelines.kernels.fits.image import decode_image
 
     row = compressed(tmp_path, plane=3)
@@ -199,7 +216,7 @@ def test_stored_integers_of_a_plane(tmp_path):
 
 
 @pytest.mark.parametrize("compression", [None, "RICE_1"])
-def test_a_plane_alone_is_read(tmp_path, compression):
+def test_a_plane_alone_is_read(tmp_path: Path, compression: str | None) -> None:
     cube = np.random.default_rng(0).integers(0, 4000, (50, 64, 64)).astype(np.int16)
     make = compressed if compression else saved
     row = make(tmp_path, cube, plane=40)
@@ -214,13 +231,15 @@ def test_a_plane_alone_is_read(tmp_path, compression):
 
 
 @pytest.mark.parametrize("codec", ["GZIP_2", "HCOMPRESS_1"])
-def test_a_plane_that_astropy_decodes_is_decoded_alone(tmp_path, codec, monkeypatch):
+def test_a_plane_that_astropy_decodes_is_decoded_alone(
+    tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from astropy.io.fits.hdu.compressed import _tiled_compression
 
     decodes = []
     whole = _tiled_compression._decompress_tile
 
-    def counted(*args, **kwargs):
+    def counted(*args: Any, **kwargs: Any) -> NDArray[Any]:
         decodes.append(1)
         return whole(*args, **kwargs)
 
@@ -231,7 +250,7 @@ def test_a_plane_that_astropy_decodes_is_decoded_alone(tmp_path, codec, monkeypa
     assert 2 <= len(decodes) <= 4  # of 16 tiles; astropy looks at some twice
 
 
-def test_tiles_of_several_planes(tmp_path):
+def test_tiles_of_several_planes(tmp_path: Path) -> None:
     cube = np.random.default_rng(0).integers(0, 4000, (8, 16, 16)).astype(np.int16)
     row = compressed(tmp_path, cube, tile_shape=(3, 5, 16))
     reader = FitsReader(planes=(7, 2, 3))
@@ -246,7 +265,9 @@ def test_tiles_of_several_planes(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("compression", [None, "RICE_1", "GZIP_2"])
-def test_a_one_dimensional_image_has_one_row(tmp_path, dtype, compression):
+def test_a_one_dimensional_image_has_one_row(
+    tmp_path: Path, dtype: str, compression: str | None
+) -> None:
     if compression and dtype == "int64":
         pytest.skip("astropy does not compress int64 this way")
     line = np.random.default_rng(0).normal(100, 20, 77).astype(dtype)
@@ -267,7 +288,7 @@ def test_a_one_dimensional_image_has_one_row(tmp_path, dtype, compression):
 
 
 @pytest.mark.parametrize("make", [saved, compressed])
-def test_a_cube_without_a_plane_names_the_choices(tmp_path, make):
+def test_a_cube_without_a_plane_names_the_choices(tmp_path: Path, make: Callable[..., Any]) -> None:
     error = refused(FitsReader(), make(tmp_path), None, "5 planes of 31x23 pixels")
     for choice in ("column 'plane'", "--planes all", "set planes to one number"):
         assert choice in error.reason
@@ -282,35 +303,37 @@ def test_a_cube_without_a_plane_names_the_choices(tmp_path, make):
         (FitsReader(planes=(0, 1)), 2, "the Index names plane 2, but planes"),
     ],
 )
-def test_planes_that_are_not_there(tmp_path, reader, plane, message):
+def test_planes_that_are_not_there(
+    tmp_path: Path, reader: FitsReader, plane: int | None, message: str
+) -> None:
     refused(reader, saved(tmp_path, plane=plane), None, message)
 
 
-def test_the_row_decides(tmp_path):
+def test_the_row_decides(tmp_path: Path) -> None:
     row = saved(tmp_path, plane=4)
     np.testing.assert_array_equal(planes_of(FitsReader(planes=1), row)[0], CUBE[4])
 
 
 @pytest.mark.parametrize("planes", [np.array([3, 1]), [3, 1], (np.int64(3), 1)])
-def test_planes_may_be_of_numpy(tmp_path, planes):
+def test_planes_may_be_of_numpy(tmp_path: Path, planes: Any) -> None:
     found = planes_of(FitsReader(planes=planes), saved(tmp_path))
     np.testing.assert_array_equal(found, CUBE[[3, 1]])
 
 
 @pytest.mark.parametrize("planes", [-1, (), (0, -2), "two", ("a",), 1.5, np.array([0.5])])
-def test_wrong_settings(planes):
+def test_wrong_settings(planes: Any) -> None:
     with pytest.raises(ValueError, match="planes must be one or several integers from 0 on"):
         FitsReader(planes=planes)
 
 
-def test_all_needs_a_number():
+def test_all_needs_a_number() -> None:
     with pytest.raises(ValueError, match="num_planes"):
         FitsReader(planes="all")
 
 
 @pytest.mark.parametrize("value", [3, -1])
 @pytest.mark.parametrize("card", ["NAXIS3", "ZNAXIS3", "ZNAXIS", "ZTILE3"])
-def test_headers_that_contradict_themselves(tmp_path, card, value):
+def test_headers_that_contradict_themselves(tmp_path: Path, card: str, value: int) -> None:
     """ReadError, or astropy's pixels."""
     row = (compressed if card[0] == "Z" else saved)(tmp_path, plane=1)
     content = (tmp_path / "cube.fits").read_bytes()

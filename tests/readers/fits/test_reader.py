@@ -4,11 +4,15 @@ Only the sign of zero and the payload of NaN do not count. The axes of the compa
 scaling cards, codec, tile shape, dither, plain and .gz and .fz, whole and window.
 """
 
+from __future__ import annotations
+
 import gc
 import gzip
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ from contract import NUMBER, ReaderContract, check_named, refused, written
 from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from strategies import (
     StoredImage,
     compressed_floats,
@@ -27,10 +32,11 @@ from strategies import (
 
 from dali_pipelines.kernels.fits.image import decode_image
 from readers import FitsReader, ReadError, Row, Window
+from readers.contract import Sample
 from readers.fits.payload import HEAD, PER_TILE, RICE, STORED
 
 
-def check_equal(row, window=None, reader=None):
+def check_equal(row: Row, window: Window | None = None, reader: None = None) -> None:
     expected = truth(row.path, row.hdu).squeeze()
     if window is not None:
         y, x = window.place(*expected.shape)
@@ -42,14 +48,14 @@ def check_equal(row, window=None, reader=None):
 RAMP = np.arange(31 * 23, dtype=np.int16).reshape(31, 23) * 40 - 14000
 
 
-def saved(folder, array=RAMP, name="image.fits", **cards):
+def saved(folder: Path, array: NDArray[Any] = RAMP, name: str = "image.fits", **cards: Any) -> Row:
     path = folder / name
     content = plain_hdu(array, cards)
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     return Row(NUMBER, str(path))
 
 
-def compressed(folder, array=RAMP, **settings):
+def compressed(folder: Path, array: NDArray[Any] = RAMP, **settings: Any) -> Row:
     path = folder / "image.fits"
     write(path, StoredImage(array, {}, {"compression_type": "RICE_1", **settings}))
     return Row(NUMBER, str(path))
@@ -57,30 +63,30 @@ def compressed(folder, array=RAMP, **settings):
 
 class TestFits(ReaderContract):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> FitsReader:
         return FitsReader()
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, BSCALE=0.1, BZERO=3, BLANK=40)
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, np.zeros((3, 4, 5), np.int16))
 
-    def pixels(self, sample):
+    def pixels(self, sample: Sample) -> NDArray[Any]:
         return decoded(sample)
 
 
 class TestCompressed(TestFits):
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return compressed(tmp_path, tile_shape=(4, 9))
 
 
 class TestGzipped(TestFits):
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         noise = np.random.default_rng(0).integers(-9999, 9999, (150, 150), dtype=np.int16)
         return saved(tmp_path, noise, "image.fits.gz")
 
@@ -89,13 +95,13 @@ class TestFloat64(TestFits):
     """Travels as float32, read by another way."""
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, RAMP.astype(np.float64) / 3)
 
 
 class TestHduOfTheReader(TestFits):
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> FitsReader:
         return FitsReader(hdu=0)
 
 
@@ -115,25 +121,25 @@ REAL = [
 FRACTIONS = [None, 0.0, 0.37, 1 - 2**-53]
 
 
-def test_all_real_files_are_tested(shared_data):
+def test_all_real_files_are_tested(shared_data: Path) -> None:
     assert sorted(path.name for path in (shared_data / "fits").iterdir()) == REAL
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_file(shared_data, name):
+def test_real_file(shared_data: Path, name: str) -> None:
     check_equal(Row(NUMBER, str(shared_data / "fits" / name)))
 
 
 @pytest.mark.parametrize("name", REAL)
 @pytest.mark.parametrize("fraction", FRACTIONS)
-def test_window_of_a_real_file(shared_data, name, fraction):
+def test_window_of_a_real_file(shared_data: Path, name: str, fraction: float | None) -> None:
     row = Row(NUMBER, str(shared_data / "fits" / name))
     whole = FitsReader().peek(row, None)
     size = max(1, whole.height // 3), max(1, whole.width // 3)
     check_equal(row, Window(height=size[0], width=size[1], y=fraction, x=fraction))
 
 
-def test_rice_tiles_travel_compressed(shared_data):
+def test_rice_tiles_travel_compressed(shared_data: Path) -> None:
     row = Row(NUMBER, str(shared_data / "fits" / "aia_171_cutout.fits"))
     sample = FitsReader().read(row, None)
     assert sample["payload"].nbytes < 0.6 * sample["shape"].shape[0] * sample["shape"].shape[1] * 2
@@ -142,7 +148,7 @@ def test_rice_tiles_travel_compressed(shared_data):
 
 
 @pytest.mark.parametrize("name", ["m13.fits", "m13_rice.fits"])
-def test_gzipped_real_file(shared_data, tmp_path, name):
+def test_gzipped_real_file(shared_data: Path, tmp_path: Path, name: str) -> None:
     content = (shared_data / "fits" / name).read_bytes()
     path = tmp_path / f"{name}.gz"
     path.write_bytes(gzip.compress(content))
@@ -163,12 +169,12 @@ windows = st.none() | st.builds(
 
 
 @given(plain_images(), windows, st.sampled_from(["image.fits", "image.fits.gz"]))
-def test_plain(tmp_path, image, window, name):
+def test_plain(tmp_path: Path, image: StoredImage, window: Window | None, name: str) -> None:
     check_equal(saved(tmp_path, image.stored, name, **image.cards), window)
 
 
 @given(compressed_integers(), windows)
-def test_compressed_integers(tmp_path, image, window):
+def test_compressed_integers(tmp_path: Path, image: StoredImage, window: Window | None) -> None:
     write(tmp_path / "image.fits", image)
     row = Row(NUMBER, str(tmp_path / "image.fits"))
     with fits.open(row.path, do_not_scale_image_data=True) as hdus:
@@ -179,7 +185,7 @@ def test_compressed_integers(tmp_path, image, window):
 
 
 @given(compressed_floats(), windows)
-def test_compressed_floats(tmp_path, image, window):
+def test_compressed_floats(tmp_path: Path, image: StoredImage, window: Window | None) -> None:
     write(tmp_path / "image.fits", image)
     check_equal(Row(NUMBER, str(tmp_path / "image.fits")), window)
 
@@ -194,7 +200,9 @@ UNSIGNED = [
 
 @pytest.mark.parametrize(("stored", "offset"), UNSIGNED, ids=["u2", "u4", "u8", "i1"])
 @pytest.mark.parametrize("blank", [{}, {"BLANK": 0}, {"BLANK": -1}, {"BLANK": 128}])
-def test_unsigned_integers_and_signed_bytes(tmp_path, stored, offset, blank):
+def test_unsigned_integers_and_signed_bytes(
+    tmp_path: Path, stored: NDArray[Any], offset: int, blank: dict[str, Any]
+) -> None:
     row = saved(tmp_path, stored, BSCALE=1, BZERO=offset, **blank)
     found = decoded(FitsReader().read(row, None)).reshape(-1)
     physical = np.array([float(int(value) + offset) for value in stored[0]], np.float32)
@@ -207,11 +215,11 @@ def test_unsigned_integers_and_signed_bytes(tmp_path, stored, offset, blank):
 
 @pytest.mark.parametrize("cards", [{"BSCALE": 1e300}, {"BZERO": 1e300}, {"BSCALE": 1e-300}])
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
-def test_values_beyond_float32(tmp_path, dtype, cards):
+def test_values_beyond_float32(tmp_path: Path, dtype: str, cards: dict[str, Any]) -> None:
     check_equal(saved(tmp_path, np.array([[0, 1, 2]], dtype), **cards))
 
 
-def test_infinities_and_nan(tmp_path):
+def test_infinities_and_nan(tmp_path: Path) -> None:
     values = np.array([[np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45]], np.float32)
     for dtype in (np.float32, np.float64):
         check_equal(saved(tmp_path, values.astype(dtype)))
@@ -220,7 +228,7 @@ def test_infinities_and_nan(tmp_path):
 # Which HDU.
 
 
-def several(folder):
+def several(folder: Path) -> str:
     """Primary without image, table, image, compressed image, table by name."""
     table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1, 2])])
     hdus = [
@@ -238,7 +246,9 @@ def several(folder):
     ("of_reader", "of_row", "added"),
     [(None, None, 1), (2, None, 1), (3, None, 2), (None, 3, 2), (2, 3, 2), (3, 2, 1), (1, 2, 1)],
 )
-def test_the_row_decides_then_the_reader_then_the_content(tmp_path, of_reader, of_row, added):
+def test_the_row_decides_then_the_reader_then_the_content(
+    tmp_path: Path, of_reader: int | None, of_row: int | None, added: int
+) -> None:
     row = Row(NUMBER, several(tmp_path), of_row)
     reader = FitsReader(hdu=of_reader)
     np.testing.assert_array_equal(decoded(reader.read(row, None))[..., 0], RAMP + added)
@@ -255,7 +265,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("hdu", "message"), WRONG)
-def test_wrong_hdu(tmp_path, hdu, message):
+def test_wrong_hdu(tmp_path: Path, hdu: int, message: str) -> None:
     path = several(tmp_path)
     for reader, row in ((FitsReader(hdu), Row(NUMBER, path)), (FitsReader(), Row(17, path, hdu))):
         with pytest.raises(ReadError) as caught:
@@ -264,14 +274,14 @@ def test_wrong_hdu(tmp_path, hdu, message):
         assert re.match(message, caught.value.reason)
 
 
-def test_no_image_at_all(tmp_path):
+def test_no_image_at_all(tmp_path: Path) -> None:
     path = tmp_path / "table.fits"
     fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1])]).writeto(path)
     refused(FitsReader(), Row(NUMBER, str(path)), None, "no HDU holds an image")
 
 
 @pytest.mark.parametrize("content", [b"no FITS file", b"\xff\xd8\xff\xe0\x00\x10JFIF" * 999])
-def test_another_kind_of_file(tmp_path, content):
+def test_another_kind_of_file(tmp_path: Path, content: bytes) -> None:
     row = written(tmp_path, content)
     reason = f": not a FITS file: it begins with {content[:8]!r}"
     refused(FitsReader(), row, None, f"{re.escape(reason)}$")
@@ -291,20 +301,22 @@ def test_another_kind_of_file(tmp_path, content):
     ],
 )
 @pytest.mark.parametrize("window", [None, Window(height=5, width=4)])
-def test_axes_of_length_one(tmp_path, make, shape, window):
+def test_axes_of_length_one(
+    tmp_path: Path, make: Callable[..., Any], shape: tuple[int, ...], window: Window | None
+) -> None:
     row = make(tmp_path, RAMP.reshape(shape))
     assert FitsReader().peek(row, None).height == 31
     check_equal(row, window)
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3), (3, 0, 2)])
-def test_empty_images(tmp_path, shape):
+def test_empty_images(tmp_path: Path, shape: tuple[int, ...]) -> None:
     row = saved(tmp_path, np.zeros(shape, np.int16))
     message = rf"the image has shape \({', '.join(map(str, shape))}\), expected at least one pixel"
     refused(FitsReader(), row, None, message)
 
 
-def test_column_of_pixels_and_single_pixel(tmp_path):
+def test_column_of_pixels_and_single_pixel(tmp_path: Path) -> None:
     for shape in ((1, 1), (7, 1), (1, 7)):
         check_equal(saved(tmp_path, np.ones(shape, np.int16)))
 
@@ -312,8 +324,8 @@ def test_column_of_pixels_and_single_pixel(tmp_path):
 # What is broken.
 
 
-def pixels_or_none(row, window=None):
-    """Give the pixels, or None for a ReadError: no other exception may come."""
+def pixels_or_none(row: Row, window: Window | None = None) -> NDArray[Any] | None:
+    """Return the pixels, or None for a ReadError: no other exception may come."""
     try:
         sample = FitsReader().read(row, window)
     except ReadError as error:
@@ -323,7 +335,7 @@ def pixels_or_none(row, window=None):
 
 
 @pytest.fixture(scope="module")
-def sound_files(tmp_path_factory):
+def sound_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Content of sound files, whose images lie behind one or two headers."""
     folder = tmp_path_factory.mktemp("sound")
     contents = {}
@@ -342,7 +354,7 @@ def sound_files(tmp_path_factory):
 
 
 @pytest.mark.parametrize("window", [None, Window(height=3, width=4)])
-def test_cut_anywhere(tmp_path, sound_files, window):
+def test_cut_anywhere(tmp_path: Path, sound_files: dict[str, bytes], window: Window | None) -> None:
     """ReadError, or all of the image: never other pixels, never another exception."""
     for name, content in sound_files.items():
         whole = decoded(FitsReader().read(written(tmp_path, content), window))
@@ -357,7 +369,9 @@ def test_cut_anywhere(tmp_path, sound_files, window):
 
 
 @given(st.data())
-def test_damaged_anywhere(tmp_path, sound_files, data):
+def test_damaged_anywhere(
+    tmp_path: Path, sound_files: dict[str, bytes], data: st.DataObject
+) -> None:
     """Some bytes are wrong: pixels of the right shape or ReadError, never another exception."""
     content = bytearray(sound_files[data.draw(st.sampled_from(sorted(sound_files)))])
     places = st.integers(0, min(len(content), 6000) - 1) | st.integers(0, len(content) - 1)
@@ -381,7 +395,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("key", "value"), HOSTILE)
-def test_hostile_header(tmp_path, key, value):
+def test_hostile_header(tmp_path: Path, key: str, value: float | str) -> None:
     """What astropy reads is read alike; else ReadError."""
     content = plain_hdu(RAMP, {"BSCALE": 1, "BZERO": 0, "BLANK": 7})
     lines = [content[start : start + 80] for start in range(0, 2880, 80)]
@@ -398,14 +412,14 @@ def test_hostile_header(tmp_path, key, value):
         np.testing.assert_array_equal(found, expected.reshape(found.shape))
 
 
-def test_warnings_of_astropy_are_not_passed_on(tmp_path):
+def test_warnings_of_astropy_are_not_passed_on(tmp_path: Path) -> None:
     row = saved(tmp_path, RAMP.astype(np.float32), BLANK=-32768)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         FitsReader().read(row, None)
 
 
-def test_no_file_stays_open(tmp_path):
+def test_no_file_stays_open(tmp_path: Path) -> None:
     for make in (saved, compressed):
         row = make(tmp_path)
         gc.collect()
@@ -418,11 +432,11 @@ def test_no_file_stays_open(tmp_path):
         assert open_files() == before
 
 
-def open_files():
+def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_a_window_of_a_compressed_image_reads_few_tiles(tmp_path):
+def test_a_window_of_a_compressed_image_reads_few_tiles(tmp_path: Path) -> None:
     """Only time tells: the file is read whole, but its tiles are not decoded."""
     noise = np.random.default_rng(0).integers(0, 30000, (1024, 1024), dtype=np.int16)
     row = compressed(tmp_path, noise)
@@ -432,14 +446,16 @@ def test_a_window_of_a_compressed_image_reads_few_tiles(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
 @pytest.mark.parametrize("window", [None, Window(height=5, width=6)])
-def test_peek_tells_the_bytes_that_travel(tmp_path, dtype, window):
+def test_peek_tells_the_bytes_that_travel(
+    tmp_path: Path, dtype: str, window: Window | None
+) -> None:
     row = saved(tmp_path, RAMP.astype(dtype))
     sample = FitsReader().read(row, window)
     travelled = sum(sample[spec.name].nbytes for spec in FitsReader.specs)
     assert travelled <= FitsReader().peek(row, window).nbytes < travelled + 400
 
 
-def test_a_window_of_a_plain_image_reads_its_rows_alone(tmp_path):
+def test_a_window_of_a_plain_image_reads_its_rows_alone(tmp_path: Path) -> None:
     row = saved(tmp_path, np.zeros((100, 9000), np.int16))
     assert FitsReader().read(row, None).input_bytes == 100 * 9000 * 2 + 2880
     window = Window(height=10, width=50)
@@ -450,7 +466,7 @@ def test_a_window_of_a_plain_image_reads_its_rows_alone(tmp_path):
 # Integers as they are stored.
 
 
-def stored_integers(row, dtype, window=None):
+def stored_integers(row: Row, dtype: str, window: Window | None = None) -> NDArray[Any]:
     sample = FitsReader(stored=dtype).read(row, window)
     out = np.full((*sample["shape"].shape[:2], 1), 7, dtype)
     arrays = (sample[name] for name in ("payload", "plan", "scaling"))
@@ -459,7 +475,7 @@ def stored_integers(row, dtype, window=None):
 
 
 @given(plain_images() | compressed_integers(), windows)
-def test_stored_integers(tmp_path, image, window):
+def test_stored_integers(tmp_path: Path, image: StoredImage, window: Window | None) -> None:
     path = tmp_path / "image.fits"
     write(path, image)
     dtype = image.stored.dtype.name
@@ -474,7 +490,7 @@ def test_stored_integers(tmp_path, image, window):
     np.testing.assert_array_equal(stored_integers(row, dtype, window), expected)
 
 
-def test_stored_integers_of_another_type_are_refused(tmp_path):
+def test_stored_integers_of_another_type_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match=r"BITPIX is 16, expected 32 for stored values of type"):
         FitsReader(stored="int32").read(compressed(tmp_path), None)
     with pytest.raises(ValueError, match="stored must be one of"):
@@ -484,7 +500,7 @@ def test_stored_integers_of_another_type_are_refused(tmp_path):
 # Tiles that RICE_1 could not shrink.
 
 
-def test_tiles_in_the_gzip_column(tmp_path):
+def test_tiles_in_the_gzip_column(tmp_path: Path) -> None:
     """cfitsio and astropy put a tile there whose floats span too much to be quantised."""
     random = np.random.default_rng(1)
     image = random.normal(0, 1, (12, 40)).astype(np.float32)
@@ -501,7 +517,7 @@ COMPRESSIONS = [None, {"compression_type": "RICE_1"}, {"compression_type": "GZIP
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_header(tmp_path, compression, suffix):
+def test_header(tmp_path: Path, compression: dict[str, str] | None, suffix: str) -> None:
     """Of all the words that astropy gives of the image, those that are asked for."""
     words = {
         "WAVELNTH": 171,
@@ -530,7 +546,7 @@ def test_header(tmp_path, compression, suffix):
 
 
 @pytest.mark.parametrize("hdu", [None, 0, 1, 2])
-def test_header_of_an_hdu(tmp_path, hdu):
+def test_header_of_an_hdu(tmp_path: Path, hdu: int | None) -> None:
     images = [fits.PrimaryHDU(), *(fits.ImageHDU(np.zeros((2, n)), name=f"N{n}") for n in (3, 4))]
     fits.HDUList(images).writeto(tmp_path / "a.fits")
     row = Row(NUMBER, str(tmp_path / "a.fits"), hdu)
@@ -541,6 +557,6 @@ def test_header_of_an_hdu(tmp_path, hdu):
     assert FitsReader().header(row, ["EXTNAME"])["EXTNAME"] == {None: "N3", 1: "N3", 2: "N4"}[hdu]
 
 
-def test_header_of_a_missing_file(tmp_path):
+def test_header_of_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match=r"\(row 17\): .*No such file"):
         FitsReader().header(Row(NUMBER, str(tmp_path / "a.fits")), [])

@@ -7,7 +7,9 @@ import os
 import pickle
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +19,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readers import Index, ReadError
+from readers.contract import Row
 from readers.index import arrow_file, schema
 
 PATHS = ["/a.fits", "/é ü/💥.fits", "/c", "/d", "/e", "/f", "/g"]
 
 
 @pytest.fixture(autouse=True)
-def small_batches(monkeypatch):
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_file, "_BATCH_BYTES", 80)  # one to four rows
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path: Path) -> Path:
     """An Index file of several batches."""
     hdu = [0, None, 2, 1, 1, None, 7]
     label = pa.array(range(7), pa.int16())
@@ -36,7 +39,7 @@ def file(tmp_path):
     return tmp_path / "index.arrow"
 
 
-def rows(index):
+def rows(index: Index) -> list[Row]:
     columns = index.columns(parts=index.parts)
     return [columns.row(number) for number in range(len(index))]
 
@@ -62,11 +65,11 @@ others = {
 
 
 @st.composite
-def tables(draw):
+def tables(draw: Callable[..., Any]) -> pa.Table:
     """Tables of files, some with parts, in chunks, and cut out of larger ones."""
     num_rows = draw(st.integers(1, 10))
 
-    def column(kind, values):
+    def column(kind: Any, values: Any) -> Any:
         return pa.array(draw(st.lists(values, min_size=num_rows, max_size=num_rows)), kind)
 
     columns = {"path": column(draw(st.sampled_from([pa.string(), pa.large_string()])), names)}
@@ -85,7 +88,7 @@ def tables(draw):
 
 
 @given(tables())
-def test_it_holds_what_parquet_holds(tmp_path, table):
+def test_it_holds_what_parquet_holds(tmp_path: Path, table: pa.Table) -> None:
     index = Index(table)
     index.save(tmp_path / "index.parquet")
     index.save(tmp_path / "index.arrow")
@@ -112,7 +115,7 @@ def test_it_holds_what_parquet_holds(tmp_path, table):
             np.testing.assert_array_equal(columns.value(name, row), same.value(name, row))
 
 
-def test_what_goes_on_from_it(file):
+def test_what_goes_on_from_it(file: Path) -> None:
     index = Index.load(file)
     assert [row.path for row in rows(index.select([6, 0]))] == ["/g", "/a.fits"]
     again = pickle.loads(pickle.dumps(index))
@@ -121,7 +124,7 @@ def test_what_goes_on_from_it(file):
     assert rows(Index.load(file)) == rows(index)
 
 
-def test_paths_are_made_absolute(tmp_path, monkeypatch):
+def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"path": ["b", "/abs", "x/é"], "path_x": ["c", None, "/d"]})
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -137,7 +140,9 @@ def test_paths_are_made_absolute(tmp_path, monkeypatch):
 # ---- Opened without being read ------------------------------------------------------------------
 
 
-def test_what_was_found_when_it_was_saved_is_not_looked_for_again(file, monkeypatch):
+def test_what_was_found_when_it_was_saved_is_not_looked_for_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("check", "digest", "absolute", "strings", "hdus_or_planes", "numbers"):
         monkeypatch.setattr(schema, name, None)
     monkeypatch.setattr("tempfile.TemporaryFile", None)  # where columns would be copied to
@@ -158,7 +163,9 @@ print(ascii((found, labels, sorted(path for path in opened if "index" in path)))
 """
 
 
-def test_another_process_reads_the_file_itself(file, fresh_python):
+def test_another_process_reads_the_file_itself(
+    file: Path, fresh_python: Callable[..., bytes]
+) -> None:
     index = Index.load(file)
     pickled = pickle.dumps(index.columns(["label"]))
     assert len(pickled) < 1000
@@ -167,7 +174,9 @@ def test_another_process_reads_the_file_itself(file, fresh_python):
 
 
 @pytest.mark.parametrize("fate", ["replaced", "deleted"])
-def test_the_name_may_go_while_it_is_in_use(file, fresh_python, fate):
+def test_the_name_may_go_while_it_is_in_use(
+    file: Path, fresh_python: Callable[..., bytes], fate: str
+) -> None:
     index = Index.load(file)
     columns, before = index.columns(["label"]), rows(index)
     if fate == "deleted":
@@ -181,24 +190,26 @@ def test_the_name_may_go_while_it_is_in_use(file, fresh_python, fate):
     assert found.startswith(ascii((before, list(range(7))))[:-1])
 
 
-def cut_off(file):
+def cut_off(file: Path) -> None:
     os.truncate(file, 700)
 
 
-def overwrite(file):
+def overwrite(file: Path) -> None:
     with file.open("r+b") as opened:
         opened.seek(900)
         opened.write(b"torn")
 
 
-def copy_over(file):
+def copy_over(file: Path) -> None:
     other = file.with_name("other.arrow")
     Index.from_paths(["/other"] * 700).save(other)
     shutil.copyfile(other, file)
 
 
 @pytest.mark.parametrize("write", [cut_off, overwrite, copy_over])
-def test_what_is_written_to_meanwhile_is_refused(file, fresh_python, write):
+def test_what_is_written_to_meanwhile_is_refused(
+    file: Path, fresh_python: Callable[..., bytes], write: Callable[..., Any]
+) -> None:
     os.utime(file, ns=(0, 0))  # so that the writes below come at another time
     index = Index.load(file)
     columns = index.columns(["label"])
@@ -227,12 +238,12 @@ def test_what_is_written_to_meanwhile_is_refused(file, fresh_python, write):
 # ---- Files that are not to be trusted -----------------------------------------------------------
 
 
-def write(table, path):
+def write(table: pa.Table, path: Path) -> None:
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 
 
-def test_one_of_another_is_checked(tmp_path):
+def test_one_of_another_is_checked(tmp_path: Path) -> None:
     file = tmp_path / "index.arrow"
     write(pa.table({"path": ["/a", ""]}), file)
     with pytest.raises(ValueError, match="column 'path' has 1 empty rows"):
@@ -248,7 +259,7 @@ def test_one_of_another_is_checked(tmp_path):
     assert [(row.path, row.hdu) for row in rows(index)] == [("/a", None), (f"{tmp_path}/b", 3)]
 
 
-def test_who_changes_the_table_makes_it_theirs(file):
+def test_who_changes_the_table_makes_it_theirs(file: Path) -> None:
     index = Index.load(file)
     with pa.OSFile(str(file)) as opened:
         table = pa.ipc.open_file(opened).read_all()
@@ -259,7 +270,7 @@ def test_who_changes_the_table_makes_it_theirs(file):
     assert turned.digest == index.select(range(6, -1, -1)).digest != index.digest
 
 
-def test_another_version_is_checked(file, monkeypatch):
+def test_another_version_is_checked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = Index.load(file)
     monkeypatch.setattr(arrow_file, "_VERSION", 3)
     index = Index.load(file)
@@ -268,7 +279,9 @@ def test_another_version_is_checked(file, monkeypatch):
 
 
 @pytest.mark.parametrize("change", [{"num_rows": 8}, {"columns": [["path", "large_string"]]}])
-def test_a_note_of_another_table_is_refused(file, monkeypatch, change):
+def test_a_note_of_another_table_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
     dumps = json.dumps
     monkeypatch.setattr("json.dumps", lambda note: dumps(note | change))
     Index.load(file).save(file)
@@ -277,7 +290,7 @@ def test_a_note_of_another_table_is_refused(file, monkeypatch, change):
         Index.load(file)
 
 
-def test_a_file_that_is_cut_off(file):
+def test_a_file_that_is_cut_off(file: Path) -> None:
     whole = file.read_bytes()
     for length in range(0, len(whole), 7):
         file.write_bytes(whole[:length])
@@ -287,7 +300,7 @@ def test_a_file_that_is_cut_off(file):
         assert str(e.value).endswith(": make it again, with Index.save or scripts/index.py")
 
 
-def test_a_file_that_is_damaged(file):
+def test_a_file_that_is_damaged(file: Path) -> None:
     """It is refused, or rows are other rows, or no rows; but never is anything else read."""
     whole = file.read_bytes()
     dice = random.Random(0)
@@ -314,13 +327,13 @@ def test_a_file_that_is_damaged(file):
 
 
 @pytest.mark.parametrize("name", ["index.arrow", "index.parquet"])
-def test_no_file(tmp_path, name):
+def test_no_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(FileNotFoundError, match=f"No such file or directory: .*{name}"):
         Index.load(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["index.arrow", "index.parquet"])
-def test_a_file_of_another_kind(tmp_path, name):
+def test_a_file_of_another_kind(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     file.write_text("no Index\n" * 99)
     with pytest.raises(ValueError, match="expected an Index file, but it is damaged, cut off or"):
@@ -329,14 +342,14 @@ def test_a_file_of_another_kind(tmp_path, name):
         Index.load(tmp_path / f"missing.{name}")
 
 
-def test_parquet_under_a_name_of_arrow(tmp_path):
+def test_parquet_under_a_name_of_arrow(tmp_path: Path) -> None:
     pq.write_table(pa.table({"path": ["/a"]}), tmp_path / "index.arrow")
     with pytest.raises(ValueError, match="or of another kind"):
         Index.load(tmp_path / "index.arrow")
 
 
-def test_a_failed_save_leaves_the_old_file(file, monkeypatch):
-    def fail(_table, path, _digest):
+def test_a_failed_save_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_table: pa.Table, path: str, _digest: str) -> None:
         Path(path).write_bytes(b"half")
         raise OSError("disk full")
 

@@ -144,7 +144,7 @@ print(int(image[0, 0, 0]), path, seconds, resident)
 
 
 def source_of(index: Index) -> Any:
-    """Give a Source as dali_pipelines.graph.pipeline makes it."""
+    """Return a Source as dali_pipelines.graph.pipeline makes it."""
     return Source(
         columns=index.columns(("label",)),
         reader=FakeReader(),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,8 +19,8 @@ from readers.index.groups import Grouping
 EARLIEST, LATEST = (int(np.datetime64(text, "ns").astype(int)) for text in ("1700", "2199-12-31"))
 
 
-def index_of(rows, **columns):
-    """Give the Index of files of (channel, seconds since 2015 or None)."""
+def index_of(rows: list[Any], **columns: Any) -> Index:
+    """Return the Index of files of (channel, seconds since 2015 or None)."""
     start = int(np.datetime64("2015-01-01", "ns").astype(int))
     times = [None if s is None else start + round(s * 1e9) for _, s in rows]
     paths = [f"/{number}_{channel}" for number, (channel, _) in enumerate(rows)]
@@ -25,8 +28,8 @@ def index_of(rows, **columns):
     return Index(pa.table({**table, "t_obs": pa.array(times, pa.timestamp("ns"))}))
 
 
-def chosen(index, *channels):
-    """Give the numbers of the files of each sample, None for a missing one."""
+def chosen(index: Index, *channels: Any) -> list[Any]:
+    """Return the numbers of the files of each sample, None for a missing one."""
     paths = [index.table[f"path_{channel}"].to_pylist() for channel in channels]
     return [
         tuple(None if path is None else int(path[1:].split("_")[0]) for path in sample)
@@ -38,7 +41,7 @@ TRIPLE = [(171, 0), (193, 1.5), (211, -2), (171, 12), (193, 13.5), (211, 10), (1
 
 
 class TestGroup:
-    def test_columns(self):
+    def test_columns(self) -> None:
         grouped = index_of(TRIPLE, hdu=[1, 0, None, 1, 1, 1, 1, 1]).group([171, 193, 211])
         channels = ("171", "193", "211")
         assert grouped.parts == channels
@@ -62,20 +65,20 @@ class TestGroup:
         }
         assert chosen(grouped, *channels) == [(0, 1, 2), (3, 4, 5)]
 
-    def test_missing_is_kept(self):
+    def test_missing_is_kept(self) -> None:
         grouped = index_of(TRIPLE).group([171, 193, 211], missing="keep")
         assert chosen(grouped, 171, 193, 211) == [(0, 1, 2), (3, 4, 5), (6, None, 7)]
         assert np.isnan(grouped.table["dt_193"].to_numpy()[2])
         assert grouped.table["dt_193"].null_count == 0
         assert "hdu" not in grouped.table.column_names
 
-    def test_order_of_rows_does_not_matter(self):
+    def test_order_of_rows_does_not_matter(self) -> None:
         ordered = index_of(TRIPLE).group([171, 193, 211], missing="keep").table
         backwards = index_of(TRIPLE[::-1]).group([171, 193, 211], missing="keep").table
         assert backwards["time"].equals(ordered["time"])
         assert backwards["dt_211"].equals(ordered["dt_211"])
 
-    def test_each_file_once(self):
+    def test_each_file_once(self) -> None:
         rows = [(1, 0), (1, 5), (1, 9), (2, 6)]
         assert chosen(index_of(rows).group([1, 2], missing="keep"), 1, 2) == [
             (0, None),
@@ -83,7 +86,7 @@ class TestGroup:
             (2, None),
         ]
 
-    def test_ties(self):
+    def test_ties(self) -> None:
         """The earlier file, the later sample: on half the cadence no file is left over."""
         rows = [(1, 0), (1, 10), (1, 20), (2, 5), (2, 15), (2, 25)]
         assert chosen(index_of(rows).group([1, 2], missing="keep"), 1, 2) == [
@@ -92,25 +95,25 @@ class TestGroup:
             (2, 4),
         ]
 
-    def test_duplicates(self):
+    def test_duplicates(self) -> None:
         rows = [(2, 1), (1, 0), (1, 0), (2, 1)]
         assert chosen(index_of(rows).group([1, 2]), 1, 2) == [(1, 0)]
 
-    def test_rows_without_a_time_or_a_channel(self):
+    def test_rows_without_a_time_or_a_channel(self) -> None:
         rows = [(1, None), (1, 0), (2, 3), (2, None), (None, 0)]
         assert chosen(index_of(rows).group([1, 2]), 1, 2) == [(1, 2)]
 
     @pytest.mark.parametrize(
         ("tolerance", "found"), [(3, 1), (2.999999999, 0), ("3 s", 1), ("0.05min", 1)]
     )
-    def test_tolerance_is_included(self, tolerance, found):
+    def test_tolerance_is_included(self, tolerance: float | str, found: int) -> None:
         index = index_of([(1, 0), (2, 3), (1, 100), (2, 100)])
         assert len(index.group([1, 2], tolerance=tolerance)) == 1 + found
 
-    def test_tolerance_as_a_quantity(self):
+    def test_tolerance_as_a_quantity(self) -> None:
         assert len(index_of([(1, 0), (2, 3)]).group([1, 2], tolerance=0.05 * units.min)) == 1
 
-    def test_cadence(self):
+    def test_cadence(self) -> None:
         rows = [(1, 1), (2, -1), (2, 719), (1, 1440), (1, 1000), (2, 1300)]
         grouped = index_of(rows).group([1, 2], cadence="12min", missing="keep")
         assert chosen(grouped, 1, 2) == [(0, 1), (None, 2), (3, None)]
@@ -130,7 +133,7 @@ class TestGroup:
             (pa.array(["171", "193"]).dictionary_encode(), ["171", "193"]),
         ],
     )
-    def test_channels_of_any_type(self, values, channels):
+    def test_channels_of_any_type(self, values: Any, channels: Any) -> None:
         index = Index(
             pa.table({"path": ["/a", "/b"], "c": values, "t": pa.array([0, 1], pa.timestamp("s"))})
         )
@@ -138,7 +141,7 @@ class TestGroup:
         assert grouped.parts == ("171", "193")
         assert grouped.table["path_193"].to_pylist() == ["/b"]
 
-    def test_a_grouped_index_is_saved_and_loaded(self, tmp_path):
+    def test_a_grouped_index_is_saved_and_loaded(self, tmp_path: Path) -> None:
         grouped = index_of(TRIPLE, hdu=[1] * 8).group([171, 193], missing="keep")
         grouped.save(tmp_path / "samples.parquet")
         again = Index.load(tmp_path / "samples.parquet")
@@ -183,18 +186,23 @@ BAD = [
 
 class TestErrors:
     @pytest.mark.parametrize(("options", "error", "message"), BAD)
-    def test_arguments(self, options, error, message):
+    def test_arguments(
+        self,
+        options: dict[str, Any],
+        error: type[Exception],
+        message: str,
+    ) -> None:
         arguments = {"channels": [171, 193, 211], **options}
         with pytest.raises(error, match=message):
             index_of(TRIPLE).group(arguments.pop("channels"), **arguments)
 
-    def test_no_times(self):
+    def test_no_times(self) -> None:
         rows = [(171, 0), (193, None), (193, None)]
         message = "column 't_obs' is empty in all 2 rows of 193: name another column"
         with pytest.raises(ValueError, match=message):
             index_of(rows).group([171, 193])
 
-    def test_many_channels(self):
+    def test_many_channels(self) -> None:
         rows = [(number, 0) for number in range(30)]
         with pytest.raises(ValueError, match=r"1 rows\), 10 more$"):
             index_of(rows).group([171])
@@ -203,8 +211,8 @@ class TestErrors:
 # Whatever the times are. Small numbers make ties, large ones the limits of 64 bits.
 
 
-def naive(index, grouping):
-    """Give the rows of the files of each sample by looking at all pairs."""
+def naive(index: Index, grouping: Grouping) -> list[Any]:
+    """Return the rows of the files of each sample by looking at all pairs."""
     tolerance = round(float(units.Quantity(grouping.tolerance, "s").value) * 1e9)
     by = index.table[grouping.by].to_pylist()
     times = index.table[grouping.time].cast(pa.int64()).to_pylist()
@@ -215,7 +223,7 @@ def naive(index, grouping):
     if grouping.cadence is None:
         wanted = sorted({times[n] for n in files[grouping.channels[0]]})
     else:
-        step = round(grouping.cadence * 1e9)
+        step = round(float(grouping.cadence) * 1e9)
         found = [times[n] for rows in files.values() for n in rows]
         wanted = sorted({(t // step + k) * step for t in found for k in (0, 1)})
     samples = []
@@ -251,7 +259,9 @@ files_drawn = st.lists(
     st.sampled_from(["drop", "keep"]),
     st.none() | st.integers(0, 20),
 )
-def test_against_all_pairs(files, channels, tolerance_ns, missing, spare):
+def test_against_all_pairs(
+    files: list[Any], channels: list[int], tolerance_ns: int, missing: str, spare: int | None
+) -> None:
     channels = [c for c in channels if any(of == c and t is not None for of, t in files)]
     if not channels:
         return
@@ -264,7 +274,7 @@ def test_against_all_pairs(files, channels, tolerance_ns, missing, spare):
             }
         )
     )
-    options = {"tolerance": tolerance_ns / 1e9, "missing": missing}
+    options: dict[str, Any] = {"tolerance": tolerance_ns / 1e9, "missing": missing}
     if spare is not None:
         options["cadence"] = (2 * round(tolerance_ns / 1e9 * 1e9) + spare + 1) / 1e9
     try:
@@ -293,7 +303,7 @@ def test_against_all_pairs(files, channels, tolerance_ns, missing, spare):
     assert grouped.table["path"].to_pylist() == firsts
 
 
-def test_against_pandas():
+def test_against_pandas() -> None:
     """Where no two samples want one file, it is what merge_asof says."""
     random = np.random.default_rng(0)
     step = np.arange(2000) * 12

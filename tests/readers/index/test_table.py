@@ -1,13 +1,18 @@
+from __future__ import annotations
+
 import os
 import pickle
 import weakref
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
 from readers import Index, Row
 
@@ -16,7 +21,7 @@ IMAGES = ["a.FITS", "b.fits", "f.npy", "sub/c.fits.gz", "sub/deep/d.Fz", "sub/e.
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     root = tmp_path / "archive"
     for name in FILES:
         file = root / name
@@ -25,15 +30,15 @@ def folder(tmp_path):
     return root
 
 
-def paths(index):
+def paths(index: Index) -> list[str]:
     return [index.path(row) for row in range(len(index))]
 
 
-def named(folder, names):
+def named(folder: Path, names: list[str]) -> list[str]:
     return [str(folder / name) for name in names]
 
 
-def table(**columns):
+def table(**columns: Any) -> pa.Table:
     return pa.table({"path": ["/a", "/b", "/c"], **columns})
 
 
@@ -46,11 +51,11 @@ MISSING = [
 
 
 class TestScan:
-    def test_folder(self, folder):
+    def test_folder(self, folder: Path) -> None:
         assert paths(Index.scan(folder)) == named(folder, IMAGES)
         assert paths(Index.scan(str(folder))) == named(folder, IMAGES)
 
-    def test_folder_with_suffixes(self, folder):
+    def test_folder_with_suffixes(self, folder: Path) -> None:
         assert paths(Index.scan(folder, suffixes=(".fits", ".fz"))) == named(
             folder, ["a.FITS", "b.fits", "sub/deep/d.Fz"]
         )
@@ -66,50 +71,52 @@ class TestScan:
             ("su*", None),  # a folder is no file
         ],
     )
-    def test_glob(self, folder, pattern, names):
+    def test_glob(self, folder: Path, pattern: str, names: list[str] | None) -> None:
         if names is None:
             with pytest.raises(FileNotFoundError, match="no file matches this pattern"):
                 Index.scan(folder / pattern)
         else:
             assert paths(Index.scan(folder / pattern)) == named(folder, names)
 
-    def test_one_file_of_any_name(self, folder):
+    def test_one_file_of_any_name(self, folder: Path) -> None:
         assert paths(Index.scan(folder / "notes.txt")) == named(folder, ["notes.txt"])
         odd = folder / "x[1]*.fits"
         odd.touch()
         assert paths(Index.scan(odd)) == [str(odd)]
 
-    def test_relative_paths_become_absolute(self, folder, monkeypatch):
+    def test_relative_paths_become_absolute(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.chdir(folder / "sub")
         for data in ("../b.fits", "../b.*", ["../b.fits"], iter(["../b.fits"])):
             assert paths(Index.scan(data)) == named(folder, ["b.fits"])
         assert paths(Index.scan("deep")) == named(folder, ["sub/deep/d.Fz"])
 
     @pytest.mark.parametrize("kind", [list, tuple, iter, lambda names: (Path(n) for n in names)])
-    def test_iterable_keeps_its_order(self, kind):
+    def test_iterable_keeps_its_order(self, kind: Callable[..., Any]) -> None:
         names = ["/z.fits", "/a.fits", "/z.fits", "/m é.fits"]
         assert paths(Index.scan(kind(names))) == names
 
-    def test_index_file_and_catalogue(self, folder):
+    def test_index_file_and_catalogue(self, folder: Path) -> None:
         index = Index.scan(folder)
         index.save(folder / "index.parquet")
         assert Index.scan(folder / "index.parquet").table == index.table
         (folder / "catalogue.csv").write_text("path,label\nb.fits,3\n")
         assert paths(Index.scan(folder / "catalogue.csv")) == named(folder, ["b.fits"])
 
-    def test_links_to_folders_are_followed(self, folder, tmp_path):
+    def test_links_to_folders_are_followed(self, folder: Path, tmp_path: Path) -> None:
         (tmp_path / "links").mkdir()
         (tmp_path / "links" / "one").symlink_to(folder / "sub")
         assert len(Index.scan(tmp_path / "links")) == 3
 
     @pytest.mark.parametrize(("name", "message"), MISSING)
-    def test_nothing_there(self, folder, name, message):
+    def test_nothing_there(self, folder: Path, name: str, message: str) -> None:
         (folder / "empty").mkdir()
         with pytest.raises(FileNotFoundError) as caught:
             Index.scan(folder / name)
         assert str(caught.value).startswith(f"{folder / name}: {message}")
 
-    def test_no_matching_suffix(self, folder):
+    def test_no_matching_suffix(self, folder: Path) -> None:
         with pytest.raises(
             FileNotFoundError,
             match=r"ends in \.tif, \.png; 2 files end in \.fits, which is for the FITS pipeline$",
@@ -128,15 +135,15 @@ class TestTable:
             ({"path": ["/a", ""]}, "column 'path' has 1 empty rows"),
         ],
     )
-    def test_errors(self, given, message):
+    def test_errors(self, given: dict[str, Any], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             Index(pa.table(given))
 
-    def test_no_paths(self):
+    def test_no_paths(self) -> None:
         with pytest.raises(ValueError, match="an Index needs at least one row, got none"):
             Index.scan([])
 
-    def test_what_it_says_of_itself(self):
+    def test_what_it_says_of_itself(self) -> None:
         index = Index(table(label=[1, 2, 3]))
         assert len(index) == 3
         assert repr(index) == "<Index: 3 rows, columns path, label>"
@@ -144,7 +151,9 @@ class TestTable:
 
 
 class TestCatalogue:
-    def test_paths_are_relative_to_its_folder(self, tmp_path, monkeypatch):
+    def test_paths_are_relative_to_its_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         file = tmp_path / "catalogue.csv"
         file.write_text("label,path,time\n3,x/é.fits,2015-01-01T00:00:01\n4,/abs.fits,\n")
         monkeypatch.chdir(tmp_path)
@@ -153,27 +162,27 @@ class TestCatalogue:
         assert index.table.column_names == ["label", "path", "time"]
         assert index.table["label"].to_pylist() == [3, 4]
 
-    def test_without_path(self, tmp_path):
+    def test_without_path(self, tmp_path: Path) -> None:
         file = tmp_path / "catalogue.csv"
         file.write_text("file,label\na,1\n")
         with pytest.raises(ValueError, match="expected a column 'path', got") as caught:
             Index.from_csv(file)
         assert str(caught.value) == f"{file}: expected a column 'path', got ['file', 'label']"
 
-    def test_empty_path(self, tmp_path):
+    def test_empty_path(self, tmp_path: Path) -> None:
         file = tmp_path / "catalogue.csv"
         file.write_text("path,label\na.fits,1\n,2\n")
         with pytest.raises(ValueError, match="column 'path' has 1 empty rows"):
             Index.from_csv(file)
 
-    def test_names_that_look_like_numbers(self, tmp_path):
+    def test_names_that_look_like_numbers(self, tmp_path: Path) -> None:
         file = tmp_path / "catalogue.csv"
         file.write_text("path\n0001\n0002\n")
         assert paths(Index.from_csv(file)) == named(tmp_path, ["0001", "0002"])
 
 
 class TestFile:
-    def test_save_and_load(self, tmp_path):
+    def test_save_and_load(self, tmp_path: Path) -> None:
         index = Index(table(hdu=[0, None, 2], time=[datetime(2015, 1, 1)] * 3))
         index.save(tmp_path / "index.parquet")
         again = Index.load(tmp_path / "index.parquet")
@@ -184,24 +193,26 @@ class TestFile:
     @pytest.mark.parametrize(
         "names", [["x/a", "b"], ["/abs", "b"], ["b", "/abs"], ["/abs", "/abs2"]]
     )
-    def test_relative_paths(self, tmp_path, names):
+    def test_relative_paths(self, tmp_path: Path, names: list[str]) -> None:
         pq.write_table(pa.table({"label": [1, 2], "path": names}), tmp_path / "index.parquet")
         index = Index.load(tmp_path / "index.parquet")
         assert paths(index) == named(tmp_path, names)
         assert index.table.column_names == ["label", "path"]
 
     @pytest.mark.parametrize("name", ["a.csv", "parquet", "a.PARQUET"])
-    def test_other_suffixes_are_refused(self, tmp_path, name):
+    def test_other_suffixes_are_refused(self, tmp_path: Path, name: str) -> None:
         file = tmp_path / name
         message = f"an Index file must end in .parquet or .arrow, got {file}$"
         with pytest.raises(ValueError, match=message):
             Index(table()).save(file)
         assert os.listdir(tmp_path) == []
 
-    def test_a_failed_save_leaves_the_old_file(self, tmp_path, monkeypatch):
+    def test_a_failed_save_leaves_the_old_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         Index(table()).save(tmp_path / "index.parquet")
 
-        def fail(_table, path):
+        def fail(_table: pa.Table, path: str) -> None:
             Path(path).write_bytes(b"half")
             raise OSError("disk full")
 
@@ -212,7 +223,7 @@ class TestFile:
 
 
 class TestClassFolders:
-    def test_labels_are_sorted(self, tmp_path, caplog):
+    def test_labels_are_sorted(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         for name in ("b/2.jpg", "a/deep/1.PNG", "b/1.tiff", "c/notes.txt"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).touch()
@@ -225,7 +236,7 @@ class TestClassFolders:
         assert paths(index) == named(tmp_path, ["a/deep/1.PNG", "b/1.tiff", "b/2.jpg"])
 
     @pytest.fixture
-    def split(self, tmp_path):
+    def split(self, tmp_path: Path) -> Path:
         """Folders train with classes a, b, c, and val without b."""
         for name in (
             "train/a/1.jpg",
@@ -239,7 +250,9 @@ class TestClassFolders:
         return tmp_path
 
     @pytest.mark.parametrize("suffix", ["parquet", "arrow", None])
-    def test_a_folder_that_lacks_a_class_keeps_the_labels(self, split, suffix):
+    def test_a_folder_that_lacks_a_class_keeps_the_labels(
+        self, split: Path, suffix: str | None
+    ) -> None:
         train = Index.from_class_folders(split / "train")
         if suffix is not None:
             train.save(split / f"train.{suffix}")
@@ -250,12 +263,12 @@ class TestClassFolders:
             assert val.table["class_name"].to_pylist() == ["a", "c"]
             assert val.classes == ("a", "b", "c")
 
-    def test_classes_in_an_order_of_ones_own(self, split):
+    def test_classes_in_an_order_of_ones_own(self, split: Path) -> None:
         index = Index.from_class_folders(split / "train", classes=("c", "b", "a", "none"))
         assert index.table["label"].to_pylist() == [2, 1, 0]
         assert index.classes == ("c", "b", "a", "none")
 
-    def test_an_unknown_class_is_named(self, split):
+    def test_an_unknown_class_is_named(self, split: Path) -> None:
         val = Index.from_class_folders(split / "val")
         with pytest.raises(
             ValueError, match=r"class folders 'b' are not among the 2 classes 'a', "
@@ -278,15 +291,17 @@ class TestClassFolders:
             ),
         ],
     )
-    def test_what_names_no_classes(self, split, classes, error, message):
+    def test_what_names_no_classes(
+        self, split: Path, classes: Any, error: type[Exception], message: str
+    ) -> None:
         with pytest.raises(error, match=message):
             Index.from_class_folders(split / "val", classes=classes)
 
-    def test_keys_of_a_dict_are_in_order(self, split):
+    def test_keys_of_a_dict_are_in_order(self, split: Path) -> None:
         index = Index.from_class_folders(split / "train", classes={"c": 0, "b": 1, "a": 2}.keys())  # type: ignore[arg-type]
         assert index.classes == ("c", "b", "a")
 
-    def test_metadata_of_others_is_kept(self, split):
+    def test_metadata_of_others_is_kept(self, split: Path) -> None:
         index = Index.from_class_folders(split / "train")
         theirs = {**index.table.schema.metadata, b"mine": b"1"}
         index = Index(index.table.replace_schema_metadata(theirs))
@@ -298,7 +313,7 @@ class TestClassFolders:
             assert loaded.select([2]).classes == ("a", "b", "c")
         assert Index.from_paths(["x"]).classes == ()
 
-    def test_a_loose_file(self, tmp_path):
+    def test_a_loose_file(self, tmp_path: Path) -> None:
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "1.jpg").touch()
         (tmp_path / "2.jpg").touch()
@@ -309,7 +324,7 @@ class TestClassFolders:
             f"but {tmp_path / '2.jpg'} lies beside them"
         )
 
-    def test_real_photographs(self, shared_data):
+    def test_real_photographs(self, shared_data: Path) -> None:
         index = Index.from_class_folders(shared_data / "jpeg")
         names = index.table["class_name"].to_pylist()
         assert sorted(set(names))[:3] == ["100", "134", "182"]
@@ -337,31 +352,31 @@ BAD_SELECTIONS = [
 
 class TestSelect:
     @pytest.mark.parametrize(("rows", "chosen"), SELECTED)
-    def test_rows_and_masks(self, rows, chosen):
+    def test_rows_and_masks(self, rows: Any, chosen: list[str]) -> None:
         index = Index(table(label=[1, 2, 3])).select(rows)
         assert paths(index) == chosen
         labels = {"/a": 1, "/b": 2, "/c": 3}
         assert index.table["label"].to_pylist() == [labels[path] for path in chosen]
 
     @pytest.mark.parametrize(("rows", "error", "message"), BAD_SELECTIONS)
-    def test_errors(self, rows, error, message):
+    def test_errors(self, rows: list[Any], error: type[Exception], message: str) -> None:
         with pytest.raises(error, match=message):
             Index(table()).select(rows)
 
 
-def sample_table(**columns):
+def sample_table(**columns: Any) -> pa.Table:
     parts = {"path_x": ["/x", None, "/z"], "path_y": ["/1", "/2", ""], "hdu_y": [1, None, 2]}
     return table(**{**parts, **columns})
 
 
 class TestParts:
-    def test_text_columns_alone_are_parts(self):
+    def test_text_columns_alone_are_parts(self) -> None:
         index = Index(sample_table(path_length=[1, 2, 3], pathless=["a", "b", "c"]))
         assert index.parts == ("x", "y")
         assert Index(table()).parts == ()
 
     @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-    def test_columns(self, kind):
+    def test_columns(self, kind: Any) -> None:
         index = Index(sample_table(path_x=pa.array(["/x", None, "/z"], kind), label=[1, 2, 3]))
         columns = index.columns(["label"], parts=("y", "x"))
         assert columns.row(0) == Row(0, "/a", parts={"y": Row(0, "/1", 1), "x": Row(0, "/x")})
@@ -369,18 +384,18 @@ class TestParts:
         assert columns.row(2).parts == {"y": None, "x": Row(2, "/z")}
         assert set(index.columns(parts=iter(["y"]))._stored) == {"path", "path_y", "hdu_y"}
 
-    def test_unknown(self):
+    def test_unknown(self) -> None:
         message = "the Index has no part 'z', it has x, y: make samples of several files by"
         with pytest.raises(KeyError, match=message):
             Index(sample_table()).columns(parts=["z"])
         with pytest.raises(KeyError, match="has no part 'z', it has none: make"):
             Index(table()).columns(parts=["z"])
 
-    def test_a_part_is_no_number(self):
+    def test_a_part_is_no_number(self) -> None:
         with pytest.raises(TypeError, match="column 'path_x' is string; a tensor can carry"):
             Index(sample_table()).columns(["path_x"], parts=["x"])
 
-    def test_what_is_read_is_what_the_digest_covers(self):
+    def test_what_is_read_is_what_the_digest_covers(self) -> None:
         # What lies below an empty value does not count.
         _, *buffers = pa.array(["/x", "?", "/z"]).buffers()
         hidden = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), *buffers])
@@ -402,7 +417,7 @@ class TestParts:
         ]
         assert {Index(other).digest for other in same} == {Index(sample_table()).digest}
 
-    def test_relative_paths(self, tmp_path):
+    def test_relative_paths(self, tmp_path: Path) -> None:
         table = {"path": ["a", "b"], "path_x": ["a", None], "path_y": ["/y", "sub/y"]}
         pq.write_table(pa.table(table), tmp_path / "samples.parquet")
         (tmp_path / "samples.csv").write_text("path,path_x,path_y\na,a,/y\nb,,sub/y\n")
@@ -414,7 +429,7 @@ class TestParts:
 
 
 class TestDigest:
-    def test_other_columns_and_storage_do_not_count(self):
+    def test_other_columns_and_storage_do_not_count(self) -> None:
         digest = Index(table(hdu=[0, 1, 2])).digest
         same = [
             table(hdu=[0, 1, 2], label=[1, 2, 3]),
@@ -426,7 +441,7 @@ class TestDigest:
         ]
         assert {Index(other).digest for other in same} == {digest}
 
-    def test_paths_hdus_and_order_count(self):
+    def test_paths_hdus_and_order_count(self) -> None:
         tables = [
             table(),
             table(hdu=[0, 1, 2]),
@@ -439,7 +454,7 @@ class TestDigest:
         ]
         assert len({Index(other).digest for other in tables}) == len(tables)
 
-    def test_value(self):
+    def test_value(self) -> None:
         """It may never change: saved states are checked against it."""
         digest = "ab364c0959b29dacdb017ce7fecb3c7802ef32408e63ebd4ba01358ae2ef1086"
         assert Index(table(hdu=[0, None, 2])).digest == digest
@@ -473,7 +488,7 @@ BAD_COLUMNS = [
 class TestColumns:
     @pytest.mark.parametrize(("stored", "expected"), COLUMNS, ids=[str(c.type) for c, _ in COLUMNS])
     @pytest.mark.parametrize("chunks", [1, 2])
-    def test_numbers_and_times(self, stored, expected, chunks):
+    def test_numbers_and_times(self, stored: Any, expected: NDArray[Any], chunks: int) -> None:
         given = table(value=stored)
         if chunks == 2:
             given = pa.concat_tables([given[:1], given[1:]])
@@ -481,31 +496,31 @@ class TestColumns:
         np.testing.assert_array_equal(columns.array("value"), expected, strict=True)
         assert [columns.row(n).path for n in range(3)] == ["/a", "/b", "/c"]
 
-    def test_a_time_is_what_numpy_says(self):
+    def test_a_time_is_what_numpy_says(self) -> None:
         time = datetime(2015, 6, 30, 23, 59, 59, 123456, tzinfo=UTC)
         columns = Index(table(time=[time] * 3)).columns(["time"])
         expected = np.datetime64("2015-06-30T23:59:59.123456", "ns").astype(np.int64)
         assert columns.array("time")[0] == expected
 
     @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-    def test_a_slice_of_a_table(self, kind):
+    def test_a_slice_of_a_table(self, kind: Any) -> None:
         paths = pa.array(["/a", "/b", "/c"] * 2, kind)
         sliced = pa.table({"path": paths})[2:5]
         assert [Index(sliced).columns().row(n).path for n in range(3)] == ["/c", "/a", "/b"]
 
     @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint16()])
-    def test_hdu(self, kind):
+    def test_hdu(self, kind: Any) -> None:
         columns = Index(table(hdu=pa.array([0, None, 2], kind))).columns()
         assert [columns.row(n).hdu for n in range(3)] == [0, None, 2]
         assert Index(table()).columns().row(0).hdu is None
 
-    def test_columns_that_nobody_asked_for_stay(self):
+    def test_columns_that_nobody_asked_for_stay(self) -> None:
         columns = Index(table(label=[1, 2, 3], note=["x", None, "z"])).columns()
         assert set(columns._stored) == {"path"}
         with pytest.raises(KeyError):
             columns.array("label")
 
-    def test_all_who_hold_them_have_the_same(self):
+    def test_all_who_hold_them_have_the_same(self) -> None:
         index = Index(table(label=[1, 2, 3]))
         one, again, other = (
             index.columns(["label"]),
@@ -518,30 +533,30 @@ class TestColumns:
         del one, again
         assert held() is None  # and with it its temporary file
 
-    def test_pickled(self):
+    def test_pickled(self) -> None:
         owner = Index(table(label=[1, 2, 3])).columns(["label"])
         assert pickle.loads(pickle.dumps(owner)).array("label").tolist() == [1, 2, 3]
 
     @pytest.mark.parametrize(("values", "error", "message"), BAD_COLUMNS)
-    def test_errors(self, values, error, message):
+    def test_errors(self, values: Any, error: type[TypeError], message: str) -> None:
         with pytest.raises(error, match=f"column 'value' {message}"):
             Index(table(value=values)).columns(["value"])
 
-    def test_unknown(self):
+    def test_unknown(self) -> None:
         message = "the Index has no column 'lable', it has path, label"
         with pytest.raises(KeyError, match=message):
             Index(table(label=[1, 2, 3])).columns(["lable"])
 
-    def test_no_hdu(self):
+    def test_no_hdu(self) -> None:
         with pytest.raises(KeyError, match="the Index has no column 'hdu'"):
             Index(table()).columns(["hdu"])
 
-    def test_paths_are_no_numbers(self):
+    def test_paths_are_no_numbers(self) -> None:
         with pytest.raises(TypeError, match="column 'path' is string; a tensor can carry numbers"):
             Index(table()).columns(["path"])
 
 
-def test_links_to_folders_are_followed_once(tmp_path):
+def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.fits").touch()
     (tmp_path / "real" / "up").symlink_to(tmp_path / "real")
@@ -555,7 +570,7 @@ def test_links_to_folders_are_followed_once(tmp_path):
 
 class TestPlanes:
     @pytest.mark.parametrize("kind", ["table", "parquet", "arrow"])
-    def test_plane(self, tmp_path, kind):
+    def test_plane(self, tmp_path: Path, kind: str) -> None:
         index = Index(table(plane=[4, None, None], plane_x=[1, 2, 3], path_x=["/d", "/e", None]))
         if kind != "table":
             index.save(tmp_path / f"i.{kind}")
@@ -566,20 +581,20 @@ class TestPlanes:
         assert [columns.row(row).plane for row in range(3)] == [4, None, None]
         assert columns.row(1).part("x") == Row(1, "/e", plane=2)
 
-    def test_no_plane(self):
+    def test_no_plane(self) -> None:
         assert Index(table()).plane(0) is None
 
-    def test_planes_count_for_the_digest(self):
+    def test_planes_count_for_the_digest(self) -> None:
         indexes = [Index(table(plane=planes)) for planes in ([0, 1, 2], [0, 1, 3])]
         assert len({index.digest for index in (*indexes, Index(table()))}) == 3
 
     @pytest.mark.parametrize("values", [["a", "b", "c"], [0.5, 1.0, 2.0], [1, -1, None]])
     @pytest.mark.parametrize("name", ["plane", "hdu"])
-    def test_columns_that_mean_something_else(self, name, values):
+    def test_columns_that_mean_something_else(self, name: str, values: list[Any]) -> None:
         with pytest.raises(ValueError, match=f"column '{name}' must hold integers.*: rename it"):
             Index(table(**{name: values}))
 
-    def test_each_plane(self):
+    def test_each_plane(self) -> None:
         index = Index(table(hdu=[1, 1, 2])).each_plane(range(2))
         assert paths(index) == ["/a", "/a", "/b", "/b", "/c", "/c"]
         assert index.table["plane"].to_pylist() == [0, 1] * 3
@@ -588,11 +603,13 @@ class TestPlanes:
             index.each_plane([0])
 
     @pytest.mark.parametrize("planes", [[], [-1], [0, -3]])
-    def test_each_of_no_planes(self, planes):
+    def test_each_of_no_planes(self, planes: list[Any]) -> None:
         with pytest.raises(ValueError, match="one or more integers from 0 on"):
             Index(table()).each_plane(planes)
 
-    def test_an_arrow_file_of_before_there_were_planes(self, tmp_path, monkeypatch):
+    def test_an_arrow_file_of_before_there_were_planes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A column of that name was the user's, and below null lay what happened to."""
         from readers.index import arrow_file, schema
 

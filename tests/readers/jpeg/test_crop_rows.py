@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from image_files import exif, pillow
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from dali_pipelines import Index, jpeg_pipeline
 from dali_pipelines.jpeg_index import find_mcu_rows, warn_of_old_rows, with_mcu_rows
 from readers import JpegReader, ReadError, Row, Window
-from readers.jpeg.crop_rows import cut_rows
+from readers.contract import Sample
+from readers.jpeg.crop_rows import Cut, cut_rows
 from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu_rows import ChangedError, McuRows
 
-ORIENTATION = 0x0112
 SUBSAMPLING = {"4:4:4": 16, "4:2:2": 8, "4:2:0": 16}
 
 
-def photo(height, width, mode="RGB", seed=0):
-    """Give a picture with noise and edges, smooth in parts, so that codes are of all lengths."""
+def photo(height: int, width: int, mode: str = "RGB", seed: int = 0) -> Image.Image:
+    """Return a picture with noise and edges, smooth in parts, so that codes are of all lengths."""
     random = np.random.default_rng(seed)
     channels = {"L": 1, "RGB": 3, "CMYK": 4}[mode]
     coarse = random.integers(0, 256, (height // 16 + 1, width // 16 + 1, channels), np.uint8)
@@ -34,24 +37,12 @@ def photo(height, width, mode="RGB", seed=0):
     return Image.fromarray(pixels[..., 0] if mode == "L" else pixels, mode)
 
 
-def encoded(image, **options):
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", **options)
-    return stream.getvalue()
-
-
-def exif(orientation):
-    tags = Image.Exif()
-    tags[ORIENTATION] = orientation
-    return tags
-
-
-def pixels(jpeg):
+def pixels(jpeg: bytes) -> NDArray[Any]:
     with Image.open(io.BytesIO(jpeg)) as image:
         return np.asarray(ImageOps.exif_transpose(image))
 
 
-def cut(jpeg, first, last):
+def cut(jpeg: bytes, first: int, last: int) -> Cut:
     header, rows = JpegHeader.parse(jpeg), find_mcu_rows(jpeg)
     begin, end = rows.byte_range(first, last)
     return cut_rows(jpeg[: header.nbytes], header, rows, jpeg[begin:end], first, last)
@@ -68,10 +59,16 @@ def cut(jpeg, first, last):
 )
 @settings(deadline=None)
 def test_rows_that_are_cut_out_are_those_of_the_file(
-    height, width, mode, quality, subsampling, optimize, data
-):
-    options = {"quality": quality, "subsampling": subsampling, "optimize": optimize}
-    jpeg = encoded(photo(height, width, mode), **options)
+    height: int,
+    width: int,
+    mode: str,
+    quality: int,
+    subsampling: str,
+    optimize: bool,
+    data: st.DataObject,
+) -> None:
+    options: dict[str, Any] = {"quality": quality, "subsampling": subsampling, "optimize": optimize}
+    jpeg = pillow(photo(height, width, mode), **options)
     header = JpegHeader.parse(jpeg)
     first = data.draw(st.integers(0, header.num_rows - 1))
     last = data.draw(st.integers(first, header.num_rows - 1))
@@ -90,11 +87,11 @@ def test_rows_that_are_cut_out_are_those_of_the_file(
 
 
 @pytest.mark.parametrize("falling", [True, False])
-def test_tables_without_large_differences_will_do(falling):
+def test_tables_without_large_differences_will_do(falling: bool) -> None:
     """As those of a smooth picture, when they are made for it alone."""
     random = np.random.default_rng(0)
     ramp = np.linspace(128, 8 if falling else 247, 400)[:, None] + random.normal(0, 2, (400, 320))
-    jpeg = encoded(Image.fromarray(ramp.astype(np.uint8)), optimize=True, quality=90)
+    jpeg = pillow(Image.fromarray(ramp.astype(np.uint8)), optimize=True, quality=90)
     header = JpegHeader.parse(jpeg)
     found = cut(jpeg, header.num_rows - 2, header.num_rows - 1)
     size = max(header.dc[0].symbols)
@@ -104,11 +101,13 @@ def test_tables_without_large_differences_will_do(falling):
 
 @pytest.mark.parametrize("orientation", [None, *range(1, 10)])
 @pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:0"])
-def test_a_window_has_the_pixels_of_the_whole_file(tmp_path, orientation, subsampling):
+def test_a_window_has_the_pixels_of_the_whole_file(
+    tmp_path: Path, orientation: int | None, subsampling: str
+) -> None:
     image = photo(240, 176)
-    options = {} if orientation is None else {"exif": exif(orientation)}
+    options: dict[str, Any] = {} if orientation is None else {"exif": exif(orientation)}
     path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(image, subsampling=subsampling, **options))
+    path.write_bytes(pillow(image, subsampling=subsampling, **options))
     whole = pixels(path.read_bytes())
     row = row_of(path)
     random = np.random.default_rng(1)
@@ -126,9 +125,9 @@ def test_a_window_has_the_pixels_of_the_whole_file(tmp_path, orientation, subsam
             )
 
 
-def test_less_is_read_for_a_smaller_window(tmp_path):
+def test_less_is_read_for_a_smaller_window(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(photo(960, 320)))
+    path.write_bytes(pillow(photo(960, 320)))
     sizes = [
         JpegReader().read(row_of(path), Window(height=height, width=32)).input_bytes
         for height in (32, 160, 480, 960)
@@ -138,16 +137,16 @@ def test_less_is_read_for_a_smaller_window(tmp_path):
     assert sizes[-1] == path.stat().st_size - 2  # all but the marker of its end
 
 
-def test_the_whole_file_is_read_where_there_is_no_window(tmp_path):
+def test_the_whole_file_is_read_where_there_is_no_window(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(photo(96, 64)))
+    path.write_bytes(pillow(photo(96, 64)))
     sample = JpegReader().read(row_of(path), None)
     assert sample["encoded"].tobytes() == path.read_bytes()
 
 
-def changed(jpeg):
-    """Give the file as it may be found later."""
-    other = encoded(photo(96, 64, seed=3))
+def changed(jpeg: bytes) -> dict[str, bytes]:
+    """Return the file as it may be found later."""
+    other = pillow(photo(96, 64, seed=3))
     return {
         "another": other,
         "another header": jpeg.replace(b"JFIF", b"JFIX", 1),
@@ -156,16 +155,16 @@ def changed(jpeg):
 
 
 @pytest.mark.parametrize("change", ["another", "another header", "longer"])
-def test_a_file_that_was_changed_is_read_whole(tmp_path, change):
+def test_a_file_that_was_changed_is_read_whole(tmp_path: Path, change: str) -> None:
     path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(photo(96, 64)))
+    path.write_bytes(pillow(photo(96, 64)))
     row = row_of(path)
     path.write_bytes(changed(path.read_bytes())[change])
     window = Window(height=16, width=16)
     assert JpegReader().read(row, window)["encoded"].tobytes() == path.read_bytes()
 
 
-def swapped_rows(jpeg, other, first, last):
+def swapped_rows(jpeg: bytes, other: bytes, first: int, last: int) -> bytes:
     """Put rows of MCUs of another photo of the same encoder in, where they are as many bytes."""
     (begin, end), (start, stop) = (
         find_mcu_rows(one).byte_range(first, last) for one in (jpeg, other)
@@ -174,15 +173,15 @@ def swapped_rows(jpeg, other, first, last):
     return jpeg[:begin] + other[start : start + size] + jpeg[begin + size :]
 
 
-def flipped(jpeg, place):
+def flipped(jpeg: bytes, place: int) -> bytes:
     content = bytearray(jpeg)
     content[place] ^= 0x10
     return bytes(content)
 
 
-def stale(jpeg):
-    """Give files of the size and header of the one that was noted."""
-    rows, other = find_mcu_rows(jpeg), encoded(photo(96, 64, seed=3))
+def stale(jpeg: bytes) -> dict[str, bytes]:
+    """Return files of the size and header of the one that was noted."""
+    rows, other = find_mcu_rows(jpeg), pillow(photo(96, 64, seed=3))
     begin, end = rows.byte_range(2, 3)
     return {
         "rows of another": swapped_rows(jpeg, other, 2, 3),
@@ -198,9 +197,9 @@ CENTRE = Window(height=4, width=16)
 
 
 @pytest.mark.parametrize("change", ["rows of another", "a bit", "first byte", "last byte", "zeros"])
-def test_rows_that_were_changed_are_never_cut_out(tmp_path, change):
+def test_rows_that_were_changed_are_never_cut_out(tmp_path: Path, change: str) -> None:
     path = tmp_path / "photo.jpg"
-    jpeg = encoded(photo(96, 64))
+    jpeg = pillow(photo(96, 64))
     path.write_bytes(jpeg)
     row = row_of(path)
     content = stale(jpeg)[change]
@@ -210,16 +209,16 @@ def test_rows_that_were_changed_are_never_cut_out(tmp_path, change):
     assert sample is None or sample["encoded"].tobytes() == content
 
 
-def read_or_none(row):
+def read_or_none(row: Row) -> Sample | None:
     try:
         return JpegReader().read(row, CENTRE)
     except ReadError:
         return None
 
 
-def test_a_file_replaced_by_a_sound_one_is_read_whole(tmp_path):
+def test_a_file_replaced_by_a_sound_one_is_read_whole(tmp_path: Path) -> None:
     """Of one camera, and padded to one size."""
-    jpegs = [encoded(photo(96, 64, seed=seed)) for seed in (0, 3)]
+    jpegs = [pillow(photo(96, 64, seed=seed)) for seed in (0, 3)]
     size = max(map(len, jpegs))
     old, new = (jpeg.ljust(size, b"\0") for jpeg in jpegs)
     path = tmp_path / "photo.jpg"
@@ -230,9 +229,9 @@ def test_a_file_replaced_by_a_sound_one_is_read_whole(tmp_path):
     assert JpegReader().read(row, CENTRE)["encoded"].tobytes() == new
 
 
-def test_damage_beside_the_window_does_not_matter(tmp_path):
+def test_damage_beside_the_window_does_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(photo(960, 64)))
+    path.write_bytes(pillow(photo(960, 64)))
     row = row_of(path)
     sound = JpegReader().read(row, CENTRE)
     begin, end = find_mcu_rows(path.read_bytes()).byte_range(4, 9)
@@ -243,8 +242,8 @@ def test_damage_beside_the_window_does_not_matter(tmp_path):
 
 @given(data=st.data())
 @settings(deadline=None)
-def test_each_changed_byte_of_the_rows_is_noticed(data):
-    jpeg = encoded(photo(96, 64))
+def test_each_changed_byte_of_the_rows_is_noticed(data: st.DataObject) -> None:
+    jpeg = pillow(photo(96, 64))
     rows = find_mcu_rows(jpeg)
     first = data.draw(st.integers(0, 5))
     last = data.draw(st.integers(first, 5))
@@ -260,9 +259,9 @@ def test_each_changed_byte_of_the_rows_is_noticed(data):
 @pytest.mark.parametrize(
     "packed", [b"", b"\2", b"\3" + bytes(40), b"\2" + bytes(30), b"\1" + bytes(60)]
 )
-def test_notes_of_another_making_do_no_harm(tmp_path, packed):
+def test_notes_of_another_making_do_no_harm(tmp_path: Path, packed: bytes) -> None:
     path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(photo(96, 64)))
+    path.write_bytes(pillow(photo(96, 64)))
     row = Row(0, str(path), notes={"mcu_rows": packed})
     sample = JpegReader().read(row, Window(height=16, width=16))
     assert sample["encoded"].tobytes() == path.read_bytes()
@@ -275,15 +274,15 @@ def test_notes_of_another_making_do_no_harm(tmp_path, packed):
         ({"restart_marker_rows": 1}, "restarts"),
     ],
 )
-def test_other_coding_is_refused(options, reason):
+def test_other_coding_is_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(NoRowsError, match=reason):
-        find_mcu_rows(encoded(photo(64, 64), **options))
+        find_mcu_rows(pillow(photo(64, 64), **options))
 
 
 @given(data=st.data(), optimize=st.booleans())
 @settings(deadline=None, max_examples=200)
-def test_damage_is_found_or_does_no_harm(data, optimize):
-    damaged = bytearray(encoded(photo(48, 64), optimize=optimize))
+def test_damage_is_found_or_does_no_harm(data: st.DataObject, optimize: bool) -> None:
+    damaged = bytearray(pillow(photo(48, 64), optimize=optimize))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     jpeg = bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
@@ -296,8 +295,8 @@ def test_damage_is_found_or_does_no_harm(data, optimize):
 
 
 @given(data=st.binary(max_size=300))
-def test_any_header_is_parsed_or_rejected(data):
-    jpeg = encoded(photo(16, 16))
+def test_any_header_is_parsed_or_rejected(data: bytes) -> None:
+    jpeg = pillow(photo(16, 16))
     for header in (data, b"\xff\xd8" + data, jpeg[:200] + data):
         try:
             JpegHeader.parse(header)
@@ -305,8 +304,8 @@ def test_any_header_is_parsed_or_rejected(data):
             continue
 
 
-def test_rows_survive_packing():
-    rows = find_mcu_rows(encoded(photo(100, 50)))
+def test_rows_survive_packing() -> None:
+    rows = find_mcu_rows(pillow(photo(100, 50)))
     again = McuRows.unpack(rows.pack())
     assert np.array_equal(again.starts, rows.starts)
     assert np.array_equal(again.predictions, rows.predictions)
@@ -319,12 +318,12 @@ def test_rows_survive_packing():
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-def test_an_index_keeps_them(tmp_path, suffix):
+def test_an_index_keeps_them(tmp_path: Path, suffix: str) -> None:
     contents = {
-        "a.jpg": encoded(photo(64, 48)),
-        "b.jpg": encoded(photo(64, 48), progressive=True),
+        "a.jpg": pillow(photo(64, 48)),
+        "b.jpg": pillow(photo(64, 48), progressive=True),
         "c.jpg": b"no photo",
-        "d.jpg": encoded(photo(80, 48)),
+        "d.jpg": pillow(photo(80, 48)),
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
@@ -344,16 +343,16 @@ def test_an_index_keeps_them(tmp_path, suffix):
             assert noted["mcu_rows"] == b""
 
 
-def test_notes_without_checksums_are_told_of(tmp_path):
+def test_notes_without_checksums_are_told_of(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(photo(96, 64)))
+    path.write_bytes(pillow(photo(96, 64)))
     notes = pa.array([None, b"\1" + bytes(60)], pa.large_binary())
     index = Index(pa.table({"path": [str(path)] * 2, "mcu_rows": notes}))
     with pytest.warns(UserWarning, match=r"an older version.*index.py --mcu_rows"):
         jpeg_pipeline(index, batch_size=1, device_id=None)
 
 
-def test_a_column_of_that_name_must_hold_bytes(tmp_path):
+def test_a_column_of_that_name_must_hold_bytes(tmp_path: Path) -> None:
     index = Index(pa.table({"path": ["/a.jpg"], "mcu_rows": [1]}))
     with pytest.raises(TypeError, match="'mcu_rows' must hold bytes for the Reader, got int64"):
         index.columns(notes=("mcu_rows",))

@@ -1,9 +1,12 @@
+from __future__ import annotations
+
 import io
 import re
 import struct
 import zlib
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,32 +14,25 @@ import pytest
 from contract import NUMBER, ReaderContract, check_named, refused, written
 from hypothesis import given
 from hypothesis import strategies as st
-from image_files import LOSSLESS
+from image_files import LOSSLESS, ORIENTATION, exif, pillow
 from image_files import refused as decodes_otherwise
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from readers import JpegReader, Peek, ReadError, Row, Window
+from readers.contract import Sample
 from readers.jpeg.reader import FORMATS
 from readers.jpeg.structure import structure_of
 
-ORIENTATION = 0x0112
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 64, 3), dtype=np.uint8)
 PICTURE = Image.fromarray(NOISE)  # 64 wide, 40 high
 
 
-def encoded(image=PICTURE, form="JPEG", **settings):
-    stream = io.BytesIO()
-    image.save(stream, form, **settings)
-    return stream.getvalue()
+def encoded(image: Image.Image = PICTURE, form: str = "JPEG", **settings: Any) -> bytes:
+    return pillow(image, form, **settings)
 
 
-def exif(orientation):
-    tags = Image.Exif()
-    tags[ORIENTATION] = orientation
-    return tags
-
-
-def with_segment(jpeg, content):
+def with_segment(jpeg: bytes, content: bytes) -> bytes:
     """Put an EXIF segment behind the start of a JPEG."""
     segment = b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content
     return jpeg[:2] + segment + jpeg[2:]
@@ -46,20 +42,20 @@ class TestJpeg(ReaderContract):
     channels = 3
 
     @pytest.fixture
-    def reader(self):
+    def reader(self) -> JpegReader:
         return JpegReader(self.channels)
 
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         path = tmp_path / "image.jpg"
         path.write_bytes(encoded())
         return Row(NUMBER, str(path))
 
     @pytest.fixture
-    def bad_row(self, tmp_path):
+    def bad_row(self, tmp_path: Path) -> Row:
         return written(tmp_path, encoded(form="GIF"))
 
-    def pixels(self, sample):
+    def pixels(self, sample: Sample) -> NDArray[Any]:
         image = Image.open(io.BytesIO(sample["encoded"].tobytes()))
         (y, x), (height, width) = sample["anchor"], sample["shape"]
         mode = "RGB" if self.channels == 3 else "L"
@@ -73,7 +69,7 @@ class TestGray(TestJpeg):
 
 class TestTurned(TestJpeg):
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         path = tmp_path / "turned.jpg"
         path.write_bytes(encoded(exif=exif(6)))
         return Row(NUMBER, str(path))
@@ -81,13 +77,13 @@ class TestTurned(TestJpeg):
 
 class TestPng(TestJpeg):
     @pytest.fixture
-    def good_row(self, tmp_path):
+    def good_row(self, tmp_path: Path) -> Row:
         path = tmp_path / "png_named.jpg"
         path.write_bytes(encoded(form="PNG"))
         return Row(NUMBER, str(path))
 
 
-def test_the_bytes_of_the_file_travel(tmp_path):
+def test_the_bytes_of_the_file_travel(tmp_path: Path) -> None:
     content = encoded()
     sample = JpegReader().read(written(tmp_path, content), None)
     assert sample["encoded"].tobytes() == content
@@ -96,7 +92,7 @@ def test_the_bytes_of_the_file_travel(tmp_path):
     assert sample["shape"].tolist() == [40, 64]
 
 
-def test_a_window_travels_as_numbers(tmp_path):
+def test_a_window_travels_as_numbers(tmp_path: Path) -> None:
     row = written(tmp_path, encoded())
     sample = JpegReader().read(row, Window(height=10, width=20, y=0.5, x=None))
     assert sample["encoded"].tobytes() == encoded()
@@ -105,7 +101,7 @@ def test_a_window_travels_as_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 7), (64, 40)])
-def test_blank_decodes_to_its_size(size):
+def test_blank_decodes_to_its_size(size: tuple[int, int]) -> None:
     image = Image.open(io.BytesIO(JpegReader().blank(*size)["encoded"].tobytes()))
     assert image.size == size[::-1]
     assert image.mode == "RGB"
@@ -113,7 +109,7 @@ def test_blank_decodes_to_its_size(size):
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_size_is_as_displayed(tmp_path, form, orientation):
+def test_size_is_as_displayed(tmp_path: Path, form: str, orientation: int) -> None:
     content = encoded(form=form, exif=exif(orientation))
     displayed = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
     assert displayed.size == ((64, 40) if orientation < 5 else (40, 64))
@@ -124,7 +120,7 @@ def test_size_is_as_displayed(tmp_path, form, orientation):
     assert shape == [displayed.height, displayed.width]
 
 
-def test_a_window_lies_in_the_image_as_displayed(tmp_path):
+def test_a_window_lies_in_the_image_as_displayed(tmp_path: Path) -> None:
     row = written(tmp_path, encoded(exif=exif(6)))
     sample = JpegReader().read(row, Window(height=64, width=40))
     assert sample["anchor"].tolist() == [0, 0]
@@ -141,12 +137,12 @@ BROKEN_EXIF = [
 
 
 @pytest.mark.parametrize("content", BROKEN_EXIF)
-def test_broken_exif_does_not_matter(tmp_path, content):
+def test_broken_exif_does_not_matter(tmp_path: Path, content: bytes) -> None:
     row = written(tmp_path, with_segment(encoded(), content))
     assert JpegReader().peek(row, None).height == 40
 
 
-def exif_block(*entries, start=b"Exif\0\0II*\0"):
+def exif_block(*entries: Any, start: bytes = b"Exif\0\0II*\0") -> bytes:
     """Make EXIF data of (tag, type, count, value) each."""
     packed = b"".join(struct.pack("<HHII", *entry) for entry in entries)
     return start + struct.pack("<IH", 8, len(entries)) + packed + bytes(4)
@@ -154,12 +150,12 @@ def exif_block(*entries, start=b"Exif\0\0II*\0"):
 
 @pytest.mark.parametrize("value", [0, 1, 99])
 @pytest.mark.parametrize("kind", [3, 4])
-def test_an_orientation_that_is_none(tmp_path, kind, value):
+def test_an_orientation_that_is_none(tmp_path: Path, kind: int, value: int) -> None:
     row = written(tmp_path, with_segment(encoded(), exif_block((ORIENTATION, kind, 1, value))))
     assert JpegReader().peek(row, None).height == 40
 
 
-def several_pictures():
+def several_pictures() -> bytes:
     return encoded(form="MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
 
 
@@ -178,25 +174,25 @@ READ: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_read(tmp_path, kind):
+def test_read(tmp_path: Path, kind: str) -> None:
     sample = JpegReader().read(written(tmp_path, READ[kind]()), None)
     assert sample["shape"].tolist() == [40, 64]
 
 
-def thumbnail():
+def thumbnail() -> bytes:
     """A JPEG whose EXIF data hold another, whole JPEG, which ends near the end of the file."""
     small = encoded(PICTURE.resize((16, 16)))
     return with_segment(encoded(), b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0" + small)
 
 
-def with_height(content, height):
+def with_height(content: bytes, height: int) -> bytes:
     """Change the height of a TIFF that Pillow wrote."""
     entry = struct.pack("<HHII", 257, 4, 1, 40)
     assert entry in content
     return content.replace(entry, entry[:8] + struct.pack("<I", height))
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "GIF": (
         lambda: encoded(form="GIF"),
         "^format GIF is not decoded, expected one of JPEG, PNG, BMP, WEBP, TIFF, PPM, JPEG2000$",
@@ -227,13 +223,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_refused(tmp_path, kind):
+def test_refused(tmp_path: Path, kind: str) -> None:
     make, message = REFUSED[kind]
     row = written(tmp_path, make())
     assert re.search(message, refused(JpegReader(), row, None).reason)
 
 
-def false_marker(jpeg, marker):
+def false_marker(jpeg: bytes, marker: int) -> bytes:
     """Overwrite two bytes in the midst of the entropy-coded data."""
     middle = (jpeg.index(b"\xff\xda") + len(jpeg)) // 2
     return jpeg[:middle] + bytes((0xFF, marker)) + jpeg[middle + 2 :]
@@ -248,7 +244,7 @@ CODINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_a_false_marker_is_found(tmp_path, coding):
+def test_a_false_marker_is_found(tmp_path: Path, coding: str) -> None:
     """libjpeg stops there, and DALI delivers the rest of the image in grey."""
     jpeg = encoded(**CODINGS[coding])
     for marker in (0x01, 0x3A, 0xC0, 0xC4, 0xD3, 0xD8, 0xDA, 0xDB, 0xE1, 0xF7, 0xFE):
@@ -260,7 +256,7 @@ def test_a_false_marker_is_found(tmp_path, coding):
     quality=st.integers(1, 100),
     seed=st.integers(0, 1 << 32),
 )
-def test_no_good_jpeg_is_refused(tmp_path, coding, quality, seed):
+def test_no_good_jpeg_is_refused(tmp_path: Path, coding: str, quality: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     noise = random.integers(0, 256, (*random.integers(1, 80, 2), 3), dtype=np.uint8)
     image = Image.fromarray(noise).convert(random.choice(["L", "RGB", "CMYK"]))
@@ -270,7 +266,7 @@ def test_no_good_jpeg_is_refused(tmp_path, coding, quality, seed):
     JpegReader(check_entropy=True).read(written(tmp_path, jpeg + bytes(9)), None)
 
 
-def test_restart_markers_that_are_lost_or_swapped_are_found(tmp_path):
+def test_restart_markers_that_are_lost_or_swapped_are_found(tmp_path: Path) -> None:
     jpeg = encoded(restart_marker_blocks=1)
     places = [place for place in range(len(jpeg) - 1) if jpeg[place : place + 2] == b"\xff\xd2"]
     lost = jpeg[: places[0]] + jpeg[places[0] + 2 :]
@@ -280,7 +276,7 @@ def test_restart_markers_that_are_lost_or_swapped_are_found(tmp_path):
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_each_flipped_bit_of_a_png_is_found(tmp_path, bit):
+def test_each_flipped_bit_of_a_png_is_found(tmp_path: Path, bit: int) -> None:
     content = bytearray(encoded(form="PNG"))
     for place in range(60, len(content) - 12, 397):
         content[place] ^= 1 << bit
@@ -291,7 +287,7 @@ def test_each_flipped_bit_of_a_png_is_found(tmp_path, bit):
         content[place] ^= 1 << bit
 
 
-def test_a_png_without_its_last_byte_is_refused(tmp_path):
+def test_a_png_without_its_last_byte_is_refused(tmp_path: Path) -> None:
     """Pillow reads it, DALI does not."""
     content = encoded(form="PNG")[:-1]
     Image.open(io.BytesIO(content)).load()
@@ -299,7 +295,7 @@ def test_a_png_without_its_last_byte_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path, coding):
+def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path: Path, coding: str) -> None:
     """What shows in no marker: an end too early."""
     jpeg = encoded(**CODINGS[coding])
     row = written(tmp_path, jpeg[: 2 * len(jpeg) // 3].rstrip(b"\xff") + b"\xff\xd9")
@@ -309,12 +305,12 @@ def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path, coding):
             call()
 
 
-def verify(row):
+def verify(row: Row) -> Callable[..., Any]:
     return lambda: JpegReader().verify(row)
 
 
 @pytest.mark.parametrize("name", LOSSLESS)
-def test_depth(tmp_path, name):
+def test_depth(tmp_path: Path, name: str) -> None:
     content, values = LOSSLESS[name]
     row = written(tmp_path, content)
     assert bool(JpegReader().read(row, None)["deep"]) == (values.dtype == np.uint16)
@@ -327,12 +323,12 @@ def test_depth(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", decodes_otherwise())
-def test_what_dali_does_not_decode(tmp_path, name):
+def test_what_dali_does_not_decode(tmp_path: Path, name: str) -> None:
     content, reason = decodes_otherwise()[name]
     assert reason in refused(JpegReader(), written(tmp_path, content), None).reason
 
 
-def test_one_component_of_jpeg2000_without_a_file_format(tmp_path):
+def test_one_component_of_jpeg2000_without_a_file_format(tmp_path: Path) -> None:
     content, _ = decodes_otherwise()["gray.j2k"]
     assert JpegReader(channels=1).read(written(tmp_path, content), None)["shape"].tolist() == [
         40,
@@ -341,12 +337,12 @@ def test_one_component_of_jpeg2000_without_a_file_format(tmp_path):
 
 
 @pytest.mark.parametrize("settings", [{"channels": 4}, {"channels": None}, {"stored": "int16"}])
-def test_settings(settings):
+def test_settings(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be .*, got (4|None|'int16')$"):
         JpegReader(**settings)
 
 
-def test_verify_decodes_all_of_the_image(tmp_path):
+def test_verify_decodes_all_of_the_image(tmp_path: Path) -> None:
     """What `read` cannot notice without decoding."""
     content = bytearray(encoded(form="PNG"))
     (length,) = struct.unpack_from(">I", content, 33)
@@ -358,19 +354,19 @@ def test_verify_decodes_all_of_the_image(tmp_path):
         JpegReader().verify(row)
 
 
-def test_a_thumbnail_is_no_image(tmp_path):
+def test_a_thumbnail_is_no_image(tmp_path: Path) -> None:
     assert JpegReader().peek(written(tmp_path, thumbnail()), None).height == 40
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
-def test_cut_anywhere(tmp_path, form):
+def test_cut_anywhere(tmp_path: Path, form: str) -> None:
     content = encoded(form=form)
     for length in range(0, len(content) - 1, 53):
         refused(JpegReader(), written(tmp_path, content[:length]), None)
 
 
 @given(st.sampled_from(FORMATS), st.data())
-def test_damaged_anywhere(tmp_path, form, data):
+def test_damaged_anywhere(tmp_path: Path, form: str, data: st.DataObject) -> None:
     content = bytearray(encoded(form=form))
     places = st.integers(0, 600) | st.integers(0, len(content) - 1)
     for place, byte in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), max_size=5)):
@@ -383,7 +379,7 @@ def test_damaged_anywhere(tmp_path, form, data):
             check_named(error, row)
 
 
-def test_real_photographs(shared_data):
+def test_real_photographs(shared_data: Path) -> None:
     for number, path in enumerate(sorted((shared_data / "jpeg").rglob("*.jpg"))):
         with Image.open(path) as image:
             width, height = ImageOps.exif_transpose(image).size

@@ -102,7 +102,7 @@ def test_the_order_stays_the_same_between_versions(
 
 
 def orders(over: str, num_rows: int, count: int) -> list[tuple[Order, int]]:
-    """Give `count` pairs of an Order and an epoch of it, which differ in the seed or the epoch."""
+    """Return `count` pairs of an Order and an epoch, which differ in the seed or the epoch."""
     if over == "seeds":
         return [(Order(num_rows, seed), 0) for seed in range(count)]
     return [(Order(num_rows, 1), epoch) for epoch in range(count)]
@@ -160,7 +160,7 @@ class TestUniform:
 
 
 def whole_epochs(over: str, num_rows: int, count: int) -> NDArray[Any]:
-    """Give the rows of whole epochs, shape (count, num_rows)."""
+    """Return the rows of whole epochs, shape (count, num_rows)."""
     every = np.arange(num_rows)
     return np.array([order.rows(epoch, every) for order, epoch in orders(over, num_rows, count)])
 
