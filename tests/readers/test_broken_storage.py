@@ -152,7 +152,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def reasons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What Readers say of files that go bad while they are read, by the files' names.
+    """Errors of Readers for files that go bad while they are read, by the files' names.
 
     In a process of its own, which such a file would kill if it were mapped.
     """

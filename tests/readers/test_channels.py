@@ -176,7 +176,7 @@ class TestErrors:
 
 
 def test_from_an_index_through_a_source(tmp_path: Path) -> None:
-    """What travels to the reader processes are the parts that the Reader names, and no others."""
+    """Only the parts that the Reader names are sent to the reader processes."""
     rows = [
         (wave, 12 * k, npy(tmp_path, f"{wave}_{k}", wave)) for k in (0, 1) for wave in (94, 171)
     ]

@@ -147,7 +147,7 @@ def test_share_that_is_found(tmp_path: Path, coding: str) -> None:
 
 @pytest.mark.parametrize("coding", ["baseline", "optimized"])
 def test_noted_rows_are_those_that_were_noted(tmp_path: Path, coding: str) -> None:
-    """Whatever happens to a file of which rows are noted: never other rows than these."""
+    """Damage to a file whose rows are in the Index never gives other rows."""
     sound = list(photos(coding))
     start = sound[0].index(b"\xff\xda") + 20
     window = Window(height=20, width=30)

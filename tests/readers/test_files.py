@@ -1,4 +1,4 @@
-"""What no Reader may wait for, or take for an image."""
+"""Files that are not regular: no Reader may wait for them, or take them for images."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def source(
 
 
 class Slot(dict[str, Any]):
-    """What a call returned, by name, with the report unpacked."""
+    """The arrays of a call, by name, with the report unpacked."""
 
     def __init__(self, made: Source, count: int) -> None:
         arrays = made(Info(count))
@@ -133,7 +133,7 @@ class TestExactlyOnce:
 
 
 def same(arrays: tuple[NDArray[Any], ...]) -> list[bytes]:
-    """What may not differ from call to call: all but the report, which has the time in it."""
+    """All that must not differ from call to call: not the report, which has the time in it."""
     return [array.tobytes() for array in arrays[:-1]]
 
 
@@ -328,7 +328,7 @@ class TestDraws:
     def drawn(
         self, num_shards: int, batch_size: int, **settings: Any
     ) -> dict[int, tuple[float, float, int, int]]:
-        """What was drawn for each row in epoch 1."""
+        """Return the draws of each row in epoch 1."""
         found = {}
         for shard_id in range(num_shards):
             made = source(

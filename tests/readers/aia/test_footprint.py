@@ -35,7 +35,7 @@ def matrices(draw: st.DrawFn) -> NDArray[Any]:
 def test_the_box_holds_all_that_is_needed(
     matrix: NDArray[Any], height: int, width: int, order: int
 ) -> None:
-    """What is resampled from the box, with the rest of the image replaced, is as before."""
+    """Resampling gives the same if all of the image but the box is replaced."""
     box = needed_box(matrix, (height, width), IMAGE.shape, order)
     assert 0 <= box.y < box.y + box.height <= IMAGE.shape[0]
     assert 0 <= box.x < box.x + box.width <= IMAGE.shape[1]

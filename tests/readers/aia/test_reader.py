@@ -134,7 +134,7 @@ def test_a_window_sees_what_the_whole_image_has(
     angle: float,
     zoom: float,
 ) -> None:
-    """Whatever the part that is read for it."""
+    """The part of the image that is read for it makes no difference."""
     path = tmp_path_factory.getbasetemp() / "window.fits"
     if not path.exists():
         save(path, PIXELS, HEADER)

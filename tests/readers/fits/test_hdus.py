@@ -1,4 +1,4 @@
-"""Where HDUs lie: as astropy finds them, remembered, and never believed of another file."""
+"""Positions of HDUs: as astropy finds them, cached, and never used for another file."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_few_files_are_remembered_and_no_reader_carries_them(
 def test_damage_before_the_hdu_is_left_to_astropy(
     tmp_path: Path, damage: tuple[bytes, bytes]
 ) -> None:
-    """What astropy reads is read alike; else ReadError."""
+    """The same as astropy, or ReadError where astropy fails."""
     path = mosaic(tmp_path / "a.fits")
     content = (tmp_path / "a.fits").read_bytes()
     assert damage[0] in content

@@ -396,7 +396,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("key", "value"), HOSTILE)
 def test_hostile_header(tmp_path: Path, key: str, value: float | str) -> None:
-    """What astropy reads is read alike; else ReadError."""
+    """The same as astropy, or ReadError where astropy fails."""
     content = plain_hdu(RAMP, {"BSCALE": 1, "BZERO": 0, "BLANK": 7})
     lines = [content[start : start + 80] for start in range(0, 2880, 80)]
     number = next(n for n, line in enumerate(lines) if line.startswith(f"{key:<8}=".encode()))

@@ -304,7 +304,7 @@ def test_against_all_pairs(
 
 
 def test_against_pandas() -> None:
-    """Where no two samples want one file, it is what merge_asof says."""
+    """The same as merge_asof, unless two samples want one file."""
     random = np.random.default_rng(0)
     step = np.arange(2000) * 12
     rows = [(171, s) for s in step + random.uniform(0, 0.5, 2000)]

@@ -296,7 +296,7 @@ def test_a_png_without_its_last_byte_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path: Path, coding: str) -> None:
-    """What shows in no marker: an end too early."""
+    """Data that end too early, which no marker shows."""
     jpeg = encoded(**CODINGS[coding])
     row = written(tmp_path, jpeg[: 2 * len(jpeg) // 3].rstrip(b"\xff") + b"\xff\xd9")
     JpegReader().read(row, None)
@@ -343,7 +343,7 @@ def test_settings(settings: dict[str, Any]) -> None:
 
 
 def test_verify_decodes_all_of_the_image(tmp_path: Path) -> None:
-    """What `read` cannot notice without decoding."""
+    """Damage that `read` cannot notice without decoding."""
     content = bytearray(encoded(form="PNG"))
     (length,) = struct.unpack_from(">I", content, 33)
     content[33 + 8 + length // 2] ^= 0xFF

@@ -21,7 +21,7 @@ def walk(schedule: Schedule, epochs: int = EPOCHS) -> Any:
 
 
 def met(shards: list[Schedule], epochs: int = EPOCHS) -> Any:
-    """How often each (epoch, position) with a row comes, over all shards."""
+    """Return the count of each (epoch, position) with a row, over all shards."""
     slots = (slot for schedule in shards for slot in walk(schedule, epochs))
     rows = shards[0].num_rows
     return Counter((slot.epoch, slot.position) for slot in slots if slot.position < rows)

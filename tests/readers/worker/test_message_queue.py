@@ -1,4 +1,4 @@
-"""What passes through a queue, and what becomes of it when processes die or the queue is closed."""
+"""Messages of a queue, and their fate when processes die or the queue is closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever way a reader process arrives: it leaves signals alone, and watches its consumer."""
+"""A reader process, however it starts, leaves signals alone and watches its consumer."""
 
 from __future__ import annotations
 
