@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +18,7 @@ from dali_pipelines import Index, Loader, jpeg_pipeline, with_mcu_rows
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 5, 3), np.uint8)).resize(
     (80, 96), Image.Resampling.BICUBIC
 )
-TURNS = {
+TURNS: dict[int, Callable[[np.ndarray], np.ndarray]] = {
     1: lambda image: image,
     2: lambda image: image[:, ::-1],
     3: lambda image: image[::-1, ::-1],
@@ -30,13 +33,13 @@ BYTE, SHORT, LONG = 1, 3, 4
 FORMATS = {"B": BYTE, "H": SHORT, "I": LONG}
 
 
-def encoded(form, **options):
+def encoded(form: str, **options: Any) -> bytes:
     stream = io.BytesIO()
     PICTURE.save(stream, form, **options)
     return stream.getvalue()
 
 
-def tags(*entries, order="<", count=None):
+def tags(*entries: tuple[int, int, int, int], order: str = "<", count: int | None = None) -> bytes:
     """Give EXIF data of entries (tag, type, count, value)."""
     parts = [b"II*\0" if order == "<" else b"MM\0*", struct.pack(f"{order}I", 8)]
     parts.append(struct.pack(f"{order}H", len(entries) if count is None else count))
@@ -47,42 +50,42 @@ def tags(*entries, order="<", count=None):
     return b"".join(parts) + bytes(4)
 
 
-def turned(value, kind=SHORT, number=1, **options):
+def turned(value: int, kind: int = SHORT, number: int = 1, **options: Any) -> bytes:
     return tags((ORIENTATION, kind, number, value), **options)
 
 
-def xmp(value):
+def xmp(value: int) -> bytes:
     return (
         b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="%d"/>'
         b"</x:xmpmeta>" % value
     )
 
 
-def segment(content, marker=0xE1):
+def segment(content: bytes, marker: int = 0xE1) -> bytes:
     return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
 
 
-def exif(content):
+def exif(content: bytes) -> bytes:
     return segment(b"Exif\0\0" + content)
 
 
-def in_xmp(value):
+def in_xmp(value: int) -> bytes:
     return segment(b"http://ns.adobe.com/xap/1.0/\0" + xmp(value))
 
 
 JPEG = encoded("JPEG", quality=95)
 
 
-def jpeg(*segments):
+def jpeg(*segments: bytes) -> bytes:
     return JPEG[:2] + b"".join(segments) + JPEG[2:]
 
 
-def late(*segments):
+def late(*segments: bytes) -> bytes:
     scan = JPEG.index(b"\xff\xda")
     return JPEG[:scan] + b"".join(segments) + JPEG[scan:]
 
 
-def chunk(kind, content):
+def chunk(kind: bytes, content: bytes) -> bytes:
     checked = kind + content
     return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
 
@@ -90,11 +93,11 @@ def chunk(kind, content):
 PNG = encoded("PNG")
 
 
-def png(*chunks):
+def png(*chunks: bytes) -> bytes:
     return PNG[:33] + b"".join(chunks) + PNG[33:]
 
 
-def png_text(value):
+def png_text(value: int) -> bytes:
     return chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp(value))
 
 
@@ -148,7 +151,7 @@ OTHERS = {
 OTHERS["WebP 9"] = OTHERS["WebP 9"][0], 1
 
 
-def stored(content):
+def stored(content: bytes) -> np.ndarray:
     """Give the pixels of a file as they are stored."""
     if content[:2] == b"\xff\xd8":
         content = JPEG
@@ -159,7 +162,7 @@ def stored(content):
     return np.asarray(Image.open(io.BytesIO(content)))
 
 
-def delivered(folder, cases, **options):
+def delivered(folder: Path, cases: dict[str, tuple[bytes, int]], **options: Any) -> list[Any]:
     """Give what the Loader delivers of each."""
     paths = [folder / f"{number}.img" for number in range(len(cases))]
     for path, (content, _) in zip(paths, cases.values(), strict=True):
@@ -182,10 +185,10 @@ def delivered(folder, cases, **options):
 @pytest.mark.parametrize(
     ("crop", "noted"), [(None, False), ((20, 70), False), ((70, 20), False), ((20, 50), True)]
 )
-def test_turned_by_exif_alone(tmp_path, crop, noted):
+def test_turned_by_exif_alone(tmp_path: Path, crop: tuple[int, int] | None, noted: bool) -> None:
     cases = JPEGS if noted else JPEGS | OTHERS
     images = delivered(tmp_path, cases, crop=crop, noted=noted)
-    wrong = {}
+    wrong: dict[str, Any] = {}
     for (name, (content, orientation)), image in zip(cases.items(), images, strict=True):
         expected = TURNS[orientation](stored(content)).astype(int)
         if crop is not None:
