@@ -49,7 +49,7 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     return fn.reshape(image, layout="HWC" if planes == 1 else "CHW"), status
 
 
-def resize(dtype: str, image: Any, size: Any) -> Any:
+def resize(dtype: str, image: Any, carrier: Any) -> Any:
     """Add `dali_pipelines.kernels.resample.resize.resize` to the graph.
 
     Parameters
@@ -58,7 +58,7 @@ def resize(dtype: str, image: Any, size: Any) -> Any:
         Element type of the image.
     image : DataNode
         Layout HWC, on the CPU.
-    size : DataNode
+    carrier : DataNode
         uint8, shape (height, width) of the output, with any values; on the CPU.
 
     Returns
@@ -75,7 +75,7 @@ def resize(dtype: str, image: Any, size: Any) -> Any:
         outs_ndim=[3],
         ins_ndim=[3, 2],
     )
-    return fn.reshape(operator(image, size), layout="HWC")
+    return fn.reshape(operator(image, carrier), layout="HWC")
 
 
 def warp(inputs: list[Any], order: int) -> Any:

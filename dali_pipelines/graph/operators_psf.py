@@ -39,8 +39,6 @@ def deconvolve_node(
         ``types.Constant(171, device="cpu")`` for a single channel.
     channels : tuple of int
         Possible values of `wavelnth`. Each takes 67 MB, per process and per GPU.
-    num_threads : int
-        Threads of the FFT on the CPU.
 
     Returns
     -------

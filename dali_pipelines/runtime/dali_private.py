@@ -23,7 +23,7 @@ SUPPORTED = "nvidia-dali-cuda120>=2.4,<2.5"
 """As pyproject.toml declares it."""
 
 
-def _part(name: str) -> Any:
+def _private(name: str) -> Any:
     """Return a private part of DALI by its name, ``module:attribute``.
 
     Raises
@@ -46,23 +46,23 @@ def _unsupported(name: str) -> ImportError:
 
 # The pool of reader processes. DALI offers no other way to replace its parts.
 
-WORKER_MODULE: str = _part("nvidia.dali._multiproc.worker:worker").__module__
+WORKER_MODULE: str = _private("nvidia.dali._multiproc.worker:worker").__module__
 """Module that a reader process runs, for the fork server to import beforehand."""
 
-ShmMessageDesc: Any = _part("nvidia.dali._multiproc.messages:ShmMessageDesc")
+ShmMessageDesc: Any = _private("nvidia.dali._multiproc.messages:ShmMessageDesc")
 """Class of the messages between the consumer and its readers."""
 
-WorkerArgs: Any = _part("nvidia.dali._multiproc.messages:WorkerArgs")
+WorkerArgs: Any = _private("nvidia.dali._multiproc.messages:WorkerArgs")
 """Arguments of a reader process, among them ``setup_socket``."""
 
-_POOL: Any = _part("nvidia.dali._multiproc.pool")
-_SHARED_MEMORY: Any = _part("nvidia.dali._multiproc.shared_mem:SharedMem")
+_POOL: Any = _private("nvidia.dali._multiproc.pool")
+_SHARED_MEMORY: Any = _private("nvidia.dali._multiproc.shared_mem:SharedMem")
 for _name in ("pool:ShmQueue", "pool:WorkerArgs", "pool:Observer", "shared_mem:SharedMem.allocate"):
-    _part(f"nvidia.dali._multiproc.{_name}")
+    _private(f"nvidia.dali._multiproc.{_name}")
 
 
 @contextmanager
-def pool_parts_replaced(
+def pool_replaced(
     *,
     queue: Callable[..., Any],
     arguments: Callable[..., Any],
@@ -80,13 +80,13 @@ def pool_parts_replaced(
     observer : callable
         Called for Observer, with the context, processes, task queues and result queue.
     allocated : callable
-        Called with the file descriptor and the size of each new piece of shared memory.
+        Called with the file descriptor and the bytes of each new piece of shared memory.
     """
     before = _SHARED_MEMORY.allocate
 
-    def allocate(size: int) -> Any:
-        memory = before(size)
-        allocated(memory.handle, size)
+    def allocate(nbytes: int) -> Any:
+        memory = before(nbytes)
+        allocated(memory.handle, nbytes)
         return memory
 
     with ExitStack() as stack:
@@ -113,8 +113,8 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 # The graph.
 
-_split: Any = _part("nvidia.dali.fn:_conditional.split")
-_merge: Any = _part("nvidia.dali.fn:_conditional.merge")
+_split: Any = _private("nvidia.dali.fn:_conditional.split")
+_merge: Any = _private("nvidia.dali.fn:_conditional.merge")
 
 
 def split(node: Any, where: Any) -> tuple[Any, Any]:
@@ -128,7 +128,7 @@ def split(node: Any, where: Any) -> tuple[Any, Any]:
 
 
 def merge(true: Any, false: Any, where: Any) -> Any:
-    """Merge the two parts of a batch that `split` made."""
+    """Merge the two batches that `split` made of one."""
     return _merge(true, false, predicate=where)
 
 
@@ -138,9 +138,9 @@ def compiled_function() -> Any:
 
     It imports numba, which takes a second that pipelines without such operators save.
     """
-    numba_function = _part("nvidia.dali.plugin.numba:NumbaFunction")
+    numba_function = _private("nvidia.dali.plugin.numba:NumbaFunction")
     for name in ("_get_run_fn_cpu", "_get_setup_fn_cpu"):
-        _part(f"nvidia.dali.plugin.numba:NumbaFunction.{name}")
+        _private(f"nvidia.dali.plugin.numba:NumbaFunction.{name}")
 
     class CompiledFunction(numba_function):  # type: ignore[valid-type, misc]
         def _get_run_fn_cpu(self, run_fn: int, *_: Any) -> int:
@@ -154,7 +154,7 @@ def compiled_function() -> Any:
 
 # The pipeline.
 
-if "_pipe" not in _part("nvidia.dali:Pipeline._shutdown").__code__.co_names:
+if "_pipe" not in _private("nvidia.dali:Pipeline._shutdown").__code__.co_names:
     raise _unsupported("nvidia.dali:Pipeline._pipe")
 
 
@@ -178,7 +178,7 @@ class ForkSafePipeline(Pipeline):
         super()._shutdown()
 
 
-_TORCH_TYPES: Any = _part("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type")
+_TORCH_TYPES: Any = _private("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type")
 
 
 def allow_uint16_tensors() -> None:

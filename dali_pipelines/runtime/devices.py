@@ -62,7 +62,7 @@ def check_device(device: Device) -> None:
             )
 
 
-def place(
+def find_placement(
     devices: Sequence[Device] | None,
     shard_id: int | None = None,
     num_shards: int | None = None,
@@ -132,14 +132,16 @@ class LatePlacement:
     """The devices and shards of a Loader: decided when it starts, and unchanged after that.
 
     Ranks may start in between: a script of Lightning's ddp makes its Loader before `fit` starts
-    the other ranks. The arguments, and the ValueErrors, are those of `place`.
+    the other ranks. The arguments, and the ValueErrors, are those of `find_placement`.
     """
 
     def __init__(
         self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
     ) -> None:
         # The fewest shards that are possible: settings that fail with these always fail.
-        self.least = place([None] if devices is None else devices, shard_id, num_shards, {})
+        self.least = find_placement(
+            [None] if devices is None else devices, shard_id, num_shards, {}
+        )
         self._asked = devices, shard_id, num_shards
         self._answer: Placement | None = None
         self._settled: Placement | None = None
@@ -149,7 +151,7 @@ class LatePlacement:
         """Return the placement that was decided, or else the one that would be decided now."""
         if self._settled is not None:
             return self._settled
-        self._answer = place(*self._asked)
+        self._answer = find_placement(*self._asked)
         return self._answer
 
     def settle(self) -> None:
@@ -163,7 +165,7 @@ class LatePlacement:
         _, shard_id, _ = self._asked
         rank = find_rank() if shard_id is None else None
         if self._settled is None:
-            self._settled, self._rank = place(*self._asked), rank
+            self._settled, self._rank = find_placement(*self._asked), rank
             before = self._answer
             if before is not None and before.num_shards != self._settled.num_shards:
                 logger.warning(

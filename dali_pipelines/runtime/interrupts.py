@@ -29,12 +29,8 @@ Result = TypeVar("Result")
 def interrupt_held(when_held: Callable[[], None] | None = None) -> Iterator[None]:
     """Delay a KeyboardInterrupt to the end of the block; raise a second one at once.
 
-    A handler for SIGINT that others have set is kept.
-
-    Parameters
-    ----------
-    when_held : callable, optional
-        Called, in the main thread, when an interrupt is delayed.
+    A handler for SIGINT that others have set is kept. `when_held` is called, in the main thread,
+    when an interrupt is delayed.
     """
     global _held
     if not _is_main() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

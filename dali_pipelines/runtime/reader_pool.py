@@ -19,7 +19,7 @@ from typing import Any
 from dali_pipelines.runtime.dali_private import (
     ShmMessageDesc,
     WorkerArgs,
-    pool_parts_replaced,
+    pool_replaced,
     replaced,
 )
 from dali_pipelines.runtime.reader_processes import ReaderProcessError, ReaderProcesses
@@ -44,8 +44,8 @@ os.register_at_fork(after_in_child=_forget_other_threads)
 _terminate = BaseProcess.terminate
 
 
-class _Parts:
-    """Replacements for parts of one of DALI's pools while it starts."""
+class _StartingPool:
+    """One of DALI's pools while it starts: what replaces its parts."""
 
     def __init__(self) -> None:
         self.readers: list[ReaderProcesses] = []
@@ -94,22 +94,22 @@ def started_readers() -> Iterator[list[ReaderProcesses]]:
     ReaderProcessError
         If a reader dies.
     """
-    parts = _Parts()
+    pool = _StartingPool()
     with (
         _starting,
-        pool_parts_replaced(
-            queue=parts.queue,
-            arguments=parts.arguments,
-            observer=parts.observe,
+        pool_replaced(
+            queue=pool.queue,
+            arguments=pool.arguments,
+            observer=pool.observe,
             allocated=_reserve_task,
         ),
-        replaced(BaseProcess, "terminate", lambda process: parts.terminate(process)),
+        replaced(BaseProcess, "terminate", lambda process: pool.terminate(process)),
     ):
         try:
-            yield parts.readers
+            yield pool.readers
         except BaseException as error:
-            parts.close()
-            clear = _clear(error, parts.readers)
+            pool.close()
+            clear = _clear(error, pool.readers)
             if clear is None:
                 raise
             # The traceback through DALI explains nothing.
@@ -131,10 +131,10 @@ def _clear(error: BaseException, readers: list[ReaderProcesses]) -> Exception | 
     return None
 
 
-def _reserve_task(handle: int, size: int) -> None:
+def _reserve_task(handle: int, nbytes: int) -> None:
     """Reserve the pages of new shared memory that a task is written to.
 
-    DALI's is files that have a size but no pages yet. Where /dev/shm is full, a process that writes
+    DALI's is files that have a length but no pages. Where /dev/shm is full, a process that writes
     to such a page is killed by SIGBUS. A reader's death is reported, that of the consumer is not.
     """
-    os.posix_fallocate(handle, 0, min(size, _HEAD))
+    os.posix_fallocate(handle, 0, min(nbytes, _HEAD))

@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from dali_pipelines.runtime.devices import Placement, check_device, place, share_out
+from dali_pipelines.runtime.devices import Placement, check_device, find_placement, share_out
 
 
 def test_torchrun_sets_the_shard() -> None:
-    found = place([None, None], environ={"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0"})
+    found = find_placement(
+        [None, None], environ={"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0"}
+    )
     assert found == Placement((None, None), first_shard=4, num_shards=6)
 
 
 def test_arguments_win_over_the_environment() -> None:
-    found = place([1], 0, 1, environ={"RANK": "2", "WORLD_SIZE": "3"})
+    found = find_placement([1], 0, 1, environ={"RANK": "2", "WORLD_SIZE": "3"})
     assert found == Placement((1,), first_shard=0, num_shards=1)
 
 
@@ -23,12 +25,12 @@ def test_default_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         (1, {"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2"}, (0,)),
     ):
         monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda gpus=gpus: gpus)
-        assert place(None, environ=environ).devices == expected
+        assert find_placement(None, environ=environ).devices == expected
 
 
 def test_shard_outside() -> None:
     with pytest.raises(ValueError, match=r"shard_id must lie in \[0, num_shards=2\), got 2"):
-        place([None], 2, 2)
+        find_placement([None], 2, 2)
 
 
 @pytest.mark.parametrize(

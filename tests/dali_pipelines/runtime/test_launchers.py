@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dali_pipelines import Index, Loader, npy_pipeline
-from dali_pipelines.runtime.devices import own_gpu, place
+from dali_pipelines.runtime.devices import find_placement, own_gpu
 from dali_pipelines.runtime.launchers import find_local_rank, find_rank
 
 ALONE = (0, 1), (None, None)
@@ -161,13 +161,13 @@ def test_torch_distributed_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda: 4)
-    assert place(None, environ={}).devices == (0, 1, 2, 3)
-    assert place(None, 1, 2, environ={}).devices == (0, 1, 2, 3)
-    assert place(None, 1, 2, environ={"LOCAL_RANK": "1"}).devices == (1,)
-    assert place(None, environ=slurm(6, 8)).devices == (2,)
-    assert place(None, environ=slurm(0, 1)).devices == (0, 1, 2, 3)
+    assert find_placement(None, environ={}).devices == (0, 1, 2, 3)
+    assert find_placement(None, 1, 2, environ={}).devices == (0, 1, 2, 3)
+    assert find_placement(None, 1, 2, environ={"LOCAL_RANK": "1"}).devices == (1,)
+    assert find_placement(None, environ=slurm(6, 8)).devices == (2,)
+    assert find_placement(None, environ=slurm(0, 1)).devices == (0, 1, 2, 3)
     with pytest.raises(ValueError, match=r"which of the 4 visible GPUs .* or give devices="):
-        place(None, environ=general(1, 2))
+        find_placement(None, environ=general(1, 2))
     assert own_gpu(None, 1) == 0
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     for current, local, expected in ((0, 3, 3), (0, None, 0), (2, None, 2), (2, 0, 2)):
