@@ -136,13 +136,13 @@ def aia_pipeline(
     """
     check_names("aia_pipeline", settings, names_of(aia_pipeline) or ())
     names = {field.name for field in dataclasses.fields(Calibration)}
-    own: dict[str, Any] = {name: value for name, value in settings.items() if name in names}
+    rest: dict[str, Any] = dict(settings)
+    own = {name: rest.pop(name) for name in settings if name in names}
     if calibration is None:
         calibration = Calibration.of(preset, **own)
     elif own or preset is not None:
         given = sorted(own) + ["preset"] * (preset is not None)
         raise ValueError(f"give a calibration or {', '.join(given)}, not both")
-    rest: dict[str, Any] = {n: value for n, value in settings.items() if n not in names}
     config = PipelineConfig(**rest)
     for name, remedy in (
         ("resize", "size, or scale and reduce"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,17 @@ from dali_pipelines.kernels import stretch as kernel
 Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
 Array = TypeVar("Array")
 
-_KINDS: dict[str, int] = {
-    "none": kernel.NONE,
-    "sqrt": kernel.SQRT,
-    "log1p": kernel.LOG1P,
-    "signed_log1p": kernel.SIGNED_LOG1P,
-    "asinh": kernel.ASINH,
+# Number of each kind in the kernel, its curve, and the inverse of that; xp is NumPy, CuPy or torch.
+_CURVES: dict[Kind, tuple[int, Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "none": (kernel.NONE, lambda xp, x: x, lambda xp, x: x),
+    "sqrt": (kernel.SQRT, lambda xp, x: xp.sqrt(x), lambda xp, x: x * xp.abs(x)),
+    "log1p": (kernel.LOG1P, lambda xp, x: xp.log1p(x), lambda xp, x: xp.expm1(x)),
+    "signed_log1p": (
+        kernel.SIGNED_LOG1P,
+        lambda xp, x: xp.sign(x) * xp.log1p(xp.abs(x)),
+        lambda xp, x: xp.sign(x) * xp.expm1(xp.abs(x)),
+    ),
+    "asinh": (kernel.ASINH, lambda xp, x: xp.arcsinh(x), lambda xp, x: xp.sinh(x)),
 }
 _UNLIMITED = (-math.inf, math.inf)
 
@@ -68,8 +74,8 @@ class Stretch:
     """Lowest and highest value of the result."""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            known = ", ".join(map(repr, get_args(Kind)))
+        if self.kind not in list(_CURVES):
+            known = ", ".join(map(repr, _CURVES))
             raise ValueError(f"kind must be one of {known}, got {self.kind!r}")
         for name in ("unit", "a", "std"):
             value = getattr(self, name)
@@ -134,14 +140,8 @@ class Stretch:
         xp = _namespace(array)
         values: Any = array
         x = xp.clip(values / self.unit, *self.clip)
-        if self.kind == "sqrt":
-            x = xp.sqrt(x)
-        elif self.kind == "log1p":
-            x = xp.log1p(x)
-        elif self.kind == "signed_log1p":
-            x = xp.sign(x) * xp.log1p(xp.abs(x))
-        elif self.kind == "asinh":
-            x = xp.arcsinh(x / self.a)
+        _, curve, _ = _CURVES[self.kind]
+        x = curve(xp, x / self.a)  # a is 1 for kinds other than asinh
         return xp.clip((x - self.mean) / self.std, *self.clip_output)
 
     def inverse(self, array: Array) -> Array:
@@ -155,16 +155,8 @@ class Stretch:
         """
         xp = _namespace(array)
         stretched: Any = array
-        x = stretched * self.std + self.mean
-        if self.kind == "sqrt":
-            x = x * xp.abs(x)
-        elif self.kind == "log1p":
-            x = xp.expm1(x)
-        elif self.kind == "signed_log1p":
-            x = xp.sign(x) * xp.expm1(xp.abs(x))
-        elif self.kind == "asinh":
-            x = xp.sinh(x) * self.a
-        values: Array = x * self.unit
+        _, _, inverse = _CURVES[self.kind]
+        values: Array = inverse(xp, stretched * self.std + self.mean) * self.a * self.unit
         return values
 
     def parameters(self) -> NDArray[np.float64]:
@@ -177,7 +169,7 @@ class Stretch:
             before the curve, 1/a, mean, 1/std, lowest and highest value of the result.
         """
         fields = np.empty(kernel.NUM_PARAMETERS)
-        fields[kernel.KIND] = _KINDS[self.kind]
+        fields[kernel.KIND] = _CURVES[self.kind][0]
         fields[kernel.SCALE] = 1 / self.unit
         fields[[kernel.LOW, kernel.HIGH]] = self.clip
         fields[kernel.STEEPNESS] = 1 / self.a

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -98,11 +99,8 @@ class Deconvolver:
             raise TypeError(
                 f"image must be where the PSF is: expected {type(self.transfer)}, got {type(image)}"
             )
-        fourier = _fourier(xp, self.shape[1], self.workers)
-
-        def blur(array: Any) -> Any:
-            return fourier.convolve(array, self.transfer)
-
+        blur = partial(_convolve, transfer=self.transfer, workers=self.workers)
+        adjoint = partial(_convolve, transfer=self.transfer.conj(), workers=self.workers)
         observed = image.astype(self.transfer.real.dtype)
         missing = xp.nonzero(~xp.isfinite(observed))
         if missing[0].size:
@@ -114,7 +112,6 @@ class Deconvolver:
         # errors of an FFT grow with the brightest pixels, and would hide dim ones.
         model = blur(observed.astype(np.float64)).astype(observed.dtype)
         estimate = observed.copy()
-        adjoint = self.transfer.conj()
         level = 1 / self.transfer[0, 0].real  # the adjoint turns it into 1: it is nearly 1
         for _ in range(self.iterations):
             ratio = model.copy()
@@ -122,7 +119,7 @@ class Deconvolver:
             xp.divide(observed, ratio, out=ratio)
             ratio[missing] = 1
             ratio -= level
-            step = fourier.convolve(ratio, adjoint)
+            step = adjoint(ratio)
             step *= estimate
             estimate += step
             model += blur(step)
@@ -138,19 +135,6 @@ def _fill(xp: Any, image: Any, missing: Any, blur: Callable[[Any], Any]) -> None
     image[missing] = (blur(image) / weight)[missing]
 
 
-class _Fourier(NamedTuple):
-    """Fourier transform of real images and its inverse, which may overwrite its argument."""
-
-    forward: Callable[[Any], Any]
-    inverse: Callable[[Any], Any]
-
-    def convolve(self, array: Any, transfer: Any) -> Any:
-        """Multiply the spectrum of an array by a transfer function."""
-        spectrum = self.forward(array)
-        spectrum *= transfer
-        return self.inverse(spectrum)
-
-
 def array_module(array: Any) -> Any:
     """Return the module of an array, numpy or cupy."""
     if hasattr(array, "__cuda_array_interface__"):
@@ -162,23 +146,21 @@ def array_module(array: Any) -> Any:
     raise TypeError(f"expected an array of NumPy or CuPy, got {type(array)}")
 
 
-def _fourier(xp: Any, width: int, workers: int) -> _Fourier:
-    if xp is not np:
+def _convolve(array: Any, transfer: Any, workers: int) -> Any:
+    """Multiply the spectrum of a real image by a transfer function; return the image of that."""
+    if array_module(array) is not np:
         from cupyx.scipy.fft import irfft2, rfft2
 
-        return _Fourier(rfft2, lambda spectrum: irfft2(spectrum, (spectrum.shape[0], width)))
+        spectrum = rfft2(array)
+        spectrum *= transfer
+        return irfft2(spectrum, array.shape)
     fft = scipy_fft()
-
     # Axis by axis, as rfft2 and irfft2 do not overwrite: a third of the time, and one spectrum
     # less in memory.
-    def forward(image: Any) -> Any:
-        return fft.fft(fft.rfft(image, workers=workers), axis=0, overwrite_x=True, workers=workers)
-
-    def inverse(spectrum: Any) -> Any:
-        columns = fft.ifft(spectrum, axis=0, overwrite_x=True, workers=workers)
-        return fft.irfft(columns, width, workers=workers)
-
-    return _Fourier(forward, inverse)
+    spectrum = fft.fft(fft.rfft(array, workers=workers), axis=0, overwrite_x=True, workers=workers)
+    spectrum *= transfer
+    columns = fft.ifft(spectrum, axis=0, overwrite_x=True, workers=workers)
+    return fft.irfft(columns, array.shape[1], workers=workers)
 
 
 def scipy_fft() -> Any:

@@ -10,11 +10,12 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dali_pipelines.stretch import Stretch
+
+_FOLDER = Path(__file__).parent / "presets"
 
 Reduction = Literal["mean", "sum"]
 Negative = Literal["keep", "zero", "missing"]
@@ -125,8 +126,7 @@ _STRETCH = {field.name for field in fields(Stretch)} | {"range"}
 
 def preset_names() -> list[str]:
     """List the presets that are installed."""
-    folder = files("dali_pipelines.aia") / "presets"
-    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir())
+    return sorted(file.stem for file in _FOLDER.iterdir())
 
 
 def load_preset(name_or_path: str | Path) -> Preset:
@@ -145,23 +145,17 @@ def load_preset(name_or_path: str | Path) -> Preset:
         If the file cannot be read.
     """
     path = Path(name_or_path)
-    if path.suffix == ".toml":
-        return _parse(path.stem, path.read_text(encoding="utf-8"), str(path))
-    name = str(name_or_path)
-    if name not in preset_names():
-        raise ValueError(
-            f"there is no preset {name!r}: give one of {', '.join(preset_names())}, or the path of "
-            "a .toml file"
-        )
-    file = files("dali_pipelines.aia") / "presets" / f"{name}.toml"
-    return _parse(name, file.read_text(encoding="utf-8"), str(file))
-
-
-def _parse(name: str, text: str, where: str) -> Preset:
+    if path.suffix != ".toml":
+        if (name := str(name_or_path)) not in preset_names():
+            raise ValueError(
+                f"there is no preset {name!r}: give one of {', '.join(preset_names())}, or the "
+                "path of a .toml file"
+            )
+        path = _FOLDER / f"{name}.toml"
     try:
-        return _preset(name, tomllib.loads(text))
+        return _preset(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:  # also of tomllib
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _preset(name: str, settings: dict[str, Any]) -> Preset:
