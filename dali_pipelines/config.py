@@ -165,17 +165,10 @@ class PipelineConfig:
 def check_settings(
     factory: Callable[..., Any], settings: Mapping[str, Any], others: Collection[str]
 ) -> None:
-    """Check the keywords that a Loader passes to its factory, before it starts.
+    """Raise TypeError or ValueError for keywords that a Loader would pass to its factory.
 
     A factory checks itself the values of keywords that it declares one by one, and all names if it
     takes any keyword. `others` are the keywords of the Loader itself.
-
-    Raises
-    ------
-    TypeError
-        If one of them is unknown.
-    ValueError
-        If the value of one makes no sense.
     """
     for name, instead in _OF_THE_LOADER.items():
         if name in settings:

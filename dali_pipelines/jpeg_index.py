@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.files import open_regular
 from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
 from readers.jpeg.mcu_rows import DamagedRowsError, McuRows, is_current
 
@@ -79,8 +80,6 @@ def warn_of_old_rows(index: Index) -> None:
 
 
 def _packed_rows(path: str) -> bytes | None:
-    from readers.files import open_regular
-
     try:
         with open_regular(path) as file:
             return find_mcu_rows(file.read()).pack()

@@ -39,18 +39,12 @@ class MemoryEstimate:
         return self.shared + self.images + self.processes
 
     def check(self) -> None:
-        """Check that the pipelines fit into shared memory and into free memory.
-
-        Raises
-        ------
-        MemoryError
-            If they do not; the message names the remedy.
-        """
+        """Raise MemoryError if the pipelines do not fit into shared memory and into free memory."""
         self.check_shared()
         self.check_total()
 
     def check_shared(self) -> None:
-        """Check that the pipelines fit into shared memory, as `check` does."""
+        """Raise MemoryError if the pipelines do not fit into shared memory."""
         free = free_shared()
         if self.shared > free:
             raise MemoryError(
@@ -60,7 +54,7 @@ class MemoryEstimate:
             )
 
     def check_total(self) -> None:
-        """Check that the pipelines fit into free memory, as `check` does."""
+        """Raise MemoryError if the pipelines do not fit into free memory."""
         free = free_memory()
         if self.total > free:
             raise MemoryError(

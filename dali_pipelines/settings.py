@@ -106,13 +106,7 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
 
 
 def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Check the names of settings.
-
-    Raises
-    ------
-    TypeError
-        If one is unknown. The message suggests similar names and lists all of them.
-    """
+    """Raise TypeError if one is unknown, which suggests similar names and lists all of them."""
     for name in given:
         if name not in known:
             raise TypeError(

@@ -71,9 +71,8 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     # The resize needs the channels of a pixel next to each other: these are transposed, and flipped
     # and normalised after the resize.
     last = planes > 1 and config.resize is not None
-    mean, std = (None, None) if last else (config.mean, config.std)
-    finish = tuple(zip(_each("mean", mean, 0, planes), _each("std", std, 1, planes), strict=True))
-    finish = tuple((mean, 1 / std) for mean, std in finish)
+    means, stds = ([0.0] * planes, [1.0] * planes) if last else mean_and_std(config, planes)
+    finish = tuple((mean, 1 / std) for mean, std in zip(means, stds, strict=True))
     flip = _no_flip() if last else arrays.get("flip", _no_flip())
     image, status = _decode_files(arrays, "", dtype, flip, finish, config)
     if last:
@@ -83,15 +82,17 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     return Decoded(image, dtype, status, finished=True, layout=layout)
 
 
-def _each(
-    name: str, values: tuple[float, ...] | None, default: float, planes: int
-) -> tuple[float, ...]:
-    """Return a number for each plane."""
-    values = (default,) if values is None else values
-    if len(values) not in (1, planes):
-        several = "one channel" if planes == 1 else f"{planes} channels"
-        raise ValueError(f"the FITS images have {several}, got {name} {tuple(values)}")
-    return values if len(values) == planes else values * planes
+def mean_and_std(config: PipelineConfig, channels: int) -> tuple[list[float], list[float]]:
+    """Return both for each channel, 0 and 1 by default; ValueError if they do not fit."""
+    found = []
+    for name, values in (("mean", config.mean or (0.0,)), ("std", config.std or (1.0,))):
+        if len(values) not in (1, channels):
+            raise ValueError(
+                f"{name} must be one number, or {channels}, one for each channel of the images, "
+                f"got {values}"
+            )
+        found.append(list(values) * (channels // len(values)))
+    return found[0], found[1]
 
 
 def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:

@@ -65,15 +65,7 @@ class ReaderPipeline(ForkSafePipeline):
             super().build()
 
     def schedule_run(self) -> None:
-        """Feed one more batch to the graph and run it; note the time.
-
-        Raises
-        ------
-        ReaderProcessError
-            If a reader process has died.
-        RuntimeError
-            If this process was forked from the one that started the readers.
-        """
+        """Feed one more batch to the graph and run it; ReaderProcessError if a reader has died."""
         self.check_process()
         started = time.perf_counter()
         try:
@@ -119,13 +111,7 @@ class ReaderPipeline(ForkSafePipeline):
         return [] if self._readers is None else self._readers.processes
 
     def check_process(self) -> None:
-        """Check that this is the process that started the readers, if any has.
-
-        Raises
-        ------
-        RuntimeError
-            If this process was forked from that one.
-        """
+        """Raise RuntimeError if this process was forked from the one that started the readers."""
         if self.started_in not in (None, os.getpid()):
             raise RuntimeError(
                 f"this pipeline was started in process {self.started_in}, and its readers work "

@@ -43,13 +43,7 @@ def check_arguments(index: Index, reader: Reader, config: PipelineConfig) -> Non
 
 
 def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
-    """Make the Source that reads an Index with a Reader.
-
-    Raises
-    ------
-    ValueError
-        If the rows of the Index, its columns or the device do not fit the Reader and settings.
-    """
+    """Make the Source that reads an Index with a Reader; ValueError if they do not fit."""
     check_device(config.device_id)
     parts = getattr(reader, "parts", ())
     if index.parts and not parts:
@@ -87,14 +81,9 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
 
 
 def peek_first(source: Source) -> tuple[Peek | None, str | None]:
-    """Find the sizes of the first row that can be read.
+    """Return the sizes of the first row that can be read, and why the crop does not fit into it.
 
-    Returns
-    -------
-    peek : Peek or None
-        None if none of the first few rows can be read: their reader processes report it.
-    too_small : str or None
-        Why the crop does not fit into that row; None if it does.
+    There are no sizes if none of the first few can be read: their readers report it.
     """
     window = None if source.crop is None else Window(height=source.crop[0], width=source.crop[1])
     # At 45 degrees a window needs the largest part of a file.
@@ -116,13 +105,7 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
 def first_readable(
     columns: Columns, look: Callable[[Row], Result], read_timeout: float | None
 ) -> tuple[Row, Result]:
-    """Return the first row that `look` can read, of a few, and its result.
-
-    Raises
-    ------
-    ReadError or TimeLimit
-        Of the first row, if none can be read.
-    """
+    """Return the first row that `look` can read, of a few, and its result; or raise its error."""
     errors: list[Exception] = []
     for number in range(min(_PEEKS, len(columns))):
         row = columns.row(number)

@@ -10,7 +10,7 @@ from nvidia.dali import fn, types
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
-from dali_pipelines.graph.decode import Decoded
+from dali_pipelines.graph.decode import Decoded, mean_and_std
 from dali_pipelines.runtime.dali_private import merge, split
 
 _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
@@ -26,14 +26,8 @@ def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
 def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> None:
     """Check the result of a decoder against the settings.
 
-    `uses_flip` says whether the decoder has asked for the array ``flip``.
-
-    Raises
-    ------
-    TypeError
-        If it is not a Decoded.
-    ValueError
-        If the layout is unknown, or a finished image cannot be what the settings ask for.
+    `uses_flip` says whether the decoder has asked for the array ``flip``. TypeError if it is not a
+    Decoded; ValueError if the layout is unknown, or a finished image not what the settings ask for.
     """
     if not isinstance(decoded, Decoded):
         raise TypeError(f"a decoder must return a Decoded, got {type(decoded).__name__}")
@@ -104,14 +98,7 @@ def _transform(
         return fn.transpose(image, perm=[2, 0, 1])
     if config.dtype not in _NORMALISED or config.dtype == "uint8" != decoded.dtype:
         raise ValueError(f"{decoded.dtype} images cannot be converted to {config.dtype}")
-    mean = [0.0] if config.mean is None else list(config.mean)
-    std = [1.0] if config.std is None else list(config.std)
-    for name, values in (("mean", mean), ("std", std)):
-        if len(values) not in (1, channels):
-            raise ValueError(
-                f"{name} must be one number, or {channels}, one for each channel of the images, "
-                f"got {tuple(values)}"
-            )
+    mean, std = mean_and_std(config, channels)
     return fn.crop_mirror_normalize(
         image, dtype=_NORMALISED[config.dtype], output_layout="CHW", mean=mean, std=std
     )

@@ -43,13 +43,7 @@ class BadSamplePolicy:
         self._unlisted = 0  # rejected rows that were neither named in the log nor counted there
 
     def reject(self, row: int, reason: str) -> None:
-        """Add a row to those that were rejected, if it is not among them.
-
-        Raises
-        ------
-        ReadError
-            If the policy is to raise, or there are too many.
-        """
+        """Add a row to the rejected ones; ReadError if the policy is to raise, or by `max_bad`."""
         path = self._index.path(row)
         if self.raises:
             raise ReadError(path, reason, row=row)

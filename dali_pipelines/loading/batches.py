@@ -12,13 +12,7 @@ Batch = dict[str, torch.Tensor]
 
 
 def next_batch(iterator: Iterator[list[Batch]]) -> Batch:
-    """Return the next batch of a DALIGenericIterator over one pipeline.
-
-    Raises
-    ------
-    ValueError
-        If its images differ in size.
-    """
+    """Return the next batch of a DALIGenericIterator; ValueError if its images differ in size."""
     try:
         return next(iterator)[0]
     except RuntimeError as error:

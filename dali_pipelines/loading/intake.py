@@ -43,13 +43,7 @@ class Intake:
         return bool(damaged)
 
     def reject_for_good(self, row: int, reason: str) -> bool:
-        """Reject a row that pipelines must not try again; return False if it is known as such.
-
-        Raises
-        ------
-        ReadError
-            By the bad-sample policy.
-        """
+        """Reject a row that pipelines must not try again; return False if it is known as such."""
         if row in self._known:
             return False
         self.policy.reject(row, reason)

@@ -13,13 +13,8 @@ from readers.sampling.order import VERSION
 def check_state(state: Any, index: Index) -> None:
     """Check every key of a state, so that a bad state changes nothing in a Loader.
 
-    Unknown keys are ignored.
-
-    Raises
-    ------
-    ValueError
-        If a key is missing, of another type or out of range, or if the state was saved with another
-        Index or another version of the order.
+    ValueError if a key is missing, of another type or out of range, or if the state was saved with
+    another Index or another version of the order. Unknown keys are ignored.
     """
     if not isinstance(state, Mapping):
         raise ValueError(

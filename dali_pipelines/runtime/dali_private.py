@@ -24,13 +24,7 @@ SUPPORTED = "nvidia-dali-cuda120>=2.4,<2.5"
 
 
 def _private(name: str) -> Any:
-    """Return a private part of DALI by its name, ``module:attribute``.
-
-    Raises
-    ------
-    ImportError
-        If this DALI has no such part.
-    """
+    """Return a private part of DALI by its name, ``module:attribute``, or raise ImportError."""
     try:
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError) as error:

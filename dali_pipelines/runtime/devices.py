@@ -42,13 +42,6 @@ def check_device(device: Device) -> None:
     """Check the number of a device, and that the packages for GPUs are installed.
 
     Whether the GPU exists is left to DALI: to ask would initialise CUDA.
-
-    Raises
-    ------
-    ValueError
-        If it is neither a number nor None.
-    ModuleNotFoundError
-        If CuPy or Numba is not installed.
     """
     if device is None:
         return
@@ -155,13 +148,7 @@ class LatePlacement:
         return self._answer
 
     def settle(self) -> None:
-        """Decide on the placement, or check that the one that was decided is still right.
-
-        Raises
-        ------
-        RuntimeError
-            If the rank of this process or the number of processes has changed.
-        """
+        """Decide on the placement; later RuntimeError if rank or number of processes changed."""
         _, shard_id, _ = self._asked
         rank = find_rank() if shard_id is None else None
         if self._settled is None:

@@ -19,11 +19,6 @@ def start_fork_server(reader: Reader) -> None:
     """Start the fork server, which imports what all readers need; no effect if it runs already.
 
     It imports while the graph is made, so that the readers it forks afterwards start at once.
-
-    Raises
-    ------
-    OSError
-        If it cannot be started.
     """
     # A ChannelsReader wraps another Reader.
     modules = [type(reader).__module__, type(getattr(reader, "reader", reader)).__module__]

@@ -87,12 +87,7 @@ class _StartingPool:
 def started_readers() -> Iterator[list[ReaderProcesses]]:
     """Replace parts of the pool that DALI starts in this block; yield a list of its readers.
 
-    Raises
-    ------
-    OSError
-        If /dev/shm is full.
-    ReaderProcessError
-        If a reader dies.
+    OSError if /dev/shm is full, ReaderProcessError if a reader dies.
     """
     pool = _StartingPool()
     with (
