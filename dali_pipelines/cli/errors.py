@@ -55,12 +55,7 @@ def one_line(message: object) -> str:
 def command(name: str, interrupted: str = "interrupted") -> Callable[[Main], Main]:
     """Decorate the function `main` of a command: report its errors, return the exit status.
 
-    Parameters
-    ----------
-    name : str
-        Name of the command, with which each message begins: ``dali-pipelines NAME: ``.
-    interrupted : str
-        Message after Ctrl-C; the status is then 130.
+    Each message begins with ``dali-pipelines NAME: ``; `interrupted` is that after Ctrl-C (130).
     """
 
     def decorate(main: Main) -> Main:

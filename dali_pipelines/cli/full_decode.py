@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from astropy.io import fits
 
 from readers.contract import Row
@@ -17,15 +19,7 @@ def check_whole(path: str, hdu: int | None = None, planes: int = 1) -> None:
 
     Of a JPEG the entropy-coded data are gone through, too: by libjpeg-turbo, whose warnings count
     as errors, and, where they are coded sequentially in one scan, by the toolkit's own kernel.
-
-    Parameters
-    ----------
-    path : str
-        The file: an image if its suffix says so, else FITS.
-    hdu : int, optional
-        HDU that holds the image, if it is a FITS file.
-    planes : int
-        Planes that it has.
+    Of a FITS file, `hdu` is the one that holds the image, of so many `planes`.
 
     Raises
     ------
@@ -64,10 +58,8 @@ def _check_rows(path: str) -> None:
     from readers.jpeg.header import NoRowsError
     from readers.jpeg.mcu_rows import DamagedRowsError
 
-    try:
-        with open(path, "rb") as file:
+    with suppress(NoRowsError), open(path, "rb") as file:  # of another coding, or no JPEG
+        try:
             find_mcu_rows(file.read())
-    except DamagedRowsError as error:
-        raise ReadError(path, f"the file is damaged: {error}") from error
-    except NoRowsError:  # another coding, or no JPEG
-        return
+        except DamagedRowsError as error:
+            raise ReadError(path, f"the file is damaged: {error}") from error

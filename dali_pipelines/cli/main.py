@@ -23,17 +23,9 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run a command; return its exit status: 0 for success, 2 for wrong usage, or another.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The name of the command and its arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        The exit status: 0 for success, 2 for wrong usage; each command has others.
+    The arguments are its name and its flags, those of the process by default.
     """
     argv = sys.argv[1:] if argv is None else argv
     width = max(map(len, COMMANDS)) + 2

@@ -27,18 +27,9 @@ def option(
 ) -> Any:
     """Declare a field of a configuration.
 
-    Parameters
-    ----------
-    default : object
-        Value without flag and file. A bool makes a pair of flags, ``--name`` and ``--no-name``.
-    help_text : str
-        Shown by ``--help``; the default is added.
-    short : str, optional
-        Another name of the flag, e.g. ``-o``.
-    positional : bool
-        An argument without a flag, which must be given.
-    **argparse_options
-        For ``ArgumentParser.add_argument``: type, choices, nargs, metavar, required.
+    A bool makes a pair of flags, ``--name`` and ``--no-name``. The help gets the default. `short`
+    is another name, e.g. ``-o``. What is `positional` has no flag, and must be given. All else is
+    for ``ArgumentParser.add_argument``: type, choices, nargs, metavar, required.
     """
     metadata = {
         "help": help_text,
@@ -58,19 +49,9 @@ def parse(
 ) -> Config:
     """Make a configuration of flags and of the file that ``--config`` names; flags win.
 
-    Parameters
-    ----------
-    config_class : type
-        A frozen dataclass, whose fields `option` made. Its GROUPS, if it has them, are the titles
-        of ``--help`` and the names of the flags below each.
-    argv : sequence of str, optional
-        By default the arguments of the process.
-    description : str, optional
-        Shown by ``--help``.
-    name : str
-        Name of the command.
-    defaults : callable, optional
-        Takes the settings that are given, and returns flags that all of them override.
+    The class is a frozen dataclass, whose fields `option` made. Its GROUPS, if it has them, are the
+    titles of ``--help`` and the names of the flags below each. `defaults` takes the settings that
+    are given, and returns flags that all of them override.
 
     Raises
     ------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, refusing
 
@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = None) -> Index:
     """Return one Index of all images, each once, also of those that make one sample.
 
-    Parameters
-    ----------
-    files : sequence of str
-        Files, folders, globs and Index files.
-    suffixes : sequence of str
-        What to look for in folders.
-    hdu : int, optional
-        For rows whose Index does not name one.
+    The files may be folders, searched for `suffixes`, globs and Index files. Rows whose Index names
+    no HDU get `hdu`.
     """
     return _images([_scan(file, suffixes) for file in files], hdu)
 
@@ -63,23 +57,17 @@ def _scan(file: str, suffixes: Sequence[str]) -> Index:
 
 def check_output(path: str) -> None:
     """Reject before the work what could not be written after it."""
-    place = path if _is_device(path) else os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path) or not os.access(place, os.W_OK):
+    written = path if _is_device(path) else os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(written, os.W_OK):
         raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
 
 
 class OutputFile:
     """A file that takes its name when it is closed, so that no half of it is ever there.
 
-    Until then it is called ``NAME.part``. A device, such as /dev/stdout, is written to as it is. As
-    a context manager it is given up where the block raises.
-
-    Parameters
-    ----------
-    path : str
-        Its name. What is there keeps it until then.
-    binary : bool
-        Whether bytes will be written; else text, as UTF-8, whose lines end as they are.
+    Until then it is called ``NAME.part``, and what has the name keeps it. A device, such as
+    /dev/stdout, is written to as it is. As a context manager it is given up where the block raises.
+    Text is written as UTF-8, and its lines end as they are.
 
     Raises
     ------
@@ -87,21 +75,17 @@ class OutputFile:
         If it cannot be written, a full disk included; it names the file. So do all methods.
     """
 
-    def __init__(self, path: str, *, binary: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
         self._part = path if _is_device(path) else f"{path}.part"
         self._failed = False
         with self._named():
-            self._file: IO[Any] = (
-                open(self._part, "wb")  # noqa: SIM115
-                if binary
-                else open(self._part, "w", encoding="utf-8", newline="")  # noqa: SIM115
-            )
+            self._file = open(self._part, "wb")  # noqa: SIM115
 
     def write(self, content: str | bytes) -> None:
         """Write a text, or bytes."""
         with self._named():
-            self._file.write(content)
+            self._file.write(content.encode() if isinstance(content, str) else content)
 
     def close(self) -> None:
         """Finish the file and give it its name, unless something has failed before."""
@@ -135,7 +119,7 @@ class OutputFile:
 
 def write_file(path: str, content: str | bytes) -> None:
     """Write a whole file, all or nothing, see `OutputFile`."""
-    with OutputFile(path, binary=isinstance(content, bytes)) as file:
+    with OutputFile(path) as file:
         file.write(content)
 
 

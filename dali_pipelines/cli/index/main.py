@@ -23,6 +23,7 @@ import functools
 import os
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
@@ -110,9 +111,9 @@ def _finish(
     if config.mcu_rows:
         samples = _with_mcu_rows(samples, config.num_processes)
     output.save(samples, config.out)
-    refused = "" if rejected is None else f"{rejected} rejected, "
+    unread = "" if rejected is None else f"{rejected} rejected, "
     print(
-        f"{found}: {kept.num_rows} rows kept, {refused}"
+        f"{found}: {kept.num_rows} rows kept, {unread}"
         f"{dropped}{fit.num_rows - kept.num_rows} dropped by --where."
     )
     if config.grouping is not None:
@@ -138,19 +139,15 @@ def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, str]:
     """Return the rows that the rules let pass, and how many they drop for what."""
     if config.rules is None:
         return table, ""
-    from collections import Counter
-
     import pyarrow as pa
 
     from readers.aia.rules import HeaderRules
-    from readers.messages import printable
 
     with refusing(ValueError, doing="--rules"):  # of a table that was made without --rules
         selection = HeaderRules().select(table)
-    for row, violation in list(selection.refused.items())[:LISTED]:
-        print(printable(f"dropped {table['path'][row]}: {violation.message}"), file=sys.stderr)
-    if len(selection.refused) > LISTED:
-        print(f"and {len(selection.refused) - LISTED} more", file=sys.stderr)
+    _list(
+        [f"dropped {table['path'][row]}: {bad.message}" for row, bad in selection.refused.items()]
+    )
     counts = Counter(violation.rule for violation in selection.refused.values())
     reasons = ", ".join(f"{count} for {rule}" for rule, count in counts.most_common())
     return table.take(pa.array(selection.rows)), (
@@ -159,18 +156,23 @@ def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, str]:
 
 
 def _report_rejected(rejected: Rejected, config: IndexConfig, *, everything: bool) -> None:
-    from readers.messages import printable
-
     if config.rejected is not None:
         with refusing(OSError, status=1, doing=f"{config.rejected} could not be written"):
             write_table(config.rejected, ("path", "reason"), rejected)
     if everything:
         path, reason = rejected[0]
         raise Refusal(f"none of {len(rejected)} files can be read, the first: {path}: {reason}", 1)
-    for path, reason in rejected[:LISTED]:
-        print(f"rejected {printable(path)}: {reason}", file=sys.stderr)
-    if len(rejected) > LISTED:
-        print(f"and {len(rejected) - LISTED} more (--rejected lists all)", file=sys.stderr)
+    _list([f"rejected {path}: {reason}" for path, reason in rejected], " (--rejected lists all)")
+
+
+def _list(lines: Sequence[str], where_all: str = "") -> None:
+    """Print the first lines, and how many more there are."""
+    from readers.messages import printable
+
+    for line in lines[:LISTED]:
+        print(printable(line), file=sys.stderr)
+    if len(lines) > LISTED:
+        print(f"and {len(lines) - LISTED} more{where_all}", file=sys.stderr)
 
 
 def _report_absent(keys: Sequence[str], table: pa.Table, facts: FactTable) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, cast
 
 from dali_pipelines.cli.errors import Refusal, one_line, refusing
@@ -82,12 +83,11 @@ def scan(paths: list[str], config: IndexConfig) -> tuple[FactTable, Rejected]:
             for chunk, result in zip(chunks, results, strict=True):
                 if isinstance(result, Crash):
                     result = [], [(chunk[0], "it kills the process that decodes it")]
-                read, refused = result
-                for rows in read:
-                    for row in rows:
-                        facts.add(row)
-                rejected += refused
-                bar.update(len(read) + len(refused))
+                read, unread = result
+                for row in chain.from_iterable(read):
+                    facts.add(row)
+                rejected += unread
+                bar.update(len(read) + len(unread))
     except Crash as error:
         raise Refusal(
             f"one of {num_processes} processes was killed; if for memory, try fewer", 1

@@ -28,14 +28,8 @@ DUCKDB_CONFIG = {
 def check(where: str, keys: Sequence[str], table: pa.Table) -> None:
     """Reject, before a scan, a condition that is wrong whatever the headers hold.
 
-    Parameters
-    ----------
-    where : str
-        A boolean expression of DuckDB's SQL.
-    keys : sequence of str
-        Header keys that may be named in their own spelling, in double quotes.
-    table : pyarrow.Table
-        One row of the columns that the scan will give, empty where their type is not known yet.
+    The table has one row of the columns that the scan will give, empty where their type is not
+    known yet. Header keys may be named in their own spelling, in double quotes.
     """
     try:
         matching(where, keys, table)

@@ -34,15 +34,8 @@ class Target(NamedTuple):
 def targets_of(files: Sequence[str], out: str, suffixes: Sequence[str]) -> list[Target]:
     """Return each file that the arguments name, once, and where what is made of it goes.
 
-    Parameters
-    ----------
-    files : sequence of str
-        Files, folders, globs and Index files. Subfolders of a folder, of the folder that a glob
-        begins with, and of the one that holds all rows of an Index come again below `out`.
-    out : str
-        The folder to write to. What lies in it is not read.
-    suffixes : sequence of str
-        What to look for in folders.
+    Subfolders of a folder, of the folder that a glob begins with, and of the one that holds all
+    rows of an Index come again below `out`. What lies in that is not read.
 
     Raises
     ------
@@ -79,16 +72,7 @@ def targets_of(files: Sequence[str], out: str, suffixes: Sequence[str]) -> list[
 def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Target]) -> None:
     """Make the folder, or see that what is in it was made with the same settings.
 
-    Parameters
-    ----------
-    out : str
-        The folder.
-    made : str
-        File in it that holds the settings, JSON.
-    settings : mapping
-        What decides about what is written, for JSON.
-    targets : sequence of Target
-        What is going to be written.
+    The settings are kept there as JSON, in a file named `made`.
 
     Raises
     ------

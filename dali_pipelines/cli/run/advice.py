@@ -49,17 +49,10 @@ class Advice:
 
 
 def advise(stages: Stages, world_size: int = 1) -> Advice:
-    """Find the stage that all others wait for.
+    """Find the stage of one process that all others wait for.
 
-    Parameters
-    ----------
-    stages : Stages
-        Of one process.
-    world_size : int
-        Processes like this one, whose readers ``--num_read_processes`` counts together.
+    There are `world_size` such processes, whose readers ``--num_read_processes`` counts together.
 
-    Notes
-    -----
     If the consumer waits, it waits for the readers or for the graph. Where both take nearly as
     long, the wait is mostly for the graph, as the readers go on meanwhile: any wait for them that
     remains means that they are the slower ones.
@@ -78,16 +71,10 @@ def advise(stages: Stages, world_size: int = 1) -> Advice:
 
 
 def readers_needed(*, read_s: float, rate: float) -> int:
-    """Return the number of readers that deliver samples at a rate, with some headroom.
+    """Return the number of readers that deliver so many samples a second, with some headroom.
 
-    By Little's law the reads under way are on average the rate times the time that one takes.
-
-    Parameters
-    ----------
-    read_s : float
-        Seconds that a reader takes for a sample, when it has a core.
-    rate : float
-        Samples per second.
+    By Little's law the reads under way are on average the rate times the time that one takes, in
+    seconds, by a reader that has a core.
     """
     return max(1, math.ceil(_HEADROOM * read_s * rate))
 

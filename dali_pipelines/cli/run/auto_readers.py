@@ -36,13 +36,7 @@ class Service:
     """CPU time of all its threads."""
 
     def readers(self, cores: float) -> int:
-        """Return the readers that one graph needs to be busy, if the cores allow it to be.
-
-        Parameters
-        ----------
-        cores : float
-            For this graph and its readers.
-        """
+        """Return the readers that one graph needs to be busy, if the cores of both allow that."""
         cpu_s = self.read_cpu_s + self.graph_cpu_s
         rate = 1 / max(1e-9, self.graph_s, cpu_s / cores)
         return readers_needed(read_s=self.read_s, rate=rate)
@@ -62,16 +56,8 @@ def choose(
 ) -> Choice:
     """Choose for the shards of one process, which all get as many.
 
-    Parameters
-    ----------
-    service : Service or None
-        None if no sample could be read: one reader each will find that out, too.
-    shards : int
-        Of this process.
-    cores : float
-        For each of them.
-    most : mapping
-        Readers of a shard at most, by what bounds them.
+    Each has so many `cores`, and at `most` so many readers, by what bounds them. Without a
+    `service` no sample could be read: one reader each will find that out, too.
     """
     if service is None:
         return Choice(shards, "none of the first samples can be read")
@@ -122,12 +108,9 @@ def choose_readers(
 
 
 def measure(loader: Loader) -> Service | None:
-    """Read for a moment; None if there was no sample.
+    """Read for a moment by a Loader with one reader, prefetch 1 and two epochs to go.
 
-    Parameters
-    ----------
-    loader : Loader
-        With one reader, prefetch 1 and two epochs to go.
+    Return None if there was no sample.
     """
     with loader:
         before = Moment.of(loader)

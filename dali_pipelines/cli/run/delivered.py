@@ -26,12 +26,7 @@ def first_images(batch: Mapping[str, Any]) -> list[tuple[int, torch.Tensor]]:
 
 
 def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config: RunConfig) -> Path:
-    """Draw the images as they were delivered, in the user's cache folder.
-
-    Returns
-    -------
-    Path
-        The PNG file.
+    """Draw the images as they were delivered, in a PNG file in the user's cache folder.
 
     Raises
     ------

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import EXTRA, Refusal, command
 from dali_pipelines.cli.options import log_errors, parse
@@ -47,9 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         ranks = Ranks.of()
         config = share_of(config, ranks)
-        for path in (config.rejected, config.report, config.audit, config.state):
-            if path is not None:
-                check_output(path)
+        for path in filter(None, (config.rejected, config.report, config.audit, config.state)):
+            check_output(path)
         if config.data is None and ranks.rank == 0:
             job = SAMPLE_JOBS[config.pipeline]
             print(f"Without --data: the sample set, and unless given {job}", file=sys.stderr)
@@ -109,28 +108,24 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
             f"--num_gpus={config.num_gpus} but {ranks.world_size} ranks were launched, one for "
             "each GPU: leave it out, or launch another number, torchrun's --nproc_per_node"
         )
+    readers = config.num_read_processes
+    own: dict[str, Any] = {}
+    for name in ("rejected", "report", "audit"):
+        path = getattr(config, name)
+        own[name] = path and _own_file(Path(path), ranks)
     return replace(
         config,
         num_gpus=1,
-        num_read_processes=(
-            "auto"
-            if config.num_read_processes == "auto"
-            else ranks.share(config.num_read_processes)
-        ),
+        num_read_processes=readers if readers == "auto" else ranks.share(readers),
         num_threads=config.num_threads or max(1, cores() // ranks.local_world_size),
-        rejected=_own_file(config.rejected, ranks),
-        report=_own_file(config.report, ranks),
-        audit=_own_file(config.audit, ranks),
         state=config.state if ranks.rank == 0 else None,
+        **own,
     )
 
 
-def _own_file(path: str | None, ranks: Ranks) -> str | None:
+def _own_file(path: Path, ranks: Ranks) -> str:
     """Return the name of this rank's own file: ``audit.rank1.csv`` for ``audit.csv``."""
-    if path is None:
-        return path
-    name = Path(path)
-    return str(name.with_name(f"{name.stem}.rank{ranks.rank}{name.suffix}"))
+    return str(path.with_name(f"{path.stem}.rank{ranks.rank}{path.suffix}"))
 
 
 def agree_on_readers(
@@ -152,9 +147,9 @@ def make_loader(
     config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
 ) -> Loader:
     """Make the Loader, where it was stopped, and check that it fits into memory."""
-    loader = new_loader(config, index, devices)
     from dali_pipelines.memory import estimate_memory
 
+    loader = new_loader(config, index, devices)
     if config.resume is not None:
         resume(loader, config)
     estimate_memory(loader.make_pipelines(), ranks.local_world_size).check()

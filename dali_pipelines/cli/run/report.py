@@ -20,15 +20,7 @@ _STEADY_STEPS = 10
 
 
 def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
-    """Return the report of a run, for JSON.
-
-    Parameters
-    ----------
-    run : Run
-        After its last step.
-    measured : Stages, optional
-        None if the run was too short.
-    """
+    """Return the report of a run, for JSON; `measured` is None if the run was too short."""
     loader, stats = run.loader, run.loader.stats
     total = run.last - run.began
     first_batch_s = run.at_first.at - run.began if run.steps_done else 0.0
@@ -123,13 +115,7 @@ def summary(report: dict[str, Any]) -> str:
 
 
 def tables(calibration: Calibration | None) -> dict[str, dict[str, Any]]:
-    """Return the tables of the calibration: name, SHA-256, and version where there is one.
-
-    Parameters
-    ----------
-    calibration : Calibration, optional
-        What is done to frames; None for nothing.
-    """
+    """Return the tables of the calibration: name, SHA-256, and version where there is one."""
     found = {}
     for name in ("pointing_table", "correction_table"):
         table = getattr(calibration, name, None)

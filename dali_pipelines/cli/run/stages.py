@@ -124,13 +124,7 @@ class Moment:
         )
 
     def stages(self, loader: Loader) -> Stages:
-        """Return what has happened since, without the starting of readers.
-
-        Parameters
-        ----------
-        loader : Loader
-            The same one, while its pipelines run.
-        """
+        """Return what the same Loader has done since, without the starting of readers."""
         now = Moment.of(loader)
 
         def counted(name: str) -> Any:

@@ -25,17 +25,10 @@ class CpuTime:
 
     @classmethod
     def of(cls, pid: int | str = "self", name: str | tuple[str, ...] = "") -> CpuTime:
-        """Add up the threads of a process.
+        """Add up the threads of a process whose names begin so; DALI's begin with ``[DALI]``.
 
-        Parameters
-        ----------
-        pid : int or "self"
-            Of the process; one that has ended counts nothing.
-        name : str or tuple of str
-            Only threads whose names begin so; DALI's begin with ``[DALI]``.
+        A process that has ended counts nothing.
 
-        Notes
-        -----
         ``/proc/PID/task/TID/schedstat``, see proc_pid_schedstat(5): nanoseconds on a core, and
         nanoseconds on a run queue. Where the kernel does not count, there are zeros.
         """

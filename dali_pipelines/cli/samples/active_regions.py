@@ -51,16 +51,7 @@ def loops(
 ) -> NDArray[np.float32]:
     """Return thin half circles, seen in projection, that stand on the regions.
 
-    Parameters
-    ----------
-    regions : list of Region
-        What they stand on.
-    random : numpy.random.Generator
-        Their feet, heights and brightness follow from it.
-    size : int
-        Height and width of the image in pixels; the Sun is in its middle.
-    radius : float
-        Of the Sun in pixels.
+    The image is `size` pixels high and wide; the Sun is in its middle, of a radius in pixels.
     """
     import numpy as np
 

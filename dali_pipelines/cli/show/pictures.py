@@ -25,17 +25,10 @@ _SIGNED = ("MAGNETOGRAM", "DOPPLERGRAM")
 
 
 def image_picture(file: Row, image: torch.Tensor, size: int) -> Picture:
-    """Make the picture of an image of a file.
+    """Make the picture of an image of a file, shape (channels, height, width).
 
-    Parameters
-    ----------
-    file : Row
-        Where it is from.
-    image : Tensor, shape (channels, height, width)
-        One channel, first row at the bottom if the file is FITS; or RGB from 0 to 255, or to 65535,
-        first row on top.
-    size : int
-        Width and height in pixels that it shrinks to, if it is larger.
+    It has one channel, first row at the bottom if the file is FITS; or it is RGB from 0 to 255, or
+    to 65535, first row on top. If it is larger than `size` pixels, it shrinks to that.
     """
     from readers.header_scan import file_facts
 

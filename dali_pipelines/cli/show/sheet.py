@@ -42,18 +42,9 @@ class Picture:
 
 
 def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, size: int) -> None:
-    """Draw rows of pictures, each from left to right, and write the file.
+    """Draw rows of pictures, each from left to right, below a heading, and write the PNG file.
 
-    Parameters
-    ----------
-    path : str
-        Of the PNG file.
-    rows : sequence of sequences of Picture
-        Larger ones shrink to their cell, smaller ones grow to it.
-    heading : str
-        Line on top.
-    size : int
-        Width and height of a cell in pixels.
+    Pictures shrink or grow to their cell, whose width and height is `size` in pixels.
 
     Raises
     ------
@@ -85,8 +76,8 @@ def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, si
 def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
     """Draw a picture in the middle of its cell, whose upper left corner is given in pixels."""
     width, height = figure.get_size_inches() * DPI
-    place = (x / width, 1 - (y + size) / height, size / width, size / height)
-    axes = figure.add_axes(place, xticks=[], yticks=[], facecolor="0.93")
+    rectangle = (x / width, 1 - (y + size) / height, size / width, size / height)
+    axes = figure.add_axes(rectangle, xticks=[], yticks=[], facecolor="0.93")
     axes.spines[:].set_visible(False)
     if picture.pixels is None:
         return
@@ -106,7 +97,7 @@ def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
 
 
 def _write(figure: Figure, x: int, y: int, lines: Sequence[str], color: str = "black") -> None:
-    """Write lines of text from a place in pixels on."""
+    """Write lines of text below each other; the first begins at (x, y) in pixels."""
     width, height = figure.get_size_inches() * DPI
     font = {"size": FONT, "family": "DejaVu Sans Mono"}
     for number, line in enumerate(lines):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from readers.contract import Row, Sample
     from readers.index.fact_table import Fact
 
-_PARTS = 64
-"""Parts of an image's width that a picture of the limb is one of."""
+_LIMB = 64
+"""A picture of the limb is as wide as the image divided by this."""
 _LEAST = 16
 """Pixels that it shows at least."""
 _REGISTERED = "registered"
@@ -74,14 +74,7 @@ class _Disk:
 def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Picture]:
     """Yield the pictures of the steps, and then those of the limb.
 
-    Parameters
-    ----------
-    file : Row
-        One file.
-    calibration : Calibration
-        Its steps that change nothing are left out.
-    size : int
-        Width and height in pixels that pictures shrink to.
+    Steps that change nothing are left out. Pictures shrink to `size` pixels.
 
     Raises
     ------
@@ -96,7 +89,7 @@ def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Pi
     image = decoded(file, sample)
     disk = _Disk.of(replace(calibration, pointing_table=None).reader().header(file))
     yield _whole(("level 1", subject(facts), *disk.words()), image, facts, size)
-    arcsec = max(_LEAST, image.shape[1] // _PARTS) * disk.scale
+    arcsec = max(_LEAST, image.shape[1] // _LIMB) * disk.scale
     limbs = [_limbs("level 1", image, disk, arcsec, facts)]
     if calibration.psf:
         from dali_pipelines.aia.deconvolve import Deconvolver
@@ -170,8 +163,8 @@ def _limbs(
         left, bottom = round(x) - side // 2, round(y) - side // 2
         if not (0 <= left <= width - side and 0 <= bottom <= height - side):
             continue
-        part = values[bottom : bottom + side, left : left + side].copy()
-        image = torch.from_numpy(part)[None]
+        limb = values[bottom : bottom + side, left : left + side].copy()
+        image = torch.from_numpy(limb)[None]
         centre_x, centre_y = disk.centre - (left, bottom)
         limbs[name] = Picture(
             (f"{title}: {name} limb", *describe(image)),

@@ -45,16 +45,8 @@ def by_astropy(
 ) -> Truth:
     """Decode an image, or a window of it, by astropy alone.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    hdu : int, str or (str, int), optional
-        HDU that holds the image; by default the first one that does.
-    place : Place, optional
-        The whole image if None.
-    plane : int, optional
-        Plane of an image of more than two axes.
+    By default the HDU is the first one that holds an image. An image of more than two axes needs
+    the number of a plane.
     """
     truth = Truth(hdu if isinstance(hdu, int) else None)
     with warnings.catch_warnings(record=True) as caught:

@@ -27,18 +27,11 @@ def by_pillow(
 ) -> Truth:
     """Decode an image, or a window of it, to RGB by Pillow alone, and look for damage in the file.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    hdu, plane
-        For FITS alone.
-    place : Place, optional
-        In the image as displayed; the whole of it if None.
+    The window lies in the image as displayed. HDU and plane are for FITS alone.
     """
     truth = Truth(decoder="Pillow")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of odd EXIF data, say
+        warnings.simplefilter("ignore")  # of odd EXIF data, e.g.
         try:
             _decode(truth, path, place)
             check_whole(path)

@@ -41,18 +41,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class PlacedReader:
-    """Reads what another Reader reads, as if each file held nothing but the window.
-
-    Parameters
-    ----------
-    reader : FitsReader or JpegReader
-        Reads the files.
-    place : Place, optional
-        The whole image if None. A file whose image does not hold it raises ReadError.
-    """
+    """Reads what another Reader reads, as if each file held nothing but the window."""
 
     reader: FitsReader | JpegReader
     place: Place | None
+    """The whole image if None. A file whose image does not hold it raises ReadError."""
 
     @property
     def channels(self) -> int:
