@@ -1,11 +1,15 @@
+from __future__ import annotations
+
 import csv
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +38,17 @@ HEADERS = {
 TRUNCATED, TEXT = "e_truncated.fits", "f_text.fits"
 
 
-def write(path, header):
+Run = Callable[..., tuple[int, str, str]]
+Result = TypeVar("Result")
+
+
+def write(path: Path, header: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fits.PrimaryHDU(np.zeros((4, 5), np.int16), fits.Header(header)).writeto(path)
 
 
 @pytest.fixture
-def archive(tmp_path, monkeypatch):
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four readable files, a truncated one and a text; the current folder is beside them."""
     folder = tmp_path / "archive"
     for name, header in HEADERS.items():
@@ -55,26 +63,26 @@ def archive(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(capsys):
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command in this process; give its status, stdout and stderr."""
 
-    def run(*arguments, num_processes=1):
+    def run(*arguments: object, num_processes: int = 1) -> tuple[int, str, str]:
         status = script.main([*map(str, arguments), f"--num_processes={num_processes}"])
         return status, *capsys.readouterr()
 
     return run
 
 
-def saved(path="index.parquet"):
+def saved(path: Path | str = "index.parquet") -> pa.Table:
     return pq.read_table(path)
 
 
-def names(path="index.parquet"):
+def names(path: Path | str = "index.parquet") -> list[str]:
     return [os.path.basename(path) for path in saved(path)["path"].to_pylist()]
 
 
 class TestScan:
-    def test_columns_and_rows(self, archive, run):
+    def test_columns_and_rows(self, archive: Path, run: Run) -> None:
         status, out, err = run(archive)
         assert status == 0
         table = saved()
@@ -110,7 +118,7 @@ class TestScan:
         )
         assert len(err.splitlines()) == 3
 
-    def test_an_index_that_readers_can_use(self, archive, run):
+    def test_an_index_that_readers_can_use(self, archive: Path, run: Run) -> None:
         run(archive)
         columns = Index.scan("index.parquet").columns(["wavelnth", "exptime", "quality"])
         assert columns.row(1).path == str(archive / "b.fits")
@@ -118,7 +126,9 @@ class TestScan:
         assert np.array_equal(columns.array("exptime"), [2.0, 1.0, np.nan, 2.9], equal_nan=True)
 
     @pytest.mark.parametrize("num_processes", [2, 3])
-    def test_processes_give_the_same(self, tmp_path, archive, run, num_processes):
+    def test_processes_give_the_same(
+        self, tmp_path: Path, archive: Path, run: Run, num_processes: int
+    ) -> None:
         for number in range(100):
             write(archive / f"many/{number:03d}.fits", {"WAVELNTH": number, "QUALITY": 0})
         assert run(archive, "-o", "one.parquet")[0] == 0
@@ -127,7 +137,9 @@ class TestScan:
         assert out.startswith("106 files found: 104 rows kept, 2 rejected, ")
         assert saved("more.parquet").equals(saved("one.parquet"))
 
-    def test_real_files(self, shared_data, tmp_path, monkeypatch, run):
+    def test_real_files(
+        self, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    ) -> None:
         monkeypatch.chdir(tmp_path)
         status, out, err = run(shared_data)
         assert status == 0
@@ -142,7 +154,7 @@ class TestScan:
         assert rows[-1]["codec"] == "JPEG"
         assert rows[-1]["hdu"] is None
 
-    def test_keys(self, archive, run):
+    def test_keys(self, archive: Path, run: Run) -> None:
         status, _, err = run(archive, "--keys", "wavelnth, NO-SUCH")
         assert status == 0
         last = err.splitlines()[-1]
@@ -153,7 +165,7 @@ class TestScan:
         assert run(archive, "--keys", "")[0] == 0
         assert saved().column_names == FIXED
 
-    def test_keys_that_are_there_in_vain(self, archive, run):
+    def test_keys_that_are_there_in_vain(self, archive: Path, run: Run) -> None:
         """Told already, not asked for, or of images that have no headers."""
         _, _, err = run(archive / "sub", "--keys=DATE-OBS")
         assert [line.split()[0] for line in err.splitlines()] == ["date_obs:"]
@@ -161,7 +173,7 @@ class TestScan:
         Image.new("RGB", (6, 4)).save(archive / "a.jpg")
         assert run(archive / "a.jpg", "--keys=FOO")[2] == ""
 
-    def test_hdu(self, tmp_path, archive, run):
+    def test_hdu(self, tmp_path: Path, archive: Path, run: Run) -> None:
         image = fits.ImageHDU(np.zeros((2, 3), np.float32))
         fits.HDUList([fits.PrimaryHDU(np.zeros((4, 5))), image]).writeto(archive / "two.fits")
         status, out, _ = run(archive, "--hdu", 1)
@@ -170,7 +182,9 @@ class TestScan:
         assert saved()["hdu"].to_pylist() == [1]
         assert saved()["height"].to_pylist() == [2]
 
-    def test_glob_and_one_file(self, archive, run, monkeypatch):
+    def test_glob_and_one_file(
+        self, archive: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         assert run(f"{archive}/[ab].fits")[0] == 0
         assert names() == ["a.fits", "b.fits"]
         monkeypatch.chdir(archive)
@@ -179,7 +193,7 @@ class TestScan:
 
 
 class TestRejected:
-    def test_first_twenty_and_a_list_of_all(self, archive, run):
+    def test_first_twenty_and_a_list_of_all(self, archive: Path, run: Run) -> None:
         for number in range(23):
             (archive / f"g{number:02d}.fits").write_bytes(b"")
         status, _, err = run(archive, "--rejected", "rejected.csv")
@@ -194,7 +208,7 @@ class TestRejected:
         assert len(rows) == 26
         assert all(reason and "\n" not in reason for _, reason in rows)
 
-    def test_nothing_readable(self, archive, run):
+    def test_nothing_readable(self, archive: Path, run: Run) -> None:
         status, out, err = run(archive / TEXT, "--rejected", "rejected.csv")
         assert (status, out) == (1, "")
         assert err.startswith(
@@ -205,11 +219,11 @@ class TestRejected:
         assert os.listdir() == ["rejected.csv"]
 
 
-def overwritten(content, place, replacement):
+def overwritten(content: bytes, place: int, replacement: bytes) -> bytes:
     return content[:place] + replacement + content[place + len(replacement) :]
 
 
-def damaged_files(folder):
+def damaged_files(folder: Path) -> dict[str, str]:
     """Write files that are sound up to their pixels; give the reason of each that is not."""
     noise = np.random.default_rng(0).integers(0, 255, (60, 80, 3), np.uint8)
     sound = {}
@@ -251,7 +265,9 @@ def damaged_files(folder):
 
 
 class TestVerify:
-    def test_damage_that_no_header_shows(self, tmp_path, monkeypatch, run):
+    def test_damage_that_no_header_shows(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    ) -> None:
         folder = tmp_path / "archive"
         folder.mkdir()
         monkeypatch.chdir(tmp_path)
@@ -269,8 +285,12 @@ class TestVerify:
         for name, reason in reasons.items():
             assert reason in rejected[name]
 
-    def test_a_file_that_kills_its_process(self, archive, run, monkeypatch):
-        def deadly(function, tasks, num_processes):
+    def test_a_file_that_kills_its_process(
+        self, archive: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def deadly(
+            function: Callable[..., Any], tasks: Iterable[Any], num_processes: int
+        ) -> Iterator[Any]:
             for task in tasks:
                 yield Crash() if task[0][0].endswith("b.fits") else function(*task)
 
@@ -281,11 +301,13 @@ class TestVerify:
         assert f"rejected {archive / 'b.fits'}: it kills the process that decodes it" in err
         assert names() == ["a.fits", "c.fits", "d.fits"]
 
-    def test_real_files(self, shared_data, tmp_path, monkeypatch, run):
+    def test_real_files(
+        self, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    ) -> None:
         monkeypatch.chdir(tmp_path)
         assert " 0 rejected" in run(shared_data / "fits", "--verify")[1]
 
-    def test_not_of_a_table(self, archive, run):
+    def test_not_of_a_table(self, archive: Path, run: Run) -> None:
         run(archive)
         status, _, err = run("index.parquet", "--verify", "-o", "other.parquet")
         assert status == 2
@@ -310,14 +332,14 @@ class TestWhere:
             ("path IN (SELECT max(path) FROM archive)", ["d.fits"]),
         ],
     )
-    def test_rows(self, archive, run, where, expected):
+    def test_rows(self, archive: Path, run: Run, where: str, expected: list[str]) -> None:
         status, out, _ = run(archive, "--where", where)
         assert status == 0
         assert names() == expected
         assert f" {4 - len(expected)} dropped by --where." in out
         assert saved().column_names == FIXED + KEYS
 
-    def test_nothing_left(self, archive, run):
+    def test_nothing_left(self, archive: Path, run: Run) -> None:
         status, out, err = run(archive, "--where", "wavelnth = 304")
         assert (status, out) == (1, "")
         assert (
@@ -326,7 +348,7 @@ class TestWhere:
         )
         assert os.listdir() == []
 
-    def test_a_text_that_no_file_has(self, archive, run):
+    def test_a_text_that_no_file_has(self, archive: Path, run: Run) -> None:
         status, _, err = run(archive, "--keys", "INSTRUME", "--where", "instrume = 'AIA_3'")
         assert status == 1
         assert "dropped all rows" in err
@@ -362,7 +384,9 @@ class TestWhere:
             "wavelnth = 171\nAND nosuch = 1",
         ],
     )
-    def test_wrong_or_hostile_before_the_scan(self, archive, run, monkeypatch, where):
+    def test_wrong_or_hostile_before_the_scan(
+        self, archive: Path, run: Run, monkeypatch: pytest.MonkeyPatch, where: str
+    ) -> None:
         monkeypatch.setattr(script, "scan", None)
         status, out, err = run(archive, "--where", where)
         assert (status, out) == (2, "")
@@ -371,7 +395,7 @@ class TestWhere:
         assert "LINE" not in err
         assert os.listdir() == []
 
-    def test_columns_are_proposed(self, archive, run):
+    def test_columns_are_proposed(self, archive: Path, run: Run) -> None:
         err = run(archive, "--where", "quality == 0 AND wavelength = 171")[2]
         assert '"wavelength" not found in FROM clause! Candidate bindings: "wavelnth"' in err
 
@@ -383,7 +407,9 @@ class TestWhere:
             ("wavelnth", "must be true or false"),
         ],
     )
-    def test_wrong_for_what_the_headers_hold(self, archive, run, where, reason):
+    def test_wrong_for_what_the_headers_hold(
+        self, archive: Path, run: Run, where: str, reason: str
+    ) -> None:
         status, out, err = run(archive, "--where", where)
         assert (status, out) == (2, "")
         last = err.splitlines()[-1]
@@ -395,7 +421,7 @@ class TestWhere:
 
 class TestRules:
     @pytest.fixture
-    def solar(self, tmp_path, monkeypatch):
+    def solar(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Four frames, two of them unfit, and a file of another kind."""
         words: dict[str, dict[str, Any]]
         words = {"a": {}, "b": {"QUALITY": 1 << 17}, "c": {"LVL_NUM": 1.5}, "d": {"WAVELNTH": 193}}
@@ -407,7 +433,7 @@ class TestRules:
         monkeypatch.chdir(tmp_path)
         return tmp_path / "solar"
 
-    def test_rows_are_dropped_and_told(self, solar, run):
+    def test_rows_are_dropped_and_told(self, solar: Path, run: Run) -> None:
         status, out, err = run(solar, "--rules=aia")
         assert status == 0
         assert names() == ["a.fits", "d.fits"]
@@ -419,7 +445,7 @@ class TestRules:
         assert f"dropped {solar / 'c.fits'}: LVL_NUM is 1.5, expected 1: it is registered" in err
         assert f"dropped {solar / 'e.fits'}: INSTRUME is missing" in err
 
-    def test_the_keys_that_they_need_are_kept(self, solar, run):
+    def test_the_keys_that_they_need_are_kept(self, solar: Path, run: Run) -> None:
         run(solar, "--rules=aia", "--keys=CROTA2,HGLT_OBS")
         columns = saved().column_names
         assert columns[len(FIXED) : len(FIXED) + 2] == ["crota2", "hglt_obs"]
@@ -427,14 +453,14 @@ class TestRules:
         again = HeaderRules().select(Index.load("index.parquet").table)
         assert list(again.rows) == [0, 1]
 
-    def test_with_a_condition(self, solar, run):
+    def test_with_a_condition(self, solar: Path, run: Run) -> None:
         status, out, _ = run(solar, "--rules=aia", "--where=wavelnth = 193 AND lvl_num = 1")
         assert (status, names()) == (0, ["d.fits"])
         assert (
             "3 dropped by --rules (1 for QUALITY, 1 for LVL_NUM, 1 for INSTRUME), 1 dropped" in out
         )
 
-    def test_nothing_is_left(self, archive, run):
+    def test_nothing_is_left(self, archive: Path, run: Run) -> None:
         status, _, err = run(archive, "--rules=aia")
         assert status == 1
         assert (
@@ -442,12 +468,14 @@ class TestRules:
             == "dali-pipelines index: nothing was written: --rules dropped all rows"
         )
 
-    def test_only_some_are_named(self, solar, run, monkeypatch):
+    def test_only_some_are_named(
+        self, solar: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(script, "LISTED", 1)
         _, _, err = run(solar, "--rules=aia")
         assert err.splitlines()[-1] == "and 2 more"
 
-    def test_of_an_index(self, solar, run):
+    def test_of_an_index(self, solar: Path, run: Run) -> None:
         run(solar, "--rules=aia", "--where=wavelnth > 0", "-o", "all.parquet")
         table = saved("all.parquet")
         table = table.set_column(table.column_names.index("quality"), "quality", [[0, 1 << 17]])
@@ -456,27 +484,27 @@ class TestRules:
         assert (status, names()) == (0, ["a.fits"])
         assert "2 rows found: 1 rows kept, 1 dropped by --rules (1 for QUALITY), 0 dropped" in out
 
-    def test_of_an_index_that_does_not_tell(self, solar, run):
+    def test_of_an_index_that_does_not_tell(self, solar: Path, run: Run) -> None:
         run(solar, "-o", "all.parquet")
         status, _, err = run("all.parquet", "--rules=aia")
         assert status == 2
         assert "--rules: the Index has no column 'instrume', which the rules need: scan" in err
 
-    def test_other_rules(self, solar, run):
+    def test_other_rules(self, solar: Path, run: Run) -> None:
         status, _, err = run(solar, "--rules=eit")
         assert status == 2
         assert "invalid choice: 'eit'" in err
 
 
 class TestOut:
-    def test_our_own_is_replaced(self, archive, run):
+    def test_our_own_is_replaced(self, archive: Path, run: Run) -> None:
         run(archive)
         assert run(archive, "--where", "wavelnth = 193")[0] == 0
         assert names() == ["c.fits"]
         assert os.listdir() == ["index.parquet"]
 
     @pytest.mark.parametrize("kind", ["text", "parquet", "index with a column added"])
-    def test_all_else_is_not(self, archive, run, kind):
+    def test_all_else_is_not(self, archive: Path, run: Run, kind: str) -> None:
         if kind == "text":
             Path("index.parquet").write_text("precious")
         elif kind == "parquet":
@@ -499,7 +527,7 @@ class TestOut:
         assert run(archive, "--overwrite")[0] == 0
         assert len(saved()) == 4
 
-    def test_arrow(self, archive, run):
+    def test_arrow(self, archive: Path, run: Run) -> None:
         run(archive)
         assert run(archive, "-o", "index.arrow", "--where=wavelnth = 193")[0] == 0
         assert run(archive, "-o", "index.arrow")[0] == 0  # replaced, as it is ours
@@ -515,7 +543,7 @@ class TestOut:
         assert message in run(archive, "-o", "mine.arrow")[2]
 
     @pytest.mark.parametrize("option", ["-o", "--rejected"])
-    def test_where_nothing_can_be_written(self, archive, run, option):
+    def test_where_nothing_can_be_written(self, archive: Path, run: Run, option: str) -> None:
         for path in "missing/index.parquet", "folder.parquet":
             Path("folder.parquet").mkdir(exist_ok=True)
             assert run(archive, option, path) == (
@@ -527,7 +555,7 @@ class TestOut:
                 ),
             )
 
-    def test_suffix(self, archive, run):
+    def test_suffix(self, archive: Path, run: Run) -> None:
         assert run(archive, "-o", "index.csv") == (
             2,
             "",
@@ -537,8 +565,8 @@ class TestOut:
             ),
         )
 
-    def test_disk_error(self, archive, run, monkeypatch):
-        def full(*_):
+    def test_disk_error(self, archive: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(Index, "save", full)
@@ -565,7 +593,9 @@ class TestUsage:
             (["extra"], "unrecognized arguments: extra"),
         ],
     )
-    def test_wrong_options(self, archive, capsys, arguments, message):
+    def test_wrong_options(
+        self, archive: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    ) -> None:
         assert script.main([str(archive), *arguments]) == 2
         out, err = capsys.readouterr()
         assert out == ""
@@ -573,7 +603,7 @@ class TestUsage:
         assert err.count("\n") == 1
         assert os.listdir() == []
 
-    def test_no_data(self, capsys):
+    def test_no_data(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert script.main([]) == 2
         assert "arguments are required: DATA" in capsys.readouterr().err
 
@@ -586,14 +616,14 @@ class TestUsage:
             ("a.csv", "a.csv: no such folder or file"),
         ],
     )
-    def test_no_files(self, archive, run, data, message):
+    def test_no_files(self, archive: Path, run: Run, data: str, message: str) -> None:
         del archive
         status, out, err = run(data)
         assert (status, out) == (2, "")
         assert err.startswith(f"dali-pipelines index: {message}")
         assert err.count("\n") == 1
 
-    def test_help(self, capsys):
+    def test_help(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as caught:
             script.main(["--help"])
         assert caught.value.code == 0
@@ -602,7 +632,7 @@ class TestUsage:
 
 class TestClassFolders:
     @pytest.fixture
-    def photographs(self, tmp_path, monkeypatch):
+    def photographs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.chdir(tmp_path)
         for name in "cat/1.jpg", "cat/2.png", "dog/3.JPEG", "bad/4.jpg":
             path = tmp_path / "photographs" / name
@@ -611,7 +641,7 @@ class TestClassFolders:
         path.write_text("no image")
         return tmp_path / "photographs"
 
-    def test_labels(self, photographs, run):
+    def test_labels(self, photographs: Path, run: Run) -> None:
         status, out, err = run(photographs, "--class_folders")
         assert status == 0
         assert "4 files found: 3 rows kept, 1 rejected" in out
@@ -625,7 +655,7 @@ class TestClassFolders:
         assert Index.load("index.parquet").columns(["label"]).row(2).hdu is None
 
     @pytest.mark.parametrize("name", ["train.parquet", "train.arrow"])
-    def test_names_of_classes_are_kept(self, photographs, run, name):
+    def test_names_of_classes_are_kept(self, photographs: Path, run: Run, name: str) -> None:
         assert run(photographs, "--class_folders", "-o", name)[0] == 0
         assert Index.load(name).classes == ("bad", "cat", "dog")
         assert run(name, "--where", "label = 2", "-o", "dogs.arrow")[0] == 0
@@ -633,7 +663,7 @@ class TestClassFolders:
         assert run(name, "-o", name.replace("train", "again"))[0] == 0  # still one of this script's
         assert run(photographs, "--class_folders", "-o", name)[0] == 0
 
-    def test_labels_of_the_training_files(self, photographs, run):
+    def test_labels_of_the_training_files(self, photographs: Path, run: Run) -> None:
         assert run(photographs, "--class_folders", "-o", "train.arrow")[0] == 0
         (photographs / "cat").rename(photographs.parent / "cat")
         flags = "--class_folders", "--classes", "train.arrow"
@@ -645,31 +675,31 @@ class TestClassFolders:
         status, _, err = run(photographs, "--classes", "train.arrow")
         assert (status, "--classes needs --class_folders" in err) == (2, True)
 
-    def test_where(self, photographs, run):
+    def test_where(self, photographs: Path, run: Run) -> None:
         assert run(photographs, "--class_folders", "--where", "class_name = 'dog'")[0] == 0
         assert names() == ["3.JPEG"]
 
-    def test_rows_of_mcus(self, photographs, run):
+    def test_rows_of_mcus(self, photographs: Path, run: Run) -> None:
         status, out, _ = run(photographs, "--mcu_rows")
         assert status == 0
         assert "Rows of MCUs noted of 2 files, 1 are not coded so." in out
         noted = saved()["mcu_rows"].to_pylist()
         assert [rows is not None for rows in noted] == [True, False, True]
 
-    def test_without(self, photographs, run):
+    def test_without(self, photographs: Path, run: Run) -> None:
         assert run(photographs)[0] == 0
         assert saved().column_names == FIXED + KEYS
         status, _, err = run(photographs, "--where", "label = 1")
         assert status == 2
         assert '"label" not found' in err
 
-    def test_a_file_beside_the_folders(self, photographs, run):
+    def test_a_file_beside_the_folders(self, photographs: Path, run: Run) -> None:
         (photographs / "5.jpg").touch()
         status, _, err = run(photographs, "--class_folders")
         assert status == 2
         assert "expected one subfolder for each class" in err
 
-    def test_no_folder(self, photographs, run):
+    def test_no_folder(self, photographs: Path, run: Run) -> None:
         status, _, err = run(f"{photographs}/*", "--class_folders")
         assert (status, err) == (
             2,
@@ -688,7 +718,7 @@ SUN = {
 
 class TestGroup:
     @pytest.fixture
-    def sun(self, tmp_path, monkeypatch):
+    def sun(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, (wavelength, moment) in SUN.items():
             quality = 4 if name == "193_2.fits" else 0
             header = {"WAVELNTH": wavelength, "T_OBS": f"{moment}Z", "QUALITY": quality}
@@ -696,7 +726,7 @@ class TestGroup:
         monkeypatch.chdir(tmp_path)
         return tmp_path / "sun"
 
-    def test_of_a_scan(self, sun, run):
+    def test_of_a_scan(self, sun: Path, run: Run) -> None:
         status, out, err = run(sun, "--group", "171,193", "--tolerance=7")
         assert (status, err) == (0, "")
         assert "5 files found: 5 rows kept, 0 rejected, 0 dropped by --where.\n" in out
@@ -712,7 +742,7 @@ class TestGroup:
         assert part.hdu == 0
 
     @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-    def test_of_an_index(self, sun, run, suffix):
+    def test_of_an_index(self, sun: Path, run: Run, suffix: str) -> None:
         run(sun)
         data = f"index.{suffix}"
         if suffix == "csv":
@@ -730,7 +760,7 @@ class TestGroup:
         assert run(sun, "-o", "again.parquet", *arguments)[0] == 0
         assert Index.load("again.parquet").digest == Index.load("samples.parquet").digest
 
-    def test_an_index_is_filtered(self, sun, run):
+    def test_an_index_is_filtered(self, sun: Path, run: Run) -> None:
         run(sun)
         assert (
             run("index.parquet", "-o", "few.parquet", "--where=\"T_OBS\" > '2015-01-01 00:00:20'")[
@@ -741,7 +771,7 @@ class TestGroup:
         assert names("few.parquet") == ["171_2.fits", "193_2.fits"]
         assert saved("few.parquet").column_names == saved().column_names
 
-    def test_cadence(self, sun, run):
+    def test_cadence(self, sun: Path, run: Run) -> None:
         arguments = ("--by=wavelnth", "--time=t_obs", "--cadence=1min", "--tolerance=10")
         assert run(sun, "--group=193,171", *arguments)[0] == 0
         assert saved()["dt_171"].to_pylist() == [0.34]
@@ -760,14 +790,16 @@ class TestGroup:
             (["--group=171", "--time=hdu"], "--group: column 'hdu' must hold times, it is int64"),
         ],
     )
-    def test_wrong_usage(self, sun, run, arguments, message):
+    def test_wrong_usage(self, sun: Path, run: Run, arguments: list[str], message: str) -> None:
         status, out, err = run(sun, *arguments)
         assert (status, out) == (2, "")
         assert message in err
         assert err.count("\n") == 1
         assert os.listdir() == ["sun"]
 
-    def test_a_column_that_is_missing_is_told_before_the_scan(self, sun, run, monkeypatch):
+    def test_a_column_that_is_missing_is_told_before_the_scan(
+        self, sun: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(script, "scan", None)
         assert "'channel'" in run(sun, "--group=171", "--by=channel")[2]
 
@@ -785,13 +817,13 @@ class TestGroup:
             (["--group=171", "--where=wavelnth = 1"], "nothing was written: --where dropped all"),
         ],
     )
-    def test_nothing_left(self, sun, run, arguments, message):
+    def test_nothing_left(self, sun: Path, run: Run, arguments: list[str], message: str) -> None:
         status, out, err = run(sun, *arguments)
         assert (status, out) == (1, "")
         assert err.startswith(f"dali-pipelines index: {message}")
         assert os.listdir() == ["sun"]
 
-    def test_nothing_left_is_told_with_flags(self, sun, run):
+    def test_nothing_left_is_told_with_flags(self, sun: Path, run: Run) -> None:
         _, _, err = run(sun, "--group=171,193", "--tolerance=1")
         assert err.endswith(
             ": of 3 times, 3 have '171', 0 have '193' (the nearest is 5.5 s off); use a larger "
@@ -799,7 +831,7 @@ class TestGroup:
         )
 
     @pytest.mark.parametrize("option", ["--keys=WAVELNTH", "--hdu=0", "--class_folders"])
-    def test_options_of_a_scan(self, sun, run, option):
+    def test_options_of_a_scan(self, sun: Path, run: Run, option: str) -> None:
         run(sun)
         status, _, err = run("index.parquet", "-o", "samples.parquet", option)
         assert status == 2
@@ -808,14 +840,14 @@ class TestGroup:
             f"dali-pipelines index: {name} is for a scan of files, and index.parquet is a t"
         )
 
-    def test_the_index_that_is_read_is_not_replaced(self, sun, run):
+    def test_the_index_that_is_read_is_not_replaced(self, sun: Path, run: Run) -> None:
         run(sun)
         status, _, err = run("index.parquet", "--group=171", "--overwrite")
         assert status == 2
         assert "index.parquet is the Index that is read: give -o another name" in err
         assert len(saved()) == 5
 
-    def test_a_table_without_paths(self, sun, run):
+    def test_a_table_without_paths(self, sun: Path, run: Run) -> None:
         Path("facts.csv").write_text("name\na.fits\n")
         status, _, err = run("facts.csv")
         assert (status, err) == (
@@ -828,7 +860,7 @@ COMMAND = [sys.executable, "-W", "error", str(ROOT / "scripts" / "index.py")]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def test_command(archive):
+def test_command(archive: Path) -> None:
     for number in range(40):
         write(archive / f"many/{number:03d}.fits", {})
     found = subprocess.run(
@@ -870,7 +902,9 @@ class TestEnds:
     """What becomes of the processes while each is stuck in a file that never ends."""
 
     @pytest.fixture
-    def stuck(self, tmp_path, tmp_path_factory):
+    def stuck(
+        self, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[subprocess.Popen[str]]:
         """Start the command in a process group of its own, on two chunks of pipes."""
         shim = tmp_path_factory.mktemp("shim")
         (shim / "sitecustomize.py").write_text(DEAD_STORE)
@@ -893,20 +927,26 @@ class TestEnds:
             command.communicate()
 
     @pytest.fixture
-    def reading(self, stuck, tmp_path):
+    def reading(self, stuck: subprocess.Popen[str], tmp_path: Path) -> Iterator[list[int]]:
         """Wait until both child processes have opened a pipe; give their numbers."""
         found = children(stuck)
         pipes = []
         for number in 0, CHUNK_FILES:
             path = tmp_path / f"archive/{number:02d}.fits"
             # Without a reader at the other end, this fails.
-            pipes.append(until(lambda path=path: os.open(path, os.O_WRONLY | os.O_NONBLOCK)))
+            pipes.append(until(partial(os.open, path, os.O_WRONLY | os.O_NONBLOCK)))
         yield found
         for pipe in pipes:
             os.close(pipe)
 
     @pytest.mark.parametrize("moment", ["starting", "reading"])
-    def test_interrupt(self, stuck, tmp_path, moment, request):
+    def test_interrupt(
+        self,
+        stuck: subprocess.Popen[str],
+        tmp_path: Path,
+        moment: str,
+        request: pytest.FixtureRequest,
+    ) -> None:
         pids = children(stuck) if moment == "starting" else request.getfixturevalue("reading")
         os.killpg(stuck.pid, signal.SIGINT)  # as a terminal does
         _, err = stuck.communicate(timeout=60)
@@ -915,7 +955,9 @@ class TestEnds:
         assert_ended(pids)
         assert os.listdir(tmp_path) == ["archive"]
 
-    def test_a_process_is_killed(self, stuck, reading, tmp_path):
+    def test_a_process_is_killed(
+        self, stuck: subprocess.Popen[str], reading: list[int], tmp_path: Path
+    ) -> None:
         os.kill(reading[0], signal.SIGKILL)
         _, err = stuck.communicate(timeout=60)
         assert stuck.returncode == 1
@@ -925,16 +967,16 @@ class TestEnds:
         assert_ended(reading)
         assert os.listdir(tmp_path) == ["archive"]
 
-    def test_the_parent_is_killed(self, stuck, reading):
+    def test_the_parent_is_killed(self, stuck: subprocess.Popen[str], reading: list[int]) -> None:
         stuck.kill()
         stuck.communicate(timeout=60)
         assert_ended(reading)
 
 
-def children(command):
+def children(command: subprocess.Popen[str]) -> list[int]:
     """Wait for both child processes and give their numbers."""
 
-    def find():
+    def find() -> list[int]:
         lists = Path(f"/proc/{command.pid}/task").glob("*/children")
         pids = [int(pid) for path in lists for pid in path.read_text().split()]
         found = [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
@@ -945,15 +987,15 @@ def children(command):
     return until(find)
 
 
-def assert_ended(pids):
-    def find():
+def assert_ended(pids: list[int]) -> None:
+    def find() -> None:
         if left := [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists()]:
             raise OSError(f"still there: {left}")
 
     until(find)
 
 
-def until(succeeds, seconds=30):
+def until(succeeds: Callable[[], Result], seconds: int = 30) -> Result:
     """Try again on OSError, for a while."""
     deadline = time.monotonic() + seconds
     while True:
@@ -967,7 +1009,7 @@ def until(succeeds, seconds=30):
 
 class TestHdusAndPlanes:
     @pytest.fixture
-    def folder(self, tmp_path, monkeypatch):
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """A mosaic of three HDUs, one of which is a cube, and a file with one image."""
         monkeypatch.chdir(tmp_path)
         header = fits.Header({"GAIN": 2.5})
@@ -977,7 +1019,7 @@ class TestHdusAndPlanes:
         fits.PrimaryHDU(np.zeros((4, 5), np.int16)).writeto(tmp_path / "b.fits")
         return tmp_path
 
-    def test_all_hdus_and_planes(self, folder, run):
+    def test_all_hdus_and_planes(self, folder: Path, run: Run) -> None:
         keys = "--keys=GAIN,NAXIS3"
         assert run(folder, "--hdu=all", "--planes=all", keys, "--where=plane < 2")[0] == 0
         table = saved()
@@ -988,18 +1030,18 @@ class TestHdusAndPlanes:
         assert table["gain"].to_pylist() == [None, 2.5, 2.5, None]
         assert table["naxis3"].to_pylist() == [None, 3, 3, None]
 
-    def test_by_name(self, folder, run):
+    def test_by_name(self, folder: Path, run: Run) -> None:
         for name in ("sci", "SCI,2"):
             status, _, err = run(folder, f"--hdu={name}")
             assert status == 0
             assert saved()["hdu"].to_pylist() == [1]
             assert "b.fits: there is no HDU " in err
 
-    def test_a_plane_that_is_not_there(self, folder, run):
+    def test_a_plane_that_is_not_there(self, folder: Path, run: Run) -> None:
         status, _, err = run(folder, "--hdu=all", "--planes=0,2")
         assert status == 1
         assert "there is no plane 2, the image has 1" in err
 
     @pytest.mark.parametrize("flags", [["--hdu=-1"], ["--hdu="], ["--planes=-1"], ["--planes=x"]])
-    def test_wrong_usage(self, folder, run, flags):
+    def test_wrong_usage(self, folder: Path, run: Run, flags: list[str]) -> None:
         assert run(folder, *flags)[0] == 2

@@ -1,6 +1,9 @@
+from __future__ import annotations
+
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,26 +12,26 @@ import pytest
 from dali_pipelines.cli.samples import sets
 
 
-def touch_all(paths, _):
+def touch_all(paths: Iterable[Path], _: object) -> None:
     for path in paths:
         path.touch()
 
 
 @pytest.fixture
-def made(monkeypatch, tmp_path) -> Path:
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A set of two files, which are empty."""
     monkeypatch.setattr(sets, "_save_all", touch_all)
     return sets.fits_samples(tmp_path, num_frames=2)
 
 
-def forbid_making(monkeypatch):
-    def fail(*_):
+def forbid_making(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
         raise AssertionError("a set was made again")
 
     monkeypatch.setattr(sets, "_save_all", fail)
 
 
-def test_imports_are_light():
+def test_imports_are_light() -> None:
     check = (
         "import sys, dali_pipelines.cli.samples.sets; "
         "print({'tqdm', 'torch', 'nvidia'} & set(sys.modules))"
@@ -38,14 +41,18 @@ def test_imports_are_light():
     assert printed.stdout == "set()\n"
 
 
-def test_the_second_call_makes_nothing(made, monkeypatch, capsys):
+def test_the_second_call_makes_nothing(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     forbid_making(monkeypatch)
     assert sets.fits_samples(made.parent, num_frames=2) == made
     assert capsys.readouterr().err == ""
 
 
-def test_a_line_says_what_is_made(tmp_path, monkeypatch, capsys):
+def test_a_line_says_what_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sets, "_save_all", touch_all)
     folder = sets.fits_samples(tmp_path / "new" / "cache", num_frames=64)
     assert capsys.readouterr().err == (
@@ -55,8 +62,10 @@ def test_a_line_says_what_is_made(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_an_interrupted_make_leaves_nothing(tmp_path, monkeypatch, error):
-    def stop_half_way(paths, _):
+def test_an_interrupted_make_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    def stop_half_way(paths: Iterable[Path], _: object) -> None:
         next(iter(paths)).write_bytes(b"half")
         raise error
 
@@ -66,7 +75,9 @@ def test_an_interrupted_make_leaves_nothing(tmp_path, monkeypatch, error):
     assert [path.name for path in tmp_path.iterdir()] == [".aia-v2-2.lock"]
 
 
-def test_leftovers_of_a_killed_make_are_removed(tmp_path, monkeypatch):
+def test_leftovers_of_a_killed_make_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leftover = tmp_path / ".aia-v2-2.0123abcd.part"
     (leftover / "made").mkdir(parents=True)
     monkeypatch.setattr(sets, "_save_all", touch_all)
@@ -74,7 +85,7 @@ def test_leftovers_of_a_killed_make_are_removed(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".aia-v2-2.lock", "aia-v2-2"]
 
 
-def test_an_incomplete_set_is_made_again(made):
+def test_an_incomplete_set_is_made_again(made: Path) -> None:
     gone, kept = sorted(made.iterdir())
     gone.unlink()
     kept.write_bytes(b"old")
@@ -83,12 +94,14 @@ def test_an_incomplete_set_is_made_again(made):
     assert kept.read_bytes() == b""
 
 
-def test_a_second_process_that_was_faster_is_no_error(made, tmp_path, monkeypatch):
+def test_a_second_process_that_was_faster_is_no_error(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     others = made.rename(tmp_path / "others")
     for path in others.iterdir():
         path.write_bytes(b"other")
 
-    def while_another_finishes(paths, save):
+    def while_another_finishes(paths: Iterable[Path], save: object) -> None:
         shutil.copytree(others, made)
         touch_all(paths, save)
 
@@ -97,7 +110,7 @@ def test_a_second_process_that_was_faster_is_no_error(made, tmp_path, monkeypatc
     assert [path.read_bytes() for path in made.iterdir()] == [b"other", b"other"]
 
 
-def test_too_little_space_is_said_in_bytes(tmp_path, monkeypatch):
+def test_too_little_space_is_said_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3))
     forbid_making(monkeypatch)
     with pytest.raises(OSError, match=r"needs 755200000 bytes, 3 are free.*XDG_CACHE_HOME"):
@@ -105,6 +118,6 @@ def test_too_little_space_is_said_in_bytes(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("make", [sets.fits_samples, sets.jpeg_samples])
-def test_an_empty_set_is_refused(make, tmp_path):
+def test_an_empty_set_is_refused(make: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must be at least 1, got 0"):
         make(tmp_path, 0)

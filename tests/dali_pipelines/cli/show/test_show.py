@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ import torch
 from astropy.io import fits
 from astropy.wcs import WCS
 from matplotlib import colormaps
+from numpy.typing import NDArray
 from PIL import Image
 
 from dali_pipelines import Calibration, Index
@@ -29,11 +32,15 @@ GREY = 237
 """Of a cell: 0.93 of white."""
 
 
+Show = Callable[..., tuple[Any, str]]
+Captions = list[tuple[tuple[str, ...], str]]
+
+
 @pytest.fixture
-def show(tmp_path, capsys):
+def show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Show:
     """Run the command; give the sheet, shape (height, width, 3), and what was said."""
 
-    def show(*arguments, status=0):
+    def show(*arguments: object, status: int = 0) -> tuple[Any, str]:
         out = tmp_path / "sheet.png"
         found = script.main([*map(str, arguments), "-o", str(out), f"--size={SIZE}"])
         _, err = capsys.readouterr()
@@ -46,12 +53,12 @@ def show(tmp_path, capsys):
 
 
 @pytest.fixture
-def captions(monkeypatch):
+def captions(monkeypatch: pytest.MonkeyPatch) -> Captions:
     """The captions and remarks of the cells that were drawn."""
-    seen = []
+    seen: Captions = []
     draw = sheet._draw
 
-    def note(*arguments):
+    def note(*arguments: Any) -> None:
         picture = arguments[-1]
         seen.append((picture.caption, picture.remark))
         draw(*arguments)
@@ -90,7 +97,9 @@ def aia(folder: Path, channel: int = 171) -> Path:
     )
 
 
-def test_right_way_up_in_the_colours_of_the_channel(tmp_path, show, captions):
+def test_right_way_up_in_the_colours_of_the_channel(
+    tmp_path: Path, show: Show, captions: Captions
+) -> None:
     sheet, _ = show(aia(tmp_path))
     found = cell(sheet, 0, 1, 4)
     first, last = (np.array(colormaps["sdoaia171"](end, bytes=True)[:3]) for end in (0.0, 1.0))
@@ -101,7 +110,9 @@ def test_right_way_up_in_the_colours_of_the_channel(tmp_path, show, captions):
     assert captions == [(lines, "")]
 
 
-def test_large_images_shrink_by_area_and_keep_their_shape(tmp_path, show, captions):
+def test_large_images_shrink_by_area_and_keep_their_shape(
+    tmp_path: Path, show: Show, captions: Captions
+) -> None:
     pixels = np.zeros((2 * SIZE, 4 * SIZE), np.float32)
     pixels[:, ::2] = 10
     pixels[:, : 2 * SIZE] *= 3
@@ -117,7 +128,9 @@ def test_large_images_shrink_by_area_and_keep_their_shape(tmp_path, show, captio
     assert captions[0][0][1:] == ("128x256, 20 NaN", "0 to 30")
 
 
-def test_what_cannot_be_read_is_there_with_the_reason(tmp_path, show, captions):
+def test_what_cannot_be_read_is_there_with_the_reason(
+    tmp_path: Path, show: Show, captions: Captions
+) -> None:
     good = aia(tmp_path)
     (tmp_path / "a.fits").write_bytes(good.read_bytes()[:4000])
     (tmp_path / "b.fits").write_text("text")
@@ -136,12 +149,12 @@ def test_what_cannot_be_read_is_there_with_the_reason(tmp_path, show, captions):
         assert (remark != GREY).any()
 
 
-def test_nothing_to_show(tmp_path, show):
+def test_nothing_to_show(tmp_path: Path, show: Show) -> None:
     (tmp_path / "a.fits").write_text("text")
     assert "0 images, 1 rejected" in show(tmp_path / "a.fits", status=1)[1]
 
 
-def test_photographs(shared_data, show, captions):
+def test_photographs(shared_data: Path, show: Show, captions: Captions) -> None:
     sheet, err = show(shared_data / "jpeg", "--pipeline=jpeg", "--count=3", "--columns=3")
     assert "3 images, 0 rejected" in err
     for place, (lines, _) in enumerate(captions):
@@ -156,7 +169,7 @@ def test_photographs(shared_data, show, captions):
         assert np.abs(middle.mean(axis=(0, 1)) - expected.mean(axis=(0, 1))).max() < 5
 
 
-def test_photographs_of_16_bits_are_not_white():
+def test_photographs_of_16_bits_are_not_white() -> None:
     from dali_pipelines.cli.show.pictures import coloured
 
     image = torch.arange(3 * 4 * 5).reshape(3, 4, 5) * 1000.0
@@ -164,7 +177,7 @@ def test_photographs_of_16_bits_are_not_white():
     np.testing.assert_array_equal(coloured(image, {}), expected)
 
 
-def test_images_are_spread_over_the_index(tmp_path, show, captions):
+def test_images_are_spread_over_the_index(tmp_path: Path, show: Show, captions: Captions) -> None:
     for number in range(10):
         write(tmp_path / f"{number}.fits", np.full((4, 4), number, np.int16))
     show(tmp_path, "--count=4")
@@ -189,7 +202,7 @@ def test_images_are_spread_over_the_index(tmp_path, show, captions):
         ([], "the following arguments are required: FILE"),
     ],
 )
-def test_wrong_usage(show, arguments, message):
+def test_wrong_usage(show: Show, arguments: Any, message: str) -> None:
     sheet, err = show(*arguments, status=2)
     assert sheet is None
     assert err.startswith("dali-pipelines show: ")
@@ -197,14 +210,16 @@ def test_wrong_usage(show, arguments, message):
     assert message in err
 
 
-def test_an_output_that_cannot_be_written(tmp_path, capsys):
+def test_an_output_that_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert script.main([str(aia(tmp_path)), "-o", str(tmp_path / "no" / "sheet.png")]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert script.main([str(tmp_path), "-o", "sheet.jpg"]) == 2
     assert "dali-pipelines show: -o must end in .png, got sheet.jpg" in capsys.readouterr().err
 
 
-def test_long_texts_stay_in_their_cells():
+def test_long_texts_stay_in_their_cells() -> None:
     long = "/a/path/that/is/longer/than/a/cell/of/the/sheet.fits"
     assert sheet._ending(long, 128) == "…" + long[-20:]
     assert sheet._ending("short", 128) == "short"
@@ -216,17 +231,19 @@ def test_long_texts_stay_in_their_cells():
 # ---- AIA and HMI -------------------------------------------------------------------------------
 
 
-def hmi_small(**words):
+def hmi_small(**words: Any) -> fits.Header:
     """The header of a magnetogram of 128x128."""
     small = {"CDELT1": 16.14, "CDELT2": 16.14, "CRPIX1": 64.2, "CRPIX2": 64.9}
     return solar_files.hmi_header(**{**small, **words})
 
 
-def range_of(values):
+def range_of(values: NDArray[Any]) -> str:
     return f"{values.min():.5g} to {values.max():.5g}"
 
 
-def test_what_the_network_will_see(tmp_path, shared_data, show, captions):
+def test_what_the_network_will_see(
+    tmp_path: Path, shared_data: Path, show: Show, captions: Captions
+) -> None:
     pixels, header = solar_files.frame()
     good = solar_files.save(tmp_path / "a.fits", pixels, header)
     dark = solar_files.changed(header, QUALITY=1 << 16)
@@ -245,7 +262,9 @@ def test_what_the_network_will_see(tmp_path, shared_data, show, captions):
     assert "has nothing for 4500" in channel or "no channel 4500" in channel
 
 
-def test_samples_have_a_picture_for_each_channel(tmp_path, show, captions):
+def test_samples_have_a_picture_for_each_channel(
+    tmp_path: Path, show: Show, captions: Captions
+) -> None:
     pixels, header = solar_files.frame()
     first = str(solar_files.save(tmp_path / "171.fits", pixels, header))
     magnetogram = np.full((128, 128), -5, np.int16)
@@ -284,7 +303,7 @@ def test_samples_have_a_picture_for_each_channel(tmp_path, show, captions):
     assert (np.abs(found[0].astype(int) - 127) <= 1).all()
 
 
-def sharp_sun(path, crota2, *, bright=1000.0):
+def sharp_sun(path: Path, crota2: float, *, bright: float = 1000.0) -> Path:
     """A disk that is as large as its header says and as bright everywhere, and turned."""
     header = solar_files.full_header(
         NAXIS1=512,
@@ -306,7 +325,7 @@ def sharp_sun(path, crota2, *, bright=1000.0):
 
 
 @pytest.mark.parametrize("crota2", [0.0, 17.3, 179.9])
-def test_the_limb_is_where_the_circle_is(tmp_path, crota2):
+def test_the_limb_is_where_the_circle_is(tmp_path: Path, crota2: float) -> None:
     path = sharp_sun(tmp_path / "a.fits", crota2)
     pictures = list(step_pictures(Row(0, str(path)), Calibration(size=(512, 512), scale=4.8), SIZE))
     limbs = [picture for picture in pictures if picture.circle is not None]
@@ -337,7 +356,9 @@ def test_the_limb_is_where_the_circle_is(tmp_path, crota2):
         assert not (bright[0].any() if side == "north" else bright[:, -1].any())
 
 
-def test_each_step_that_is_asked_for(tmp_path, shared_data, show, captions):
+def test_each_step_that_is_asked_for(
+    tmp_path: Path, shared_data: Path, show: Show, captions: Captions
+) -> None:
     path = sharp_sun(tmp_path / "a.fits", 17.3)
     table = shared_data / "tables" / "aia_V10_20201119_190000_response_table.txt"
     flags = ["--pipeline=aia", "--preset=sdoml", f"--correction_table={table}", "--before_after"]
@@ -366,7 +387,9 @@ def test_each_step_that_is_asked_for(tmp_path, shared_data, show, captions):
     assert drawn.shape[1] == 4 * SIZE + 5 * sheet.GAP
 
 
-def test_frames_are_deconvolved_before_they_are_registered(tmp_path, monkeypatch):
+def test_frames_are_deconvolved_before_they_are_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dali_pipelines.aia.psf.cached_psf", lambda channel: channel)
     monkeypatch.setattr(
         "dali_pipelines.aia.deconvolve.Deconvolver.of", lambda psf: lambda image: image + psf
@@ -388,7 +411,9 @@ def test_frames_are_deconvolved_before_they_are_registered(tmp_path, monkeypatch
     ]
 
 
-def test_before_and_after_is_for_one_file_that_is_fit(tmp_path, show, captions):
+def test_before_and_after_is_for_one_file_that_is_fit(
+    tmp_path: Path, show: Show, captions: Captions
+) -> None:
     pixels, header = solar_files.frame()
     solar_files.save(tmp_path / "a.fits", pixels, solar_files.changed(header, LVL_NUM=1.5))
     flags = ["--pipeline=aia", "--before_after"]
@@ -399,7 +424,7 @@ def test_before_and_after_is_for_one_file_that_is_fit(tmp_path, show, captions):
     assert "--before_after is for one file, got 2" in show(tmp_path, *flags, status=2)[1]
 
 
-def test_files_of_samples_are_taken_one_by_one(tmp_path):
+def test_files_of_samples_are_taken_one_by_one(tmp_path: Path) -> None:
     for name, parts in (("x", ("a", "b")), ("y", ("b", None))):
         columns = {f"path_{n}": pa.array([part], pa.string()) for n, part in enumerate(parts)}
         Index(pa.table({"path": ["a"], **columns})).save(tmp_path / f"{name}.parquet")
@@ -407,7 +432,7 @@ def test_files_of_samples_are_taken_one_by_one(tmp_path):
     assert [Path(index.path(row)).name for row in range(len(index))] == ["a", "b"]
 
 
-def test_samples_are_for_aia(tmp_path, show):
+def test_samples_are_for_aia(tmp_path: Path, show: Show) -> None:
     paths = {f"path_{wave}": [f"{wave}.fits"] for wave in (171, 193)}
     Index(pa.table({"path": ["171.fits"], **paths})).save(tmp_path / "samples.parquet")
     _, err = show(tmp_path / "samples.parquet", status=2)

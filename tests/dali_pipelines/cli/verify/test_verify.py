@@ -7,6 +7,9 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +26,14 @@ SCRIPT = SCRIPTS / "verify.py"
 RAMP = np.arange(31 * 23, dtype=np.int16).reshape(31, 23)
 
 
+Run = Callable[..., dict[str, str]]
+
+
 @pytest.fixture
-def run(capsys):
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command on the CPU in this process; give its status, and lines by file name."""
 
-    def run(*arguments, status):
+    def run(*arguments: object, status: int) -> dict[str, str]:
         found = script.main(["--device=cpu", *map(str, arguments)])
         out, err = capsys.readouterr()
         assert found == status, out + err
@@ -40,7 +46,7 @@ def run(capsys):
 
 
 @pytest.fixture
-def several(tmp_path):
+def several(tmp_path: Path) -> Path:
     """One file: primary without image, a table, an image, a compressed image of other pixels."""
     table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1, 2])])
     hdus = [fits.PrimaryHDU(), table, fits.ImageHDU(RAMP), fits.CompImageHDU(RAMP.T + 1.5)]
@@ -57,7 +63,9 @@ def damaged(content: bytes) -> dict[str, bytes]:
     return copies
 
 
-def test_real_files_agree_and_damaged_copies_are_rejected(shared_data, tmp_path, run):
+def test_real_files_agree_and_damaged_copies_are_rejected(
+    shared_data: Path, tmp_path: Path, run: Run
+) -> None:
     real = sorted((shared_data / "fits").iterdir())
     bad = tmp_path / "bad"
     bad.mkdir()
@@ -107,7 +115,7 @@ def test_real_files_agree_and_damaged_copies_are_rejected(shared_data, tmp_path,
     assert written["files"][-1]["shape"] is None
 
 
-def test_window(shared_data, several, run):
+def test_window(shared_data: Path, several: Path, run: Run) -> None:
     lines = run(shared_data / "fits", several, "--window=11,20,200,100", status=0)
     small = {"compressed_with_nan.fits": "12x12", "several.fits": "31x23"}
     assert lines.keys() > small.keys()
@@ -122,13 +130,15 @@ def test_window(shared_data, several, run):
             assert line.endswith("  0  OK")
 
 
-def test_the_window_is_where_it_was_asked_for(tmp_path, run, monkeypatch):
+def test_the_window_is_where_it_was_asked_for(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each pixel is unique, so that no other window agrees with astropy's."""
     fits.CompImageHDU(RAMP, tile_shape=(4, 9)).writeto(tmp_path / "ramp.fits")
     seen = []
     judge = compare._judge
 
-    def seen_and_judged(*args):
+    def seen_and_judged(*args: Any) -> compare.Record:
         seen.append(args[2])
         return judge(*args)
 
@@ -137,10 +147,14 @@ def test_the_window_is_where_it_was_asked_for(tmp_path, run, monkeypatch):
     np.testing.assert_array_equal(seen[0], RAMP[7:12, 3:23])
 
 
-def test_differences_are_seen(shared_data, tmp_path, run, monkeypatch):
+def test_differences_are_seen(
+    shared_data: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What astropy says is changed on the way: other pixels, NaN, another shape, a complaint."""
 
-    def changed(function, tasks, num_processes):
+    def changed(
+        function: Callable[..., Any], tasks: Iterable[Any], num_processes: int
+    ) -> Iterator[Any]:
         del num_processes
         for task in tasks:
             truth = function(*task)
@@ -176,7 +190,7 @@ def test_differences_are_seen(shared_data, tmp_path, run, monkeypatch):
     assert [file["max_difference"] for file in written] == [2.5, "nan", None, None, None, 0.0]
 
 
-def test_hdu(several, tmp_path, run):
+def test_hdu(several: Path, tmp_path: Path, run: Run) -> None:
     assert run(several, "--hdu=3", status=0)["several.fits"] == "RICE_1  23x31  float64  0  OK"
     hdus = pa.array([3, None, 1, 9, 2], pa.int64())
     Index(pa.table({"path": [str(several)] * 5, "hdu": hdus})).save(tmp_path / "index.parquet")
@@ -192,7 +206,7 @@ def test_hdu(several, tmp_path, run):
     assert files[2]["reason"] == "HDU 1 holds no image, it is a BinTableHDU"
 
 
-def test_planes_and_names(tmp_path, run):
+def test_planes_and_names(tmp_path: Path, run: Run) -> None:
     """Each row is compared with its plane; a cube of which none is named is rejected by both."""
     cube = np.random.default_rng(0).normal(100, 9, (3, 8, 9)).astype(np.float32)
     image = fits.CompImageHDU(cube, name="SCI")
@@ -212,7 +226,9 @@ def test_planes_and_names(tmp_path, run):
     assert run(tmp_path / "line.fits", status=0)["line.fits"].endswith("plain  1x9  float32  0  OK")
 
 
-def test_a_file_that_kills_its_reader_does_not_stop_the_others(tmp_path, run, monkeypatch):
+def test_a_file_that_kills_its_reader_does_not_stop_the_others(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(placed, "PlacedReader", DeadlyReader)
     for number in range(12):
         name = f"{'deadly' if number in (4, 5, 11) else 'file'}{number:02d}.fits"
@@ -242,7 +258,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_wrong_usage(several, capsys, monkeypatch, arguments, message):
+def test_wrong_usage(
+    several: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: Any,
+    message: str,
+) -> None:
     monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda: 0)
     assert script.main([str(several) if word == "FILE" else word for word in arguments]) == 2
     out, err = capsys.readouterr()
@@ -252,7 +274,7 @@ def test_wrong_usage(several, capsys, monkeypatch, arguments, message):
     assert err.count("\n") == 1
 
 
-def test_as_a_command(several):
+def test_as_a_command(several: Path) -> None:
     found = subprocess.run(
         [sys.executable, SCRIPT, several, "--device=cpu"],
         capture_output=True,

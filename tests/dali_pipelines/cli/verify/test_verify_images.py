@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,21 +22,26 @@ FACTS = "JPEG  60x88x3  uint8"
 
 
 @pytest.fixture(autouse=True)
-def _in_this_process(monkeypatch):
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Pillow decode here: that processes do it as well is seen in test_verify.py."""
 
-    def in_order(function, tasks, num_processes):
+    def in_order(
+        function: Callable[..., Any], tasks: Iterable[Any], num_processes: int
+    ) -> Iterator[Any]:
         del num_processes
         yield from (function(*task) for task in tasks)
 
     monkeypatch.setattr(compare, "isolated_map", in_order)
 
 
+Run = Callable[..., dict[str, str]]
+
+
 @pytest.fixture
-def run(capsys):
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command on the CPU in this process; give its status, and lines by file name."""
 
-    def run(*arguments, status):
+    def run(*arguments: object, status: int) -> dict[str, str]:
         found = script.main(["--device=cpu", *map(str, arguments)])
         out, err = capsys.readouterr()
         assert found == status, out + err
@@ -43,27 +51,27 @@ def run(capsys):
     return run
 
 
-def encoded(form="JPEG", image=PHOTO, **options):
+def encoded(form: str = "JPEG", image: Image.Image = PHOTO, **options: Any) -> bytes:
     stream = io.BytesIO()
     image.save(stream, form, **options)
     return stream.getvalue()
 
 
-def turned(orientation):
+def turned(orientation: int) -> Image.Exif:
     tags = Image.Exif()
     tags[0x0112] = orientation
     return tags
 
 
-def flipped(content, place):
+def flipped(content: bytes, place: int) -> bytes:
     return content[:place] + bytes((content[place] ^ 0xFF,)) + content[place + 1 :]
 
 
-def half(jpeg):
+def half(jpeg: bytes) -> bytes:
     return jpeg[: len(jpeg) // 2] + b"\xff\xd9"
 
 
-def test_sound_damaged_and_hostile_files(shared_data, tmp_path, run):
+def test_sound_damaged_and_hostile_files(shared_data: Path, tmp_path: Path, run: Run) -> None:
     jpeg, png = encoded(), encoded("PNG")
     contents = {
         "sound.jpg": jpeg,
@@ -98,7 +106,7 @@ def test_sound_damaged_and_hostile_files(shared_data, tmp_path, run):
         assert "Corrupt JPEG data: premature end of data segment" in rejected[name]
 
 
-def test_window(tmp_path, run):
+def test_window(tmp_path: Path, run: Run) -> None:
     for orientation in (1, 6):
         (tmp_path / f"{orientation}.jpg").write_bytes(encoded(exif=turned(orientation)))
     lines = run(tmp_path, "--window=3,5,20,70", status=0)
@@ -108,10 +116,12 @@ def test_window(tmp_path, run):
     )
 
 
-def test_differences_are_seen(tmp_path, run, monkeypatch):
+def test_differences_are_seen(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Pillow says is changed on the way."""
 
-    def changed(function, tasks, num_processes):
+    def changed(
+        function: Callable[..., Any], tasks: Iterable[Any], num_processes: int
+    ) -> Iterator[Any]:
         del num_processes
         for task in tasks:
             truth = function(*task)
@@ -129,7 +139,7 @@ def test_differences_are_seen(tmp_path, run, monkeypatch):
     assert lines["cc.png"] == "PNG  60x88x3  uint8  1  DIFFERS  1 of 15840 pixels"
 
 
-def test_damage_that_only_the_kernel_finds_is_told(tmp_path, run):
+def test_damage_that_only_the_kernel_finds_is_told(tmp_path: Path, run: Run) -> None:
     """One byte too many: libjpeg-turbo takes it for fill."""
     jpeg = encoded()
     (tmp_path / "extra.jpg").write_bytes(jpeg[:-2] + b"a" + jpeg[-2:])
@@ -138,7 +148,7 @@ def test_damage_that_only_the_kernel_finds_is_told(tmp_path, run):
     assert line.endswith("the file is damaged: the entropy-coded bytes do not add up")
 
 
-def test_each_kind_and_depth(tmp_path, run):
+def test_each_kind_and_depth(tmp_path: Path, run: Run) -> None:
     for name, (content, _) in LOSSLESS.items():
         (tmp_path / name).write_bytes(content)
     found = run(tmp_path, status=0)
