@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, one_line, refusing
 from dali_pipelines.cli.options import at_least, option, parse
-from dali_pipelines.cli.prep.targets import claim, parts_folder, targets_of
+from dali_pipelines.cli.prep.targets import claim, targets_of, unfinished_folder
 from dali_pipelines.cli.process_pool import Crash, isolated_map
 from dali_pipelines.cli.shared_flags import FileFlags, ProcessFlags, TableFlags
 
@@ -91,9 +91,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     left = [target for target in targets if not os.path.exists(target.path)]
     with (
         refusing(OSError, MemoryError, status=1, doing="stopped"),
-        parts_folder(config.out) as parts,
+        unfinished_folder(config.out) as folder,
     ):
-        bad = _write(left, parts, settings, config.num_processes)
+        bad = _write(left, folder, settings, config.num_processes)
     print(
         f"{len(targets)} files: {len(left) - bad} written, {len(targets) - len(left)} finished "
         f"before, {bad} bad",
@@ -121,7 +121,7 @@ def _settings(config: PrepConfig) -> Level15:
 # ---- The files ---------------------------------------------------------------------------------
 
 
-def _write(targets: Sequence[Target], parts: str, settings: Level15, num_processes: int) -> int:
+def _write(targets: Sequence[Target], folder: str, settings: Level15, num_processes: int) -> int:
     """Make the files, and list the bad ones; give how many those are."""
     from tqdm import tqdm
 
@@ -130,7 +130,7 @@ def _write(targets: Sequence[Target], parts: str, settings: Level15, num_process
     if not targets:
         return 0
     tasks = (
-        (row, path, os.path.join(parts, f"{row.number}.fits"), settings) for row, path in targets
+        (row, path, os.path.join(folder, f"{row.number}.fits"), settings) for row, path in targets
     )
     bad = 0
     with (

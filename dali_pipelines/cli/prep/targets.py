@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from readers.contract import Row
 
-_PARTS = ".part-"
+_UNFINISHED = ".part-"
 """Prefix of folders where files are written before they get their names."""
 
 
@@ -91,8 +91,8 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Ta
         foreign = next((target.path for target in targets if os.path.lexists(target.path)), None)
         if foreign is not None:
             raise Refusal(f"{foreign} exists, and there is no {record}: give -o another folder")
-        with parts_folder(out) as parts:
-            part = os.path.join(parts, made)
+        with unfinished_folder(out) as unfinished:
+            part = os.path.join(unfinished, made)
             with open(part, "w", encoding="utf-8") as file:
                 json.dump(wanted, file, indent=1)
                 file.write("\n")
@@ -104,7 +104,7 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Ta
 
 
 @contextlib.contextmanager
-def parts_folder(out: str) -> Iterator[str]:
+def unfinished_folder(out: str) -> Iterator[str]:
     """Yield a hidden folder in `out` for unfinished files; remove those that were left there."""
     handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -113,13 +113,13 @@ def parts_folder(out: str) -> Iterator[str]:
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in os.listdir(out):
-                if name.startswith(_PARTS):
+                if name.startswith(_UNFINISHED):
                     shutil.rmtree(os.path.join(out, name))
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_SH)
         # A child process that is killed may still be writing.
         with tempfile.TemporaryDirectory(
-            dir=out, prefix=_PARTS, ignore_cleanup_errors=True
+            dir=out, prefix=_UNFINISHED, ignore_cleanup_errors=True
         ) as folder:
             yield folder
     finally:
@@ -131,9 +131,9 @@ def _root(argument: str, paths: Sequence[str]) -> str:
     if os.path.isdir(argument):
         return os.path.abspath(argument)
     if glob.has_magic(argument) and not os.path.lexists(argument):
-        parts = os.path.abspath(argument).split(os.sep)
-        plain = next(at for at, part in enumerate(parts) if glob.has_magic(part))
-        return os.sep.join(parts[:plain]) or os.sep
+        names = os.path.abspath(argument).split(os.sep)
+        plain = next(at for at, name in enumerate(names) if glob.has_magic(name))
+        return os.sep.join(names[:plain]) or os.sep
     return os.path.commonpath([os.path.dirname(path) for path in paths])
 
 

@@ -21,8 +21,8 @@ COUNT, COLUMNS, SIZE = 12, 6, 240
 def first_images(batch: Mapping[str, Any]) -> list[tuple[int, torch.Tensor]]:
     """Copy the first images of a batch, with the row that each is of."""
     rows, valid = batch["row"].tolist(), batch["valid"].tolist()
-    found = [place for place, is_valid in enumerate(valid) if is_valid][:COUNT]
-    return [(rows[place], batch["image"][place].cpu().clone()) for place in found]
+    found = [slot for slot, is_valid in enumerate(valid) if is_valid][:COUNT]
+    return [(rows[slot], batch["image"][slot].cpu().clone()) for slot in found]
 
 
 def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config: RunConfig) -> Path:

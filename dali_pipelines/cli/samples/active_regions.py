@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Region:
     """An active region."""
 
-    place: NDArray[np.float64]  # unit vector (x, y, z) from the centre of the Sun, z towards us
+    position: NDArray[np.float64]  # unit vector (x, y, z) from the centre of the Sun, z towards us
     size: float  # radius in solar radii
     strength: float  # brightness, of order 1
 
@@ -28,8 +28,8 @@ def draw_region(random: np.random.Generator) -> Region:
     longitude = math.radians(random.uniform(-88, 88))
     x = math.cos(latitude) * math.sin(longitude)
     z = math.cos(latitude) * math.cos(longitude)
-    place = np.array([x, math.sin(latitude), z])
-    return Region(place, random.uniform(0.035, 0.1), random.lognormal(0, 0.5))
+    position = np.array([x, math.sin(latitude), z])
+    return Region(position, random.uniform(0.035, 0.1), random.lognormal(0, 0.5))
 
 
 def glow(regions: list[Region], axis: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -40,7 +40,7 @@ def glow(regions: list[Region], axis: NDArray[np.float32]) -> NDArray[np.float32
     z = np.sqrt(np.maximum(1 - x**2 - y**2, 0))
     light = np.zeros((len(axis), len(axis)), np.float32)
     for region in regions:
-        u, v, w = region.place
+        u, v, w = region.position
         distance2 = (x - u) ** 2 + (y - v) ** 2 + (z - w) ** 2
         light += region.strength * np.exp(-distance2 / (2 * region.size**2))
     return light
@@ -71,7 +71,7 @@ def _draw_loop(region: Region, random: np.random.Generator) -> tuple[NDArray[np.
     import numpy as np
 
     angle = np.linspace(0, np.pi, 500)[:, None]
-    feet = region.place + region.size * random.normal(0, 0.9, (2, 3))
+    feet = region.position + region.size * random.normal(0, 0.9, (2, 3))
     feet /= np.linalg.norm(feet, axis=1, keepdims=True)
     middle, half = feet.mean(axis=0), (feet[1] - feet[0]) / 2
     up = middle / np.linalg.norm(middle) + random.normal(0, 0.25, 3)

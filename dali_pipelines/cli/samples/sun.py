@@ -158,8 +158,8 @@ def _corona(radius: NDArray[np.float32], temperature_mk: float) -> NDArray[np.fl
     import numpy as np
 
     scale_height = 47.0 * temperature_mk / 696.0
-    parts = (0, 0.9, 64), (0.9, 1.1, 400), (1.1, 2, 64)  # finest at the limb
-    knots = np.concatenate([np.linspace(*part) for part in parts])
+    ranges = (0, 0.9, 64), (0.9, 1.1, 400), (1.1, 2, 64)  # finest at the limb
+    knots = np.concatenate([np.linspace(*each) for each in ranges])
     halves = np.where(knots < 1, 1, 2)  # beside the disk one also sees the half behind it
     start = np.sqrt(np.clip(1 - knots**2, 0, None))
     path = np.linspace(0, 1.5, 1500)
@@ -188,9 +188,9 @@ def _scene() -> Scene:
     axis /= SCENE_RADIUS
     y = axis[:, None]
     radius = np.hypot(axis, y)
-    place = _texture_pixels(axis, radius)
-    coarse = _cloud(random, cells=(8, 16, 32, 64))[place]
-    fine = _cloud(random, cells=(64, 128, 256, 512, 1024))[place]
+    seen = _texture_pixels(axis, radius)
+    coarse = _cloud(random, cells=(8, 16, 32, 64))[seen]
+    fine = _cloud(random, cells=(64, 128, 256, 512, 1024))[seen]
     lanes = 0.9 - 1.2 * np.abs(fine)  # ridges: a net of bright lanes
     lanes *= np.where(radius < 1, np.float32(1), np.float32(0.3))
     latitude = np.arcsin(y / np.maximum(radius, 1))
@@ -204,7 +204,7 @@ def _scene() -> Scene:
 
 
 def _texture_pixels(axis: NDArray[np.float32], radius: NDArray[np.float32]) -> Pixels:
-    """Return the pixels of a texture that are seen at each place of the scene.
+    """Return the pixels of a texture that are seen at each point of the scene.
 
     Textures are drawn on the angle from disk centre, in all directions alike, so there is no pole
     to pinch them. Above the limb the sphere goes on as its own edge, which draws them out into

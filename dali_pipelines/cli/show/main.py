@@ -160,15 +160,15 @@ def _pictures(
             row = columns.row(number)
             files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
             rejected = loader.stats.rejected.get(number)
-            for place, file in enumerate(files):
+            for channel, file in enumerate(files):
                 if file is None:
-                    caption = f"channel {index.parts[place]}", f"of {row.path}"
+                    caption = f"channel {index.parts[channel]}", f"of {row.path}"
                     yield Picture(caption, None, "missing: the sample has no such file")
                 elif rejected is not None:
                     yield rejected_picture(file, rejected.reason)
                 else:
                     image = batch["image"][0]
-                    image = image[place : place + 1] if index.parts else image
+                    image = image[channel : channel + 1] if index.parts else image
                     yield image_picture(file, image, size)
             del batch  # what is held here cannot be reused for the next one
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dali_pipelines.cli.errors import Refusal
-from dali_pipelines.cli.prep.targets import claim, parts_folder, targets_of
+from dali_pipelines.cli.prep.targets import claim, targets_of, unfinished_folder
 from readers import Index
 
 SUFFIXES = (".fits", ".fits.gz", ".fz")
@@ -112,12 +112,12 @@ class TestParts:
     def test_it_goes_and_takes_what_was_left(self, tmp_path: Path) -> None:
         (tmp_path / ".part-left").mkdir()
         (tmp_path / ".part-left/half.fits").touch()
-        with parts_folder(str(tmp_path)) as folder:
+        with unfinished_folder(str(tmp_path)) as folder:
             assert os.listdir(tmp_path) == [os.path.basename(folder)]
             (Path(folder) / "half.fits").touch()
         assert os.listdir(tmp_path) == []
 
     def test_two_runs_at_once_leave_each_other_alone(self, tmp_path: Path) -> None:
-        with parts_folder(str(tmp_path)) as one, parts_folder(str(tmp_path)) as other:
+        with unfinished_folder(str(tmp_path)) as one, unfinished_folder(str(tmp_path)) as other:
             assert one != other
             assert {*os.listdir(tmp_path)} == {os.path.basename(path) for path in (one, other)}
