@@ -56,8 +56,8 @@ class Training:
 
     def __init__(self, flags: argparse.Namespace) -> None:
         self.flags, self.ranks = flags, Ranks.of()
-        if min(flags.epochs, flags.checkpoint_every, flags.max_steps) < 1:
-            raise ValueError("--epochs, --checkpoint_every and --max_steps must be at least 1")
+        if min(flags.epochs, flags.num_read_processes, flags.checkpoint_every, flags.max_steps) < 1:
+            raise ValueError("numbers of epochs, readers and steps must be at least 1")
         exists = os.path.exists(flags.checkpoint or "")
         if exists and not flags.resume:
             raise ValueError(f"{flags.checkpoint} exists: add --resume to continue, or remove it")

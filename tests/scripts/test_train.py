@@ -122,21 +122,26 @@ def log_steps(folder: Path, rank: int) -> Callable[..., bool]:
 
 LOGGED = """
     if __name__ == "__main__":
-        import csv, os, time
+        import csv, os, signal, time
         from train import Training, main
-        step = Training.step
+        step, ended = Training.step, []
 
         def noting(self, batch, stop):
             epoch, result = self.cursor["epoch"], step(self, batch, stop)
             with open(os.path.join({folder!r}, f"rank{{os.environ['RANK']}}.csv"), "a") as file:
                 csv.writer(file).writerow([epoch, *batch["row"].tolist()])
-            time.sleep({pause_s})
+            if {waits} and os.environ["RANK"] == "1" and self.steps == 4:
+                handler = signal.getsignal(signal.SIGTERM)
+                signal.signal(signal.SIGTERM, lambda *_: (ended.append(True), handler(*_)))
+                open(os.path.join({folder!r}, "waits"), "w").close()
+                while not ended:
+                    time.sleep(0.01)
             return result
 
         Training.step = noting
         raise SystemExit(main())
 """
-"""The same, in a file for torchrun."""
+"""The same, for torchrun; if it waits, the second rank does so, after 4 steps, for SIGTERM."""
 
 
 def logged(folder: Path, rank: int) -> list[list[int]]:
@@ -148,10 +153,10 @@ def logged(folder: Path, rank: int) -> list[list[int]]:
         return [[int(word) for word in line] for line in csv.reader(file)]
 
 
-def start(folder: Path, arguments: list[str], pause_s: float = 0) -> Job:
+def start(folder: Path, arguments: list[str], *, waits: bool = False) -> Job:
     """Start train.py on two ranks, in a session of its own, with `LOGGED`."""
     script = folder / "logged_train.py"
-    script.write_text(textwrap.dedent(LOGGED).format(folder=str(folder), pause_s=pause_s))
+    script.write_text(textwrap.dedent(LOGGED).format(folder=str(folder), waits=waits))
     places = {"PYTHONPATH": str(SCRIPTS), "OMP_NUM_THREADS": "1"}
     return Job(
         [sys.executable, *TWO_RANKS, str(script), *arguments],
@@ -168,8 +173,8 @@ def test_one_rank_goes_on_where_two_were_stopped(
     arguments = flags(archive, "--epochs=4", "--seed=3")
     parts, whole = tmp_path / "parts.pt", tmp_path / "whole.pt"
     # 3 steps an epoch, of which the last has 2 rows: none for the second rank.
-    with start(tmp_path, [*arguments, f"--checkpoint={parts}"], pause_s=0.5) as two:
-        wait_for_steps(tmp_path, two)
+    with start(tmp_path, [*arguments, f"--checkpoint={parts}"], waits=True) as two:
+        wait_for(lambda: (tmp_path / "waits").exists(), two)
         psutil.Process(two.pid).children()[1].terminate()  # one is enough
         _, err = two.communicate(timeout=60)
     assert two.returncode not in (0, None), err
@@ -194,9 +199,9 @@ def test_one_rank_goes_on_where_two_were_stopped(
     assert of_two["loader"] == of_one["loader"]
 
 
-def wait_for_steps(folder: Path, process: subprocess.Popen[str]) -> None:
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 60
-    while any(len(logged(folder, rank)) < 4 for rank in range(2)):
+    while not condition():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -214,7 +219,7 @@ def test_a_rank_may_have_no_file_that_can_be_read_but_a_dead_one_ends_all(
     for row, content in enumerate([b"not FITS", (archive / "00.fits").read_bytes()]):
         (data / f"{row}.fits").write_bytes(content)
     with start(tmp_path, flags(data, "--batch_size=1", "--epochs=1000000")) as job:
-        wait_for_steps(tmp_path, job)
+        wait_for(lambda: all(len(logged(tmp_path, rank)) >= 4 for rank in range(2)), job)
         both = zip(logged(tmp_path, 0), logged(tmp_path, 1), strict=False)
         assert all([*one[1:], *other[1:]] == [1] for one, other in both)  # each step has one row
         everything = family(job)
@@ -229,10 +234,9 @@ def test_a_rank_may_have_no_file_that_can_be_read_but_a_dead_one_ends_all(
 def test_sigterm_to_the_whole_job_leaves_a_checkpoint_of_the_last_step(
     archive: Path, tmp_path: Path
 ) -> None:
-    # Slow steps: no epoch ends before the signal.
     arguments = flags(archive, "--batch_size=1", f"--checkpoint={tmp_path / 'train.pt'}")
-    with start(tmp_path, arguments, pause_s=0.3) as job:
-        wait_for_steps(tmp_path, job)
+    with start(tmp_path, arguments, waits=True) as job:
+        wait_for(lambda: (tmp_path / "waits").exists(), job)
         everything = family(job)
         os.killpg(job.pid, signal.SIGTERM)  # with torchrun and the readers, as Slurm does it
         _, err = job.communicate(timeout=60)
@@ -249,10 +253,10 @@ def test_sigterm_to_the_whole_job_leaves_a_checkpoint_of_the_last_step(
     [
         (["--crop=0"], "crop must"),
         (["--batch_size=0"], "batch_size must be"),
-        (["--num_read_processes=0"], "must be"),
-        (["--epochs=0"], "--epochs, --checkpoint_every and --max_steps must be at least 1"),
-        (["--checkpoint_every=0"], "--checkpoint_every and --max_steps must be at least 1"),
-        (["--max_steps=0"], "--max_steps must be at least 1"),
+        *(
+            ([f"--{name}=0"], "numbers of epochs, readers and steps must be at least 1")
+            for name in ("epochs", "num_read_processes", "checkpoint_every", "max_steps")
+        ),
         (["--learning_rate=-1"], "Invalid learning rate: -1.0"),
         (["--checkpoint={archive}/00.fits"], "00.fits exists: add --resume to continue, or remove"),
         (["--data=/nowhere"], "/nowhere: no such folder or file"),
