@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import fcntl
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -21,6 +23,7 @@ from astropy.io import fits
 from jobs import SCRIPTS, Job
 
 from dali_pipelines.cli.run.main import main
+from dali_pipelines.cli.run.output import Run
 from dali_pipelines.cli.run_config import RunConfig
 from readers.aia.degradation import OFFICIAL_SHA256
 
@@ -339,35 +342,45 @@ def test_files_of_which_none_can_be_read(
         assert err.endswith("; --bad_sample=skip leaves out such files\n")
 
 
-def test_a_run_ended_by_sigterm_is_resumed_exactly(archive: Path, tmp_path: Path) -> None:
+def test_a_run_ended_by_sigterm_is_resumed_exactly(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However often: each row once per epoch."""
-    state, lines, ended = tmp_path / "state.json", [], 0
-    flags = [f"--data={archive}", "--device=cpu", "--batch_size=1", "--epochs=30"]
-    for attempt in range(9):
-        audit = tmp_path / f"{attempt}.csv"
-        resume = [f"--resume={state}"] if attempt else []
-        arguments = [*flags, f"--audit={audit}", f"--state={state}", *resume]
-        with Job(
-            [sys.executable, str(SCRIPT), *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as run:
-            if attempt < 2:
-                part = Path(f"{audit}.part")
-                while not (part.exists() and part.stat().st_size > 200):
-                    assert run.poll() is None
-                    time.sleep(0.01)
-                run.send_signal(signal.SIGTERM)
-            _, error = run.communicate(timeout=60)
-        with audit.open(newline="") as file:
-            lines += list(csv.DictReader(file))
-        assert run.returncode in (0, 128 + signal.SIGTERM), error
-        if run.returncode == 0:
-            break
-        ended += 1
-    assert ended
+    epochs, state, pipe = 20, tmp_path / "state.json", tmp_path / "audit"
+    flags = [f"--data={archive}", "--device=cpu", "--batch_size=1", f"--epochs={epochs}"]
+    flags += ["--num_read_processes=1", f"--state={state}"]
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)
+    fcntl.fcntl(held, fcntl.F_SETPIPE_SZ, 4096)
+    with Job(
+        [sys.executable, str(SCRIPT), *flags, f"--audit={pipe}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as run:
+        with pipe.open(newline="") as file:
+            header = file.readline()  # a full pipe stops the run, so that the signal is in time
+            os.close(held)
+            run.send_signal(signal.SIGTERM)
+            lines = list(csv.DictReader([header, *file]))
+        _, error = run.communicate(timeout=60)
+    assert run.returncode == 128 + signal.SIGTERM, error
+
+    deliver = Run.deliver
+
+    def deliver_until(self: Run, *step: Any) -> None:
+        deliver(self, *step)
+        if self.steps_done == 40:
+            signal.raise_signal(signal.SIGTERM)
+
+    resume = [*flags[1:], f"--resume={state}"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "deliver", deliver_until)
+        more = audited(archive, tmp_path, *resume, code=128 + signal.SIGTERM)
+    assert len(more) >= 40
+    lines += more
+    lines += audited(archive, tmp_path, *resume)
     assert sorted((int(line["epoch"]), int(line["row"])) for line in lines) == [
-        (epoch, row) for epoch in range(30) for row in range(23)
+        (epoch, row) for epoch in range(epochs) for row in range(23)
     ]
 
 
