@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from dali_pipelines import (
     NpyReader,
     PipelineConfig,
     ReadError,
+    aia_pipeline,
     fits_pipeline,
     jpeg_pipeline,
     npy_pipeline,
@@ -54,6 +56,21 @@ def images(
 
 def truth(path: str) -> np.ndarray:
     return np.asarray(fits.getdata(path)).astype(np.float32)
+
+
+@pytest.mark.parametrize("factory", [fits_pipeline, aia_pipeline])
+def test_on_a_gpu_readers_decode_large_tiles(
+    monkeypatch: pytest.MonkeyPatch, factory: Callable[..., Any]
+) -> None:
+    found: list[Any] = []
+    name = "dali_pipelines.factories.reader_pipeline"
+    monkeypatch.setattr(name, lambda _, reader, *__: found.append(reader))
+    index = Index.from_paths(["image.fits"])
+    for device in (None, 0):
+        factory(index, batch_size=1, device_id=device)
+    on_cpu, on_gpu = (reader.largest_tile for reader in found)
+    assert on_cpu == math.inf
+    assert on_gpu == 256 * 256
 
 
 def cut_and_flipped(image: np.ndarray, row: int, crop: tuple[int, int] | None, flip: str) -> Any:

@@ -36,7 +36,7 @@ from readers.contract import Sample
 from readers.fits.payload import HEAD, PER_TILE, RICE, STORED
 
 
-def check_equal(row: Row, window: Window | None = None, reader: None = None) -> None:
+def check_equal(row: Row, window: Window | None = None, reader: FitsReader | None = None) -> None:
     expected = truth(row.path, row.hdu).squeeze()
     if window is not None:
         y, x = window.place(*expected.shape)
@@ -145,6 +145,22 @@ def test_rice_tiles_travel_compressed(shared_data: Path) -> None:
     assert sample["payload"].nbytes < 0.6 * sample["shape"].shape[0] * sample["shape"].shape[1] * 2
     assert sample["scaling"].tolist() == [1, 0, -32768]
     assert FitsReader().peek(row, None).nbytes < 1.3 * sample["payload"].nbytes
+
+
+@pytest.mark.parametrize(
+    "array", [RAMP, np.random.default_rng(0).normal(0, 99, RAMP.shape).astype(np.float32)]
+)
+def test_large_tiles_are_decoded_by_astropy(tmp_path: Path, array: NDArray[Any]) -> None:
+    """Those of more pixels than the graph is to decode: a GPU has one thread for each."""
+    row = compressed(tmp_path, array, tile_shape=(8, 23))
+    for largest, of_astropy in ((8 * 23, False), (8 * 23 - 1, True)):
+        reader = FitsReader(largest_tile=largest)
+        for window in (None, Window(height=9, width=5)):
+            check_equal(row, window, reader)
+            sample = reader.read(row, window)
+            stored = sample["plan"][HEAD:].reshape(-1, PER_TILE)[:, STORED]
+            assert ((stored != RICE) == of_astropy).all()
+            assert reader.peek(row, window).nbytes >= sample["payload"].size
 
 
 @pytest.mark.parametrize("name", ["m13.fits", "m13_rice.fits"])
