@@ -100,7 +100,6 @@ class Deconvolver:
                 f"image must be where the PSF is: expected {type(self.transfer)}, got {type(image)}"
             )
         blur = partial(_convolve, transfer=self.transfer, workers=self.workers)
-        adjoint = partial(_convolve, transfer=self.transfer.conj(), workers=self.workers)
         observed = image.astype(self.transfer.real.dtype)
         missing = xp.nonzero(~xp.isfinite(observed))
         if missing[0].size:
@@ -112,6 +111,7 @@ class Deconvolver:
         # errors of an FFT grow with the brightest pixels, and would hide dim ones.
         model = blur(observed.astype(np.float64)).astype(observed.dtype)
         estimate = observed.copy()
+        adjoint = partial(_convolve, transfer=self.transfer.conj(), workers=self.workers)
         level = 1 / self.transfer[0, 0].real  # the adjoint turns it into 1: it is nearly 1
         for _ in range(self.iterations):
             ratio = model.copy()
