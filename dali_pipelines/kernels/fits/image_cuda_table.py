@@ -143,6 +143,11 @@ def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
     """Read the values that all pixels of an image share."""
     plan, scaling = field_of(table, image, _PLAN), field_of(table, image, _SCALING)
     flip = field_of(table, image, _FLIP)
+    scaling_size = field_of(table, image, _SCALING_SIZE)
+    scale = zero = blank = 0.0
+    if scaling_size >= PER_SCALING:  # else `tile_of` rejects the image
+        scale, zero = load_float64(scaling + 8 * BSCALE), load_float64(scaling + 8 * BZERO)
+        blank = load_float64(scaling + 8 * BLANK)
     return View(
         field_of(table, image, _OUT),
         field_of(table, image, _STATUS),
@@ -150,7 +155,7 @@ def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
         field_of(table, image, _PAYLOAD_SIZE),
         plan,
         scaling,
-        field_of(table, image, _SCALING_SIZE),
+        scaling_size,
         field_of(table, image, _ROWS),
         field_of(table, image, _COLUMNS),
         load_int32(flip),
@@ -158,9 +163,9 @@ def view_of(table, image, random_numbers):  # type: ignore[no-untyped-def]
         (field_of(table, image, _PLAN_SIZE) - HEAD) // PER_TILE,
         number(plan, BITPIX),
         number(plan, DITHER),
-        load_float64(scaling + 8 * BSCALE),
-        load_float64(scaling + 8 * BZERO),
-        load_float64(scaling + 8 * BLANK),
+        scale,
+        zero,
+        blank,
         random_numbers,
     )
 
