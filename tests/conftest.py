@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from gpu_offline.device import Device
 
 pytest.register_assert_rewrite("contract")
 
@@ -30,7 +34,7 @@ LONG = tuple(
         "dali_pipelines/cli/test_ranks.py",
         "dali_pipelines/test_launchers.py",
         "dali_pipelines/cli/verify/test_verify.py",
-        "dali_pipelines/graph/test_operators_gpu.py",
+        "dali_pipelines/graph/test_operators_gpu.py",  # compiles the kernels of GPUs
         "dali_pipelines/test_full_shm.py",
         "dali_pipelines/test_ends.py",
         "dali_pipelines/cli/index/test_index.py",
@@ -84,6 +88,26 @@ def shared_data() -> Path:
     if os.environ.get("REQUIRE_SHARED_DATA") == "1":
         pytest.fail(f"REQUIRE_SHARED_DATA=1, but {folder} is missing")
     pytest.skip(f"no sample files in {folder}")
+
+
+@pytest.fixture(scope="session")
+def kernels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder where one of the processes of a run compiles CUDA kernels, and all find them."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
+
+
+@pytest.fixture(scope="session", params=("sm_75", "sm_100"))
+def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device:
+    """An emulated GPU: its kernels are compiled, and run on the CPU."""
+    from gpu_offline.compiler import build
+    from gpu_offline.device import Device
+    from gpu_offline.emulator import CC
+
+    if CC is None:
+        pytest.skip("no C compiler, cc, to run kernels of a GPU on the CPU")
+    build("gpu_offline.kernels:KERNELS", kernels_folder)
+    return Device(kernels_folder, request.param)
 
 
 @pytest.fixture(scope="session")

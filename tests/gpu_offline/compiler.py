@@ -1,0 +1,166 @@
+"""Compile kernels to PTX and machine code without a driver, with numba-cuda alone.
+
+numba-cuda asks for a device in one place while it compiles: for the compute capability of the
+functions that kernels call. NVVM and ptxas never do. `build` runs in a process of its own, where
+numba stays patched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+TESTS = Path(__file__).resolve().parents[1]
+_QUARTER = 16384
+"""Registers of each of the four parts of an SM, on all architectures here; a warp gets them by 256,
+from one part."""
+
+
+class Limits(NamedTuple):
+    """What an SM holds at most."""
+
+    warps: int
+    blocks: int
+    shared: int
+    """KiB of shared memory."""
+    reserved: int
+    """KiB of it that the system takes for each block."""
+
+
+ARCHS = {
+    "sm_75": Limits(32, 16, 64, 0),
+    "sm_80": Limits(64, 32, 164, 1),
+    "sm_86": Limits(48, 16, 100, 1),
+    "sm_89": Limits(48, 24, 100, 1),
+    "sm_90": Limits(64, 32, 228, 1),
+    "sm_100": Limits(64, 32, 228, 1),
+    "sm_120": Limits(48, 24, 100, 1),
+}
+"""The CUDA C++ Programming Guide's table of technical specifications."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a kernel takes on an architecture."""
+
+    kernel: str
+    arch: str
+    threads: int
+    registers: int
+    stack: int
+    """Bytes of local memory a thread."""
+    spills: int
+    """Bytes of registers that are stored there and loaded again."""
+    shared: int
+    """Bytes of shared memory a block."""
+
+    @property
+    def warps(self) -> int:
+        """Warps that an SM runs at a time."""
+        limits = ARCHS[self.arch]
+        of_block = -(-self.threads // 32)
+        blocks = min(limits.blocks, limits.warps // of_block)
+        blocks = min(blocks, 4 * (_QUARTER // (-(-self.registers // 8) * 256)) // of_block)
+        of_each = self.shared + (limits.reserved << 10)
+        return of_block * (min(blocks, (limits.shared << 10) // of_each) if of_each else blocks)
+
+
+def build(kernels: str, folder: Path, archs: Sequence[str] = tuple(ARCHS)) -> list[Usage]:
+    """Compile kernels into a folder, as NAME.ARCH.ptx, if nobody has done so.
+
+    Parameters
+    ----------
+    kernels : str
+        Module and name of a sequence of `gpu_offline.kernels.Kernel`, e.g. ``"module:KERNELS"``.
+    folder : Path
+        Made if it does not exist.
+    archs : sequence of str
+        Of `ARCHS`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    usages = folder / "usages.json"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not usages.exists():
+            command = [sys.executable, "-m", "gpu_offline.compiler", kernels, str(folder), *archs]
+            path = os.pathsep.join((str(TESTS.parent), str(TESTS)))
+            subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
+    return [Usage(**fields) for fields in json.loads(usages.read_text())]
+
+
+def _compile(kernel: Any, folder: Path, archs: Sequence[str]) -> Iterator[Usage]:
+    from numba.cuda.compiler import _compile_pyfunc_with_fixup
+
+    options = kernel.dispatcher.targetoptions
+    # What `cuda.compile` calls; that would compile from the start for each architecture.
+    library, _ = _compile_pyfunc_with_fixup(
+        kernel.dispatcher.py_func,
+        kernel.types,
+        device=False,
+        abi="numba",
+        cc=_capability(archs[0]),
+        fastmath=options["fastmath"],
+        launch_bounds=options.get("launch_bounds"),
+    )
+    for arch in archs:
+        (ptx,) = library.get_asm_strs(cc=_capability(arch))
+        path = folder / f"{kernel.name}.{arch}.ptx"
+        path.write_text(ptx)
+        yield Usage(kernel.name, arch, kernel.threads, **_assemble(path, arch))
+
+
+def _capability(arch: str) -> tuple[int, int]:
+    major, minor = divmod(int(arch.removeprefix("sm_")), 10)
+    return major, minor
+
+
+def _assemble(path: Path, arch: str) -> dict[str, int]:
+    """Return what ptxas says of registers and memory."""
+    command = [_ptxas(), "-v", f"-arch={arch}", str(path), "-o", str(path.with_suffix(".cubin"))]
+    log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    words = {
+        "registers": r"Used (\d+) registers",
+        "stack": r"(\d+) bytes stack frame",
+        "spills": r"(\d+) bytes spill stores",
+        "shared": r"(\d+) bytes smem",
+    }
+    found = {name: re.search(pattern, log) for name, pattern in words.items()}
+    if not all(found[name] for name in ("registers", "stack", "spills")):
+        raise ValueError(f"ptxas says nothing of registers, stack or spills: {log}")
+    return {name: int(match[1]) if match else 0 for name, match in found.items()}
+
+
+def _ptxas() -> str:
+    import nvidia
+
+    for root in nvidia.__path__:
+        for path in Path(root).glob("*/bin/ptxas"):
+            return str(path)
+    raise FileNotFoundError("no ptxas: pip install 'numba-cuda[cu12]'")
+
+
+def _main(kernels: str, folder: str, *archs: str) -> None:
+    import importlib
+
+    import numba.cuda.dispatcher
+
+    numba.cuda.dispatcher.get_current_device = lambda: SimpleNamespace(
+        compute_capability=_capability(archs[0])
+    )
+    module, _, name = kernels.partition(":")
+    found = getattr(importlib.import_module(module), name)
+    usages = [asdict(usage) for kernel in found for usage in _compile(kernel, Path(folder), archs)]
+    Path(folder, "usages.json").write_text(json.dumps(usages))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,167 @@
+"""The package's GPU operators without a GPU: kernels are emulated, and NumPy stands in for CuPy."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numba import cuda, typeof
+from numpy.typing import NDArray
+
+from dali_pipelines.graph import operators_gpu
+from dali_pipelines.graph.operators_gpu import ImageDecoder, Warp
+from gpu_offline.emulator import ANY_WRITER, ONE_WRITER, READ_ONLY, Buffer, Program, allocated
+from gpu_offline.kernels import KERNELS, Kernel
+
+Finish = tuple[tuple[float, float], ...]
+_WORD = 8
+
+
+class _Memory:
+    """The arrays whose addresses kernels may have."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[Buffer, NDArray[Any]] = {}
+
+    def address(self, array: NDArray[Any]) -> int:
+        """Return the address of an array, and let kernels use it."""
+        at, size, writers = array.ctypes.data, array.nbytes, READ_ONLY
+        if array.flags.writeable:
+            writers = getattr(array, "writers", ONE_WRITER)
+        before = at % _WORD  # kernels may load the word in which an input begins
+        if writers == READ_ONLY:
+            self.buffers[Buffer(at - before, size + before, writers)] = array
+        else:
+            self.buffers[Buffer(at, size, writers)] = array
+        return at
+
+
+class _Array(np.ndarray):
+    """An array with its address where CuPy's have it."""
+
+    memory: _Memory
+    writers = ONE_WRITER
+
+    def __array_finalize__(self, parent: Any) -> None:
+        self.writers = getattr(parent, "writers", ONE_WRITER)
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.memory.address(self))
+
+
+class Device:
+    """Run operators as on a GPU of one architecture.
+
+    Parameters
+    ----------
+    folder : Path
+        What `gpu_offline.compiler.build` wrote.
+    arch : str
+        Of `gpu_offline.compiler.ARCHS`.
+    """
+
+    counts: dict[str, Counter[str]]
+    """What the launches of each kernel counted so far."""
+
+    def __init__(self, folder: Path, arch: str, *, count_sectors: bool = False) -> None:
+        self.programs = {
+            kernel.name: Program(folder / f"{kernel.name}.{arch}.ptx") for kernel in KERNELS
+        }
+        self.counts = defaultdict(Counter)
+        self._count_sectors = count_sectors
+
+    def decode(
+        self, samples: Sequence[Any], dtype: str, flip: tuple[int, int], finish: Finish
+    ) -> tuple[list[NDArray[Any]], list[int]]:
+        """Decode the samples as one batch; return images and statuses."""
+        with self._installed() as on_device:
+            names = ("shape", "payload", "plan", "scaling")
+            arrays = [
+                [on_device(sample[name], number) for number, sample in enumerate(samples)]
+                for name in names
+            ]
+            arrays.append([on_device(np.array(flip, np.int32)) for _ in samples])
+            images, statuses = ImageDecoder(dtype, finish)(*arrays)
+        return [np.array(image) for image in images], [int(status[0]) for status in statuses]
+
+    def warp(self, samples: Sequence[tuple[Any, ...]], order: int) -> list[NDArray[np.float32]]:
+        """Warp samples of (image, grid, matrix, ..., flip) as one batch."""
+        with self._installed() as on_device:
+            columns = [[*map(on_device, arrays)] for arrays in zip(*samples, strict=True)]
+            return [np.array(image) for image in Warp(order)(*columns)]
+
+    @contextmanager
+    def _installed(self) -> Iterator[Callable[..., _Array]]:
+        """Put stand-ins where operators look; give the function that copies to the device."""
+        memory = _Memory()
+        array: type[_Array] = type("Array", (_Array,), {"memory": memory})
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.dict(sys.modules, cupy=_cupy(array)))
+            stack.enter_context(mock.patch.object(cuda, "external_stream", return_value=0))
+            for kernel in KERNELS:
+                launcher = _Launcher(self, kernel, memory)
+                stack.enter_context(mock.patch.object(kernel.module, kernel.name, launcher))
+            operators_gpu._random_numbers.cache_clear()  # they belong to another memory
+            stack.callback(operators_gpu._random_numbers.cache_clear)
+            yield lambda given, number=0: _copied(given, number).view(array)
+
+    def launch(self, kernel: Kernel, memory: _Memory, config: Any, arguments: Any) -> None:
+        """Emulate a launch, which must be as `KERNELS` says."""
+        grid, block = (size if isinstance(size, tuple) else (size,) for size in config[:2])
+        assert np.prod(block) == kernel.threads
+        assert tuple(map(typeof, arguments)) == kernel.types
+        self.counts[kernel.name].update(
+            self.programs[kernel.name](
+                grid, block, arguments, [*memory.buffers], count_sectors=self._count_sectors
+            )
+        )
+
+
+class _Launcher:
+    """A kernel, to be launched as those of numba are."""
+
+    def __init__(self, device: Device, kernel: Kernel, memory: _Memory) -> None:
+        self._launch = device, kernel, memory
+
+    def __getitem__(self, config: Any) -> Callable[..., None]:
+        device, kernel, memory = self._launch
+        return lambda *arguments: device.launch(kernel, memory, config, arguments)
+
+
+def _copied(array: NDArray[Any], number: int) -> NDArray[Any]:
+    """Copy an input; bytes begin anywhere in a word, as samples of a batch have no gaps."""
+    shift = (_WORD - 3 * number) % _WORD if array.dtype == np.uint8 else 0
+    copy = allocated(array.shape, array.dtype, array, shift)
+    copy.flags.writeable = False
+    return copy
+
+
+def _cupy(array: type[_Array]) -> ModuleType:
+    """Return NumPy in CuPy's place."""
+
+    def zeros(shape: Any, dtype: Any) -> _Array:
+        """Flags, mostly, which any thread may raise."""
+        made = allocated(shape, dtype, 0).view(array)
+        made.writers = ANY_WRITER
+        return made
+
+    module: Any = ModuleType("cupy")
+    for name in ("inf", "isnan", "maximum", "stack"):
+        setattr(module, name, getattr(np, name))
+    module.where = lambda *arrays: np.asarray(np.where(*arrays)).view(array)
+    module.empty = lambda shape, dtype: allocated(shape, dtype, 7).view(array)
+    module.zeros = zeros
+    module.asarray = lambda given: _copied(given, 0).view(array)
+    module.cuda = SimpleNamespace(
+        get_current_stream=lambda: SimpleNamespace(ptr=0, synchronize=lambda: None),
+        runtime=SimpleNamespace(getDevice=lambda: 0),
+    )
+    return module

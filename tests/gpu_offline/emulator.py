@@ -1,0 +1,144 @@
+"""Run the PTX of a kernel on the CPU, with checks that no GPU makes.
+
+Each access must lie in a buffer that the launch was given, be aligned, and not write to an input.
+Threads of a block may not race in shared memory between two barriers, nor part at a barrier. No two
+threads of a launch may write the same byte, unless the buffer is for that. Of the time a GPU takes,
+of diverging warps and of the order of memory this says nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_offline.translate import translate
+
+EMULATED = ("sm_75", "sm_100")
+"""Architectures whose PTX tests run: that of all others is the same as one of these."""
+
+CC = shutil.which("cc")
+_SOURCE = str(Path(__file__).with_name("emulator.c"))
+_FLAGS = ("-O1", "-w", "-shared", "-fPIC", "-march=native")
+# As a GPU computes: products and sums are not fused, integers wrap, bits may be read as any type.
+_SEMANTICS = ("-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing")
+
+READ_ONLY, ONE_WRITER, ANY_WRITER = range(3)
+"""Who may write to a buffer; as in emulator.c."""
+
+COUNTED = ("instructions", "loads", "stores", "shared", "sectors")
+"""What a launch counts: PTX instructions of all threads; their loads and stores in global memory,
+and accesses to shared memory; and the 32 bytes of global memory that warps access at once."""
+
+
+class Fault(Exception):
+    """A check failed."""
+
+
+class Buffer(NamedTuple):
+    """Memory that a launch may access."""
+
+    address: int
+    size: int
+    """In bytes."""
+    writers: int
+    """`READ_ONLY`, `ONE_WRITER` or `ANY_WRITER`."""
+
+
+class Program:
+    """The kernel of a PTX file, compiled for the CPU.
+
+    Parameters
+    ----------
+    ptx : Path
+        Its folder takes what is compiled. Files that are alike but for their architecture share it.
+    """
+
+    def __init__(self, ptx: Path) -> None:
+        self.code = translate(ptx.read_text())
+        name = hashlib.sha256(self.code.encode()).hexdigest()
+        library = ptx.with_name(f"{name}.so")
+        if not library.exists():
+            with tempfile.TemporaryDirectory(dir=ptx.parent) as folder:
+                code, made = Path(folder, "kernel.inc"), Path(folder, "kernel.so")
+                code.write_text(self.code)
+                kernel = f'-DKERNEL="{code}"'
+                command = [
+                    CC or "cc",
+                    *_FLAGS,
+                    *_SEMANTICS,
+                    kernel,
+                    _SOURCE,
+                    "-o",
+                    str(made),
+                    "-lm",
+                ]
+                subprocess.run(command, check=True)
+                made.replace(library)  # at once, as another process may do the same
+        self._run = ctypes.CDLL(str(library)).run
+
+    def __call__(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        arguments: Sequence[Any],
+        buffers: Sequence[Buffer],
+        *,
+        count_sectors: bool = False,
+    ) -> dict[str, int]:
+        """Launch it; return what was counted, by the names in `COUNTED`.
+
+        Raises
+        ------
+        Fault
+            If a check fails; it says where in the PTX and in which thread.
+        """
+        owners = [np.zeros(b.size if b.writers != READ_ONLY else 0, np.uint32) for b in buffers]
+        regions = np.array(
+            [
+                (buffer.address, buffer.address + buffer.size, buffer.writers, owner.ctypes.data)
+                for buffer, owner in zip(buffers, owners, strict=True)
+            ],
+            np.uint64,
+        ).reshape(-1, 4)
+        counts, message = np.zeros(len(COUNTED), np.uint64), ctypes.create_string_buffer(200)
+        failed = self._run(
+            *(_pointer(np.array((*sizes, 1, 1)[:3], np.uint32)) for sizes in (grid, block)),
+            _pointer(np.array([_word(argument) for argument in arguments], np.uint64)),
+            _pointer(regions),
+            len(regions),
+            count_sectors,
+            _pointer(counts),
+            message,
+        )
+        if failed:
+            raise Fault(message.value.decode())
+        return dict(zip(COUNTED, counts.tolist(), strict=True))
+
+
+def allocated(shape: Sequence[int], dtype: Any, fill: Any, shift: int = 0) -> NDArray[Any]:
+    """Make an array where a GPU might have it: at 256 bytes, or so many more."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + 256 + shift, np.uint8)
+    start = -memory.ctypes.data % 256 + shift
+    array = memory[start : start + size].view(dtype).reshape(shape)
+    array[...] = fill
+    return array
+
+
+def _word(argument: Any) -> int:
+    if isinstance(argument, np.float32):
+        return int(argument.view(np.uint32))
+    return int(argument) % 2**64
+
+
+def _pointer(array: NDArray[Any]) -> Any:
+    return array.ctypes.data_as(ctypes.c_void_p)

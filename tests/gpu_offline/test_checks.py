@@ -1,0 +1,149 @@
+"""The checks of the compiler and of the emulator can fail: each finds a fault made for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu_offline.compiler import ARCHS, Usage, build
+from gpu_offline.emulator import CC, ONE_WRITER, READ_ONLY, Buffer, Fault, Program, allocated
+from gpu_offline.faulty import KERNELS
+from gpu_offline.translate import translate
+
+FAULTS = {
+    "reads_out_of_bounds": "read out of bounds at .*thread 31",
+    "writes_out_of_bounds": "write out of bounds at .*thread 31",
+    "writes_an_input": "write to an input",
+    "is_misaligned": "misaligned access at .*thread 1$",
+    "reads_shared_out_of_bounds": "shared memory out of bounds at 0x80",
+    "reads_before_it_is_written": "race in shared memory",
+    "writes_what_others_read": "race in shared memory",
+    "half_ends_before_a_barrier": "threads ended before a barrier",
+    "halves_wait_at_two_barriers": "threads wait at two barriers",
+    "two_threads_write_one_number": "written by two threads at .*thread 1$",
+}
+NO_FAULTS = {"sound", "scattered", "uses_a_stack", "spills"}
+"""For the emulator; the last two are for the compiler."""
+
+DIVIDES = """\
+.visible .entry divides(
+	.param .u64 by
+)
+{
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [by];
+	div.s64 %rd2, -9223372036854775808, %rd1;
+	ret;
+}
+"""
+"""numba itself looks before it divides."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faulty")
+
+
+@pytest.fixture(scope="module")
+def usages(folder: Path) -> dict[str, Usage]:
+    return {usage.kernel: usage for usage in build("gpu_offline.faulty:KERNELS", folder, ["sm_80"])}
+
+
+@pytest.fixture
+def launched(folder: Path, usages: dict[str, Usage]) -> Any:
+    """Launch a kernel on the numbers from 0 to 31; give what it wrote and counted."""
+    if CC is None:
+        pytest.skip("no C compiler, cc, to run kernels of a GPU on the CPU")
+
+    def launch(name: str) -> tuple[list[float], dict[str, int]]:
+        source = allocated((32,), np.float32, np.arange(32))
+        target = allocated((32,), np.float32, 7)
+        buffers = [
+            Buffer(source.ctypes.data, source.nbytes, READ_ONLY),
+            Buffer(target.ctypes.data, target.nbytes, ONE_WRITER),
+        ]
+        program = Program(folder / f"{name}.sm_80.ptx")
+        addresses = [buffer.address for buffer in buffers]
+        counts = program((1,), (32,), addresses, buffers, count_sectors=True)
+        return target.tolist(), counts
+
+    return launch
+
+
+def test_each_kernel_is_for_a_check() -> None:
+    assert {kernel.name for kernel in KERNELS} == {*FAULTS, *NO_FAULTS}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found(launched: Any, name: str) -> None:
+    with pytest.raises(Fault, match=FAULTS[name]):
+        launched(name)
+
+
+def test_without_a_fault(launched: Any) -> None:
+    """Each thread reads and writes one number; a warp does so in 4 times 32 bytes."""
+    written, counts = launched("sound")
+    assert written == [*range(31, -1, -1)]
+    assert (counts["loads"], counts["stores"], counts["shared"]) == (32, 32, 64)
+    assert counts["sectors"] == 4 + 4
+    assert counts["instructions"] % 32 == 0
+
+
+def test_scattered_reads_are_counted(launched: Any) -> None:
+    written, counts = launched("scattered")
+    assert written == [0, 8, 16, 24] * 8
+    assert counts["sectors"] == 4 + 4
+    assert counts["loads"] == 32
+
+
+@pytest.mark.skipif(CC is None, reason="no C compiler, cc")
+def test_division(tmp_path: Path) -> None:
+    """By zero is a fault, although a GPU would go on; and the lowest number has no opposite."""
+    (tmp_path / "divides.ptx").write_text(DIVIDES)
+    program = Program(tmp_path / "divides.ptx")
+    assert program((1,), (1,), [-1], [])["instructions"] == 3
+    with pytest.raises(Fault, match="division by zero at 0, PTX line 7, block 0, thread 0"):
+        program((1,), (1,), [0], [])
+
+
+def test_a_stack_is_seen(usages: dict[str, Usage]) -> None:
+    assert usages["uses_a_stack"].stack >= 32 * 4
+    assert usages["sound"].stack == 0
+
+
+def test_spills_are_seen(usages: dict[str, Usage]) -> None:
+    assert usages["spills"].spills > 0
+    assert usages["spills"].registers <= 32
+    assert usages["sound"].spills == 0
+
+
+def test_an_unknown_instruction_is_an_error() -> None:
+    ptx = ".visible .entry kernel(\n\t.param .u64 a\n)\n{\n\tvote.sync.any.pred %p1, %p2, -1;\n}\n"
+    with pytest.raises(NotImplementedError, match=r"PTX line 5: vote\.sync"):
+        translate(ptx)
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "shared", "warps"),
+    [
+        ("sm_80", 256, 32, 0, 64),
+        ("sm_86", 256, 32, 0, 48),
+        ("sm_80", 256, 33, 0, 48),  # 33 registers take 40; 6 blocks of 8 warps
+        ("sm_80", 256, 98, 0, 16),
+        ("sm_80", 32, 98, 0, 16),  # 4 warps of 3328 registers in each quarter of 16384
+        ("sm_80", 32, 16, 0, 32),  # 32 blocks
+        ("sm_80", 32, 32, 10880, 14),  # 164 KiB, and 1 KiB more for each block
+        ("sm_75", 32, 32, 16384, 4),
+    ],
+)
+def test_occupancy(arch: str, threads: int, registers: int, shared: int, warps: int) -> None:
+    """Worked out by hand, by the rules of NVIDIA's occupancy calculator."""
+    assert Usage("kernel", arch, threads, registers, 0, 0, shared).warps == warps
+
+
+def test_no_more_warps_than_an_sm_holds() -> None:
+    for arch, limits in ARCHS.items():
+        assert Usage("kernel", arch, 256, 8, 0, 0, 0).warps == limits.warps
