@@ -47,7 +47,7 @@ def contracted(function: Callable[..., Any]) -> Any:
 def stamped(dispatcher: Any) -> Any:
     """Make the cache of a function compiled by numba depend on all kernels."""
     kept_in = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if kept_in is not None:  # None in the CUDA simulator, or without a folder
+    if kept_in is not None:  # None without a folder
         # Private to numba; its only alternative is to put all kernels into one file.
         kept_in._source_stamp = STAMP
     return dispatcher

@@ -1,4 +1,4 @@
-"""The warp of the GPU in numba's CUDA simulator, against that of the CPU."""
+"""The warp of the GPU, its PTX run on the CPU, against that of the CPU."""
 
 from __future__ import annotations
 
@@ -6,78 +6,162 @@ import math
 from typing import Any
 
 import numpy as np
-from simulation import simulated
+import pytest
+from gpu_offline.device import Device
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from dali_pipelines.kernels.resample.warp import warp
 from dali_pipelines.stretch import Stretch
 
+Image = NDArray[np.float32]
 PLAIN = Stretch()
-CURVE = Stretch(kind="asinh", a=100, mean=1, std=2)
+CURVES = (
+    PLAIN,
+    Stretch(kind="asinh", a=100, mean=1, std=2),
+    Stretch(kind="sqrt", clip=(0, 50)),
+    Stretch(kind="log1p", clip=(0, 90), unit=3),
+    Stretch(kind="signed_log1p", unit=9),
+)
+SPECIAL = (
+    (-3, math.nan, -math.inf, -math.inf),
+    (1, 2, 0, 0),
+    (1, 2, 0, -math.inf),
+    (0, 0, -math.inf, 5),
+)
+ORDERS = (1, 3)
 
 
 def sample(
     shape: tuple[int, int],
-    matrix: list[list[float]],
+    matrix: Any,
     size: tuple[int, int],
     *,
     stretch: Stretch = PLAIN,
-    frame: tuple[int, ...] | None = None,
+    whole: bool = True,
     flip: tuple[int, int] = (0, 0),
     reduce: int = 1,
     gain: float = 0.5,
-    special: tuple[float, ...] = (-3, math.nan, -math.inf, -math.inf),
+    special: tuple[float, ...] = SPECIAL[0],
+    holes: float = 0.01,
+    seed: int = 0,
 ) -> tuple[Any, ...]:
-    image = np.random.default_rng(size[0]).poisson(40, (*shape, 1)).astype(np.float32) - 30
-    image[2:4, 3:5] = np.nan
+    random = np.random.default_rng(seed)
+    image = random.poisson(40, (*shape, 1)).astype(np.float32) - 30
+    image[random.random(image.shape) < holes] = np.nan
+    frame = (0, 0, *shape) if whole else (5, 5, 80, 80)
     return (
         image,
         np.zeros((*size, 0), np.uint8),
-        np.array(matrix),
+        np.array(matrix, np.float64),
         np.array([reduce]),
         np.array([gain]),
         stretch.parameters(),
         np.array(special, np.float64),
-        np.array(frame or (0, 0, *shape)),
+        np.array(frame),
         np.array(flip, np.int32),
     )
 
 
 TURNED = [[0.95, 0.3, -1.5], [-0.3, 0.95, 2.5]]
-SAMPLES = [
-    sample((20, 23), [[1, 0, 0.25], [0, 1, -1.5]], (21, 19)),
-    sample((20, 23), TURNED, (12, 25), stretch=CURVE, special=(1, 2, 0, 0), flip=(1, 0)),
-    sample(
-        (20, 23), TURNED, (14, 9), frame=(5, 5, 80, 80), reduce=2, flip=(0, 1)
-    ),  # part of a frame
-    sample((9, 9), [[-1.2, 0, 8], [0, -1.2, 8]], (5, 7), special=(1, 2, 0, -math.inf), reduce=3),
-]
 
 
-def test_as_the_cpu() -> None:
-    batches = simulated("warp", [(SAMPLES, order) for order in (1, 3)])
-    for order, batch in zip((1, 3), batches, strict=True):
-        for arrays, found in zip(SAMPLES, batch, strict=True):
-            expected = on_cpu(arrays, order)
-            assert found.shape == (1, *expected.shape)
-            assert np.mean(expected != expected[0, 0]) > 0.05
-            # Products are summed in another order, and a CPU may round a sum of products once.
-            np.testing.assert_allclose(found[0], expected, rtol=0, atol=2e-5)
+@pytest.mark.parametrize("order", ORDERS)
+def test_as_the_cpu(gpu: Device, order: int) -> None:
+    samples = [
+        sample((60, 73), [[1, 0, 0.25], [0, 1, -1.5]], (61, 59)),
+        sample((20, 23), TURNED, (12, 25), stretch=CURVES[1], special=SPECIAL[1], flip=(1, 0)),
+        sample((20, 23), TURNED, (14, 9), whole=False, reduce=2, flip=(0, 1)),
+        sample((9, 9), [[-1.2, 0, 8], [0, -1.2, 8]], (5, 7), special=SPECIAL[2], reduce=3),
+    ]
+    assert check(gpu, samples, order) > 0.9
+    for arrays in samples:
+        expected = on_cpu(arrays, order)
+        assert np.mean(expected != expected[0, 0]) > 0.05
 
 
-def on_cpu(arrays: tuple[Any, ...], order: int) -> Any:
+@pytest.mark.parametrize("curve", CURVES, ids=lambda curve: str(curve.kind))
+def test_every_curve(gpu: Device, curve: Stretch) -> None:
+    arrays = sample((40, 40), TURNED, (40, 40), stretch=curve)
+    assert check(gpu, [arrays], 1) > 0.9
+
+
+@pytest.mark.parametrize("holes", [0, 0.01, 0.5, 1])
+@pytest.mark.parametrize("order", ORDERS)
+def test_holes(gpu: Device, order: int, holes: float) -> None:
+    samples = [
+        sample((50, 40), TURNED, (50, 40), holes=holes, special=special) for special in SPECIAL
+    ]
+    assert check(gpu, samples, order) > 0.9
+
+
+@given(
+    shape=st.tuples(st.integers(1, 70), st.integers(1, 70)),
+    size=st.tuples(st.integers(1, 50), st.integers(1, 50)),
+    angle=st.floats(-4, 4),
+    scale=st.sampled_from((1, 0.5, 1.7, 3)),
+    shift=st.tuples(st.floats(-10, 10), st.floats(-10, 10)),
+    whole=st.booleans(),
+    reduce=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
+def test_any_turn(
+    gpu: Device,
+    shape: tuple[int, int],
+    size: tuple[int, int],
+    angle: float,
+    scale: float,
+    shift: tuple[float, float],
+    whole: bool,
+    reduce: int,
+    seed: int,
+) -> None:
+    cos, sin = math.cos(angle) * scale, math.sin(angle) * scale
+    matrix = [[cos, sin, shift[0]], [-sin, cos, shift[1]]]
+    arrays = sample(shape, matrix, size, whole=whole, reduce=reduce, seed=seed)
+    for order in ORDERS:
+        check(gpu, [arrays], order)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -1e300])
+@pytest.mark.parametrize("place", range(6))
+def test_a_senseless_matrix_does_no_harm(gpu: Device, place: int, value: float) -> None:
+    matrix = np.eye(2, 3)
+    matrix.flat[place] = value
+    arrays = sample((30, 30), matrix, (30, 30))
+    for order in ORDERS:
+        check(gpu, [arrays], order)
+
+
+def check(gpu: Device, samples: list[tuple[Any, ...]], order: int) -> float:
+    """Compare all pixels that have a definite value; return their share."""
+    shares = []
+    for arrays, found in zip(samples, gpu.warp(samples, order), strict=True):
+        expected = on_cpu(arrays, order)
+        clear = is_clear(arrays, order, expected)
+        assert found.shape == (1, *expected.shape)
+        # Products are summed in another order, and a CPU may round a sum of products once.
+        np.testing.assert_allclose(found[0][clear], expected[clear], rtol=2e-5, atol=2e-5)
+        shares.append(clear.mean())
+    return float(np.mean(shares))
+
+
+def is_clear(arrays: tuple[Any, ...], order: int, expected: Image) -> NDArray[np.bool_]:
+    """Return where no rounding decides: at the edge of the frame, or where half is a hole."""
+    image, grid, matrix, *others = arrays
+    clear = np.full(expected.shape, True)
+    for x, y in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        moved = matrix + 1e-7 * np.array([[0, 0, x], [0, 0, y]])
+        near = on_cpu((image, grid, moved, *others), order)
+        clear &= np.isclose(near, expected, rtol=1e-3, atol=1e-3, equal_nan=True)
+    return clear
+
+
+def on_cpu(arrays: tuple[Any, ...], order: int) -> Image:
     image, grid, matrix, reduce, gain, stretch, special, frame, flip = arrays
     out = np.full(grid.shape[:2], 99, np.float32)
-    whole = tuple(frame[2:]) == image.shape[:2]
-    warp(
-        out,
-        image[:, :, 0],
-        matrix,
-        order,
-        reduce[0],
-        special.astype(np.float32),
-        whole,
-        gain[0],
-        stretch,
-        flip,
-    )
+    values, whole = special.astype(np.float32), tuple(frame[2:]) == image.shape[:2]
+    numbers = (order, reduce[0], values, whole, gain[0])
+    warp(out, image[:, :, 0], matrix, *numbers, stretch, flip)
     return out

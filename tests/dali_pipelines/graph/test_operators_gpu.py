@@ -1,4 +1,4 @@
-"""The kernel of the GPU in numba's CUDA simulator, against that of the CPU: bit for bit."""
+"""The decoder of the GPU, its PTX run on the CPU, against that of the CPU: bit for bit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from astropy.io import fits
-from simulation import simulated
+from fits_files import write
+from gpu_offline.device import Device
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import compressed_floats, compressed_integers, fractions, plain_images
 
 from dali_pipelines.kernels.fits.image import DAMAGED, decode_image
 from readers import FitsReader, Row, Sample, Window
-from readers.fits.payload import HEAD, OFFSET
+from readers.fits.payload import HEAD, LENGTH, OFFSET, PADDING, PER_TILE
 
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
+IMAGES = compressed_integers() | compressed_floats() | plain_images()
+FLIPS = st.tuples(st.integers(0, 1), st.integers(0, 1))
 
 
 class Job(NamedTuple):
@@ -37,15 +43,41 @@ def on_cpu(sample: Sample, job: Job) -> tuple[np.ndarray, int]:
     return out[0] if planes == 1 else out[..., 0], status
 
 
-def check(jobs: list[Job]) -> None:
-    found = simulated("decode", [tuple(job) for job in jobs])
-    for job, (images, statuses) in zip(jobs, found, strict=True):
-        for sample, image, status in zip(job.samples, images, statuses, strict=True):
-            expected, expected_status = on_cpu(sample, job)
-            assert status == expected_status
-            assert image.dtype == job.dtype
-            if status == 0:
-                np.testing.assert_array_equal(image, expected)
+def check(gpu: Device, job: Job) -> list[int]:
+    """Compare the images that are not damaged; return the statuses."""
+    images, statuses = gpu.decode(*job)
+    for sample, image, status in zip(job.samples, images, statuses, strict=True):
+        expected, expected_status = on_cpu(sample, job)
+        assert status == expected_status
+        assert image.dtype == job.dtype
+        if status == 0:
+            np.testing.assert_array_equal(image, expected)
+    return statuses
+
+
+def damaged(good: Sample, random: np.random.Generator) -> Sample:
+    """Flip bits of the tiles, overwrite them, or cut or move a stream."""
+    payload, plan = good["payload"].copy(), good["plan"].copy()
+    tiles = payload[: max(payload.size - PADDING, 1)]
+    numbers = plan[HEAD:].reshape(-1, PER_TILE)
+    tile = numbers[random.integers(len(numbers))]
+    match random.integers(5):
+        case 0:
+            places = random.integers(0, tiles.size, random.choice((1, 2, 20)))
+            tiles[places] ^= 1 << random.integers(0, 8, places.size).astype(np.uint8)
+        case 1:
+            tiles[random.integers(tiles.size) :] = random.choice((0, 255))
+        case 2:
+            tiles[:] = random.integers(0, 256, tiles.size)
+        case 3:
+            tile[LENGTH] -= random.integers(0, tile[LENGTH] + 2)
+        case _:
+            tile[random.integers(PER_TILE)] += random.choice((-1, 1, 10**6, -(10**15), 10**15))
+    return broken(good, payload=payload, plan=plan)
+
+
+def broken(sample: Sample, **arrays: np.ndarray) -> Sample:
+    return Sample({**sample.arrays, **arrays})
 
 
 @pytest.fixture(scope="module")
@@ -58,34 +90,62 @@ def frame(tmp_path_factory: pytest.TempPathFactory) -> Row:
     return Row(0, str(path))
 
 
-def test_real_files(shared_data: Path) -> None:
-    reader, window = FitsReader(), None if LONG else Window(height=12, width=70)
-    paths = sorted((shared_data / "fits").iterdir())
-    small = {"compressed_with_nan.fits"}
-    settings: list[Any] = [("float32", (1, 0), ((3.0, 0.5),)), ("float32", (0, 1))] * 9
-    check(
-        [
-            Job([reader.read(Row(0, str(p)), None if p.name in small else window)], *how)
-            for p, how in zip(paths, settings, strict=False)
-        ]
-    )
+def test_real_files(gpu: Device, shared_data: Path) -> None:
+    """Whole, in windows, and damaged."""
+    random = np.random.default_rng(1)
+    reader, window = FitsReader(), Window(height=12, width=70, y=0.6, x=0.3)
+    statuses = []
+    for path in sorted((shared_data / "fits").iterdir()):
+        row = Row(0, str(path))
+        good = [reader.read(row, None)]
+        if good[0]["shape"].shape[1] > window.width:
+            good.append(reader.read(row, window))
+        bad = [damaged(good[-1], random) for _ in range(200 if LONG else 10)]
+        assert check(gpu, Job(good, "float32", (1, 0), ((3.0, 0.5),))) == [0] * len(good)
+        statuses += check(gpu, Job(bad, "float32", (0, 1)))
+    assert 0.2 < np.mean(statuses) < 0.9
 
 
-def test_a_batch_of_all_sorts(frame: Row) -> None:
+@given(IMAGES, FLIPS, st.tuples(fractions, fractions), st.integers(0, 2**32))
+def test_made_files(
+    gpu: Device,
+    tmp_path_factory: pytest.TempPathFactory,
+    image: Any,
+    flip: tuple[int, int],
+    place: tuple[float, float],
+    seed: int,
+) -> None:
+    """All codecs and types; whole, a window, an image of zeros, and damaged."""
+    path, random = tmp_path_factory.getbasetemp() / "made.fits", np.random.default_rng(seed)
+    write(path, image)
+    height, width = (int(random.integers(1, size + 1)) for size in image.stored.shape)
+    window = Window(height=height, width=width, y=place[0], x=place[1])
+    reader, row = FitsReader(), Row(0, str(path))
+    whole, part = reader.read(row, None), reader.read(row, window)
+    bad = [damaged(sample, random) for sample in (whole, part) * 3]
+    statuses = check(gpu, Job([whole, *bad, reader.blank(5, 6), part], "float32", flip))
+    assert statuses[0] == statuses[-1] == statuses[-2] == 0
+
+
+def test_a_batch_of_all_sorts(gpu: Device, frame: Row) -> None:
     """Windows of several sizes, an image of zeros, and a last one that ends a block early."""
     reader = FitsReader()
     windows = [None, Window(height=20, width=20, y=0.9, x=0.4), Window(height=1, width=1)]
     samples = [reader.read(frame, window) for window in windows]
     samples.insert(1, reader.blank(5, 6))
-    check([Job(samples, flip=(1, 1), finish=((10.0, 0.25),))])
+    check(gpu, Job(samples, flip=(1, 1), finish=((10.0, 0.25),)))
 
 
-def test_stored_integers(frame: Row) -> None:
-    check([Job([FitsReader(stored="int16").read(frame, None)], "int16", (0, 1))])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+def test_stored_integers(gpu: Device, tmp_path: Path, dtype: str) -> None:
+    image = np.random.default_rng(2).integers(0, 100, (30, 41)).astype(dtype)
+    fits.CompImageHDU(image, tile_shape=(7, 9)).writeto(tmp_path / "image.fits")
+    sample = FitsReader(stored=dtype).read(Row(0, str(tmp_path / "image.fits")), None)
+    check(gpu, Job([sample], dtype, (0, 1)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
-def test_planes(tmp_path: Path, dtype: str) -> None:
+def test_planes(gpu: Device, tmp_path: Path, dtype: str) -> None:
     """Several planes of an image, one of which is damaged in the last sample."""
     cube = np.random.default_rng(1).normal(500, 30, (4, 21, 33)).astype(np.int16)
     fits.CompImageHDU(cube, tile_shape=(1, 7, 9)).writeto(tmp_path / "cube.fits")
@@ -95,15 +155,11 @@ def test_planes(tmp_path: Path, dtype: str) -> None:
     bad = good["plan"].copy()
     bad[len(bad) // 3 + HEAD + OFFSET] = -1
     samples = [reader.read(row, None), good, reader.blank(5, 6), broken(good, plan=bad)]
-    check([Job(samples, dtype, (1, 0), ((10.0, 0.25), (0.0, 1.0), (-3.0, 2.0)))])
-    assert on_cpu(samples[-1], Job([], dtype, finish=((0, 1),) * 3))[1] == DAMAGED
+    job = Job(samples, dtype, (1, 0), ((10.0, 0.25), (0.0, 1.0), (-3.0, 2.0)))
+    assert check(gpu, job) == [0, 0, 0, DAMAGED]
 
 
-def broken(sample: Sample, **arrays: np.ndarray) -> Sample:
-    return Sample({**sample.arrays, **arrays})
-
-
-def test_damaged_images_are_told_and_leave_others_alone(frame: Row) -> None:
+def test_damaged_images_are_told_and_leave_others_alone(gpu: Device, frame: Row) -> None:
     good = FitsReader().read(frame, Window(height=20, width=20))
     random = np.random.default_rng(3)
     noise = random.integers(0, 256, good["payload"].size, np.uint8)
@@ -121,6 +177,4 @@ def test_damaged_images_are_told_and_leave_others_alone(frame: Row) -> None:
         {"scaling": good["scaling"][:2]},
     ]
     samples = [good, *(broken(good, **arrays) for arrays in bad), good]
-    check([Job(samples)])
-    statuses = [on_cpu(sample, Job([sample]))[1] for sample in samples]
-    assert statuses[2:] == [DAMAGED] * 6 + [0]
+    assert check(gpu, Job(samples))[2:] == [DAMAGED] * 6 + [0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import platform
 from collections.abc import Callable
 from typing import Any
@@ -115,38 +114,6 @@ def test_one_pixel_with_an_array_of_parameters() -> None:
     assert stretched(np.float32(22.5), parameters) == 1.5
     assert stretched(np.float32(-3), parameters) == 0
     assert stretched(np.float32(1e6), parameters) == 2
-
-
-ON_A_GPU = """
-import os, pickle, sys
-os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
-from numba import cuda
-from dali_pipelines.kernels.stretch import constants_at, stretched
-
-@cuda.jit
-def kernel(line, address):
-    place = cuda.grid(1)
-    if place < line.size:
-        line[place] = stretched(line[place], constants_at(address))
-
-jobs = pickle.load(sys.stdin.buffer)
-for line, parameters in jobs:
-    kernel[2, 32](line, parameters.ctypes.data)
-pickle.dump([line for line, _ in jobs], sys.stdout.buffer)
-"""
-
-
-def test_a_kernel_of_a_gpu_can_call_it(fresh_python: Callable[..., bytes]) -> None:
-    """In numba's CUDA simulator."""
-    values = np.append(np.random.default_rng(0).normal(0, 500, 49), math.nan).astype(np.float32)
-    clip = (0, math.inf)
-    settings = [Stretch(mean=3), Stretch(kind="sqrt", clip=clip), Stretch(kind="log1p", clip=clip)]
-    settings += [Stretch(kind="signed_log1p", unit=9), Stretch(kind="asinh", a=0.01, unit=300)]
-    jobs = [(values.copy(), stretch.parameters()) for stretch in settings]
-    found = pickle.loads(fresh_python(ON_A_GPU, stdin=pickle.dumps(jobs)))
-    for line, parameters in jobs:
-        stretch_line(line, parameters)
-    np.testing.assert_array_equal(found, [line for line, _ in jobs])
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names instructions of x86-64")
