@@ -10,6 +10,7 @@ strategies  ways to feed DALI with FITS, from one process for everything to the 
 scaling     by reader processes, batch size and augmentation, and against a serial loader
 aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader and SPDL
+kernels     CUDA kernels without a GPU: registers, occupancy, and what they execute for a pixel
 
 Ways that need a package that is not there are listed without figures. All others go through the
 same files in turn, and speedups are taken round by round, so that a drift of the machine cancels.
@@ -36,7 +37,7 @@ from typing import Any
 from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import option, parse
 
-SUITES = ("decode", "loader", "strategies", "scaling", "aia", "jpeg")
+SUITES = ("decode", "loader", "strategies", "scaling", "aia", "jpeg", "kernels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,7 @@ def peer_versions() -> dict[str, str]:
 
     names = ("aiapy", "sunpy", "scipy", "opencv-python-headless", "fitsio", "torchfits", "pillow")
     found = {}
-    for name in (*names, "torchvision", "spdl"):
+    for name in (*names, "torchvision", "spdl", "numba-cuda", "nvidia-cuda-nvcc-cu12"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -127,7 +127,7 @@ static int shared(uint64_t at, int size, int access, int line) {
 }
 
 static uint64_t *sectors;
-static uint32_t *times;
+static uint32_t *times, num_sectors;
 
 /* Count 32 bytes once for each access of a warp: that of its threads' n-th time at a line. */
 static void count_sector(uint64_t at, int line) {
@@ -135,8 +135,10 @@ static void count_sector(uint64_t at, int line) {
   uint64_t key = ((time * NUM_LINES + line) * 32 + lane / 32 + 1) << 32 | (uint32_t)(at >> 5);
   uint64_t place = key * 0x9E3779B97F4A7C15ull >> 43;
   while (sectors[place] && sectors[place] != key) place = (place + 1) % TABLE;
-  if (!sectors[place]) counts[SECTORS]++;
+  if (sectors[place]) return;
   sectors[place] = key;
+  counts[SECTORS]++;
+  if (++num_sectors > TABLE / 2) fail("too many accesses of a block to count", at, line);
 }
 
 /* ---- Threads ------------------------------------------------------------------------------- */
@@ -174,7 +176,7 @@ static void prepare(const uint32_t *grid, const uint32_t *block, char *stacks) {
   }
   memset(shared_memory, 0xA5, SHARED_BYTES);
   if (with_sectors) {
-    memset(sectors, 0, TABLE * sizeof *sectors);
+    memset(sectors, 0, TABLE * sizeof *sectors), num_sectors = 0;
     memset(times, 0, threads * NUM_LINES * sizeof *times);
   }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from gpu_offline.compiler import ARCHS, Usage, build
 from gpu_offline.emulator import EMULATED
 from gpu_offline.kernels import KERNELS, Kernel, fingerprint, kernels_of_the_package
 from gpu_offline.translate import translate
+
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +44,27 @@ def test_all_that_is_compiled_is_emulated(
     assert set(codes.values()) == {codes[arch] for arch in EMULATED}
 
 
-class TestFingerprint:
-    def test_of_functions_and_constants_that_a_kernel_uses(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        before = [fingerprint(kernel) for kernel in KERNELS]
-        monkeypatch.setattr(rice_stream, "NEAR", np.uint64(29))
-        after = [fingerprint(kernel) for kernel in KERNELS]
-        assert [one != other for one, other in zip(before, after, strict=True)] == [
-            kernel.name == "decode_images" for kernel in KERNELS
-        ]
+def test_the_published_table_is_of_these_kernels() -> None:
+    """After a change: ``python scripts/bench.py --suite kernels --out FOLDER``, and copy it there.
+
+    Registers are not compared, as another ptxas may give others.
+    """
+    newest = max(RESULTS.glob("kernels_offline_*.json"))
+    header, lines = (
+        json.loads(newest.read_text())["tables"][0][key] for key in ("header", "lines")
+    )
+    table = [dict(zip(header, line, strict=True)) for line in lines]
+    expected = {(k.name, arch, fingerprint(k)) for k in KERNELS for arch in ARCHS}
+    assert {(line["kernel"], line["architecture"], line["source"]) for line in table} == expected
+    assert {(line["stack"], line["spills"]) for line in table} == {("0", "0")}
+
+
+def test_the_hash_of_a_kernel_changes_with_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [fingerprint(kernel) for kernel in KERNELS]
+    monkeypatch.setattr(rice_stream, "NEAR", np.uint64(29))
+    changed = {
+        kernel.name
+        for kernel, hashed in zip(KERNELS, before, strict=True)
+        if fingerprint(kernel) != hashed
+    }
+    assert changed == {"decode_images"}

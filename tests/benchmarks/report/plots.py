@@ -36,10 +36,12 @@ _LEGEND: dict[str, Any] = {
 
 
 def save_plots(folder: Path, suite: str, shown: Sequence[Table | Sheet]) -> None:
-    """Write SUITE.png and SUITE.svg, one panel for each Table."""
+    """Write SUITE.png and SUITE.svg, one panel for each Table, if there are any."""
     from matplotlib.figure import Figure
 
     tables = [table for table in shown if isinstance(table, Table)]
+    if not tables:
+        return
     heights = [_CURVES if table.axis else 1.2 + _BAR * len(_timed(table)) for table in tables]
     figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]
