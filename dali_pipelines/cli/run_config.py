@@ -7,7 +7,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -32,16 +32,15 @@ _COUNTS = (
 _NUMBERS = ("rotate", "zoom", "mean", "std", "max_bad", "read_timeout")
 
 
-def _number_or_auto(text: str) -> int | Literal["auto"]:
-    if text != "auto" and not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number or auto, got {text!r}")
-    return "auto" if text == "auto" else int(text)
+def _number_or(word: str) -> Callable[[str], int | str]:
+    """Return a type for `option`: numbers from 0 on, or a word."""
 
+    def number(text: str) -> int | str:
+        if text != word and not text.isdecimal():
+            raise argparse.ArgumentTypeError(f"expected a number or {word}, got {text!r}")
+        return text if text == word else int(text)
 
-def _number_or_all(text: str) -> int | Literal["all"]:
-    if text != "all" and not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected numbers from 0 on, or all, got {text!r}")
-    return "all" if text == "all" else int(text)
+    return number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         "readers": "num_read_processes read_timeout restart_readers start_method",
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window flip rotate zoom resize mean std",
-        "frames of AIA and HMI": ("preset size order pointing_table correction_table exposure psf"),
+        "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "shuffle seed epochs max_batches tail state resume",
         "output": "report audit rejected",
     }
@@ -62,7 +61,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     planes: tuple[int | Literal["all"], ...] | None = option(
         None,
         "fits: planes to read of images with more than two axes, as channels, or all",
-        type=_number_or_all,
+        type=_number_or("all"),
         nargs="+",
         metavar="N",
     )
@@ -70,7 +69,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         4,
         "reader processes in all, shared out over the shards; auto: as many as a short measurement "
         "finds useful",
-        type=_number_or_auto,
+        type=_number_or("auto"),
         metavar="NUMBER",
     )
     batch_size: int = option(16, "samples per shard and step")

@@ -51,7 +51,10 @@ class Unknown(Exception):
 
 
 class Job:
-    """The run to check, and facts that several checks need, each looked up once."""
+    """The run to check, and facts that several checks need, each looked up once.
+
+    Each raises Unknown where another check has reported why it cannot be known.
+    """
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
@@ -91,13 +94,7 @@ class Job:
 
     @cached_property
     def pipelines(self) -> list[ReaderPipeline]:
-        """The pipelines that a run would start, on the CPU, so that CUDA is left alone.
-
-        Raises
-        ------
-        Unknown
-            If there is no Index to make them for.
-        """
+        """The pipelines that a run would start, on the CPU, so that CUDA is left alone."""
         from dali_pipelines.cli.run_config import new_loader
 
         try:
@@ -108,13 +105,7 @@ class Job:
 
     @property
     def known_pipelines(self) -> list[ReaderPipeline]:
-        """The pipelines, for all checks but the one that reports why they cannot be made.
-
-        Raises
-        ------
-        Unknown
-            If they cannot be made.
-        """
+        """The pipelines, for all checks but the one that reports why they cannot be made."""
         try:
             pipelines = self.pipelines
         except Exception as error:
@@ -125,13 +116,7 @@ class Job:
 
     @cached_property
     def estimate(self) -> MemoryEstimate:
-        """Memory that the pipelines will take.
-
-        Raises
-        ------
-        Unknown
-            If the pipelines cannot be made.
-        """
+        """Memory that the pipelines will take."""
         from dali_pipelines.memory import estimate_memory
 
         estimate = estimate_memory(self.known_pipelines)

@@ -100,19 +100,16 @@ def _records_of_kind(
 def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
     """Compare what the pipeline made of a file, or why it rejected it, with the other decoder's."""
     record = Record(row.path, truth.hdu, row.plane, truth.codec, truth.shape, truth.dtype)
+    if pixels is None and truth.complaint:
+        record.verdict, record.reason = "REJECTED", refusal
+        return record
+    record.verdict = "DIFFERS"
     if pixels is None:
-        if truth.complaint:
-            record.verdict, record.reason = "REJECTED", refusal
-        else:
-            record.verdict, record.reason = (
-                "DIFFERS",
-                f"read by {truth.decoder}, but not here: {refusal}",
-            )
+        record.reason = f"read by {truth.decoder}, but not here: {refusal}"
     elif truth.values is None:
-        record.verdict = "DIFFERS"
         record.reason = f"read here, but not by {truth.decoder}: {truth.complaint}"
     elif pixels.shape != truth.values.shape[-pixels.ndim :] or pixels.size != truth.values.size:
-        record.verdict, record.reason = "DIFFERS", f"the shape here is {pixels.shape}"
+        record.reason = f"the shape here is {pixels.shape}"
     else:
         _compare(record, pixels, truth.values.reshape(pixels.shape), truth.tolerance)
     return record
@@ -131,7 +128,7 @@ def _compare(
         differences = np.abs(found[differ].astype(np.float64) - expected[differ])
     record.max_difference = float(differences.max(initial=0.0))
     count = len(differences) - np.count_nonzero(differences <= tolerance)
-    if count == 0:
+    if count:
+        record.reason = f"{count} of {differ.size} pixels"
+    else:
         record.verdict = "OK"
-        return
-    record.verdict, record.reason = "DIFFERS", f"{count} of {differ.size} pixels"
