@@ -67,7 +67,6 @@ def test_each_row_once_over_the_ranks_and_resumed_without_them(
     archive: Path, tmp_path: Path
 ) -> None:
     flags = ["--num_read_processes=3", "--batch_size=4", "--num_gpus=2", "--epochs=2"]
-    flags.append("--start_method=fork")  # starts faster than the fork servers of two ranks
     with start(archive, tmp_path, *flags, "--max_batches=4", *EVERYTHING) as job:
         out, err = job.communicate(timeout=100)
     assert job.returncode == 0, err
