@@ -186,20 +186,22 @@ def iterate(
 ) -> int:
     """Go through the epochs, and say how it went."""
     from dali_pipelines.cli.run.output import Run
+    from dali_pipelines.cli.run.report import finish
 
     with Run(loader, config, ranks, choice) as run, loader:
         stop.later = True
         try:
-            return go_on(run, loader, config, ranks, stop)
+            status = go_on(run, loader, config, ranks, stop)
         except RuntimeError:
             # Slurm and torchrun send SIGTERM to the readers, too, or it has ended another rank.
             if not stop.status:
                 raise
-            return run.finish(stop.status)
+            status = stop.status
+        return finish(run, status)
 
 
 def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop) -> int:
-    """Take the steps that are left; give the exit code."""
+    """Take the steps that are left; return the exit status."""
     for epoch in range(loader.epoch, config.epochs):
         steps_before = run.steps_done
         for step, batches in enumerate(run.steps(epoch), loader.step):
@@ -209,7 +211,7 @@ def go_on(run: Run, loader: Loader, config: RunConfig, ranks: Ranks, stop: Stop)
             del batches  # what is held here cannot be reused for the next batch
             enough = run.steps_done == config.max_batches
             if status or enough:
-                return run.finish(status)
+                return status
         if run.steps_done == steps_before:
             raise RuntimeError(f"the Loader gave no step of epoch {epoch}")
-    return run.finish()
+    return 0

@@ -1,4 +1,4 @@
-"""Output of a run: progress bar, NVTX ranges, audit, summary and report."""
+"""Output of a run while it goes on: progress bar, NVTX ranges, audit, state."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from tqdm import tqdm
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.paths import OutputFile, write_file, write_table
 from dali_pipelines.cli.run.delivered import first_images, save_delivered
-from dali_pipelines.cli.run.report import report_of, summary
-from dali_pipelines.cli.run.stages import Moment
+from dali_pipelines.cli.run.stages import Moment, Stages
 from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ REJECTED_HEADER = ("path", "hdu", "row", "reason", "epoch", "step")
 
 
 class Run:
-    """One run over a Loader, from the first batch to the summary, which rank 0 prints."""
+    """One run over a Loader, from the first batch to the last."""
 
     def __init__(
         self, loader: Loader, config: RunConfig, ranks: Ranks, choice: Choice | None = None
@@ -126,26 +125,17 @@ class Run:
         self._bar.set_postfix_str(f"{rate:.0f} MB/s read")
         self._state = self.loader.state_dict()
 
-    def finish(self, status: int = 0) -> int:
-        """Print the summary, write the report, and give the exit code: 1 if nothing was read."""
+    def end(self) -> Stages | None:
+        """End the readers; return the times of all stages, None if the run was too short."""
         # While the readers live: their CPU times end with them.
         enough = self.steps_done > self.ready_at_first and self.loader.stats.samples > 0
         lives = bool(self.loader.pipelines)
         measured = self.at_first.stages(self.loader) if enough and lives else None
         self.loader.close()
         self._bar.close()
-        report = report_of(self, measured)
-        if self.ranks.rank == 0:
-            print(summary(report))
-            self._draw()
-        if self.config.report is not None:
-            write_file(self.config.report, json.dumps(report, indent=2) + "\n")
-        # A rank alone may have had no part in a short run. After a stop the others may be gone.
-        if not status and self.steps_done and not self.ranks.agree(self.loader.stats.samples > 0):
-            return 1
-        return status
+        return measured
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
         """Draw what the sample set has given; a run does not fail for want of that."""
         if not self._images:
             return

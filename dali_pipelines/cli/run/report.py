@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.environment import hardware, versions
 from dali_pipelines.cli.errors import count
+from dali_pipelines.cli.paths import write_file
 from dali_pipelines.cli.run.advice import advise
 from readers.messages import printable
 
@@ -17,6 +19,20 @@ if TYPE_CHECKING:
 
 _STEADY_STEPS = 10
 """Steps from which on the first batch does not count in the rates."""
+
+
+def finish(run: Run, status: int) -> int:
+    """Print the summary, write the report, and return the exit status: 1 if nothing was read."""
+    report = report_of(run, run.end())
+    if run.ranks.rank == 0:
+        print(summary(report))
+        run.draw()
+    if run.config.report is not None:
+        write_file(run.config.report, json.dumps(report, indent=2) + "\n")
+    # A rank alone may have had no part in a short run. After a stop the others may be gone.
+    if not status and run.steps_done and not run.ranks.agree(run.loader.stats.samples > 0):
+        return 1
+    return status
 
 
 def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
