@@ -219,7 +219,7 @@ class Warp:
         import cupy
         import numpy as np
 
-        from dali_pipelines.kernels.resample import warp_cuda as kernels
+        from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
         from dali_pipelines.kernels.resample.warp import LOWEST
 
         shape = image.shape[:2]
@@ -230,8 +230,10 @@ class Warp:
             lines, filtered = cupy.empty(shape, np.float32), cupy.empty(shape, np.float32)
             coefficients = filtered.data.ptr
             at = image.data.ptr, *shape, special.data.ptr
-            _launch(kernels.prefilter_rows, shape, lines.data.ptr, *at)
-            _launch(kernels.prefilter_columns, shape, coefficients, lines.data.ptr, *shape)
+            tiles = prefilter_cuda.ROW_TILE, shape
+            _launch(prefilter_cuda.prefilter_rows, *tiles, lines.data.ptr, *at)
+            tiles = prefilter_cuda.COLUMN_TILE, shape
+            _launch(prefilter_cuda.prefilter_columns, *tiles, coefficients, lines.data.ptr, *shape)
             # As aiapy does with whole frames. Nothing here waits for the device.
             whole = (frame[2] == shape[0]) & (frame[3] == shape[1])
             missing = cupy.isnan(image)
@@ -240,18 +242,19 @@ class Warp:
             limits = cupy.where(whole, cupy.stack((low, high)), limits).astype(np.float32)
         sizes = *out.shape, coefficients, image.data.ptr, *shape
         arrays = matrix, reduce, special, limits, gain, stretch, flip
-        _launch(kernels.warp, out.shape, out.data.ptr, *sizes, *(a.data.ptr for a in arrays))
+        tiles = warp_cuda.TILE, out.shape
+        _launch(warp_cuda.warp, *tiles, out.data.ptr, *sizes, *(a.data.ptr for a in arrays))
 
 
-def _launch(kernel: Any, shape: tuple[int, int], *arguments: int) -> None:
+def _launch(kernel: Any, tile: tuple[int, int], shape: tuple[int, int], *arguments: int) -> None:
     """Launch a kernel over pixels, on CuPy's stream; arrays are passed as addresses."""
     import cupy
     from numba import cuda
 
-    from dali_pipelines.kernels.resample.warp_cuda import BLOCK, blocks
+    from dali_pipelines.kernels.resample.prefilter_cuda import BLOCK, blocks
 
     stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
-    kernel[blocks(*shape), BLOCK, stream](*arguments)
+    kernel[blocks(tile, shape), BLOCK, stream](*arguments)
 
 
 @cache

@@ -54,7 +54,7 @@ def hole_value(image, height, width, y, x, floor):  # type: ignore[no-untyped-de
 @compiled
 def pixel_weight(image, height, width, y, x, floor):  # type: ignore[no-untyped-def]
     """Return the weight of pixels that are not holes in the bilinear sample at (y, x), float64."""
-    iy, ix = math.floor(y), math.floor(x)
+    iy, ix = np.int64(math.floor(y)), np.int64(math.floor(x))  # a GPU's floor is a float
     ty, tx = y - iy, x - ix
     share = 0.0
     for row, across in ((iy, 1 - ty), (iy + 1, ty)):

@@ -1,7 +1,7 @@
 """Resample an image by an affine map on a GPU, with a thread for each pixel, see `warp`.
 
-Two launches turn the image into spline coefficients, rows first, and one samples them. Holes,
-spline and stretch use the functions of the CPU. Arrays are passed as addresses on the device.
+It samples the spline coefficients of `prefilter_cuda`, or for order 1 the image. Holes, spline and
+stretch use the functions of the CPU. Arrays are passed as addresses on the device.
 """
 
 from __future__ import annotations
@@ -19,36 +19,14 @@ from dali_pipelines.kernels.bits import (
     store_float32,
 )
 from dali_pipelines.kernels.compiled import compiled, kept, stamped
-from dali_pipelines.kernels.resample.bspline import PREFILTER, REACH, spline_weights
-from dali_pipelines.kernels.resample.holes import hole_value, load_pixel, pixel_weight
-from dali_pipelines.kernels.resample.warp import FLOOR, HOLE, LOWEST, OUTSIDE, is_inside, mirrored
+from dali_pipelines.kernels.resample.bspline import spline_weights
+from dali_pipelines.kernels.resample.holes import pixel_weight
+from dali_pipelines.kernels.resample.prefilter_cuda import filled, mirror
+from dali_pipelines.kernels.resample.warp import FLOOR, HOLE, LOWEST, OUTSIDE, is_inside
 from dali_pipelines.kernels.stretch import constants_at, stretched
 
-BLOCK = (8, 32)
-"""Threads of a block, rows and columns."""
-
-
-def blocks(height: int, width: int) -> tuple[int, int]:
-    """Return the number of blocks that an image needs, along both axes."""
-    return -(-height // BLOCK[0]), -(-width // BLOCK[1])
-
-
-@stamped
-@kept(cuda.jit)
-def prefilter_rows(out, image, height, width, special):  # type: ignore[no-untyped-def]
-    """Fill holes and filter along rows; both have shape (height, width), float32."""
-    y, x = cuda.grid(2)
-    if y < height and x < width:
-        _filter_row(out, image, height, width, special, y, x)
-
-
-@stamped
-@kept(cuda.jit)
-def prefilter_columns(out, lines, height, width):  # type: ignore[no-untyped-def]
-    """Filter along columns; both have shape (height, width), float32."""
-    y, x = cuda.grid(2)
-    if y < height and x < width:
-        _filter_column(out, lines, height, width, y, x)
+TILE = (8, 32)
+"""Rows and columns of the output that a block writes, with a thread for each pixel."""
 
 
 @stamped
@@ -84,7 +62,7 @@ def warp(  # type: ignore[no-untyped-def]
     limits : int64
         Lowest and highest value of the spline, float32, shape (2,).
     """
-    row, column = cuda.grid(2)
+    column, row = cuda.grid(2)
     if row < rows and column < columns:
         mean = _mean(
             coefficients, image, height, width, matrix, reduce, special, limits, row, column
@@ -93,27 +71,10 @@ def warp(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _filter_row(out, image, height, width, special, y, x):  # type: ignore[no-untyped-def]
-    total = np.float32(0)
-    for k in range(-REACH, REACH + 1):
-        total += PREFILTER[abs(k)] * _pixel(image, height, width, y, x + k, special)
-    store_float32(out + 4 * (y * width + x), total)
-
-
-@compiled
-def _filter_column(out, lines, height, width, y, x):  # type: ignore[no-untyped-def]
-    total = np.float32(0)
-    for k in range(-REACH, REACH + 1):
-        total += PREFILTER[abs(k)] * load_pixel(lines, width, mirrored(y + k, height), x)
-    store_float32(out + 4 * (y * width + x), total)
-
-
-@compiled
 def _mean(coefficients, image, height, width, matrix, reduce, special, limits, row, column):  # type: ignore[no-untyped-def]
     """Return the mean of the samples of an output pixel, or the value for holes."""
     low, high = load_float32(limits), load_float32(limits + 4)
     reduce = load_int64(reduce)
-    floor = load_float32(special + 4 * FLOOR)
     total, count = np.float32(0), 0
     for j in range(row * reduce, (row + 1) * reduce):
         for i in range(column * reduce, (column + 1) * reduce):
@@ -121,18 +82,43 @@ def _mean(coefficients, image, height, width, matrix, reduce, special, limits, r
             y = _dot(matrix + 24, i, j)
             value = load_float32(special + 4 * OUTSIDE)
             if is_inside(y, x, height, width):
-                if coefficients != 0:
-                    value = min(max(_cubic(coefficients, height, width, y, x), low), high)
-                else:
-                    value = _linear(image, height, width, y, x, special)
-                if pixel_weight(image, height, width, y, x, floor) <= 0.5:
-                    value = np.float32(math.nan)
+                value = _sample(coefficients, image, height, width, y, x, special, low, high)
             if not math.isnan(value):
                 total += value
                 count += 1
     if 2 * count > reduce * reduce:
         return total / np.float32(count)
     return load_float32(special + 4 * HOLE)
+
+
+@compiled
+def _sample(coefficients, image, height, width, y, x, special, low, high):  # type: ignore[no-untyped-def]
+    """Return the image at (y, x), NaN where half of the weight or more comes from holes."""
+    # On a GPU numba's floor is a float, which would make float64 of all indices.
+    iy, ix = np.int64(math.floor(y)), np.int64(math.floor(x))
+    floor, lowest = load_float32(special + 4 * FLOOR), load_float32(special + 4 * LOWEST)
+    a = b = c = d = np.float32(0)
+    whole = 0 <= iy < height - 1 and 0 <= ix < width - 1
+    if whole:
+        at = image + 4 * (iy * width + ix)
+        a, b = load_float32(at), load_float32(at + 4)
+        c, d = load_float32(at + 4 * width), load_float32(at + 4 * width + 4)
+        whole = a > floor and b > floor and c > floor and d > floor
+    if not whole and pixel_weight(image, height, width, y, x, floor) <= 0.5:
+        return np.float32(math.nan)
+    if coefficients != 0:
+        return min(max(_cubic(coefficients, height, width, iy, ix, y, x), low), high)
+    if not whole:
+        top, bottom = mirror(iy, height), mirror(iy + 1, height)
+        left, right = mirror(ix, width), mirror(ix + 1, width)
+        a = filled(image, height, width, top, left, floor, lowest)
+        b = filled(image, height, width, top, right, floor, lowest)
+        c = filled(image, height, width, bottom, left, floor, lowest)
+        d = filled(image, height, width, bottom, right, floor, lowest)
+    a, b, c, d = max(a, lowest), max(b, lowest), max(c, lowest), max(d, lowest)
+    u, v = np.float32(x - ix), np.float32(y - iy)
+    above, below = a + u * (b - a), c + u * (d - c)
+    return above + v * (below - above)
 
 
 @compiled
@@ -152,37 +138,40 @@ def _dot(axis, i, j):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _pixel(image, height, width, y, x, special):  # type: ignore[no-untyped-def]
-    """Return a pixel, mirrored beyond the border, or the substitute for a hole."""
-    y, x = mirrored(y, height), mirrored(x, width)
-    floor = load_float32(special + 4 * FLOOR)
-    value = load_pixel(image, width, y, x)
-    if not value > floor:
-        value = hole_value(image, height, width, y, x, floor)
-    return max(value, load_float32(special + 4 * LOWEST))
+def _cubic(coefficients, height, width, iy, ix, y, x):  # type: ignore[no-untyped-def]
+    u, v = spline_weights(np.float32(x - ix)), spline_weights(np.float32(y - iy))
+    if 1 <= iy < height - 2 and 1 <= ix < width - 2:
+        at = coefficients + 4 * ((iy - 1) * width + ix - 1)
+        rows = at, at + 4 * width, at + 8 * width, at + 12 * width
+        columns = 0, 4, 8, 12
+        return _weighted(rows, columns, u, v)
+    rows = (
+        coefficients + 4 * width * mirror(iy - 1, height),
+        coefficients + 4 * width * mirror(iy, height),
+        coefficients + 4 * width * mirror(iy + 1, height),
+        coefficients + 4 * width * mirror(iy + 2, height),
+    )
+    columns = (
+        4 * mirror(ix - 1, width),
+        4 * mirror(ix, width),
+        4 * mirror(ix + 1, width),
+        4 * mirror(ix + 2, width),
+    )
+    return _weighted(rows, columns, u, v)
 
 
 @compiled
-def _cubic(coefficients, height, width, y, x):  # type: ignore[no-untyped-def]
-    ix, iy = math.floor(x), math.floor(y)
-    u = spline_weights(np.float32(x - ix))
-    v = spline_weights(np.float32(y - iy))
-    total = np.float32(0)
-    for j in range(4):
-        line = mirrored(iy - 1 + j, height)
-        across = np.float32(0)
-        for i in range(4):
-            across += u[i] * load_pixel(coefficients, width, line, mirrored(ix - 1 + i, width))
-        total += v[j] * across
-    return total
+def _weighted(rows, columns, u, v):  # type: ignore[no-untyped-def]
+    """Return the weighted sum of 16 coefficients, by addresses of their rows and offsets there."""
+    total = np.float32(0) + v[0] * _across(rows[0], columns, u)
+    total += v[1] * _across(rows[1], columns, u)
+    total += v[2] * _across(rows[2], columns, u)
+    return total + v[3] * _across(rows[3], columns, u)
 
 
 @compiled
-def _linear(image, height, width, y, x, special):  # type: ignore[no-untyped-def]
-    ix, iy = math.floor(x), math.floor(y)
-    u, v = np.float32(x - ix), np.float32(y - iy)
-    upper = _pixel(image, height, width, iy, ix, special)
-    above = upper + u * (_pixel(image, height, width, iy, ix + 1, special) - upper)
-    lower = _pixel(image, height, width, iy + 1, ix, special)
-    below = lower + u * (_pixel(image, height, width, iy + 1, ix + 1, special) - lower)
-    return above + v * (below - above)
+def _across(row, columns, u):  # type: ignore[no-untyped-def]
+    total = np.float32(0) + u[0] * load_float32(row + columns[0])
+    total += u[1] * load_float32(row + columns[1])
+    total += u[2] * load_float32(row + columns[2])
+    return total + u[3] * load_float32(row + columns[3])

@@ -1,0 +1,129 @@
+"""Turn an image into spline coefficients on a GPU, see `bspline`: along rows, then along columns.
+
+A block loads a tile with all that the filter reaches into shared memory, so that each pixel is read
+about once; holes are filled and borders mirrored on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import cuda
+from numba.core import types
+from numba.extending import intrinsic
+
+from dali_pipelines.kernels.bits import load_float32, store_float32
+from dali_pipelines.kernels.compiled import compiled, kept, stamped
+from dali_pipelines.kernels.resample.bspline import PREFILTER, REACH
+from dali_pipelines.kernels.resample.holes import hole_value, load_pixel
+from dali_pipelines.kernels.resample.warp import FLOOR, LOWEST, mirrored
+
+BLOCK = (32, 8)
+"""Threads of a block, columns and rows: a warp's are neighbours in a row, and so in memory."""
+ROW_TILE = (8, 128)
+COLUMN_TILE = (64, 32)
+"""Rows and columns of the coefficients that a block writes."""
+
+_PITCH = ROW_TILE[1] + 2 * REACH
+_WIDTH = COLUMN_TILE[1]
+_ROW_PIXELS, _COLUMN_PIXELS = ROW_TILE[0] * _PITCH, (COLUMN_TILE[0] + 2 * REACH) * _WIDTH
+_RUN = 4
+"""Coefficients of a column that a thread computes at a time, from pixels that they share."""
+
+
+def blocks(tile: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
+    """Return the blocks, across and down, for an image of this shape and tiles of that."""
+    return -(-shape[1] // tile[1]), -(-shape[0] // tile[0])
+
+
+@stamped
+@kept(cuda.jit)
+def prefilter_rows(out, image, height, width, special):  # type: ignore[no-untyped-def]
+    """Fill holes and filter along rows; both have shape (height, width), float32."""
+    tile = cuda.shared.array(_ROW_PIXELS, np.float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    row, left = cuda.blockIdx.y * ROW_TILE[0] + y, cuda.blockIdx.x * ROW_TILE[1]
+    columns = min(ROW_TILE[1], width - left)
+    floor, lowest = load_float32(special + 4 * FLOOR), load_float32(special + 4 * LOWEST)
+    if row < height:
+        for column in range(x, columns + 2 * REACH, BLOCK[0]):
+            place = mirror(left + column - REACH, width)
+            value = filled(image, height, width, row, place, floor, lowest)
+            tile[y * _PITCH + column] = value
+    cuda.syncthreads()
+    if row < height:
+        for column in range(x, columns, BLOCK[0]):
+            value = _along_row(tile, y * _PITCH + column)
+            store_float32(out + 4 * (row * width + left + column), value)
+
+
+@stamped
+@kept(cuda.jit)
+def prefilter_columns(out, lines, height, width):  # type: ignore[no-untyped-def]
+    """Filter along columns; both have shape (height, width), float32."""
+    tile = cuda.shared.array(_COLUMN_PIXELS, np.float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    top, column = cuda.blockIdx.y * COLUMN_TILE[0], cuda.blockIdx.x * _WIDTH + x
+    rows = min(COLUMN_TILE[0], height - top)
+    if column < width:
+        for row in range(y, rows + 2 * REACH, BLOCK[1]):
+            place = mirror(top + row - REACH, height)
+            tile[row * _WIDTH + x] = load_pixel(lines, width, place, column)
+    cuda.syncthreads()
+    if column < width:
+        for row in range(_RUN * y, rows, _RUN * BLOCK[1]):
+            at, start = out + 4 * ((top + row) * width + column), row * _WIDTH + x
+            # All before the first store, which might change what the others load.
+            first, second = _along_column(tile, start), _along_column(tile, start + _WIDTH)
+            third = _along_column(tile, start + 2 * _WIDTH)
+            fourth = _along_column(tile, start + 3 * _WIDTH)
+            store_float32(at, first)
+            if row + 1 < rows:
+                store_float32(at + 4 * width, second)
+            if row + 2 < rows:
+                store_float32(at + 8 * width, third)
+            if row + 3 < rows:
+                store_float32(at + 12 * width, fourth)
+
+
+def _filter(step: int) -> Any:
+    """Make the filter of pixels that lie `step` apart, with its weights in the instructions."""
+
+    @intrinsic
+    def filtered(typing_context: Any, pixels: Any, start: Any) -> Any:
+        del typing_context, start
+        number, word = ir.FloatType(), ir.IntType(64)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            first = builder.gep(data, [args[1]], source_etype=number)
+            total = ir.Constant(number, 0.0)
+            for k in range(2 * REACH + 1):
+                at = builder.gep(first, [ir.Constant(word, k * step)], source_etype=number)
+                weight = ir.Constant(number, float(PREFILTER[abs(k - REACH)]))
+                total = builder.fadd(total, builder.fmul(weight, builder.load(at, typ=number)))
+            return total
+
+        return types.float32(pixels, types.int64), codegen
+
+    return filtered
+
+
+_along_row, _along_column = _filter(1), _filter(_WIDTH)
+
+
+@compiled
+def mirror(i, size):  # type: ignore[no-untyped-def]
+    """Return `mirrored`; nearly always i itself, without the division."""
+    return i if 0 <= i < size else mirrored(i, size)
+
+
+@compiled
+def filled(image, height, width, y, x, floor, lowest):  # type: ignore[no-untyped-def]
+    """Return a pixel, at least `lowest`, or the substitute for a hole."""
+    value = load_pixel(image, width, y, x)
+    if not value > floor:
+        value = hole_value(image, height, width, y, x, floor)
+    return max(value, lowest)
