@@ -63,6 +63,11 @@ static inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
   return out;
 }
 
+static inline uint64_t bfi(uint64_t field, uint64_t into, uint32_t at, uint32_t length) {
+  uint64_t mask = length < 64 ? ((uint64_t)1 << length) - 1 : UINT64_MAX;
+  return at < 64 ? (into & ~(mask << at)) | (field & mask) << at : into;
+}
+
 /* ---- Memory -------------------------------------------------------------------------------- */
 
 static int global(uint64_t at, int size, int access, int line);

@@ -60,6 +60,7 @@ shr       {0} >> (as_u32({r1}) < {bits} ? as_u32({r1}) : {bits} - 1)
 shr.u     as_u32({r1}) < {bits} ? {0} >> as_u32({r1}) : 0
 clz       {0} ? __builtin_clz{L}({0}) : {bits}
 prmt      prmt({0}, {1}, {2})
+bfi       bfi({0}, {1}, as_u32({r2}), as_u32({r3}))
 mov       {0}
 selp      as_pred({r2}) ? {0} : {1}
 """)
@@ -113,7 +114,7 @@ class _Code:
             return f"0x{token[2:]}ull"
         if token in self.names:
             return self.names[token]
-        return f"{int(token) % 2**64:#x}ull"
+        return f"{int(token, 0) % 2**64:#x}ull"
 
     def address(self, token: str) -> str:
         base, _, offset = token.strip("[]").partition("+")

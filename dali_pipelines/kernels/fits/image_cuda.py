@@ -1,6 +1,6 @@
 """Decode the images of a batch on a GPU: one launch, a thread for each tile.
 
-numba-cuda compiles the functions of `rice_stream` and `pixel` for the GPU. A warp
+numba-cuda compiles the functions of `rice_cuda`, `rice_stream` and `pixel` for the GPU. A warp
 takes 32 tiles of one image. Each thread decodes a block of its tile into shared memory; then all
 threads together write block by block, neighbours to neighbouring addresses.
 """
@@ -34,7 +34,8 @@ from dali_pipelines.kernels.fits.pixel import (
     physical,
     stored_kind,
 )
-from dali_pipelines.kernels.fits.rice_stream import ends_well, first_pixel, read_block, read_code
+from dali_pipelines.kernels.fits.rice_cuda import read_block
+from dali_pipelines.kernels.fits.rice_stream import ends_well, first_pixel, read_code
 from dali_pipelines.kernels.fits.tile_geometry import (
     image_tile,
     number,
@@ -60,9 +61,9 @@ _PITCH = MAX_BLOCKSIZE + 1
 use different banks."""
 
 _COUNT, _Y, _X, _WIDTH, _RIGHT, _KIND, _QUANTIZED, _RANDOM, _ROW, _COLUMN = range(10)
-_SHARED = 10
+_SHARED = 11
 """Shared fields of each thread's tile: count of pixels just decoded, position in the window, width,
-and the row and column in the tile where those pixels begin."""
+and the row and column in the tile where those pixels begin. Odd, too."""
 
 
 @stamped
@@ -84,7 +85,8 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
         Address of `dali_pipelines.kernels.fits.dither.RANDOM` on the device.
     """
     pixels = cuda.shared.array((WARP, _PITCH), np.int32)
-    tiles = cuda.shared.array((WARP, _SHARED), np.int64)
+    tiles = cuda.shared.array((WARP, _SHARED), np.int32)
+    places = cuda.shared.array(WARP, np.int64)
     lane = cuda.threadIdx.x
     image = image_of(table, num_images, cuda.blockIdx.x)
     first = (cuda.blockIdx.x - field_of(table, image, FIRST_BLOCK)) * WARP
@@ -92,19 +94,19 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
     blocksize, bytepix = number(view.plan, BLOCKSIZE), number(view.plan, BYTEPIX)
     tile = tile_of(view, first + lane)
     at = 8 * (tile.address + bytepix)
-    last = np.int64(0)
+    last = np.int32(0)
     if tile.needed > 0 and tile.stored == RICE:
-        last = first_pixel(tile.address, bytepix)
+        last = np.int32(first_pixel(tile.address, bytepix))
     needed = tile.needed
     if needed < 0:
         _set_damaged(view.status)
     if needed > 0:
         _set_shared(view, first + lane, bytepix, tiles[lane])
-    tiles[lane, _COUNT] = needed
+    places[lane] = needed
     cuda.syncthreads()
     longest = np.int64(0)
     for other in range(WARP):
-        longest = max(longest, tiles[other, _COUNT])
+        longest = max(longest, places[other])
     cuda.syncthreads()
     for start in range(0, longest, blocksize):
         count = max(min(blocksize, needed - start), 0)
@@ -114,11 +116,23 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
                 _set_damaged(view.status)
                 needed = count = np.int64(0)
         tiles[lane, _COUNT] = count
+        places[lane] = _straight(view, tiles[lane])
         cuda.syncthreads()
-        for other in range(WARP):
-            _write(
-                view, first + other, tiles[other], pixels[other], lane, start, item, mean, factor
+        of_lane = np.uint64(0)  # unsigned indices are never counted from the end
+        while of_lane < np.uint64(WARP):
+            _write_block(
+                view,
+                first + np.int64(of_lane),
+                tiles[of_lane],
+                pixels[of_lane],
+                places[of_lane],
+                lane,
+                start,
+                item,
+                mean,
+                factor,
             )
+            of_lane += np.uint64(1)
         cuda.syncthreads()
         _advance(tiles[lane], blocksize)
 
@@ -169,27 +183,53 @@ def _advance(shared, blocksize):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _write(view, tile, shared, pixels, lane, start, item, mean, factor):  # type: ignore[no-untyped-def]
+def _write_block(view, tile, shared, pixels, first, lane, start, item, mean, factor):  # type: ignore[no-untyped-def]
     """Write this thread's part of a tile's pixels, if they are in the window."""
-    row, column = shared[_ROW], shared[_COLUMN] + lane
-    for i in range(lane, shared[_COUNT], WARP):
-        while column >= shared[_WIDTH]:
-            column -= shared[_WIDTH]
-            row += 1
-        y, x = shared[_Y] + row, shared[_X] + column
-        if y >= 0 and x >= 0 and column < shared[_RIGHT]:
-            if view.flip_y:
-                y = view.rows - 1 - y
-            if view.flip_x:
-                x = view.columns - 1 - x
-            place = y * view.columns + x
-            if item != 0:
-                value = integer(pixels[i], shared[_KIND])
-                _store_integer(view.out + item * place, value, item)
-            else:
-                value = _value(view, tile, shared, pixels[i], start + i)
-                store_float32(view.out + 4 * place, (value - mean) * factor)
-        column += WARP
+    i, count = np.uint64(lane), np.uint64(shared[_COUNT])
+    while i < count:
+        offset = np.int64(i)
+        if first < 0:
+            place = _place(view, shared, offset)
+        else:
+            place = first - offset if view.flip_x else first + offset
+        if place >= 0:
+            _write(view, tile, shared, pixels[i], start + offset, place, item, mean, factor)
+        i += np.uint64(WARP)
+
+
+@compiled
+def _straight(view, shared):  # type: ignore[no-untyped-def]
+    """Return the place of a block's first pixel if the others follow it in the window, else -1."""
+    if 0 < shared[_COUNT] <= shared[_RIGHT] - shared[_COLUMN]:
+        return _place(view, shared, 0)
+    return np.int64(-1)
+
+
+@compiled
+def _place(view, shared, i):  # type: ignore[no-untyped-def]
+    """Return the place in the output of pixel i of a block, -1 if it is outside the window."""
+    row, column = shared[_ROW], shared[_COLUMN] + i
+    while column >= shared[_WIDTH]:
+        column -= shared[_WIDTH]
+        row += 1
+    y, x = shared[_Y] + row, shared[_X] + column
+    if y < 0 or x < 0 or column >= shared[_RIGHT]:
+        return np.int64(-1)
+    if view.flip_y:
+        y = view.rows - 1 - y
+    if view.flip_x:
+        x = view.columns - 1 - x
+    return np.int64(y * view.columns + x)
+
+
+@compiled
+def _write(view, tile, shared, pixel, position, place, item, mean, factor):  # type: ignore[no-untyped-def]
+    """Write a pixel, by its position in the tile and its place in the output."""
+    if item != 0:
+        _store_integer(view.out + item * place, integer(pixel, shared[_KIND]), item)
+    else:
+        value = _value(view, tile, shared, pixel, position)
+        store_float32(view.out + 4 * place, (value - mean) * factor)
 
 
 @compiled
