@@ -37,6 +37,11 @@ class IndexSources:
         """
         return classes_of(self.table)
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts, if a sample consists of several files."""
+        return schema.part_names(self.table)
+
     @classmethod
     def scan(
         cls,

@@ -13,22 +13,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-import numpy as np
-
 from readers.index import arrow_file, schema
 from readers.index.columns import Columns
 from readers.index.groups import Grouping, Missing
 from readers.index.reader_columns import reader_columns
+from readers.index.rows.methods import IndexRows
 from readers.index.scan import SUFFIXES as SUFFIXES
 from readers.index.sources import INDEX_SUFFIXES as INDEX_SUFFIXES
-from readers.index.sources import IndexSources, folder_of
+from readers.index.sources import folder_of
 
 if TYPE_CHECKING:
     from astropy.units import Quantity
-    from numpy.typing import ArrayLike
 
 
-class Index(IndexSources):
+class Index(IndexRows):
     """A table with a column ``path`` and any others.
 
     Parameters
@@ -121,56 +119,6 @@ class Index(IndexSources):
     def _rows(self) -> Columns:
         """Rows of a mapped Index, as the reader processes see them."""
         return self.columns()
-
-    def select(self, rows: ArrayLike) -> Index:
-        """Return an Index of some rows, in the given order.
-
-        Parameters
-        ----------
-        rows : array_like, shape (k,) of int, or (len,) of bool
-            Row numbers, or a mask.
-        """
-        import pyarrow as pa
-
-        chosen = np.asarray(rows)
-        if chosen.dtype == bool:
-            if chosen.shape != (len(self),):
-                raise ValueError(f"a mask must have shape ({len(self)},), got {chosen.shape}")
-            chosen = np.flatnonzero(chosen)
-        return Index(self.table.take(pa.array(chosen, pa.int64())))
-
-    def each_plane(self, planes: Iterable[int]) -> Index:
-        """Return an Index with one row for each plane of each row, row after row.
-
-        Parameters
-        ----------
-        planes : iterable of int
-            Plane numbers from 0 on, e.g. ``range(5)`` for the first five. Whether the files have
-            them is not checked; ``scripts/index.py --planes all`` does check.
-
-        Raises
-        ------
-        ValueError
-            If no number is given or one is negative, the Index already has planes, or its rows are
-            samples of several files.
-        """
-        import pyarrow as pa
-
-        numbers = np.array(list(planes), np.int64)
-        if not len(numbers) or numbers.min() < 0:
-            raise ValueError(
-                f"planes must be one or more integers from 0 on, got {numbers.tolist()}"
-            )
-        if "plane" in self.table.column_names or self.parts:
-            raise ValueError("the rows must be single files without a column 'plane'")
-        rows = np.repeat(np.arange(len(self)), len(numbers))
-        table = self.table.take(pa.array(rows))
-        return Index(table.append_column("plane", pa.array(np.tile(numbers, len(self)))))
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of the parts, if a sample consists of several files."""
-        return schema.part_names(self.table)
 
     def group(
         self,

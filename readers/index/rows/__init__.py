@@ -1,0 +1,1 @@
+"""Choosing rows: conditions, joined Indexes, splits and weights."""

@@ -1,0 +1,113 @@
+"""Put tables of Indexes together, by rows and by columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from readers.index.classes import classes_of, with_classes
+from readers.index.sources import IndexSources
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LABEL = "label"
+
+
+def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
+    """Return the table of several Indexes, see `readers.index.table.Index.concat`."""
+    import pyarrow as pa
+
+    several = list(indexes)
+    for index in several:
+        if not isinstance(index, IndexSources):
+            raise TypeError(f"concat takes a sequence of Indexes, got a {type(index).__name__}")
+    if not several:
+        raise ValueError("concat needs at least one Index, got none")
+    tables = [index.table for index in several]
+    if not fill:
+        _check_columns(tables)
+    # Labels without classes number other classes than labels with them.
+    classes = {classes_of(table) for table in tables if _LABEL in table.column_names}
+    if len(classes) > 1:
+        raise ValueError(
+            f"the labels number different classes: {' and '.join(map(str, sorted(classes)))}; "
+            "make the Indexes with the same classes=, or give them labels of one kind by "
+            "Index.with_column"
+        )
+    names = dict.fromkeys(name for table in tables for name in table.column_names)
+    table = pa.table({name: _joined_column(name, tables) for name in names})
+    return with_classes(table, classes.pop() if classes else ())
+
+
+def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
+    """Return the table with a column, see `readers.index.table.Index.with_column`."""
+    column = _column(name, values)
+    if len(column) != table.num_rows:
+        raise ValueError(
+            f"column {name!r} needs {table.num_rows} values, one for each row, got {len(column)}"
+        )
+    if name not in table.column_names:
+        return table.append_column(name, column)
+    if name == _LABEL:
+        table = table.replace_schema_metadata(None)
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _check_columns(tables: Sequence[pa.Table]) -> None:
+    first = set(tables[0].column_names)
+    for number, table in enumerate(tables[1:], 1):
+        if differing := sorted(first ^ set(table.column_names)):
+            lacking = [
+                f"{name!r} (indexes[{number if name in first else 0}])" for name in differing
+            ]
+            raise ValueError(
+                f"columns are missing: {', '.join(lacking)}; fill=True fills them with null"
+            )
+
+
+def _joined_column(name: str, tables: Sequence[pa.Table]) -> pa.ChunkedArray:
+    """Return a column of all tables, null where a table lacks it."""
+    import pyarrow as pa
+
+    found = dict.fromkeys(table[name].type for table in tables if name in table.column_names)
+    kinds = list(found) if len(found) == 1 else [_decoded(kind) for kind in found]
+    try:
+        schemas = [pa.schema([(name, kind)]) for kind in kinds]
+        kind = pa.unify_schemas(schemas, promote_options="permissive").field(name).type
+        columns = [
+            table[name].cast(kind)
+            if name in table.column_names
+            else pa.chunked_array([pa.nulls(table.num_rows, kind)])
+            for table in tables
+        ]
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"column {name!r} is {' and '.join(map(str, kinds))}: {str(error).rstrip('.')}; make "
+            "it one type by Index.with_column"
+        ) from error
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], kind)
+
+
+def _decoded(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    import pyarrow as pa
+
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, str | bytes):
+        raise ValueError(f"column {name!r} needs a value for each row, got {values!r}")
+    if hasattr(values, "__array__") and not hasattr(values, "__arrow_array__"):
+        values = np.ma.asanyarray(values) if np.ma.isMaskedArray(values) else np.asarray(values)
+        values = values.astype(values.dtype.newbyteorder("="), copy=False)  # of FITS tables
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise ValueError(f"column {name!r} cannot hold these values: {error}") from error

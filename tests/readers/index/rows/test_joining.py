@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from astropy.io import fits
+from astropy.table import MaskedColumn
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers import Index
+
+CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "integer": st.integers(-(2**31), 2**31),
+    "number": st.floats(allow_nan=False),
+    "text": st.text(max_size=5),
+}
+
+
+def index(count: int = 2, **columns: Any) -> Index:
+    return Index(pa.table({"path": [f"/é{row}" for row in range(count)], **columns}))
+
+
+def contents(found: Index) -> dict[str, list[Any]]:
+    return found.table.to_pydict()
+
+
+class TestConcat:
+    @given(st.lists(st.tuples(st.sets(st.sampled_from([*CELLS])), st.integers(1, 3)), min_size=1))
+    def test_as_pandas_does(self, shapes: list[tuple[set[str], int]]) -> None:
+        """Rows follow each other; what an Index lacks is null."""
+        indexes = [
+            index(count, **{name: [f"{name}{number}{row}" for row in range(count)] for name in has})
+            for number, (has, count) in enumerate(shapes)
+        ]
+        found = Index.concat(indexes, fill=True)
+        frames = [pd.DataFrame(contents(one), dtype=object) for one in indexes]
+        expected = pd.concat(frames).astype(object)
+        assert set(found.table.column_names) == set(expected.columns)
+        for name, column in contents(found).items():
+            assert column == [None if pd.isna(value) else value for value in expected[name]]
+
+    @given(st.data(), st.sampled_from([*CELLS]))
+    def test_rows_are_kept(self, data: st.DataObject, kind: str) -> None:
+        parts = data.draw(st.lists(st.lists(CELLS[kind], min_size=1), min_size=1, max_size=4))
+        found = Index.concat(index(len(part), x=part) for part in parts)
+        assert contents(found)["x"] == [value for part in parts for value in part]
+
+    @pytest.mark.parametrize(
+        ("first", "second", "kind"),
+        [
+            ([1], [1.5], pa.float64()),
+            (pa.array([1], pa.int16()), pa.array([2], pa.int64()), pa.int64()),
+            ([1], pa.nulls(1), pa.int64()),
+            (["a"], pa.array(["b"], pa.large_string()), pa.large_string()),
+            (pa.array(["a"]).dictionary_encode(), ["b"], pa.string()),
+            (pa.array([0], pa.timestamp("us")), pa.array([0], pa.timestamp("ns")), None),
+        ],
+    )
+    def test_types_are_promoted(self, first: Any, second: Any, kind: Any) -> None:
+        found = Index.concat([index(1, x=first), index(1, x=second)])
+        assert found.table["x"].type == (kind or pa.timestamp("ns"))
+        assert contents(found)["x"] == [*pa.array(first).to_pylist(), *pa.array(second).to_pylist()]
+
+    @pytest.mark.parametrize(
+        ("indexes", "message"),
+        [
+            ([], "at least one Index, got none"),
+            ([index(x=[1, 2]), index()], r"missing: 'x' \(indexes\[1\]\); fill=True fills"),
+            ([index(), index(x=[1, 2], y=[1, 2])], r"'x' \(indexes\[0\]\), 'y' \(indexes\[0\]\)"),
+            ([index(x=[1, 2]), index(x=["a", "b"])], "'x' is int64 and string: .*; make it one"),
+            ([index(x=[2**60 + 1, 0]), index(x=[0.5, 0.5])], "'x' is int64 and double: .*not in"),
+        ],
+    )
+    def test_errors(self, indexes: list[Index], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            Index.concat(indexes)
+
+    @pytest.mark.parametrize("given", [[index(), index().table], "ab"])
+    def test_no_index(self, given: Any) -> None:
+        with pytest.raises(TypeError, match=r"concat takes a sequence of Indexes, got a (Tab|str)"):
+            Index.concat(given)
+
+    def test_classes(self, tmp_path: Path) -> None:
+        for name in ("a/x.jpg", "b/y.jpg", "c/z.jpg"):
+            (tmp_path / name).parent.mkdir()
+            (tmp_path / name).touch()
+        first = Index.from_class_folders(tmp_path)
+        assert Index.concat([first, first]).classes == ("a", "b", "c")
+        assert Index.concat([index(), first], fill=True).classes == ("a", "b", "c")
+        other = Index.from_class_folders(tmp_path, classes=("c", "b", "a"))
+        for second in (other, index(label=[0, 1], class_name=["c", "b"])):
+            with pytest.raises(ValueError, match="the labels number different classes"):
+                Index.concat([first, second])
+
+    def test_of_a_mapped_file(self, tmp_path: Path) -> None:
+        index(x=[1, 2]).save(tmp_path / "one.arrow")
+        found = Index.concat([Index.load(tmp_path / "one.arrow"), index(x=[3, 4])])
+        assert contents(found) == {"path": ["/é0", "/é1"] * 2, "x": [1, 2, 3, 4]}
+        assert [found.columns(("x",)).value("x", row) for row in range(4)] == [1, 2, 3, 4]
+        assert found.digest == Index(found.table).digest
+
+
+class TestWithColumn:
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ([1, None], [1, None]),
+            (range(2), [0, 1]),
+            (np.array([1, 2], ">f4"), [1, 2]),
+            (np.array(["a", "é"]), ["a", "é"]),
+            (np.ma.array([1, 2], mask=[False, True]), [1, None]),
+            (MaskedColumn([1, 2], mask=[True, False]), [None, 2]),
+            (pd.Series(["a", "b"]), ["a", "b"]),
+            (pa.array([1, 2]), [1, 2]),
+            (np.array(["2020-01-01", "NaT"], "M8[D]"), [pd.Timestamp("2020-01-01").date(), None]),
+        ],
+    )
+    def test_values(self, values: Any, expected: list[Any]) -> None:
+        given = index()
+        assert contents(given.with_column("x", values))["x"] == expected
+        assert given.table.column_names == ["path"]
+
+    def test_a_column_of_a_fits_table(self) -> None:
+        """Which is big-endian."""
+        table = fits.BinTableHDU.from_columns([fits.Column("x", "J", array=[1, 2])])
+        assert contents(index().with_column("x", table.data["x"]))["x"] == [1, 2]
+
+    def test_a_column_is_replaced_in_its_place(self) -> None:
+        found = index(x=[1, 2], y=[3, 4]).with_column("x", ["a", "b"])
+        assert list(contents(found).items())[1:] == [("x", ["a", "b"]), ("y", [3, 4])]
+
+    def test_new_labels_have_no_classes(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "x.jpg").touch()
+        labelled = Index.from_class_folders(tmp_path)
+        assert labelled.with_column("other", [3]).classes == ("a",)
+        assert labelled.with_column("label", [3]).classes == ()
+
+    @pytest.mark.parametrize(
+        ("values", "message"),
+        [
+            ([1], "column 'x' needs 2 values, one for each row, got 1"),
+            (3, "column 'x' cannot hold these values"),
+            ("ab", "column 'x' needs a value for each row, got 'ab'"),
+            ([1, "a"], "column 'x' cannot hold these values: Could not convert 'a'"),
+            (np.zeros((2, 2)), "column 'x' cannot hold these values: only handle 1-dim"),
+            ([2**70, 1], "column 'x' cannot hold these values"),
+        ],
+    )
+    def test_errors(self, values: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            index().with_column("x", values)
+
+    def test_columns_of_files_are_checked(self) -> None:
+        with pytest.raises(ValueError, match="column 'path' has 1 empty rows"):
+            index().with_column("path", ["/a", None])
