@@ -11,6 +11,7 @@ from .contract import SampleSpec as SampleSpec
 from .errors import ReadError as ReadError
 from .fits.reader import FitsReader as FitsReader
 from .index.columns import Columns as Columns
+from .index.rows.splitting import TimeBlocks as TimeBlocks
 from .index.table import Index as Index
 from .jpeg.reader import JpegReader as JpegReader
 from .npy import NpyReader as NpyReader

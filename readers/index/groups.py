@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.times import nanoseconds, times_of
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from astropy.units import Quantity
@@ -56,11 +58,11 @@ class Grouping:
 
     @property
     def _tolerance_ns(self) -> int:
-        return _nanoseconds("tolerance", self.tolerance)
+        return nanoseconds("tolerance", self.tolerance)
 
     @property
     def _cadence_ns(self) -> int | None:
-        return None if self.cadence is None else _nanoseconds("cadence", self.cadence)
+        return None if self.cadence is None else nanoseconds("cadence", self.cadence)
 
     def check(self, names: Sequence[str]) -> None:
         """Raise KeyError if `by` or `time` is not among the names of a table's columns."""
@@ -76,7 +78,7 @@ class Grouping:
         import pyarrow as pa
 
         self.check(table.column_names)
-        file_times, timed = _times(table, self.time)
+        file_times, timed = times_of(table, self.time)
         channels = self._channels(table, file_times, timed)
         times = self._sample_times(channels)
         files = np.stack([channel.nearest(times, self._tolerance_ns) for channel in channels])
@@ -184,31 +186,6 @@ def _last_of_nearest(files: NDArray[np.int64], distance: NDArray[np.uint64]) -> 
     least = np.minimum.reduceat(distance, starts)
     nearest = np.flatnonzero(distance == np.repeat(least, np.diff(starts, append=len(files))))
     return nearest[np.diff(files[nearest], append=-1) != 0]
-
-
-def _nanoseconds(name: str, duration: float | str | Quantity) -> int:
-    from astropy import units
-
-    try:
-        seconds = float(units.Quantity(duration, units.s).value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} must be seconds, or a duration such as '12 s' or '12 min', got {duration!r}"
-        ) from error
-    if not 0 <= seconds < 9e9:
-        raise ValueError(f"{name} must be from 0 to 9e9 s, got {duration!r}")
-    return round(seconds * 1e9)
-
-
-def _times(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return a column of times in nanoseconds since 1970, and a mask of rows that have one."""
-    import pyarrow as pa
-
-    column = table[name]
-    if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
-        raise TypeError(f"column {name!r} must hold times, it is {column.type}")
-    numbers = column.cast(pa.timestamp("ns")).cast(pa.int64())
-    return numbers.fill_null(0).to_numpy(), column.is_valid().to_numpy()
 
 
 def _equal(column: pa.ChunkedArray, channel: Any) -> NDArray[np.bool_]:

@@ -7,17 +7,22 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dali_pipelines.cli.index.output import is_table
+from dali_pipelines.cli.index.splitting import fractions
 from dali_pipelines.cli.options import hdu_name, option, plane_numbers
 from dali_pipelines.cli.shared_flags import ProcessFlags
 from readers.index.groups import Grouping, Missing
+
+if TYPE_CHECKING:
+    from readers import TimeBlocks
 
 KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 """Header keys that are kept by default."""
 _OF_FILES = ("keys", "hdu", "planes", "class_folders", "verify", "rejected")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
+_OF_SPLITS = ("split_by", "block", "gap")
 
 
 def _keys(text: str) -> list[str]:
@@ -110,6 +115,25 @@ class IndexConfig(ProcessFlags):
         metavar="TIME",
     )
 
+    split: dict[str, float] | None = option(
+        None,
+        "write parts in place of OUT, as OUT.train.parquet, of about these shares of the rows",
+        type=fractions,
+        metavar="NAME=SHARE,...",
+    )
+    split_by: str = option(
+        "path", "--split: column whose value decides a row's part", metavar="COLUMN"
+    )
+    block: str | None = option(
+        None,
+        "--split: cut the times of --split_by into blocks of this length, as '30d', and keep them "
+        "whole",
+        metavar="TIME",
+    )
+    gap: str | None = option(
+        None, "--block: least distance of parts in time; rows between are left out", metavar="TIME"
+    )
+
     def __post_init__(self) -> None:
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         changed = [name for name in defaults if getattr(self, name) != defaults[name]]
@@ -118,9 +142,13 @@ class IndexConfig(ProcessFlags):
                 raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
             if name in _OF_GROUPS and self.group is None:
                 raise ValueError(f"--{name} needs --group")
+            if name in _OF_SPLITS and self.split is None:
+                raise ValueError(f"--{name} needs --split")
+        if self.gap is not None and self.block is None:
+            raise ValueError("--gap needs --block")
         if self.classes is not None and not self.class_folders:
             raise ValueError("--classes needs --class_folders")
-        _ = self.grouping  # to check it
+        _ = self.grouping, self.parts_by  # to check them
 
     @cached_property
     def all_keys(self) -> list[str]:
@@ -143,3 +171,12 @@ class IndexConfig(ProcessFlags):
             return Grouping(channels=channels, **settings)
         except ValueError as error:
             raise ValueError(f"--group: {error}") from error
+
+    @cached_property
+    def parts_by(self) -> str | TimeBlocks:
+        """What decides the part of a row, see ``Index.split``."""
+        if self.block is None:
+            return self.split_by
+        from readers.index.rows.splitting import TimeBlocks
+
+        return TimeBlocks(self.split_by, self.block, self.gap or "0")

@@ -2,6 +2,7 @@
 
     dali-pipelines index archive/ -o aia.parquet --rules aia --where "percentd = 100"
     dali-pipelines index aia.parquet -o samples.parquet --group 171,193,211
+    dali-pipelines index aia.parquet -o aia.parquet --split train=0.9,val=0.1
 
 Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
 case with underscores (DATE-OBS becomes date_obs). With --hdu all there is a row for each HDU that
@@ -27,7 +28,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
-from dali_pipelines.cli.index import grouping, output, where
+from dali_pipelines.cli.index import grouping, output, splitting, where
 from dali_pipelines.cli.index.config import IndexConfig
 from dali_pipelines.cli.index.scan import files_of, scan, unknown_facts, with_labels
 from dali_pipelines.cli.options import parse
@@ -49,12 +50,13 @@ LISTED = 20
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no row was left, 2 for wrong usage, 130 if interrupted."""
     config = parse(IndexConfig, argv, __doc__, "index")
-    output.check(config.out, data=config.data, rejected=config.rejected, overwrite=config.overwrite)
+    for file in splitting.files(config):
+        output.check(file, data=config.data, rejected=config.rejected, overwrite=config.overwrite)
     if output.is_table(config.data):
         _index_table(config)
     else:
         _index_files(config)
-    print(f"Written to {os.path.abspath(config.out)}")
+    print(f"Written to {', '.join(map(os.path.abspath, splitting.files(config)))}")
     return 0
 
 
@@ -64,7 +66,7 @@ def _index_table(config: IndexConfig) -> None:
 
     with refusing(OSError, ValueError):
         table = Index.scan(config.data).table
-    grouping.check(config.grouping, table.column_names)
+    _check_columns(config, table.column_names)
     keys = [key for key in config.all_keys if column_name(key) in table.column_names]
     _finish(config, keys, table, f"{table.num_rows} rows found")
 
@@ -74,7 +76,7 @@ def _index_files(config: IndexConfig) -> None:
     unknown = with_labels(unknown_facts(config), files)
     if config.where is not None:
         where.check(config.where, config.all_keys, unknown)
-    grouping.check(config.grouping, unknown.column_names)
+    _check_columns(config, unknown.column_names)
     start = time.perf_counter()
     paths = files["path"].to_pylist()
     facts, rejected = scan(paths, config)
@@ -110,7 +112,9 @@ def _finish(
     samples = grouping.grouped(config.grouping, kept)
     if config.mcu_rows:
         samples = _with_mcu_rows(samples, config.num_processes)
-    output.save(samples, config.out)
+    parts = splitting.parts(config, samples)
+    for table, file in zip(parts, splitting.files(config), strict=True):
+        output.save(table, file)
     unread = "" if rejected is None else f"{rejected} rejected, "
     print(
         f"{found}: {kept.num_rows} rows kept, {unread}"
@@ -118,6 +122,15 @@ def _finish(
     )
     if config.grouping is not None:
         print(f"{grouping.told(config.grouping, samples)}.")
+    if config.split is not None:
+        print(f"{splitting.told(config, parts, len(samples))}.")
+
+
+def _check_columns(config: IndexConfig, names: Sequence[str]) -> None:
+    """Reject a table that lacks a column by which its rows are to be grouped or split."""
+    grouping.check(config.grouping, names)
+    if config.grouping is None:  # columns of samples are known when they are made
+        splitting.check(config, names)
 
 
 def _with_mcu_rows(table: pa.Table, num_threads: int) -> pa.Table:

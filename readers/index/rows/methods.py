@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from readers.index.rows.joining import joined, replaced
+from readers.index.rows.splitting import TimeBlocks, split_rows
 from readers.index.rows.where import matching
 from readers.index.sources import IndexSources
 
@@ -62,6 +63,48 @@ class IndexRows(IndexSources):
         if not len(rows):
             raise ValueError(f"where {condition!r} matches none of {self.table.num_rows} rows")
         return self.select(rows)
+
+    def split(
+        self, fractions: Mapping[str, float], *, by: str | TimeBlocks = "path", seed: int = 0
+    ) -> dict[str, Self]:
+        """Return an Index for each part, e.g. for training, validation and test.
+
+        The part of a row depends on its value of `by` alone: it stays when files are added, removed
+        or put into another order. Rows that share the value are in one part.
+
+        Parameters
+        ----------
+        fractions : mapping of str to float
+            Names and sizes of the parts, e.g. ``{"train": 0.8, "val": 0.1, "test": 0.1}``. They are
+            expected values: the more different values, the closer the parts come.
+        by : str or TimeBlocks
+            Column of text, bytes, integers, bools or times, e.g. that of the patient or the night,
+            whose rows must stay together. Or blocks of time, see `TimeBlocks`; rows in their gaps
+            are in no part, and the log counts them.
+        seed : int
+            In [0, 2**64): each gives another split.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        TypeError
+            If the column holds something else.
+        ValueError
+            If the fractions do not add up to 1, a value is null, or a part would get no row.
+
+        Notes
+        -----
+        The hash is 64-bit BLAKE2b of the value in UTF-8, big-endian, with the seed as little-endian
+        salt. Integers are written in decimal, bools as 0 and 1, times in nanoseconds since 1970. A
+        part gets the hashes in its share of [0, 2**64), in the order of the fractions. By ``path``
+        a part depends on the whole path: an archive that was moved splits differently.
+
+        Block number n of time has hash ``n * 0x9e3779b97f4a7c15 + BLAKE2b(b"")`` modulo 2**64, so
+        that any run of blocks has nearly the wanted fractions.
+        """
+        parts = split_rows(self.table, fractions, by, seed)
+        return {name: self.select(rows) for name, rows in parts.items()}
 
     def each_plane(self, planes: Iterable[int]) -> Self:
         """Return an Index with one row for each plane of each row, row after row.

@@ -1,0 +1,67 @@
+"""Parts of an Index for training, validation and test: how ``--split`` is read and applied."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.errors import Refusal, refusing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from dali_pipelines.cli.index.config import IndexConfig
+
+
+def fractions(text: str) -> dict[str, float]:
+    """Read fractions of the command line, as train=0.9,val=0.1."""
+    words = [re.fullmatch(r"\s*([\w-]+)=(\d*\.?\d+)\s*", word) for word in text.split(",")]
+    found = {word[1]: float(word[2]) for word in words if word}
+    if len(found) < len(words):
+        raise argparse.ArgumentTypeError(
+            f"expected names, each once, and shares, as train=0.9,val=0.1, got {text!r}"
+        )
+    return found
+
+
+def files(config: IndexConfig) -> list[str]:
+    """Return the files that are written: OUT, or one for each part, e.g. index.train.parquet."""
+    stem, suffix = os.path.splitext(config.out)
+    return [f"{stem}.{name}{suffix}" for name in config.split or ()] or [config.out]
+
+
+def check(config: IndexConfig, names: Sequence[str]) -> None:
+    """Reject, before a scan, a table that will not have the column that is needed."""
+    from readers.index.rows.splitting import check_column
+
+    if config.split is None:
+        return
+    try:
+        check_column(config.parts_by, list(names))
+    except KeyError as error:
+        raise Refusal(f"--split: {error.args[0]}") from error
+
+
+def parts(config: IndexConfig, table: pa.Table) -> list[pa.Table]:
+    """Return the table of each part; the table itself without ``--split``."""
+    from readers.index.table import Index
+
+    if config.split is None:
+        return [table]
+    check(config, table.column_names)
+    with refusing(ValueError, TypeError, status=1, doing="--split"):
+        found = Index(table).split(config.split, by=config.parts_by)
+    return [part.table for part in found.values()]
+
+
+def told(config: IndexConfig, tables: Sequence[pa.Table], total: int) -> str:
+    """Describe how many rows each part has, and how many are in none."""
+    counts = [
+        f"{len(table)} {name}" for name, table in zip(config.split or (), tables, strict=True)
+    ]
+    gaps = total - sum(map(len, tables))
+    return f"Split into {', '.join(counts)}{f', {gaps} in gaps left out' if gaps else ''}"

@@ -1,0 +1,177 @@
+"""Split an Index into parts for training, validation and test, each row by its own value."""
+
+from __future__ import annotations
+
+import logging
+import math
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import accumulate
+from numbers import Real
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index.times import nanoseconds, times_of
+from readers.messages import did_you_mean, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from astropy.units import Quantity
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_ROWS = 1 << 16
+"""Values that are Python objects at the same time."""
+_WEYL = 0x9E3779B97F4A7C15
+"""2**64 / golden ratio: its multiples modulo 2**64 are spread more evenly than random numbers."""
+
+
+@dataclass(frozen=True)
+class TimeBlocks:
+    """Blocks of time that a split keeps whole, with gaps between parts.
+
+    For images whose neighbours in time are nearly equal, as those of the Sun.
+
+    Raises
+    ------
+    ValueError
+        If a duration is out of range.
+    """
+
+    column: str
+    """Column of times."""
+    block: float | str | Quantity
+    """Length of a block: seconds, or what ``astropy.units.Quantity`` takes, e.g. ``"30 d"``. Blocks
+    begin at its multiples since 1970-01-01T00:00."""
+    gap: float | str | Quantity = 0.0
+    """Least distance of rows of different parts, shorter than a block. Where the part changes, rows
+    of the last `gap` before the change are in no part."""
+
+    def __post_init__(self) -> None:
+        if not self._gap_ns < self._block_ns:
+            raise ValueError(
+                f"gap must be shorter than block, which is above 0, got gap={self.gap!r} and "
+                f"block={self.block!r}"
+            )
+
+    @property
+    def _block_ns(self) -> int:
+        return nanoseconds("block", self.block)
+
+    @property
+    def _gap_ns(self) -> int:
+        return nanoseconds("gap", self.gap)
+
+    def parts(self, table: pa.Table, bounds: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
+        """Return the part of each row, -1 for rows in gaps."""
+        times, timed = times_of(table, self.column)
+        _check_present(table, self.column, timed)
+        blocks, in_block = np.divmod(times, self._block_ns)
+        shift = _hashes([b""], seed)[0]
+
+        def part(numbers: NDArray[np.int64]) -> NDArray[np.intp]:
+            spread = numbers.view(np.uint64) * np.uint64(_WEYL) + shift
+            return np.searchsorted(bounds, spread, side="right")
+
+        parts = part(blocks)
+        in_gap = (in_block >= self._block_ns - self._gap_ns) & (part(blocks + 1) != parts)
+        if count := int(in_gap.sum()):
+            logger.info("%d of %d rows lie in gaps, and are in no part", count, table.num_rows)
+        return np.where(in_gap, -1, parts)
+
+
+def check_column(by: str | TimeBlocks, names: list[str]) -> None:
+    """Raise KeyError if the column of a split is not among the names."""
+    name = by.column if isinstance(by, TimeBlocks) else by
+    if name not in names:
+        raise KeyError(
+            f"splitting needs a column {name!r}: {did_you_mean(str(name), names)}the Index has "
+            f"{', '.join(names)}"
+        )
+
+
+def split_rows(
+    table: pa.Table, fractions: Mapping[str, float], by: str | TimeBlocks, seed: int
+) -> dict[str, NDArray[np.int64]]:
+    """Return the rows of each part, see `readers.index.table.Index.split`."""
+    bounds = _bounds(fractions)
+    if not 0 <= (seed := operator.index(seed)) < 1 << 64:
+        raise ValueError(f"seed must lie in [0, 2**64), got {seed}")
+    check_column(by, table.column_names)
+    if isinstance(by, TimeBlocks):
+        parts = by.parts(table, bounds, seed)
+    else:
+        parts = np.searchsorted(bounds, _hashes_of(table, by, seed), side="right")
+    rows = {name: np.flatnonzero(parts == number) for number, name in enumerate(fractions)}
+    if empty := [name for name, found in rows.items() if not len(found)]:
+        gaps = int((parts < 0).sum())
+        raise ValueError(
+            f"{', '.join(map(repr, empty))} would get none of {table.num_rows} rows, {gaps} are in "
+            "gaps: use fewer parts, larger fractions, or a column or blocks with more values"
+        )
+    return rows
+
+
+def _bounds(fractions: Mapping[str, float]) -> NDArray[np.uint64]:
+    """Return the hashes from which on the second, third, ... part begins."""
+    if not isinstance(fractions, Mapping) or not fractions:
+        raise ValueError(
+            f"fractions must be a dict such as {{'train': 0.9, 'val': 0.1}}, got {fractions!r}"
+        )
+    shares = list(fractions.values())
+    if not all(isinstance(share, Real) and share > 0 for share in shares):
+        raise ValueError(f"fractions must be numbers above 0, got {dict(fractions)}")
+    if not math.isclose(total := math.fsum(shares), 1, abs_tol=1e-6):
+        raise ValueError(f"fractions must add up to 1, got {dict(fractions)}, which is {total:g}")
+    starts = [min(round(start / total * 2**64), 2**64 - 1) for start in accumulate(shares[:-1])]
+    return np.array(starts, np.uint64)
+
+
+def _hashes_of(table: pa.Table, name: str, seed: int) -> NDArray[np.uint64]:
+    column = _bytes_of(name, table[name])
+    _check_present(table, name, column.is_valid().to_numpy())
+    hashes = np.empty(table.num_rows, np.uint64)
+    for start in range(0, len(column), _CHUNK_ROWS):
+        chunk = column.slice(start, _CHUNK_ROWS).combine_chunks().dictionary_encode()
+        found = _hashes(chunk.dictionary.to_pylist(), seed)
+        hashes[start : start + _CHUNK_ROWS] = found[chunk.indices.to_numpy()]
+    return hashes
+
+
+def _hashes(values: list[bytes], seed: int) -> NDArray[np.uint64]:
+    salt = seed.to_bytes(8, "little")
+    digests = (blake2b(value, digest_size=8, salt=salt).digest() for value in values)
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+
+
+def _bytes_of(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return what is hashed of a column: text as UTF-8, numbers in decimal."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _bytes_of(name, column.cast(kind.value_type))
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
+    elif pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    if not (is_text or is_bytes or pa.types.is_integer(column.type)):
+        raise TypeError(
+            f"column {name!r} is {kind}: split by text, bytes, integers, bools or times"
+        )
+    return (column if is_bytes else column.cast(pa.large_string())).cast(pa.large_binary())
+
+
+def _check_present(table: pa.Table, name: str, present: NDArray[np.bool_]) -> None:
+    if not present.all():
+        row = int(present.argmin())
+        raise ValueError(
+            f"column {name!r} is empty in {int((~present).sum())} rows, the first is row {row} "
+            f"({printable(table['path'][row])}): fill them, or leave these rows out"
+        )

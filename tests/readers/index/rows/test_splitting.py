@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from readers import Index, TimeBlocks
+
+SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
+DAY = 86_400_000_000_000
+
+
+def index(paths: Any, **columns: Any) -> Index:
+    return Index(pa.table({"path": paths, **columns}))
+
+
+def many(count: int = 20_000) -> Index:
+    return index([f"/archive/é{row}.fits" for row in range(count)])
+
+
+def part_of(parts: dict[str, Index], column: str = "path") -> dict[Any, str]:
+    """Return the part of each value; each lies in one."""
+    found: dict[Any, str] = {}
+    for name, part in parts.items():
+        for value in part.table[column].to_pylist():
+            assert found.setdefault(value, name) == name
+    return found
+
+
+def days(numbers: Any) -> Index:
+    times = pa.array((np.asarray(numbers, float) * DAY).astype(np.int64), pa.timestamp("ns"))
+    return index([f"/{row}" for row in range(len(times))], t_obs=times)
+
+
+class TestByHash:
+    def test_fractions(self) -> None:
+        """Within four standard deviations of a binomial distribution."""
+        parts = many().split(SHARES)
+        assert [*parts] == [*SHARES]
+        assert sum(map(len, parts.values())) == 20_000
+        for name, share in SHARES.items():
+            spread = (20_000 * share * (1 - share)) ** 0.5
+            assert abs(len(parts[name]) - 20_000 * share) < 4 * spread
+
+    def test_the_hash_is_that_of_b2sum(self) -> None:
+        """Which anybody can compute again, in any language."""
+        paths = [f"/é{row}.fits" for row in range(50)]
+        hashes = [
+            int(
+                subprocess.run(
+                    ["b2sum", "-l", "64"], input=path.encode(), capture_output=True, check=True
+                ).stdout.split()[0],
+                16,
+            )
+            for path in paths
+        ]
+        found = part_of(index(paths).split({"low": 0.3, "high": 0.7}))
+        assert found == {
+            path: "low" if hash_ < 0.3 * 2**64 else "high"
+            for path, hash_ in zip(paths, hashes, strict=True)
+        }
+
+    @given(st.data())
+    def test_rows_keep_their_part(self, data: st.DataObject) -> None:
+        """Whatever other rows there are, and in whatever order, repeated or not."""
+        before = part_of(many(300).split(SHARES))
+        rows = data.draw(st.lists(st.integers(0, 299), min_size=100))
+        added = index([f"/new{number}" for number in range(30)])
+        mixed = Index.concat([added, many(300).select(rows)])
+        try:
+            after = part_of(mixed.split(SHARES))
+        except ValueError:  # a part has no row
+            assume(False)
+        assert {path: part for path, part in after.items() if path in before}.items() <= (
+            before.items()
+        )
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            [f"nuit-é{n}" for n in range(40)],
+            [*range(-20, 20)],
+            [b"\xff" * n for n in range(1, 41)],
+            np.datetime64("2015-01-01") + np.arange(40),
+        ],
+    )
+    def test_rows_of_one_value_stay_together(self, values: Any) -> None:
+        nights = np.tile(values, 50) if not isinstance(values[0], bytes) else list(values) * 50
+        given = many(2000).with_column("night", nights)
+        parts = given.split({"a": 0.5, "b": 0.5}, by="night")
+        assert len(part_of(parts, "night")) == 40
+        assert sum(map(len, parts.values())) == 2000
+
+    def test_equal_values_of_other_types(self) -> None:
+        """So that a catalogue that was stored in another way splits alike."""
+        given = many(2000)
+        numbers = np.arange(2000)
+        expected = part_of(given.with_column("x", numbers).split(SHARES, by="x"))
+        times = numbers * 1000
+        for values in (
+            pa.array(numbers, pa.uint16()),
+            numbers.astype(str),
+            pa.array(numbers.astype(str)).dictionary_encode(),
+        ):
+            assert part_of(given.with_column("x", values).split(SHARES, by="x")) == expected
+        parts = [
+            part_of(
+                given.with_column("x", pa.array(found, pa.timestamp(unit))).split(SHARES, by="x")
+            )
+            for found, unit in ((times, "ns"), (times // 1000, "us"))
+        ]
+        assert parts[0] == parts[1]
+
+    def test_other_seeds(self) -> None:
+        splits = [
+            tuple(len(part) for part in many(1000).split(SHARES, seed=n).values()) for n in range(5)
+        ]
+        assert len(set(splits)) > 1
+        assert part_of(many(100).split(SHARES, seed=7)) == part_of(
+            many(100).split(SHARES, seed=np.int64(7))  # type: ignore[arg-type]
+        )
+
+    def test_columns_and_order_are_kept(self) -> None:
+        parts = many(500).with_column("x", range(500)).split(SHARES)
+        for part in parts.values():
+            assert part.table["x"].to_pylist() == sorted(part.table["x"].to_pylist())
+
+    @pytest.mark.parametrize(
+        ("fractions", "message"),
+        [
+            ({"a": 0.8, "b": 0.1}, "must add up to 1, got {'a': 0.8, 'b': 0.1}, which is 0.9"),
+            ({"a": 80, "b": 20}, "must add up to 1"),
+            ({"a": 1, "b": 0}, "must be numbers above 0"),
+            ({"a": 1.5, "b": -0.5}, "must be numbers above 0"),
+            ({"a": float("nan"), "b": 1}, "must be numbers above 0"),
+            ({"a": "1"}, "must be numbers above 0"),
+            ({}, "must be a dict"),
+            ([0.8, 0.2], "must be a dict"),
+        ],
+    )
+    def test_fractions_that_make_no_sense(self, fractions: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            many(10).split(fractions)
+
+    @pytest.mark.parametrize(
+        ("column", "by", "error", "message"),
+        [
+            ([1, 2, 3], "nigth", KeyError, "needs a column 'nigth': did you mean night\\?"),
+            ([1, None, None], "night", ValueError, "empty in 2 rows, the first is row 1 \\(/b\\)"),
+            ([1.5, 2, 3], "night", TypeError, "'night' is double: split by text, bytes, int"),
+            ([1, 1, 1], "night", ValueError, "would get none of 3 rows"),
+            ([1, 2, 3], TimeBlocks("night", "1 d"), TypeError, "'night' must hold times"),
+            ([1, 2, 3], TimeBlocks("T", "1 d"), KeyError, "needs a column 'T'"),
+        ],
+    )
+    def test_errors(self, column: Any, by: Any, error: Any, message: str) -> None:
+        with pytest.raises(error, match=message):
+            index(["/a", "/b", "/c"], night=column).split({"a": 0.5, "b": 0.5}, by=by)
+
+    def test_one_row(self) -> None:
+        assert len(index(["/a"]).split({"all": 1})["all"]) == 1
+        with pytest.raises(ValueError, match="would get none of 1 rows"):
+            index(["/a"]).split(SHARES)
+
+
+class TestTimeBlocks:
+    def test_fractions_of_few_blocks(self) -> None:
+        """Three years of blocks of 30 days: whole blocks, as many as wanted, but for one."""
+        parts = days(np.arange(0, 1080, 0.25)).split(SHARES, by=TimeBlocks("t_obs", "30 d"))
+        blocks = {
+            name: Counter(part.table["t_obs"].to_numpy().astype(np.int64) // (30 * DAY))
+            for name, part in parts.items()
+        }
+        assert sorted(block for part in blocks.values() for block in part) == [*range(36)]
+        assert all(count == 120 for part in blocks.values() for count in part.values())
+        for name, share in SHARES.items():
+            assert abs(len(blocks[name]) - 36 * share) <= 1
+
+    @given(
+        st.lists(st.floats(-5000, 20000), min_size=100, max_size=300),
+        st.floats(0.01, 0.99),
+        st.integers(0, 2**64 - 1),
+    )
+    def test_parts_are_a_gap_apart(self, numbers: list[float], gap: float, seed: int) -> None:
+        given = days(numbers)
+        by = TimeBlocks("t_obs", 20 * 86400, gap * 20 * 86400)
+        try:
+            parts = given.split({"a": 0.6, "b": 0.4}, by=by, seed=seed)
+        except ValueError:  # a part has no row
+            assume(False)
+        first, second = (part.table["t_obs"].to_numpy().astype(np.int64) for part in parts.values())
+        assert np.abs(first[:, None] - second).min() >= round(gap * 20 * 86400 * 1e9)
+
+    def test_rows_in_gaps_are_counted(self, caplog: pytest.LogCaptureFixture) -> None:
+        given = days(np.arange(0, 300, 0.5))
+        with caplog.at_level("INFO"):
+            parts = given.split(SHARES, by=TimeBlocks("t_obs", "10 d", "2 d"))
+        left = len(given) - sum(map(len, parts.values()))
+        assert caplog.messages == [f"{left} of 600 rows lie in gaps, and are in no part"]
+        # Only where the part changes: 4 rows each, at a third of 30 borders or so.
+        assert left % 4 == 0
+        assert 4 * 4 < left < 20 * 4
+
+    def test_rows_keep_their_part(self) -> None:
+        by = TimeBlocks("t_obs", "10 d", "1 d")
+        before = part_of(days(np.arange(0, 500, 1)).split(SHARES, by=by), "t_obs")
+        after = part_of(days(np.arange(900, -100, -0.5)).split(SHARES, by=by), "t_obs")
+        assert before.items() <= after.items()
+
+    def test_dates_and_units(self) -> None:
+        dates = pd.date_range("1960-01-01", "2030-01-01", freq="7D")
+        given = many(len(dates))
+        parts = [
+            part_of(given.with_column("t", values).split(SHARES, by=TimeBlocks("t", block, gap)))
+            for values, block, gap in (
+                (dates.to_numpy().astype("M8[ns]"), "30d", "2d"),
+                (dates.to_numpy().astype("M8[s]"), 30 * 86400, 2 * 86400),
+                (dates.to_numpy().astype("M8[D]"), "720 h", "48 h"),
+            )
+        ]
+        assert parts[0] == parts[1] == parts[2]
+
+    @pytest.mark.parametrize(
+        ("block", "gap", "message"),
+        [
+            (0, 0, "gap must be shorter than block"),
+            ("1 d", "1 d", "gap must be shorter than block"),
+            ("1 d", "-1 h", "gap must be from 0 to"),
+            ("1 parsec", 0, "block must be seconds, or a duration"),
+        ],
+    )
+    def test_errors(self, block: Any, gap: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            TimeBlocks("t_obs", block, gap)
+
+    def test_a_row_without_time(self) -> None:
+        times = pa.array([0, None], pa.timestamp("s"))
+        with pytest.raises(ValueError, match=r"column 't' is empty in 1 rows, the first is row 1"):
+            index(["/a", "/b"], t=times).split(SHARES, by=TimeBlocks("t", "1 d"))
+
+
+def test_of_a_mapped_file(tmp_path: Path) -> None:
+    many(1000).save(tmp_path / "index.arrow")
+    mapped = Index.load(tmp_path / "index.arrow")
+    assert part_of(mapped.split(SHARES)) == part_of(many(1000).split(SHARES))
