@@ -97,7 +97,7 @@ def kernels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
 
 
-@pytest.fixture(scope="session", params=("sm_75", "sm_100"))
+@pytest.fixture(scope="session", params=("sm_75", "sm_100", "sm_120"))
 def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device:
     """An emulated GPU: its kernels are compiled, and run on the CPU."""
     from gpu_offline.compiler import build

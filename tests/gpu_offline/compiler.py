@@ -145,7 +145,7 @@ def _ptxas() -> str:
     for root in nvidia.__path__:
         for path in Path(root).glob("*/bin/ptxas"):
             return str(path)
-    raise FileNotFoundError("no ptxas: pip install 'numba-cuda[cu12]'")
+    raise FileNotFoundError("no ptxas: pip install nvidia-cuda-nvcc")
 
 
 def _main(kernels: str, folder: str, *archs: str) -> None:

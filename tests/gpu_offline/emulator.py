@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gpu_offline.translate import translate
 
-EMULATED = ("sm_75", "sm_100")
+EMULATED = ("sm_75", "sm_100", "sm_120")
 """Architectures whose PTX tests run: that of all others is the same as one of these."""
 
 CC = shutil.which("cc")

@@ -114,7 +114,7 @@ class _Code:
             return f"0x{token[2:]}ull"
         if token in self.names:
             return self.names[token]
-        return f"{int(token, 0) % 2**64:#x}ull"
+        return f"{int(token.rstrip('U'), 0) % 2**64:#x}ull"
 
     def address(self, token: str) -> str:
         base, _, offset = token.strip("[]").partition("+")
@@ -211,9 +211,9 @@ def _statement(code: _Code, opcode: str, operands: list[str], line: int) -> str:
         value = f"as_{kind}({code.raw(operands[1])})"
         return f"STORE({kind}, {space}, {code.address(operands[0])}, {value}, {line})"
     if name == "mov" and "{" in operands[0]:
-        low, high = (code.raw(part) for part in operands[0].strip("{}").split(", "))
-        both = code.raw(operands[1])
-        return f"{{ {low} = as_u32({both}); {high} = {both} >> 32; }}"
+        both, targets = code.raw(operands[1]), operands[0].strip("{}").split(", ")
+        halves = zip(targets, (f"as_u32({both})", f"{both} >> 32"), strict=True)
+        return " ".join(f"{code.raw(to)} = {half};" for to, half in halves if to != "_")
     if name == "mov" and "{" in operands[1]:
         low, high = (f"as_u32({code.raw(part)})" for part in operands[1].strip("{}").split(", "))
         return f"{code.raw(operands[0])} = (uint64_t){high} << 32 | {low};"

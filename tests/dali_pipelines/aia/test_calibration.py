@@ -127,7 +127,7 @@ def test_degradation_and_exposure(tmp_path: Path, shared_data: Path) -> None:
 
 def test_deconvolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = psf(171, diffraction_orders=range(-3, 4), shape=(128, 128))
-    monkeypatch.setattr(aia_reader, "_CCD", (128, 128))
+    monkeypatch.setattr(aia_reader, "FULL_FRAME", (128, 128))
     monkeypatch.setattr(module, "_deconvolver", lambda channel: Deconvolver.of(kernel))
     path = save(tmp_path / "frame.fits", PIXELS, HEADER)
     found = calibrate(Row(0, str(path)), Calibration(psf=(171,), **GRID))
