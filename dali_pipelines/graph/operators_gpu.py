@@ -129,17 +129,17 @@ class ImageDecoder:
     def _launch(self, images: list[Any], mean: float, factor: float) -> None:
         import cupy
         import numpy as np
-        from numba import cuda
 
         from dali_pipelines.kernels.fits.image_cuda import decode_images
         from dali_pipelines.kernels.fits.image_cuda_table import WARP, launch_table
 
         table, blocks = launch_table(images)
         on_device = cupy.asarray(table)
-        stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
         item = 0 if self.dtype == "float32" else np.dtype(self.dtype).itemsize
-        decode_images[blocks, WARP, stream](
-            # An address: numba would wait for the stream of a CuPy array.
+        _launch(
+            decode_images,
+            blocks,
+            WARP,
             on_device.data.ptr,
             len(images),
             item,
@@ -220,6 +220,7 @@ class Warp:
         import numpy as np
 
         from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
+        from dali_pipelines.kernels.resample.prefilter_cuda import BLOCK, blocks
         from dali_pipelines.kernels.resample.warp import LOWEST
 
         shape = image.shape[:2]
@@ -230,10 +231,10 @@ class Warp:
             lines, filtered = cupy.empty(shape, np.float32), cupy.empty(shape, np.float32)
             coefficients = filtered.data.ptr
             at = image.data.ptr, *shape, special.data.ptr
-            tiles = prefilter_cuda.ROW_TILE, shape
-            _launch(prefilter_cuda.prefilter_rows, *tiles, lines.data.ptr, *at)
-            tiles = prefilter_cuda.COLUMN_TILE, shape
-            _launch(prefilter_cuda.prefilter_columns, *tiles, coefficients, lines.data.ptr, *shape)
+            over = blocks(prefilter_cuda.ROW_TILE, shape), BLOCK
+            _launch(prefilter_cuda.prefilter_rows, *over, lines.data.ptr, *at)
+            over = blocks(prefilter_cuda.COLUMN_TILE, shape), BLOCK
+            _launch(prefilter_cuda.prefilter_columns, *over, coefficients, lines.data.ptr, *shape)
             # As aiapy does with whole frames. Nothing here waits for the device.
             whole = (frame[2] == shape[0]) & (frame[3] == shape[1])
             missing = cupy.isnan(image)
@@ -242,19 +243,22 @@ class Warp:
             limits = cupy.where(whole, cupy.stack((low, high)), limits).astype(np.float32)
         sizes = *out.shape, coefficients, image.data.ptr, *shape
         arrays = matrix, reduce, special, limits, gain, stretch, flip
-        tiles = warp_cuda.TILE, out.shape
-        _launch(warp_cuda.warp, *tiles, out.data.ptr, *sizes, *(a.data.ptr for a in arrays))
+        over = blocks(warp_cuda.TILE, out.shape), BLOCK
+        _launch(warp_cuda.warp, *over, out.data.ptr, *sizes, *(a.data.ptr for a in arrays))
 
 
-def _launch(kernel: Any, tile: tuple[int, int], shape: tuple[int, int], *arguments: int) -> None:
-    """Launch a kernel over pixels, on CuPy's stream; arrays are passed as addresses."""
+def _launch(kernel: Any, blocks: Any, threads: Any, *arguments: Any) -> None:
+    """Launch a kernel on CuPy's stream.
+
+    Arrays are passed as addresses: numba would wait for the stream of a CuPy array.
+    """
     import cupy
     from numba import cuda
+    from numba.cuda.core import config
 
-    from dali_pipelines.kernels.resample.prefilter_cuda import BLOCK, blocks
-
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small images and windows have few blocks
     stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
-    kernel[blocks(tile, shape), BLOCK, stream](*arguments)
+    kernel[blocks, threads, stream](*arguments)
 
 
 @cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +15,13 @@ from fits_files import write
 from gpu_offline.device import Device
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import cuda
+from numba.cuda.core import config
 from strategies import compressed_floats, compressed_integers, fractions, plain_images
 
+from dali_pipelines.graph import operators_gpu
 from dali_pipelines.kernels.fits.image import DAMAGED, decode_image
+from dali_pipelines.kernels.resample.warp_cuda import warp
 from readers import FitsReader, Row, Sample, Window
 from readers.fits.payload import HEAD, LENGTH, OFFSET, PADDING, PER_TILE
 
@@ -178,3 +184,16 @@ def test_damaged_images_are_told_and_leave_others_alone(gpu: Device, frame: Row)
     ]
     samples = [good, *(broken(good, **arrays) for arrays in bad), good]
     assert check(gpu, Job(samples))[2:] == [DAMAGED] * 6 + [0]
+
+
+def test_numba_does_not_warn_of_small_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing runs: numba warns, which is an error here, when a launch is configured."""
+    monkeypatch.setattr(config, "CUDA_LOW_OCCUPANCY_WARNINGS", 1)
+    cupy: Any = ModuleType("cupy")
+    cupy.cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=0))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(cuda, "external_stream", lambda address: address)
+    launched = []
+    monkeypatch.setattr(type(warp), "call", lambda *launch: launched.append(launch))
+    operators_gpu._launch(warp, (1, 1), (1, 32))
+    assert len(launched) == 1
