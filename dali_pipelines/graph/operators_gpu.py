@@ -6,7 +6,7 @@ the kernels. Both come with ``pip install 'dali-pipelines[gpu]'``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +16,9 @@ from nvidia.dali import fn
 from readers.fits.payload import HEAD
 
 Finish = tuple[tuple[float, float], ...]
+
+_PIXELS = 1 << 26
+"""Pixels that are warped by one launch, as each takes 8 bytes while it lasts: 512 MB."""
 
 
 def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, Any]:
@@ -197,15 +200,34 @@ class Warp:
         import cupy
         import numpy as np
 
-        outs = []
-        for image, grid, *arrays in zip(images, grids, *others, strict=True):
-            out = cupy.empty((1, *grid.shape[:2]), np.float32)
-            self._warp(out[0], image, *arrays)
-            outs.append(out)
+        outs = [cupy.empty((1, *grid.shape[:2]), np.float32) for grid in grids]
+        samples = list(zip(outs, images, *others, strict=True))
+        for group in _groups([image.size for image in images]):
+            self._warp(samples[group])
         return outs
 
-    def _warp(
+    def _warp(self, samples: list[tuple[Any, ...]]) -> None:
+        import cupy
+
+        from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
+        from dali_pipelines.kernels.resample.warp_cuda_table import blocks, launch_table
+
+        scratch: list[Any] = []  # until it is launched
+        described = [self._describe(scratch, *sample) for sample in samples]
+        table = cupy.asarray(launch_table(described))
+        if self.order == 3:
+            block, shapes = prefilter_cuda.BLOCK, [(one.height, one.width) for one in described]
+            tiles = prefilter_cuda.ROW_TILE, prefilter_cuda.COLUMN_TILE
+            _launch(prefilter_cuda.prefilter_rows, blocks(tiles[0], shapes), block, table.data.ptr)
+            _launch(
+                prefilter_cuda.prefilter_columns, blocks(tiles[1], shapes), block, table.data.ptr
+            )
+        grid = blocks(warp_cuda.TILE, [(one.rows, one.columns) for one in described])
+        _launch(warp_cuda.warp, grid, warp_cuda.BLOCK, table.data.ptr)
+
+    def _describe(
         self,
+        scratch: list[Any],
         out: Any,
         image: Any,
         matrix: Any,
@@ -215,36 +237,42 @@ class Warp:
         special: Any,
         frame: Any,
         flip: Any,
-    ) -> None:
+    ) -> Any:
+        """Describe an image, with the scratch arrays that it needs."""
         import cupy
         import numpy as np
 
-        from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
-        from dali_pipelines.kernels.resample.prefilter_cuda import BLOCK, blocks
         from dali_pipelines.kernels.resample.warp import LOWEST
+        from dali_pipelines.kernels.resample.warp_cuda_table import Image
 
         shape = image.shape[:2]
-        special = special.astype(np.float32)
         limits = cupy.asarray(np.array([-np.inf, np.inf], np.float32))
-        coefficients = 0
+        lines = coefficients = None
         if self.order == 3:
-            lines, filtered = cupy.empty(shape, np.float32), cupy.empty(shape, np.float32)
-            coefficients = filtered.data.ptr
-            at = image.data.ptr, *shape, special.data.ptr
-            over = blocks(prefilter_cuda.ROW_TILE, shape), BLOCK
-            _launch(prefilter_cuda.prefilter_rows, *over, lines.data.ptr, *at)
-            over = blocks(prefilter_cuda.COLUMN_TILE, shape), BLOCK
-            _launch(prefilter_cuda.prefilter_columns, *over, coefficients, lines.data.ptr, *shape)
+            lines, coefficients = (cupy.empty(shape, np.float32) for _ in range(2))
             # As aiapy does with whole frames. Nothing here waits for the device.
             whole = (frame[2] == shape[0]) & (frame[3] == shape[1])
             missing = cupy.isnan(image)
             low = cupy.maximum(cupy.where(missing, np.inf, image).min(), special[LOWEST])
             high = cupy.where(missing, -np.inf, image).max()
             limits = cupy.where(whole, cupy.stack((low, high)), limits).astype(np.float32)
-        sizes = *out.shape, coefficients, image.data.ptr, *shape
-        arrays = matrix, reduce, special, limits, gain, stretch, flip
-        over = blocks(warp_cuda.TILE, out.shape), BLOCK
-        _launch(warp_cuda.warp, *over, out.data.ptr, *sizes, *(a.data.ptr for a in arrays))
+        scratch += [lines, coefficients, limits]
+        return Image(
+            *(out.data.ptr, *out.shape[1:], image.data.ptr, *shape),
+            *(0 if array is None else array.data.ptr for array in (lines, coefficients)),
+            *(array.data.ptr for array in (limits, matrix, reduce, gain, stretch, special, flip)),
+        )
+
+
+def _groups(sizes: list[int]) -> Iterator[slice]:
+    """Divide a batch of images of these sizes into launches of at most `_PIXELS`, or one image."""
+    first = pixels = 0
+    for number, size in enumerate(sizes):
+        pixels += size
+        if pixels > _PIXELS and number > first:
+            yield slice(first, number)
+            first, pixels = number, size
+    yield slice(first, len(sizes))
 
 
 def _launch(kernel: Any, blocks: Any, threads: Any, *arguments: Any) -> None:

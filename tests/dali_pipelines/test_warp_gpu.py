@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dali_pipelines.graph import operators_gpu
 from dali_pipelines.kernels.resample.warp import warp
 from dali_pipelines.stretch import Stretch
 
@@ -79,6 +80,20 @@ def test_as_the_cpu(gpu: Device, order: int) -> None:
     for arrays in samples:
         expected = on_cpu(arrays, order)
         assert np.mean(expected != expected[0, 0]) > 0.05
+
+
+@pytest.mark.parametrize(("most", "launches"), [(10**6, 1), (850, 2), (1, 3)])
+def test_launches_of_a_batch(
+    gpu: Device, monkeypatch: pytest.MonkeyPatch, most: int, launches: int
+) -> None:
+    """One, if their scratch arrays are not too large together."""
+    samples = [sample(shape, TURNED, (20, 20)) for shape in ((20, 20), (30, 15), (9, 40))]
+    monkeypatch.setattr(operators_gpu, "_PIXELS", most)
+    gpu.counts.clear()
+    check(gpu, samples, 3)
+    assert {name: counts["launches"] for name, counts in gpu.counts.items()} == dict.fromkeys(
+        ("prefilter_rows", "prefilter_columns", "warp"), launches
+    )
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: str(curve.kind))

@@ -118,6 +118,7 @@ class Device:
         grid, block = (size if isinstance(size, tuple) else (size,) for size in config[:2])
         assert np.prod(block) == kernel.threads
         assert tuple(map(typeof, arguments)) == kernel.types
+        self.counts[kernel.name]["launches"] += 1
         self.counts[kernel.name].update(
             self.programs[kernel.name](
                 grid, block, arguments, [*memory.buffers], count_sectors=self._count_sectors

@@ -20,7 +20,7 @@ from dali_pipelines.kernels.fits.image_cuda_table import WARP
 from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
 
 _WORD, _REAL = types.int64, types.float32  # what numba makes of Python's int, and of np.float32
-_PIXELS = prefilter_cuda.BLOCK[0] * prefilter_cuda.BLOCK[1]
+_PREFILTER = prefilter_cuda.BLOCK[0] * prefilter_cuda.BLOCK[1]
 
 
 class Kernel(NamedTuple):
@@ -41,9 +41,9 @@ class Kernel(NamedTuple):
 
 KERNELS = (
     Kernel(image_cuda, "decode_images", (*[_WORD] * 3, _REAL, _REAL, _WORD), WARP),
-    Kernel(prefilter_cuda, "prefilter_rows", (_WORD,) * 5, _PIXELS),
-    Kernel(prefilter_cuda, "prefilter_columns", (_WORD,) * 4, _PIXELS),
-    Kernel(warp_cuda, "warp", (_WORD,) * 14, _PIXELS),
+    Kernel(prefilter_cuda, "prefilter_rows", (_WORD,), _PREFILTER),
+    Kernel(prefilter_cuda, "prefilter_columns", (_WORD,), _PREFILTER),
+    Kernel(warp_cuda, "warp", (_WORD,), warp_cuda.BLOCK[0] * warp_cuda.BLOCK[1]),
 )
 
 

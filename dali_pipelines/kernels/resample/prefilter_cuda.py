@@ -14,11 +14,20 @@ from numba import cuda
 from numba.core import types
 from numba.extending import intrinsic
 
-from dali_pipelines.kernels.bits import load_float32, store_float32
+from dali_pipelines.kernels.bits import load_float64, store_float32
 from dali_pipelines.kernels.compiled import compiled, kept, stamped
 from dali_pipelines.kernels.resample.bspline import PREFILTER, REACH
 from dali_pipelines.kernels.resample.holes import hole_value, load_pixel
 from dali_pipelines.kernels.resample.warp import FLOOR, LOWEST, mirrored
+from dali_pipelines.kernels.resample.warp_cuda_table import (
+    COEFFICIENTS,
+    HEIGHT,
+    IMAGE,
+    LINES,
+    SPECIAL,
+    WIDTH,
+    field_of,
+)
 
 BLOCK = (32, 8)
 """Threads of a block, columns and rows: a warp's are neighbours in a row, and so in memory."""
@@ -33,27 +42,30 @@ _RUN = 4
 """Coefficients of a column that a thread computes at a time, from pixels that they share."""
 
 
-def blocks(tile: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
-    """Return the blocks, across and down, for an image of this shape and tiles of that."""
-    return -(-shape[1] // tile[1]), -(-shape[0] // tile[0])
-
-
 @stamped
 @kept(cuda.jit)
-def prefilter_rows(out, image, height, width, special):  # type: ignore[no-untyped-def]
-    """Fill holes and filter along rows; both have shape (height, width), float32."""
+def prefilter_rows(table):  # type: ignore[no-untyped-def]
+    """Fill the holes of a batch's images and filter along rows, into their lines.
+
+    Launch ``[blocks(ROW_TILE, ...), BLOCK]`` with the address of a `warp_cuda_table.launch_table`.
+    """
     tile = cuda.shared.array(_ROW_PIXELS, np.float32)
-    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y, number = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
+    image, out = field_of(table, number, IMAGE), field_of(table, number, LINES)
+    height, width = field_of(table, number, HEIGHT), field_of(table, number, WIDTH)
+    special = field_of(table, number, SPECIAL)
+    floor = np.float32(load_float64(special + 8 * FLOOR))
+    lowest = np.float32(load_float64(special + 8 * LOWEST))
     row, left = cuda.blockIdx.y * ROW_TILE[0] + y, cuda.blockIdx.x * ROW_TILE[1]
     columns = min(ROW_TILE[1], width - left)
-    floor, lowest = load_float32(special + 4 * FLOOR), load_float32(special + 4 * LOWEST)
-    if row < height:
+    needed = row < height and columns > 0
+    if needed:
         for column in range(x, columns + 2 * REACH, BLOCK[0]):
             place = mirror(left + column - REACH, width)
             value = filled(image, height, width, row, place, floor, lowest)
             tile[y * _PITCH + column] = value
     cuda.syncthreads()
-    if row < height:
+    if needed:
         for column in range(x, columns, BLOCK[0]):
             value = _along_row(tile, y * _PITCH + column)
             store_float32(out + 4 * (row * width + left + column), value)
@@ -61,18 +73,24 @@ def prefilter_rows(out, image, height, width, special):  # type: ignore[no-untyp
 
 @stamped
 @kept(cuda.jit)
-def prefilter_columns(out, lines, height, width):  # type: ignore[no-untyped-def]
-    """Filter along columns; both have shape (height, width), float32."""
+def prefilter_columns(table):  # type: ignore[no-untyped-def]
+    """Filter the lines of a batch along columns, into the coefficients.
+
+    Launch ``[blocks(COLUMN_TILE, ...), BLOCK]``, as `prefilter_rows`.
+    """
     tile = cuda.shared.array(_COLUMN_PIXELS, np.float32)
-    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    x, y, number = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.z
+    lines, out = field_of(table, number, LINES), field_of(table, number, COEFFICIENTS)
+    height, width = field_of(table, number, HEIGHT), field_of(table, number, WIDTH)
     top, column = cuda.blockIdx.y * COLUMN_TILE[0], cuda.blockIdx.x * _WIDTH + x
     rows = min(COLUMN_TILE[0], height - top)
-    if column < width:
+    needed = column < width and rows > 0
+    if needed:
         for row in range(y, rows + 2 * REACH, BLOCK[1]):
             place = mirror(top + row - REACH, height)
             tile[row * _WIDTH + x] = load_pixel(lines, width, place, column)
     cuda.syncthreads()
-    if column < width:
+    if needed:
         for row in range(_RUN * y, rows, _RUN * BLOCK[1]):
             at, start = out + 4 * ((top + row) * width + column), row * _WIDTH + x
             # All before the first store, which might change what the others load.

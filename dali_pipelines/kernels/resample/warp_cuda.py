@@ -1,4 +1,4 @@
-"""Resample an image by an affine map on a GPU, with a thread for each pixel, see `warp`.
+"""Resample an image by an affine map on a GPU, see `warp`: a launch for all of a batch.
 
 It samples the spline coefficients of `prefilter_cuda`, or for order 1 the image. Holes, spline and
 stretch use the functions of the CPU. Arrays are passed as addresses on the device.
@@ -7,6 +7,7 @@ stretch use the functions of the CPU. Arrays are passed as addresses on the devi
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
@@ -23,80 +24,138 @@ from dali_pipelines.kernels.resample.bspline import spline_weights
 from dali_pipelines.kernels.resample.holes import pixel_weight
 from dali_pipelines.kernels.resample.prefilter_cuda import filled, mirror
 from dali_pipelines.kernels.resample.warp import FLOOR, HOLE, LOWEST, OUTSIDE, is_inside
+from dali_pipelines.kernels.resample.warp_cuda_table import (
+    COEFFICIENTS,
+    COLUMNS,
+    FLIP,
+    GAIN,
+    HEIGHT,
+    IMAGE,
+    LIMITS,
+    MATRIX,
+    OUT,
+    REDUCE,
+    ROWS,
+    SPECIAL,
+    STRETCH,
+    WIDTH,
+    field_of,
+)
 from dali_pipelines.kernels.stretch import constants_at, stretched
 
-TILE = (8, 32)
-"""Rows and columns of the output that a block writes, with a thread for each pixel."""
+BLOCK = (32, 4)
+"""Threads of a block, columns and rows: few, as each needs many registers."""
+TILE = (16, 32)
+"""Rows and columns of the output that a block writes: a thread writes four pixels of a column, as
+what all pixels share takes as long to load as a few of them."""
+
+
+class View(NamedTuple):
+    """What all pixels of an image share; see `warp_cuda_table.Image`."""
+
+    out: Any
+    rows: Any
+    columns: Any
+    image: Any
+    height: Any
+    width: Any
+    coefficients: Any
+    low: Any
+    high: Any
+    matrix: Any
+    """Its six numbers, row by row."""
+    reduce: Any
+    outside: Any
+    hole: Any
+    lowest: Any
+    floor: Any
+    gain: Any
+    stretch: Any
+    """As from `constants_at`."""
+    flip_x: Any
+    flip_y: Any
 
 
 @stamped
 @kept(cuda.jit)
-def warp(  # type: ignore[no-untyped-def]
-    out,
-    rows,
-    columns,
-    coefficients,
-    image,
-    height,
-    width,
-    matrix,
-    reduce,
-    special,
-    limits,
-    gain,
-    stretch,
-    flip,
-):
-    """Write the resampled image; launch over the pixels of `out`.
+def warp(table):  # type: ignore[no-untyped-def]
+    """Write the resampled images of a batch.
 
-    Parameters
-    ----------
-    out, image, matrix, reduce, special, gain, stretch, flip
-        As for `dali_pipelines.kernels.resample.warp.warp`; reduce, int64, and gain have shape (1,).
-    rows, columns : int64
-        Shape of `out`.
-    coefficients : int64
-        Spline coefficients for order 3; 0 for order 1.
-    height, width : int64
-        Shape of the image and the coefficients.
-    limits : int64
-        Lowest and highest value of the spline, float32, shape (2,).
+    Launch ``[blocks(TILE, ...), BLOCK]`` over the outputs, with the address of a
+    `warp_cuda_table.launch_table`.
     """
-    column, row = cuda.grid(2)
-    if row < rows and column < columns:
-        mean = _mean(
-            coefficients, image, height, width, matrix, reduce, special, limits, row, column
-        )
-        _deliver(out, rows, columns, row, column, mean, gain, stretch, flip)
+    view = _view_of(table, cuda.blockIdx.z)
+    column = cuda.blockIdx.x * TILE[1] + cuda.threadIdx.x
+    row = cuda.blockIdx.y * TILE[0] + cuda.threadIdx.y
+    end = min(view.rows, np.int64((cuda.blockIdx.y + 1) * TILE[0]))
+    if column < view.columns:
+        while row < end:
+            _deliver(view, row, column, _mean(view, row, column))
+            row += BLOCK[1]
 
 
 @compiled
-def _mean(coefficients, image, height, width, matrix, reduce, special, limits, row, column):  # type: ignore[no-untyped-def]
+def _view_of(table, number):  # type: ignore[no-untyped-def]
+    matrix, special = field_of(table, number, MATRIX), field_of(table, number, SPECIAL)
+    limits, flip = field_of(table, number, LIMITS), field_of(table, number, FLIP)
+    return View(
+        field_of(table, number, OUT),
+        field_of(table, number, ROWS),
+        field_of(table, number, COLUMNS),
+        field_of(table, number, IMAGE),
+        field_of(table, number, HEIGHT),
+        field_of(table, number, WIDTH),
+        field_of(table, number, COEFFICIENTS),
+        load_float32(limits),
+        load_float32(limits + 4),
+        (
+            load_float64(matrix),
+            load_float64(matrix + 8),
+            load_float64(matrix + 16),
+            load_float64(matrix + 24),
+            load_float64(matrix + 32),
+            load_float64(matrix + 40),
+        ),
+        load_int64(field_of(table, number, REDUCE)),
+        np.float32(load_float64(special + 8 * OUTSIDE)),
+        np.float32(load_float64(special + 8 * HOLE)),
+        np.float32(load_float64(special + 8 * LOWEST)),
+        np.float32(load_float64(special + 8 * FLOOR)),
+        np.float32(load_float64(field_of(table, number, GAIN))),
+        constants_at(field_of(table, number, STRETCH)),
+        load_int32(flip),
+        load_int32(flip + 4),
+    )
+
+
+@compiled
+def _mean(view, row, column):  # type: ignore[no-untyped-def]
     """Return the mean of the samples of an output pixel, or the value for holes."""
-    low, high = load_float32(limits), load_float32(limits + 4)
-    reduce = load_int64(reduce)
+    xx, xy, x0, yx, yy, y0 = view.matrix
+    reduce = view.reduce
     total, count = np.float32(0), 0
     for j in range(row * reduce, (row + 1) * reduce):
         for i in range(column * reduce, (column + 1) * reduce):
-            x = _dot(matrix, i, j)
-            y = _dot(matrix + 24, i, j)
-            value = load_float32(special + 4 * OUTSIDE)
-            if is_inside(y, x, height, width):
-                value = _sample(coefficients, image, height, width, y, x, special, low, high)
+            x = xx * i + xy * j + x0
+            y = yx * i + yy * j + y0
+            value = view.outside
+            if is_inside(y, x, view.height, view.width):
+                value = _sample(view, y, x)
             if not math.isnan(value):
                 total += value
                 count += 1
     if 2 * count > reduce * reduce:
         return total / np.float32(count)
-    return load_float32(special + 4 * HOLE)
+    return view.hole
 
 
 @compiled
-def _sample(coefficients, image, height, width, y, x, special, low, high):  # type: ignore[no-untyped-def]
+def _sample(view, y, x):  # type: ignore[no-untyped-def]
     """Return the image at (y, x), NaN where half of the weight or more comes from holes."""
+    image, height, width = view.image, view.height, view.width
+    floor, lowest = view.floor, view.lowest
     # On a GPU numba's floor is a float, which would make float64 of all indices.
     iy, ix = np.int64(math.floor(y)), np.int64(math.floor(x))
-    floor, lowest = load_float32(special + 4 * FLOOR), load_float32(special + 4 * LOWEST)
     a = b = c = d = np.float32(0)
     whole = 0 <= iy < height - 1 and 0 <= ix < width - 1
     if whole:
@@ -106,8 +165,9 @@ def _sample(coefficients, image, height, width, y, x, special, low, high):  # ty
         whole = a > floor and b > floor and c > floor and d > floor
     if not whole and pixel_weight(image, height, width, y, x, floor) <= 0.5:
         return np.float32(math.nan)
-    if coefficients != 0:
-        return min(max(_cubic(coefficients, height, width, iy, ix, y, x), low), high)
+    if view.coefficients != 0:
+        value = _cubic(view.coefficients, height, width, iy, ix, y, x)
+        return min(max(value, view.low), view.high)
     if not whole:
         top, bottom = mirror(iy, height), mirror(iy + 1, height)
         left, right = mirror(ix, width), mirror(ix + 1, width)
@@ -122,19 +182,13 @@ def _sample(coefficients, image, height, width, y, x, special, low, high):  # ty
 
 
 @compiled
-def _deliver(out, rows, columns, row, column, mean, gain, stretch, flip):  # type: ignore[no-untyped-def]
-    if load_int32(flip):
-        column = columns - 1 - column
-    if load_int32(flip + 4):
-        row = rows - 1 - row
-    value = stretched(np.float32(load_float64(gain)) * mean, constants_at(stretch))
-    store_float32(out + 4 * (row * columns + column), value)
-
-
-@compiled
-def _dot(axis, i, j):  # type: ignore[no-untyped-def]
-    along, across = load_float64(axis) * i, load_float64(axis + 8) * j
-    return along + across + load_float64(axis + 16)
+def _deliver(view, row, column, mean):  # type: ignore[no-untyped-def]
+    if view.flip_x:
+        column = view.columns - 1 - column
+    if view.flip_y:
+        row = view.rows - 1 - row
+    value = stretched(view.gain * mean, view.stretch)
+    store_float32(view.out + 4 * (row * view.columns + column), value)
 
 
 @compiled

@@ -1,0 +1,82 @@
+"""Describe the images of a batch to the warp of a GPU: a table of addresses and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_pipelines.kernels.bits import load_int64
+from dali_pipelines.kernels.compiled import compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image of a batch: addresses on the device, and sizes.
+
+    Arrays are as for `dali_pipelines.kernels.resample.warp.warp`, but that special is float64;
+    reduce, int64, and gain have shape (1,).
+    """
+
+    out: int
+    rows: int
+    columns: int
+    """Shape of `out`."""
+    image: int
+    height: int
+    width: int
+    """Shape of the image, the lines and the coefficients."""
+    lines: int
+    coefficients: int
+    """Scratch for order 3, float32; 0 for order 1."""
+    limits: int
+    """Lowest and highest value of the spline, float32, shape (2,)."""
+    matrix: int
+    reduce: int
+    gain: int
+    stretch: int
+    special: int
+    flip: int
+
+
+_NUM_FIELDS = len(fields(Image))
+(
+    OUT,
+    ROWS,
+    COLUMNS,
+    IMAGE,
+    HEIGHT,
+    WIDTH,
+    LINES,
+    COEFFICIENTS,
+    LIMITS,
+    MATRIX,
+    REDUCE,
+    GAIN,
+    STRETCH,
+    SPECIAL,
+    FLIP,
+) = range(_NUM_FIELDS)
+"""Fields of an `Image` in the table."""
+
+
+def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
+    """Return the table of a batch."""
+    return np.array([astuple(image) for image in images], np.int64)
+
+
+def blocks(tile: tuple[int, int], shapes: Sequence[tuple[int, int]]) -> tuple[int, int, int]:
+    """Return the blocks, across, down and by image, for images of these shapes and tiles of that.
+
+    The blocks of the largest image; those that another does not need do nothing.
+    """
+    height, width = (max(sizes) for sizes in zip(*shapes, strict=True))
+    return -(-width // tile[1]), -(-height // tile[0]), len(shapes)
+
+
+@compiled
+def field_of(table, image, field):  # type: ignore[no-untyped-def]
+    """Return a field of an image in the table at this address."""
+    return load_int64(table + 8 * (_NUM_FIELDS * image + field))
