@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.suites import kernels as suite
 
 from dali_pipelines.kernels.fits import rice_stream
 from gpu_offline.compiler import ARCHS, Usage, build
-from gpu_offline.emulator import EMULATED
+from gpu_offline.emulator import CC, EMULATED
 from gpu_offline.kernels import KERNELS, Kernel, fingerprint, kernels_of_the_package
 from gpu_offline.translate import translate
 
@@ -57,6 +58,24 @@ def test_the_published_table_is_of_these_kernels() -> None:
     expected = {(k.name, arch, fingerprint(k)) for k in KERNELS for arch in ARCHS}
     assert {(line["kernel"], line["architecture"], line["source"]) for line in table} == expected
     assert {(line["stack"], line["spills"]) for line in table} == {("0", "0")}
+
+
+@pytest.mark.usefixtures("usages")
+@pytest.mark.skipif(CC is None, reason="no C compiler, cc")
+def test_the_suite_counts_all_kernels(
+    kernels_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each output pixel is stored once, and no kernel loads or moves less than a pixel takes."""
+    monkeypatch.setattr(suite, "_HEIGHT", 40)
+    monkeypatch.setattr(suite, "_WIDTH", 100)
+    sheet = suite.counts_sheet(EMULATED[0], kernels_folder)
+    table = [dict(zip(sheet.header, line, strict=True)) for line in sheet.lines]
+    assert {line["work"] for line in table} == {*suite.DECODED, *suite.WARPED}
+    assert {line["kernel"] for line in table} == {kernel.name for kernel in KERNELS}
+    for line in table:
+        assert float(line["stores"]) == 1
+        assert float(line["bytes moved"]) > 4
+        assert float(line["instructions"]) > float(line["loads"]) + float(line["shared"])
 
 
 def test_the_hash_of_a_kernel_changes_with_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
