@@ -60,15 +60,19 @@ def prefilter_rows(table):  # type: ignore[no-untyped-def]
     columns = min(ROW_TILE[1], width - left)
     needed = row < height and columns > 0
     if needed:
-        for column in range(x, columns + 2 * REACH, BLOCK[0]):
+        column = np.int64(x)
+        while column < columns + 2 * REACH:
             place = mirror(left + column - REACH, width)
             value = filled(image, height, width, row, place, floor, lowest)
-            tile[y * _PITCH + column] = value
+            tile[np.uint64(y * _PITCH + column)] = value
+            column += BLOCK[0]
     cuda.syncthreads()
     if needed:
-        for column in range(x, columns, BLOCK[0]):
+        column = np.int64(x)
+        while column < columns:
             value = _along_row(tile, y * _PITCH + column)
             store_float32(out + 4 * (row * width + left + column), value)
+            column += BLOCK[0]
 
 
 @stamped
@@ -86,12 +90,15 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
     rows = min(COLUMN_TILE[0], height - top)
     needed = column < width and rows > 0
     if needed:
-        for row in range(y, rows + 2 * REACH, BLOCK[1]):
+        row = np.int64(y)
+        while row < rows + 2 * REACH:
             place = mirror(top + row - REACH, height)
-            tile[row * _WIDTH + x] = load_pixel(lines, width, place, column)
+            tile[np.uint64(row * _WIDTH + x)] = load_pixel(lines, width, place, column)
+            row += BLOCK[1]
     cuda.syncthreads()
     if needed:
-        for row in range(_RUN * y, rows, _RUN * BLOCK[1]):
+        row = np.int64(_RUN * y)
+        while row < rows:
             at, start = out + 4 * ((top + row) * width + column), row * _WIDTH + x
             # All before the first store, which might change what the others load.
             first, second = _along_column(tile, start), _along_column(tile, start + _WIDTH)
@@ -104,6 +111,7 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
                 store_float32(at + 8 * width, third)
             if row + 3 < rows:
                 store_float32(at + 12 * width, fourth)
+            row += _RUN * BLOCK[1]
 
 
 def _filter(step: int) -> Any:
