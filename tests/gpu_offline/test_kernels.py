@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from benchmarks.suites import kernels as suite
 
+from dali_pipelines.kernels.compiled import STAMP
 from dali_pipelines.kernels.fits import rice_stream
 from gpu_offline.compiler import ARCHS, Usage, build
 from gpu_offline.emulator import CC, EMULATED
@@ -31,6 +32,10 @@ def test_no_kernel_spills_or_uses_a_stack(usages: list[Usage]) -> None:
     assert {(u.kernel, u.arch) for u in usages} == {(k.name, a) for k in KERNELS for a in ARCHS}
     assert [usage for usage in usages if usage.spills or usage.stack] == []
     assert all(usage.warps for usage in usages)
+
+
+def test_the_cache_of_each_kernel_has_the_stamp() -> None:
+    assert {kernel.dispatcher._cache._cache_file._source_stamp for kernel in KERNELS} == {STAMP}
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
