@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from gpu_offline.device import Device
+    from on_gpu.launcher import Gpu
 
 pytest.register_assert_rewrite("contract")
 
@@ -97,9 +98,16 @@ def kernels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
 
 
-@pytest.fixture(scope="session", params=("sm_75", "sm_100", "sm_120"))
-def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device:
-    """An emulated GPU: its kernels are compiled, and run on the CPU."""
+@pytest.fixture(
+    scope="session",
+    params=("sm_75", "sm_100", "sm_120", pytest.param("real", marks=pytest.mark.gpu)),
+)
+def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device | Gpu:
+    """A GPU: emulated, where its kernels are compiled, and run on the CPU; or the real one."""
+    if request.param == "real":
+        from on_gpu.launcher import Gpu
+
+        return Gpu()
     from gpu_offline.compiler import build
     from gpu_offline.device import Device
     from gpu_offline.emulator import CC

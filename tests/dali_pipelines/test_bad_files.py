@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from astropy.io import fits
+from on_gpu.devices import DEVICES
 
 from dali_pipelines import Index, Loader, ReadError, fits_pipeline
 
@@ -56,21 +57,22 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return Index.from_paths(sorted(folder.iterdir()))
 
 
-def make_loader(archive: Index, max_bad: float) -> Loader:
+def make_loader(archive: Index, max_bad: float, device: int | None = None) -> Loader:
     return Loader(
         fits_pipeline,
         archive,
         batch_size=16,
         num_read_processes=2,
-        devices=[None, None],
+        devices=[device, device],
         num_threads=1,
         bad_sample="skip",
         max_bad=max_bad,
     )
 
 
-def test_exactly_the_bad_ones_are_left_out_and_named(archive: Index) -> None:
-    with make_loader(archive, max_bad=0.01) as loader:
+@pytest.mark.parametrize("device", DEVICES)
+def test_exactly_the_bad_ones_are_left_out_and_named(archive: Index, device: int | None) -> None:
+    with make_loader(archive, 0.01, device) as loader:
         for _ in range(2):
             rows = Counter(
                 row for batches in loader for batch in batches for row in batch["row"].tolist()

@@ -11,10 +11,10 @@ import cupy_standin
 import numpy as np
 import pytest
 from nvidia.dali import Pipeline, fn, types
+from on_gpu.devices import DEVICES, check, epoch
 
 from dali_pipelines import (
     Index,
-    Loader,
     NpyReader,
     PipelineConfig,
     ReaderPipeline,
@@ -78,7 +78,8 @@ def test_a_channel_for_all() -> None:
     np.testing.assert_array_equal(np.array(found[0])[..., 0], deconvolved(frame(0), 94))
 
 
-def test_behind_a_reader(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_behind_a_reader(tmp_path: Path, device: int | None) -> None:
     """DALI's threads need the GIL for it, while the consumer waits for them."""
     folder = tmp_path / "frames"
     folder.mkdir()
@@ -93,13 +94,9 @@ def test_behind_a_reader(tmp_path: Path) -> None:
     def factory(index: Index, **config: Any) -> ReaderPipeline:
         return reader_pipeline(index, NpyReader(), decode, PipelineConfig(**config))
 
-    rows = []
-    with Loader(factory, Index.scan(folder), batch_size=2, num_read_processes=1) as loader:
-        for (batch,) in loader:
-            for row, image in zip(batch["row"].tolist(), batch["image"].numpy(), strict=True):
-                np.testing.assert_array_equal(image[0], deconvolved(frame(row), 171))
-                rows.append(row)
-    assert sorted(rows) == list(range(5))
+    found = epoch(factory, Index.scan(folder), [device], batch_size=2)
+    expected = {row: deconvolved(frame(row), 171)[None] for row in range(5)}
+    check(found, expected, **({} if device is None else {"rtol": 1e-4, "atol": 1e-3}))
 
 
 def test_what_is_no_whole_frame_becomes_nan() -> None:

@@ -1,0 +1,98 @@
+"""The devices that tests compare with the CPU, and how they read an archive there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dali_pipelines import Index, Loader
+from dali_pipelines.loading.batches import Batch
+
+Images = dict[int, NDArray[Any]]
+"""Row -> image, shape (channels, height, width)."""
+
+DEVICES = [
+    pytest.param(None, id="cpu"),
+    pytest.param(0, id="gpu", marks=pytest.mark.gpu),
+]
+"""A test that takes these runs without a GPU, too: another batch size, against one by one."""
+
+SEED = 11
+
+
+def named(value: Any) -> str:
+    """Return the id of a parameter, the same in all processes."""
+    names = value if isinstance(value, dict) else (getattr(value, "__name__", str(value)),)
+    return "-".join(names)
+
+
+def one_by_one(factory: Callable[..., Any], index: Index, **settings: Any) -> Images:
+    """Read an epoch on the CPU, an image at a time, without reader processes."""
+    pipeline = factory(
+        index, batch_size=1, num_read_processes=0, shuffle=False, seed=SEED, **settings
+    )
+    pipeline.build()
+    found: Images = {}
+    for row in range(len(index)):
+        outputs = dict(zip(pipeline.output_names, pipeline.run(), strict=True))
+        assert np.asarray(outputs["row"].as_tensor()).tolist() == [row]
+        assert np.asarray(outputs["valid"].as_tensor()).all()
+        found[row] = np.array(outputs["image"].as_tensor())[0]
+    pipeline.close()
+    return found
+
+
+def epoch(
+    factory: Callable[..., Any],
+    index: Index,
+    devices: Sequence[int | None],
+    *,
+    batch_size: int = 3,
+    **settings: Any,
+) -> Images:
+    """Read an epoch by a Loader, each row once."""
+    with Loader(
+        factory,
+        index,
+        batch_size=batch_size,
+        num_read_processes=len(devices),
+        devices=devices,
+        seed=SEED,
+        **settings,
+    ) as loader:
+        return gathered(loader)
+
+
+def gathered(steps: Iterable[list[Batch]]) -> Images:
+    """Return the images of some steps, none of which comes twice."""
+    found: Images = {}
+    for batches in steps:
+        for batch in batches:
+            for row, image in zip(batch["row"].tolist(), batch["image"].cpu(), strict=True):
+                assert row not in found
+                found[row] = image.numpy()
+    return found
+
+
+def check(found: Images, expected: Images, *, rtol: float = 0, atol: float = 0) -> None:
+    """Compare images by row; those that are expected must not be all of one value."""
+    assert sorted(found) == sorted(expected)
+    for row, image in expected.items():
+        assert found[row].dtype == image.dtype
+        assert np.nanmax(image) > np.nanmin(image)
+        as_floats = found[row].astype(np.float64), image.astype(np.float64)
+        np.testing.assert_allclose(*as_floats, rtol, atol, err_msg=f"row {row}")
+
+
+def check_photographs(found: Images, expected: Images) -> None:
+    """Compare with what libjpeg-turbo makes; nvJPEG's inverse transform rounds otherwise."""
+    assert sorted(found) == sorted(expected)
+    for row, image in expected.items():
+        assert found[row].dtype == image.dtype
+        assert np.std(image) > 20
+        far = np.abs(found[row].astype(float) - image.astype(float)) > 2
+        assert far.mean() < 0.01, f"row {row}"

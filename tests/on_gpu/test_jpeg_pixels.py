@@ -1,0 +1,104 @@
+"""Pixels of encoded images on a GPU are those on the CPU."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pytest
+from image_files import LOSSLESS
+
+from dali_pipelines import (
+    Index,
+    PipelineConfig,
+    PipelineSettings,
+    ReaderPipeline,
+    jpeg_pipeline,
+    reader_pipeline,
+    with_mcu_rows,
+)
+from dali_pipelines.graph.decode import decode_jpeg
+from dali_pipelines.runtime.jpeg_regions import regions_decode
+from on_gpu import archives
+from on_gpu.devices import DEVICES, check, check_photographs, epoch, named, one_by_one
+from readers import JpegReader
+
+WINDOW: dict[str, Any] = {"crop": (30, 36), "window": "random", "flip": "hv"}
+DEEP = [name for name, (_, values) in LOSSLESS.items() if values.dtype == np.uint16]
+
+
+def jpeg_factory(
+    index: Index, *, regions: bool, **config: Unpack[PipelineSettings]
+) -> ReaderPipeline:
+    """Make the pipeline with or without regions, whether or not a GPU decodes them."""
+    decode = functools.partial(decode_jpeg, regions=regions)
+    return reader_pipeline(index, JpegReader(), decode, PipelineConfig(**config))
+
+
+@pytest.fixture(scope="module")
+def lossless(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return archives.encoded_images(tmp_path_factory.mktemp("lossless"))
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return archives.photographs(tmp_path_factory.mktemp("photographs"))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("settings", "atol"),
+    [
+        (WINDOW, 0),
+        (WINDOW | {"resize": (20, 25)}, 20),  # of 65535: filters of DALI on the GPU, and ours
+        (WINDOW | {"channels": 1}, 2),  # the luma of colours
+        (WINDOW | {"mean": (1, 2, 3), "std": 4.0}, 0.01),
+    ],
+    ids=named,
+)
+def test_lossless_images_of_8_and_16_bits(
+    lossless: Index, settings: dict[str, Any], atol: float, device: int | None
+) -> None:
+    expected = one_by_one(jpeg_pipeline, lossless, **settings)
+    check(epoch(jpeg_pipeline, lossless, [device], **settings), expected, atol=atol)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_stored_integers(lossless: Index, dtype: str, device: int | None) -> None:
+    deep = np.array([Path(path).name in DEEP for path in lossless.table["path"].to_pylist()])
+    index = lossless.select(deep if dtype == "uint16" else ~deep)
+    settings = {**WINDOW, "dtype": dtype}
+    expected = one_by_one(jpeg_pipeline, index, **settings)
+    check(epoch(jpeg_pipeline, index, [device], **settings), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("noted", [False, True], ids=["", "noted"])
+@pytest.mark.parametrize("regions", [False, True], ids=["whole", "regions"])
+def test_windows_of_photographs(
+    photographs: Index, noted: bool, regions: bool, device: int | None
+) -> None:
+    """Of all EXIF orientations, with and without noted rows of MCUs, by both ways to cut."""
+    if regions and device is not None and not regions_decode(device):
+        pytest.skip("this GPU does not decode regions of JPEG images")
+    settings: dict[str, Any] = {"crop": (97, 65), "window": "random", "flip": "hv"}
+    expected = one_by_one(jpeg_factory, photographs, regions=True, **settings)
+    index = with_mcu_rows(photographs) if noted else photographs
+    found = epoch(jpeg_factory, index, [device], regions=regions, **settings)
+    check_photographs(found, expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"channels": 1}, {"flip": "hv", "dtype": "uint8"}, {"crop": 90, "resize": (40, 50)}],
+    ids=named,
+)
+def test_photographs(photographs: Index, settings: dict[str, Any], device: int | None) -> None:
+    expected = one_by_one(jpeg_pipeline, photographs, **settings)
+    batch_size = 3 if "crop" in settings else 1  # they are turned: 180x240 and 240x180
+    found = epoch(jpeg_pipeline, photographs, [device], batch_size=batch_size, **settings)
+    check_photographs(found, expected)

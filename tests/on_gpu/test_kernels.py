@@ -1,0 +1,81 @@
+"""One launch of each CUDA kernel, before anything that takes longer.
+
+The fixture `gpu` is a GPU where there is one, and runs their PTX on the CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from gpu_offline import device as offline
+from gpu_offline.device import Device
+from gpu_offline.kernels import KERNELS
+
+from dali_pipelines.kernels.resample.warp import warp
+from dali_pipelines.stretch import Stretch
+from on_gpu.archives import RICE, noise
+from on_gpu.launcher import Gpu
+from readers import FitsReader, Row, Sample
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    path = tmp_path_factory.mktemp("image") / "image.fits"
+    fits.CompImageHDU(noise(0).astype(np.int16), **RICE).writeto(path)
+    return FitsReader().read(Row(0, str(path)), None)
+
+
+@pytest.fixture(scope="module")
+def frame() -> tuple[Any, ...]:
+    """What the warp takes: an image that is turned, flipped and stretched."""
+    image = noise(1).astype(np.float32)
+    matrix = np.array([[0.99, 0.1, -0.3], [-0.1, 0.99, 4.2]])
+    stretch = Stretch(kind="asinh", a=100).parameters()
+    special, flip = np.array((0, np.nan, -np.inf, -np.inf)), np.array((1, 0), np.int32)
+    return (
+        *(image[..., None], np.zeros((30, 33, 0), np.uint8), matrix, np.array([1])),
+        *(np.array([0.5]), stretch, special, np.array((0, 0, *image.shape)), flip),
+    )
+
+
+def test_the_decoder(gpu: Device, sample: Sample) -> None:
+    ((image,), statuses) = gpu.decode([sample], "float32", (0, 1), ((500.0, 0.25),))
+    assert statuses == [0]
+    expected = (noise(0).astype(np.int16)[::-1, :, None] - np.float32(500)) * np.float32(0.25)
+    np.testing.assert_array_equal(image, expected)
+
+
+def test_the_warp(gpu: Device, frame: tuple[Any, ...]) -> None:
+    (found,) = gpu.warp([frame], 3)
+    image, _, matrix, *_, stretch, special, _, flip = frame
+    expected = np.empty((30, 33), np.float32)
+    numbers = 3, 1, special.astype(np.float32), True, 0.5
+    warp(expected, image[..., 0], matrix, *numbers, stretch, flip)
+    assert expected.std() > 0.05
+    np.testing.assert_allclose(found[0], expected, rtol=2e-5, atol=2e-5)
+
+
+def test_the_launcher_without_a_gpu(
+    gpu: Device | Gpu, sample: Sample, frame: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the kernels that are emulated in place of those of numba."""
+    if isinstance(gpu, Gpu):
+        pytest.skip("it is there")
+    monkeypatch.setattr(offline._Array, "get", lambda self: np.array(self), raising=False)
+    launcher = Gpu()
+    decode: Any = [sample], "float32", (0, 1), ((500.0, 0.25),)
+    with gpu._installed():
+        (image,), statuses = launcher.decode(*decode)
+        (warped,) = launcher.warp([frame], 3)
+    (expected,), expected_statuses = gpu.decode(*decode)
+    assert statuses == expected_statuses
+    np.testing.assert_array_equal(image, expected)
+    np.testing.assert_array_equal(warped, gpu.warp([frame], 3)[0])
+    assert launcher.counts == {kernel.name: 1 for kernel in KERNELS}
+
+
+def test_no_kernel_was_left_out(gpu: Device) -> None:
+    assert set(gpu.counts) == {kernel.name for kernel in KERNELS}
