@@ -141,7 +141,7 @@ def write_tables(
     write_file(str(folder / f"{suite}.json"), text)
     header = ("table", "way", "round", *(field.name for field in fields(Round)))
     write_table(str(folder / f"{suite}.csv"), header, _rounds(tables))
-    parts = [f"# {suite}\n", _as_list(facts), *map(as_markdown, with_parts(tables))]
+    parts = [f"# {suite}\n", as_list(facts), *map(as_markdown, with_parts(tables))]
     write_file(str(folder / f"{suite}.md"), "\n".join(parts))
 
 
@@ -163,7 +163,7 @@ def _rounds(tables: Iterable[Table | Sheet]) -> Iterable[tuple[Any, ...]]:
                 yield (table.title, result.name, count, *astuple(one))
 
 
-def _as_list(facts: dict[str, Any]) -> str:
+def as_list(facts: dict[str, Any]) -> str:
     lines = []
     for name, value in facts.items():
         pairs = value.items() if isinstance(value, dict) else ()
