@@ -39,6 +39,9 @@ class PipelineConfig:
     """In [0, 2**64): determines the order and all random draws."""
     shuffle: bool = True
     """A new order in each epoch; False reads the rows in the order of the Index."""
+    weights: str | None = None
+    """Numeric column of the Index: each position draws a row in proportion to it, with replacement;
+    see `dali_pipelines.Loader`."""
     tail: Tail = "partial"
     """Treatment of the last, incomplete step of an epoch."""
     epoch: int = 0
@@ -115,6 +118,10 @@ class PipelineConfig:
                 f"dtype {self.dtype!r} gives the values as stored: "
                 f"leave out {' and '.join(calculated)}, or choose float32"
             )
+        if self.weights is not None and not self.shuffle:
+            raise ValueError(
+                f"weights={self.weights!r} draws rows at random: leave out shuffle=False"
+            )
         if self.read_timeout is not None:
             if not 0 < self.read_timeout <= TIMEOUT_MAX:
                 raise ValueError(
@@ -151,6 +158,7 @@ class PipelineConfig:
             ("rotate", Real, "a number of degrees"),
             ("read_timeout", Real | None, "a number of seconds, or None"),
             ("rejected", Mapping, "a mapping of rows to reasons"),
+            ("weights", str | None, "the name of a column, or None"),
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name} must be {expected}, got {getattr(self, name)!r}")

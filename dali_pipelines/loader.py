@@ -55,6 +55,12 @@ class Loader:
         Determines the order, windows and flips.
     shuffle : bool
         A new order in each epoch.
+    weights : str, optional
+        Numeric column of the Index, e.g. one over the number of rows of a class. Each sample is
+        drawn in proportion to it, with replacement: an epoch is as many draws as there are rows,
+        and has some rows more than once, and others not at all. The draw depends on seed, epoch and
+        position alone, so resuming and sharding remain exact; so do window and flips, which differ
+        when a row comes again. A row of weight 0 never comes.
     tail : {"partial", "fill", "drop"}
         How to handle the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
         With ``fill`` check ``valid``; otherwise it is always True.
@@ -94,6 +100,7 @@ class Loader:
         num_shards: int | None = None,
         seed: int = 0,
         shuffle: bool = True,
+        weights: str | None = None,
         tail: Literal["partial", "fill", "drop"] = "partial",
         bad_sample: BadSample = "raise",
         max_bad: float | None = None,
@@ -104,8 +111,9 @@ class Loader:
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
         check_settings(factory, config, inspect.signature(Loader).parameters)
-        PipelineConfig(batch_size=batch_size, seed=seed, shuffle=shuffle)
+        PipelineConfig(batch_size=batch_size, seed=seed, shuffle=shuffle, weights=weights)
         self.index = index
+        self._weights = None if weights is None else index.running_weights(weights)
         self.stats = LoaderStats()
         self._config: dict[str, Any] = {
             **config,
@@ -115,6 +123,8 @@ class Loader:
             "tail": tail,
             "rejected": dict(config.get("rejected", {})),
         }
+        if weights is not None:  # not every factory takes it
+            self._config["weights"] = weights
         placement = LatePlacement(devices, shard_id, num_shards)
         cursor = self._cursor = Cursor(len(index), batch_size, tail, placement)
         policy = BadSamplePolicy(index, cursor, self.stats, bad_sample, max_bad)
@@ -183,8 +193,10 @@ class Loader:
             version (of the order), seed, shuffle, epoch, position (in the order of the epoch, of
             the first sample that is not delivered) and digest of the Index, all of them plain
             Python values. It does not depend on batch size or number of shards. All processes of a
-            job have the same state if they have taken the same number of steps.
+            job have the same state if they have taken the same number of steps. With weights it has
+            their digest, too.
         """
+        drawn = {} if self._weights is None else {"weights": self._weights.digest}
         return {
             "version": VERSION,
             "seed": int(self._config["seed"]),
@@ -192,6 +204,7 @@ class Loader:
             "epoch": self._cursor.epoch,
             "position": self._cursor.position,
             "digest": self.index.digest,
+            **drawn,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -205,10 +218,10 @@ class Loader:
         Raises
         ------
         ValueError
-            If the state was saved with another Index or by a release with another order of rows, or
-            if a value in it makes no sense. Then nothing is changed.
+            If the state was saved with another Index, other weights, or by a release with another
+            order of rows, or if a value in it makes no sense. Then nothing is changed.
         """
-        check_state(state, self.index)
+        check_state(state, self.index, self._weights)
         self.close()
         self._config.update(seed=int(state["seed"]), shuffle=state["shuffle"])
         self._cursor.epoch, self._cursor.position = int(state["epoch"]), int(state["position"])

@@ -56,6 +56,7 @@ class PipelineSettings(ImageSettings, total=False):
     num_shards: int
     seed: int
     shuffle: bool
+    weights: str | None
     tail: Tail
     epoch: int
     position: int

@@ -21,6 +21,7 @@ from .sampling.schedule import Schedule as Schedule
 from .sampling.schedule import Slot as Slot
 from .sampling.schedule import Tail as Tail
 from .sampling.shard import Shard as Shard
+from .sampling.weighted import WeightedOrder as WeightedOrder
 from .source import Source as Source
 from .window import Window as Window
 from .worker.read_report import ReadReport as ReadReport

@@ -23,6 +23,7 @@ from readers.index.columns import Columns
 from readers.sampling.draws import Draws
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule, Slot
+from readers.sampling.weighted import WeightedOrder
 from readers.window import Window
 from readers.worker.read_report import ReadReport
 from readers.worker.timeout import TimeLimit, within
@@ -55,7 +56,7 @@ class Source:
     columns: Columns
     reader: Reader
     schedule: Schedule
-    order: Order
+    order: Order | WeightedOrder
     crop: tuple[int, int] | None = None
     """(height, width) of the window to cut, in pixels; None for the whole image."""
     window: WindowMode = "center"
@@ -141,7 +142,7 @@ class Source:
         report.read_cpu_s = min(report.read_s, time.process_time() - cpu_started)
         return (
             *(sample[spec.name] for spec in self.reader.specs),
-            *self._flips(slot.epoch, row),
+            *self._flips(slot, row),
             np.array(row, np.int64),
             np.array(valid),
             *map(np.array, values),
@@ -157,9 +158,10 @@ class Source:
             return 0, self.reader.blank(*(self.crop or (1, 1))), False, report
         valid, unreadable = slot.position < self.schedule.num_rows, None
         if valid or self.schedule.tail == "fill":
-            row = self._row(slot.epoch, slot.position)
+            row = 0  # if the weights cannot be read
             try:
-                return row, self._read(slot.epoch, row, report), valid, report
+                row = self._row(slot, slot.position)
+                return row, self._read(slot, row, report), valid, report
             except ReadError as error:
                 unreadable = row
                 if valid:
@@ -172,14 +174,14 @@ class Source:
         """Return a sample that fits the rest of the batch, from a row that can be read."""
         timeouts = 0
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
-            row = self._row(slot.epoch, slot.position - slot.index + ahead)
             try:
+                row = self._row(slot, slot.position - slot.index + ahead)
                 if self.schedule.tail != "fill" and self.crop is not None:
                     return row, self.reader.blank(*self.crop)
                 if row == unreadable:
                     continue
                 if self.schedule.tail == "fill":
-                    return row, self._read(slot.epoch, row, report)
+                    return row, self._read(slot, row, report)
                 peek = within(self.read_timeout, self.reader.peek, self.columns.row(row), None)
                 return row, self.reader.blank(peek.height, peek.width)
             except Exception as error:  # that row's own slot reports it; DALI must not get it
@@ -188,15 +190,19 @@ class Source:
                     break
         return 0, self.reader.blank(*(self.crop or (1, 1)))
 
-    def _row(self, epoch: int, position: int) -> int:
-        return self.order.row(epoch, position % self.schedule.num_rows)
+    def _row(self, slot: Slot, position: int) -> int:
+        return self.order.row(slot.epoch, position % self.schedule.num_rows)
 
-    def _read(self, epoch: int, number: int, report: ReadReport) -> Sample:
+    def _draws(self, slot: Slot, row: int) -> Draws:
+        number = self.order.draws_number(slot.position % self.schedule.num_rows, row)
+        return Draws.of(self.order.seed, slot.epoch, number)
+
+    def _read(self, slot: Slot, number: int, report: ReadReport) -> Sample:
         row = self.columns.row(number)  # ReadError if the Index file cannot be read
         if number in self.rejected:
             raise ReadError(row.path, self.rejected[number], row=number)
         try:
-            sample = within(self.read_timeout, self.reader.read, row, self._window(epoch, number))
+            sample = within(self.read_timeout, self.reader.read, row, self._window(slot, number))
             for spec in self.reader.specs:
                 spec.check(sample[spec.name])
         except ReadError:
@@ -209,13 +215,13 @@ class Source:
         report.input_bytes += sample.input_bytes
         return sample
 
-    def _window(self, epoch: int, row: int) -> Window | None:
+    def _window(self, slot: Slot, row: int) -> Window | None:
         if self.crop is None:
             return None
         height, width = self.crop
         if self.window == "center" and not self._turned:
             return Window(height=height, width=width)
-        draws = Draws.of(self.order.seed, epoch, row)
+        draws = self._draws(slot, row)
         random = self.window == "random"
         least, most = self.zoom
         return Window(
@@ -227,9 +233,9 @@ class Source:
             zoom=least * (most / least) ** draws.zoom,
         )
 
-    def _flips(self, epoch: int, row: int) -> list[NDArray[np.int32]]:
+    def _flips(self, slot: Slot, row: int) -> list[NDArray[np.int32]]:
         if not self.flip:
             return []
-        draws = Draws.of(self.order.seed, epoch, row)
+        draws = self._draws(slot, row)
         flip = (draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip)
         return [np.array(flip, np.int32)]

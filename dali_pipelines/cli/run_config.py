@@ -53,7 +53,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window flip rotate zoom resize mean std",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
-        "order and resume": "shuffle seed epochs max_batches tail state resume",
+        "order and resume": "shuffle weights seed epochs max_batches tail state resume",
         "output": "report audit rejected",
     }
 
@@ -109,6 +109,11 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
     )
     shuffle: bool = option(True, "a new order in each epoch")
+    weights: str | None = option(
+        None,
+        "draw rows in proportion to this column of the Index, with replacement",
+        metavar="COLUMN",
+    )
     seed: int = option(0, "order, windows and flips follow from it")
     epochs: int = option(1, "times to go through the data")
     max_batches: int | None = option(None, "stop after this many steps", type=int)
@@ -199,6 +204,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
         devices=devices,
         seed=config.seed,
         shuffle=config.shuffle,
+        weights=config.weights,
         tail=config.tail,  # type: ignore[arg-type]
         bad_sample=config.bad_sample,  # type: ignore[arg-type]
         max_bad=config.max_bad,

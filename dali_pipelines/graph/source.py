@@ -16,6 +16,7 @@ from readers.messages import printable
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule
 from readers.sampling.shard import Shard
+from readers.sampling.weighted import WeightedOrder
 from readers.source import Source
 from readers.window import Window
 from readers.worker.timeout import TimeLimit, within
@@ -67,7 +68,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         columns=index.columns(config.columns, parts=parts, notes=getattr(reader, "notes", ())),
         reader=reader,
         schedule=schedule,
-        order=Order(len(index), config.seed, config.shuffle),
+        order=_order(index, config),
         crop=config.crop,
         window=config.window,
         flip=config.flip,
@@ -78,6 +79,12 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         rejected=config.rejected,
         read_timeout=config.read_timeout,
     )
+
+
+def _order(index: Index, config: PipelineConfig) -> Order | WeightedOrder:
+    if config.weights is not None:
+        return WeightedOrder(index.running_weights(config.weights), config.seed)
+    return Order(len(index), config.seed, config.shuffle)
 
 
 def peek_first(source: Source) -> tuple[Peek | None, str | None]:

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from dali_pipelines.config import is_integer
+from readers.index.rows.weights import RunningWeights
 from readers.index.table import Index
 from readers.sampling.order import VERSION
 
 
-def check_state(state: Any, index: Index) -> None:
+def check_state(state: Any, index: Index, weights: RunningWeights | None = None) -> None:
     """Check every key of a state, so that a bad state changes nothing in a Loader.
 
     ValueError if a key is missing, of another type or out of range, or if the state was saved with
-    another Index or another version of the order. Unknown keys are ignored.
+    another Index, other weights or another version of the order. Unknown keys are ignored.
     """
     if not isinstance(state, Mapping):
         raise ValueError(
@@ -35,6 +36,7 @@ def check_state(state: Any, index: Index) -> None:
         )
     _check_integer(state, "position", len(index))
     _check_version(state)
+    _check_weights(state, weights)
 
 
 def _check_integer(state: Mapping[str, Any], name: str, most: int) -> None:
@@ -53,7 +55,27 @@ def _check_version(state: Mapping[str, Any]) -> None:
         age, remedy = "a newer", "install the release that saved it"
     raise ValueError(
         f"the state was saved by {age} release with another order of rows (version "
-        f"{version!r}, here {VERSION}), so its position means other rows: {remedy}, or start its "
-        "epoch again with load_state_dict({**loader.state_dict(), 'epoch': "
+        f"{version!r}, here {VERSION}), so its position means other rows: {remedy}, or "
+        f"{_again(state)}"
+    )
+
+
+def _check_weights(state: Mapping[str, Any], weights: RunningWeights | None) -> None:
+    saved, found = state.get("weights"), None if weights is None else weights.digest
+    if saved != found:
+        raise ValueError(
+            f"the state was saved with {_described(saved)}, and this Loader has "
+            f"{_described(found)}, so its position means other rows: give the same weights, or "
+            f"{_again(state)}"
+        )
+
+
+def _described(digest: Any) -> str:
+    return "no weights" if digest is None else f"weights of digest {str(digest)[:12]}"
+
+
+def _again(state: Mapping[str, Any]) -> str:
+    return (
+        "start its epoch again with load_state_dict({**loader.state_dict(), 'epoch': "
         f"{state['epoch']}}})"
     )

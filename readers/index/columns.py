@@ -51,11 +51,15 @@ class StoredNumbers:
 
     def value(self, row: int) -> np.generic:
         """Read one number."""
-        batch, number = _locate(self, row)
-        dtype = np.dtype(self.dtype)
-        start = self.starts[batch] + number * dtype.itemsize
-        found: np.generic = np.frombuffer(self.file.read(start, dtype.itemsize), dtype)[0]
+        found: np.generic = self.values(row, row + 1)[0]
         return found
+
+    def values(self, start: int, stop: int) -> NDArray[Any]:
+        """Read the numbers of some rows of one batch."""
+        batch, number = _locate(self, start)
+        dtype = np.dtype(self.dtype)
+        first = self.starts[batch] + number * dtype.itemsize
+        return np.frombuffer(self.file.read(first, (stop - start) * dtype.itemsize), dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ class Columns:
     def __init__(self, columns: Mapping[str, Column | Stored], notes: Sequence[str] = ()) -> None:
         new = {name: found for name, found in columns.items() if not isinstance(found, Stored)}
         stored = {name: found for name, found in columns.items() if isinstance(found, Stored)}
-        self._stored = stored | (_store(new) if new else {})
+        self._stored = stored | (store(new) if new else {})
         self._parts = tuple(
             name.removeprefix(PART)
             for name, column in columns.items()
@@ -201,7 +205,7 @@ class Columns:
         return column
 
 
-def _store(columns: Mapping[str, Column]) -> dict[str, Stored]:
+def store(columns: Mapping[str, Column]) -> dict[str, Stored]:
     """Write columns into a temporary file, each in one batch; an OSError names its folder."""
     try:
         return _stored(columns)

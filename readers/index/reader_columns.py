@@ -28,10 +28,7 @@ def reader_columns(
     """
     columns = _located_columns(table, file, parts)
     for name in names:
-        if name not in table.column_names:
-            raise KeyError(
-                f"the Index has no column {name!r}, it has {', '.join(table.column_names)}"
-            )
+        schema.check_column(table, name)
         if isinstance(columns.get(name), np.ndarray | StoredNumbers):
             continue
         stored = None if file is None else file.numbers(name)

@@ -212,6 +212,12 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     return np.asarray(column.to_numpy())
 
 
+def check_column(table: pa.Table, name: str) -> None:
+    """Raise KeyError if there is no such column."""
+    if name not in table.column_names:
+        raise KeyError(f"the Index has no column {name!r}, it has {', '.join(table.column_names)}")
+
+
 def is_binary(kind: pa.DataType) -> bool:
     """Return whether a column holds bytes."""
     import pyarrow as pa

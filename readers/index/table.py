@@ -18,6 +18,7 @@ from readers.index.columns import Columns
 from readers.index.groups import Grouping, Missing
 from readers.index.reader_columns import reader_columns
 from readers.index.rows.methods import IndexRows
+from readers.index.rows.weights import RunningWeights, running_weights
 from readers.index.scan import SUFFIXES as SUFFIXES
 from readers.index.sources import INDEX_SUFFIXES as INDEX_SUFFIXES
 from readers.index.sources import folder_of
@@ -236,4 +237,28 @@ class Index(IndexRows):
     @cached_property
     def _shared(self) -> WeakValueDictionary[tuple[tuple[str, ...], ...], Columns]:
         """Columns that are in use, e.g. by the pipelines of several devices."""
+        return WeakValueDictionary()
+
+    def running_weights(self, name: str) -> RunningWeights:
+        """Return a column of weights for reader processes, which draw rows in proportion to them.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        TypeError
+            If it is not numeric.
+        ValueError
+            If a weight is null, negative or not finite, or all are 0.
+
+        Notes
+        -----
+        Running sums (float64) are written into a temporary file, which all their users share.
+        """
+        if (weights := self._shared_weights.get(name)) is None:
+            weights = self._shared_weights[name] = running_weights(self.table, name)
+        return weights
+
+    @cached_property
+    def _shared_weights(self) -> WeakValueDictionary[str, RunningWeights]:
         return WeakValueDictionary()

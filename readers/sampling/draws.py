@@ -30,7 +30,8 @@ class _Philox(threading.local):
         return self._generator.random_raw(4).tolist()
 
 
-_PHILOX = _Philox()
+PHILOX = _Philox()
+"""Random integers from a key and a counter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class Draws:
         seed : int
             In [0, 2**64), as for `readers.sampling.order.Order`.
         epoch, row : int
-            Counted from 0.
+            Counted from 0. For rows that are drawn by weights, `row` is
+            `readers.sampling.weighted.WeightedOrder.draws_number`.
 
         Notes
         -----
@@ -72,7 +74,7 @@ class Draws:
         uses the raw output, which is the same in all versions of NumPy.
         """
         # Only four integers: a fifth would be the first of the next row.
-        y, x, bits, halves = _PHILOX.integers((seed, epoch), (row, 0, 0, 0))
+        y, x, bits, halves = PHILOX.integers((seed, epoch), (row, 0, 0, 0))
         return cls(
             y=(y >> 11) * 2.0**-53,
             x=(x >> 11) * 2.0**-53,

@@ -135,6 +135,10 @@ class Order:
                 block[walking] = _permute_all(block[walking], a, b, keys)
         return rows
 
+    def draws_number(self, position: int, row: int) -> int:
+        """Return the number of a sample for Draws: its row, which an epoch has once."""
+        return row
+
     @property
     def _sides(self) -> tuple[int, int]:
         a = _even(math.isqrt(self.num_rows - 1) + 1)

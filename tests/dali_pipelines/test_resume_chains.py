@@ -1,41 +1,19 @@
-"""Resumed again and again, with other steps each time: every row once, and never without a step.
-
-The Loader's own count, without its pipelines: what a step delivers is what its Schedules locate.
-"""
+"""Resumed again and again, with other steps each time: every row once, and never without a step."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import islice
 from typing import Any, cast
 
 import pytest
+from counting_loader import CountingLoader
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dali_pipelines import Index, Loader, npy_pipeline
 from readers.sampling.schedule import Schedule
 from readers.sampling.shard import Shard
-
-
-class CountingLoader(Loader):
-    """Delivers (epoch, position) of the slots that have a row, of all shards."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._running._tried_step = self._slots  # type: ignore[method-assign]
-
-    def _slots(self) -> Any:
-        schedules = [
-            replace(self._cursor.schedule, shard=Shard(part, self.num_shards))
-            for part in range(self.num_shards)
-        ]
-        slots = [
-            schedule.locate(count) for schedule in schedules for count in range(schedule.batch_size)
-        ]
-        return [(slot.epoch, slot.position) for slot in slots if slot.position < len(self.index)]
-
 
 INDICES = {rows: Index.from_paths([f"{row}.npy" for row in range(rows)]) for rows in range(1, 31)}
 

@@ -25,6 +25,7 @@ from jobs import SCRIPTS, Job
 from dali_pipelines.cli.run.main import main
 from dali_pipelines.cli.run.output import Run
 from dali_pipelines.cli.run_config import RunConfig
+from readers import Index, WeightedOrder
 from readers.aia.degradation import OFFICIAL_SHA256
 
 SCRIPT = SCRIPTS / "run.py"
@@ -32,7 +33,7 @@ SCRIPT = SCRIPTS / "run.py"
 FLAGS = """
     data pipeline hdu planes num_read_processes batch_size num_gpus device num_threads crop window
     flip rotate zoom resize mean std preset size order pointing_table correction_table exposure psf
-    shuffle seed epochs max_batches tail bad_sample max_bad rejected read_timeout
+    shuffle weights seed epochs max_batches tail bad_sample max_bad rejected read_timeout
     restart_readers start_method prefetch report audit state resume
 """
 """Flags are forever: add one here only after thinking twice."""
@@ -139,6 +140,14 @@ def test_a_long_run_is_timed_from_its_first_batch(archive: Path, tmp_path: Path)
     assert measured["samples"] == 21
     assert 0 < measured["read_cpu_s"] <= measured["read_s"]
     assert measured["graph_cpu_s"] > 0  # DALI's threads are known by their names
+
+
+def test_rows_are_drawn_by_weights(archive: Path, tmp_path: Path) -> None:
+    index = Index.scan(archive).with_column("w", [0] * 20 + [1, 1, 2])
+    index.save(tmp_path / "weighted.parquet")
+    lines = audited(tmp_path / "weighted.parquet", tmp_path, "--batch_size=4", "--weights=w")
+    order = WeightedOrder(index.running_weights("w"))
+    assert [int(line["row"]) for line in lines] == [order.row(0, place) for place in range(23)]
 
 
 def test_max_batches_ends_early(archive: Path, tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""Weights of rows, as running sums in a file that reader processes share."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index import schema
+from readers.index.columns import store
+from readers.messages import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.index.columns import StoredNumbers
+
+_BLOCK = 4096
+"""Sums that a search reads, 32 kB. The last sum of each block is in memory: 0.2 MB for a hundred
+million rows."""
+
+
+class RunningWeights:
+    """Running sums of the weights of rows, to draw rows in proportion to their weights.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (n,)
+        At least 0 and finite, not all 0.
+    """
+
+    def __init__(self, weights: NDArray[np.float64]) -> None:
+        _, exponent = np.frexp(weights.max())
+        # A power of two changes no ratio, and no sum overflows.
+        sums = np.cumsum(np.ldexp(weights, -exponent))
+        ends = np.arange(_BLOCK - 1, len(sums) + _BLOCK - 1, _BLOCK)
+        self._ends = sums[np.minimum(ends, len(sums) - 1)]
+        self._sums = cast("StoredNumbers", store({"sums": sums})["sums"])
+
+    def __len__(self) -> int:
+        return self._sums.num_rows
+
+    def row(self, share: float) -> int:
+        """Return the row at a share of all weights.
+
+        Parameters
+        ----------
+        share : float
+            In [0, 1), with 53 bits at most: so times the sum of all weights it is below that sum.
+
+        Raises
+        ------
+        ReadError
+            If the file cannot be read.
+        """
+        wanted = share * self._ends[-1]
+        start = int(np.searchsorted(self._ends, wanted, side="right")) * _BLOCK
+        sums = self._sums.values(start, min(start + _BLOCK, len(self)))
+        # The first sum above: of a row of weight 0 it is that of the row before.
+        return start + int(np.searchsorted(sums, wanted, side="right"))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the sums: with another one, other rows are drawn."""
+        sha256 = hashlib.sha256()
+        for start in range(0, len(self), _BLOCK):
+            sha256.update(self._sums.values(start, min(start + _BLOCK, len(self))).data)
+        return sha256.hexdigest()
+
+
+def running_weights(table: pa.Table, name: str) -> RunningWeights:
+    """Return the weights in a column of an Index; raises as `Index.running_weights`."""
+    schema.check_column(table, name)
+    column = table[name]
+    if not column.null_count:
+        numbers = schema.numbers(name, column)
+    else:  # NaN, also of integers
+        numbers = schema.numbers(name, column.cast("float64"))
+    weights = numbers.astype(np.float64)
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            f"weights must be finite numbers from 0 on, and column {name!r} has "
+            f"{column[row].as_py()} in row {row} ({printable(table['path'][row])}), in all "
+            f"{int(bad.sum())} such rows"
+        )
+    if not weights.any():
+        raise ValueError(f"weights: column {name!r} is 0 in all {len(weights)} rows")
+    return RunningWeights(weights)

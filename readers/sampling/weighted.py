@@ -1,0 +1,63 @@
+"""Rows drawn with replacement, in proportion to weights: a map from position to row, computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from readers.sampling.draws import PHILOX
+
+_DRAWN = 1 << 63
+
+
+class Weights(Protocol):
+    """What `WeightedOrder` needs, see `readers.index.rows.weights.RunningWeights`."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def row(self, share: float) -> int:
+        """Return the row at a share of all weights, in [0, 1)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedOrder:
+    """A row for each position of each epoch, drawn on its own in proportion to weights.
+
+    An epoch has as many positions as there are rows. A row can be at several of them, or at none.
+    Like `readers.sampling.order.Order` it depends on nothing but the arguments.
+
+    Notes
+    -----
+    The draw is Philox-4x64 with key (seed, epoch) and counter (position, 0, 0, 2). The last word
+    differs from those of Draws and Order.
+    """
+
+    weights: Weights
+    seed: int = 0
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the Index, and positions of an epoch."""
+        return len(self.weights)
+
+    def row(self, epoch: int, position: int) -> int:
+        """Return the row of the Index at a position of an epoch, both counted from 0.
+
+        Raises
+        ------
+        IndexError
+            If the position is not in ``[0, num_rows)``.
+        ReadError
+            If the weights cannot be read.
+        """
+        if not 0 <= position < self.num_rows:
+            raise IndexError(f"position must lie in [0, {self.num_rows}), got {position}")
+        first, *_ = PHILOX.integers((self.seed, epoch), (position, 0, 0, 2))
+        return self.weights.row((first >> 11) * 2.0**-53)
+
+    def draws_number(self, position: int, row: int) -> int:
+        """Return the number of a sample for Draws, so that a row that is drawn again looks new."""
+        return _DRAWN | position
