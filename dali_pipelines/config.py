@@ -21,6 +21,7 @@ _OF_THE_LOADER = {
     "device_id": "give devices",
     "epoch": "give load_state_dict a state",
     "position": "give load_state_dict a state",
+    "first_step": "give load_state_dict a state",
 }
 
 
@@ -44,10 +45,15 @@ class PipelineConfig:
     see `dali_pipelines.Loader`."""
     tail: Tail = "partial"
     """Treatment of the last, incomplete step of an epoch."""
+    epoch_steps: int | None = None
+    """Steps of an epoch; None for one pass through the rows, see
+    `readers.sampling.schedule.Schedule`."""
     epoch: int = 0
-    """First epoch."""
+    """First epoch; with epoch_steps, the first pass through the rows."""
     position: int = 0
     """First position in that epoch, to resume."""
+    first_step: int = 0
+    """With epoch_steps: steps that came before, since the start of epoch 0."""
     num_epochs: int | None = None
     """Epochs, counted from 0, after which nothing is read ahead; None for no end."""
     rejected: Mapping[int, str] = field(default_factory=dict)
@@ -142,12 +148,13 @@ class PipelineConfig:
 
     def _check_types(self) -> None:
         for least, names in (
-            (1, ("batch_size", "num_shards", "num_threads", "prefetch")),
-            (0, ("shard_id", "seed", "epoch", "position", "num_epochs", "num_read_processes")),
+            (1, ("batch_size", "num_shards", "num_threads", "prefetch", "epoch_steps")),
+            (0, ("shard_id", "seed", "epoch", "position", "first_step")),
+            (0, ("num_epochs", "num_read_processes")),
         ):
             for name in names:
                 value = getattr(self, name)
-                if value is None and name in ("num_epochs", "prefetch"):
+                if value is None and name in ("num_epochs", "prefetch", "epoch_steps"):
                     continue
                 check_integer(name, value, least)
                 object.__setattr__(self, name, int(value))  # DALI rejects some of NumPy's

@@ -64,6 +64,12 @@ class Loader:
     tail : {"partial", "fill", "drop"}
         How to handle the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
         With ``fill`` check ``valid``; otherwise it is always True.
+    epoch_steps : int, optional
+        Steps of an epoch, for archives that are huge or tiny; by default an epoch is one pass
+        through the rows. The order then goes on from epoch to epoch and from pass to pass: each row
+        comes once in a pass, wherever the epochs begin. All steps are full, as one that completes a
+        pass takes the first rows of the next, so `tail` matters for bad rows only. `epoch` and
+        `num_epochs` count these epochs.
     bad_sample : {"raise", "skip"}
         What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
         ``stats.rejected``. With tail ``fill`` another row replaces it, not valid. No step is added
@@ -102,6 +108,7 @@ class Loader:
         shuffle: bool = True,
         weights: str | None = None,
         tail: Literal["partial", "fill", "drop"] = "partial",
+        epoch_steps: int | None = None,
         bad_sample: BadSample = "raise",
         max_bad: float | None = None,
         restart_readers: int = 0,
@@ -111,7 +118,8 @@ class Loader:
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
         check_settings(factory, config, inspect.signature(Loader).parameters)
-        PipelineConfig(batch_size=batch_size, seed=seed, shuffle=shuffle, weights=weights)
+        order: dict[str, Any] = {"weights": weights, "epoch_steps": epoch_steps}
+        PipelineConfig(batch_size=batch_size, seed=seed, shuffle=shuffle, **order)
         self.index = index
         self._weights = None if weights is None else index.running_weights(weights)
         self.stats = LoaderStats()
@@ -123,10 +131,10 @@ class Loader:
             "tail": tail,
             "rejected": dict(config.get("rejected", {})),
         }
-        if weights is not None:  # not every factory takes it
-            self._config["weights"] = weights
+        # Not every factory takes them.
+        self._config |= {name: value for name, value in order.items() if value is not None}
         placement = LatePlacement(devices, shard_id, num_shards)
-        cursor = self._cursor = Cursor(len(index), batch_size, tail, placement)
+        cursor = self._cursor = Cursor(len(index), batch_size, tail, placement, epoch_steps)
         policy = BadSamplePolicy(index, cursor, self.stats, bad_sample, max_bad)
         maker = PipelineMaker(factory, index, num_read_processes, self._config, cursor)
         intake = Intake(policy, self._config, self.stats)
@@ -144,7 +152,7 @@ class Loader:
     def __iter__(self) -> Iterator[list[Batch]]:
         """Yield the batches that are left of the current epoch."""
         num_epochs = self._config.get("num_epochs")
-        if num_epochs is not None and self._cursor.epoch >= num_epochs:
+        if num_epochs is not None and self._cursor.counted_epoch >= num_epochs:
             raise RuntimeError(
                 f"all num_epochs={num_epochs} epochs were delivered: make the Loader with more, or "
                 "with num_epochs=None"
@@ -194,9 +202,14 @@ class Loader:
             the first sample that is not delivered) and digest of the Index, all of them plain
             Python values. It does not depend on batch size or number of shards. All processes of a
             job have the same state if they have taken the same number of steps. With weights it has
-            their digest, too.
+            their digest, too. With epoch_steps it has steps (since the start of epoch 0), and epoch
+            counts passes through the rows.
         """
-        drawn = {} if self._weights is None else {"weights": self._weights.digest}
+        more: dict[str, Any] = {}
+        if self._weights is not None:
+            more["weights"] = self._weights.digest
+        if self._cursor.epoch_steps is not None:
+            more["steps"] = self._cursor.steps
         return {
             "version": VERSION,
             "seed": int(self._config["seed"]),
@@ -204,7 +217,7 @@ class Loader:
             "epoch": self._cursor.epoch,
             "position": self._cursor.position,
             "digest": self.index.digest,
-            **drawn,
+            **more,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -213,7 +226,8 @@ class Loader:
         Parameters
         ----------
         state : dict
-            From `state_dict`. Its seed and shuffle replace this Loader's.
+            From `state_dict`. Its seed and shuffle replace this Loader's. If only one of the two
+            Loaders has epoch_steps, the next sample is the same, and its pass becomes the epoch.
 
         Raises
         ------
@@ -224,12 +238,14 @@ class Loader:
         check_state(state, self.index, self._weights)
         self.close()
         self._config.update(seed=int(state["seed"]), shuffle=state["shuffle"])
-        self._cursor.epoch, self._cursor.position = int(state["epoch"]), int(state["position"])
+        cursor, epoch = self._cursor, int(state["epoch"])
+        cursor.epoch, cursor.position = epoch, int(state["position"])
+        cursor.steps = int(state.get("steps", epoch * (cursor.epoch_steps or 0)))
 
     @property
     def epoch(self) -> int:
         """Epoch of the next batch, counted from 0."""
-        return self._cursor.schedule.start[0]
+        return self._cursor.counted_epoch
 
     @property
     def step(self) -> int:

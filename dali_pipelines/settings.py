@@ -58,8 +58,10 @@ class PipelineSettings(ImageSettings, total=False):
     shuffle: bool
     weights: str | None
     tail: Tail
+    epoch_steps: int | None
     epoch: int
     position: int
+    first_step: int
     device_id: int | None
     num_read_processes: int
 

@@ -152,7 +152,8 @@ class Source:
     def _fill_slot(self, slot: Slot) -> tuple[int, Sample, bool, ReadReport]:
         report = ReadReport()
         batch_start = slot.position - slot.index
-        ended = self.num_epochs is not None and slot.epoch >= self.num_epochs
+        last = self.num_epochs
+        ended = last is not None and self.schedule.counted_epoch(slot) >= last
         if ended or (batch_start >= self.schedule.num_rows and self.schedule.tail != "fill"):
             # No slot of this batch has a row, so the smallest image is enough.
             return 0, self.reader.blank(*(self.crop or (1, 1))), False, report
@@ -160,7 +161,7 @@ class Source:
         if valid or self.schedule.tail == "fill":
             row = 0  # if the weights cannot be read
             try:
-                row = self._row(slot, slot.position)
+                row = self._row(slot)
                 return row, self._read(slot, row, report), valid, report
             except ReadError as error:
                 unreadable = row
@@ -175,7 +176,7 @@ class Source:
         timeouts = 0
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
             try:
-                row = self._row(slot, slot.position - slot.index + ahead)
+                row = self._row(slot, ahead - slot.index)
                 if self.schedule.tail != "fill" and self.crop is not None:
                     return row, self.reader.blank(*self.crop)
                 if row == unreadable:
@@ -190,12 +191,12 @@ class Source:
                     break
         return 0, self.reader.blank(*(self.crop or (1, 1)))
 
-    def _row(self, slot: Slot, position: int) -> int:
-        return self.order.row(slot.epoch, position % self.schedule.num_rows)
+    def _row(self, slot: Slot, offset: int = 0) -> int:
+        return self.order.row(*self.schedule.place(slot.epoch, slot.position + offset))
 
     def _draws(self, slot: Slot, row: int) -> Draws:
-        number = self.order.draws_number(slot.position % self.schedule.num_rows, row)
-        return Draws.of(self.order.seed, slot.epoch, number)
+        epoch, position = self.schedule.place(slot.epoch, slot.position)
+        return Draws.of(self.order.seed, epoch, self.order.draws_number(position, row))
 
     def _read(self, slot: Slot, number: int, report: ReadReport) -> Sample:
         row = self.columns.row(number)  # ReadError if the Index file cannot be read

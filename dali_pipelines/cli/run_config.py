@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _COUNTS = (
     *("num_read_processes", "batch_size", "num_gpus", "num_threads"),
-    *("epochs", "max_batches", "prefetch"),
+    *("epochs", "epoch_steps", "max_batches", "prefetch"),
 )
 _NUMBERS = ("rotate", "zoom", "mean", "std", "max_bad", "read_timeout")
 
@@ -53,7 +53,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window flip rotate zoom resize mean std",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
-        "order and resume": "shuffle weights seed epochs max_batches tail state resume",
+        "order and resume": "shuffle weights seed epochs epoch_steps max_batches tail state resume",
         "output": "report audit rejected",
     }
 
@@ -116,6 +116,9 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     )
     seed: int = option(0, "order, windows and flips follow from it")
     epochs: int = option(1, "times to go through the data")
+    epoch_steps: int | None = option(
+        None, "steps of an epoch (default: those of one pass through the data)", type=int
+    )
     max_batches: int | None = option(None, "stop after this many steps", type=int)
     tail: str = option("partial", "last step of an epoch", choices=("partial", "fill", "drop"))
     bad_sample: str = option("raise", "what to do with unreadable files", choices=("raise", "skip"))
@@ -205,6 +208,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
         seed=config.seed,
         shuffle=config.shuffle,
         weights=config.weights,
+        epoch_steps=config.epoch_steps,
         tail=config.tail,  # type: ignore[arg-type]
         bad_sample=config.bad_sample,  # type: ignore[arg-type]
         max_bad=config.max_bad,

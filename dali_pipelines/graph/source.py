@@ -63,6 +63,8 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         tail=config.tail,
         epoch=config.epoch,
         position=config.position,
+        epoch_steps=config.epoch_steps,
+        first_step=config.first_step,
     )
     return Source(
         columns=index.columns(config.columns, parts=parts, notes=getattr(reader, "notes", ())),

@@ -49,7 +49,7 @@ class BadSamplePolicy:
             raise ReadError(path, reason, row=row)
         if row in self._rejected:
             return
-        hdu, epoch, step = self._index.hdu(row), self._cursor.epoch, self._cursor.step
+        hdu, epoch, step = self._index.hdu(row), self._cursor.counted_epoch, self._cursor.step
         self._rejected[row] = Rejected(row, path, reason, hdu, epoch, step)
         count = len(self._rejected)
         if count <= _LISTED:

@@ -14,11 +14,21 @@ from readers.source import NEIGHBOURS
 class Cursor:
     """The next step of a Loader. ValueError if `batch_size` and `tail` do not fit the rows."""
 
-    def __init__(self, num_rows: int, batch_size: int, tail: Tail, late: LatePlacement) -> None:
+    def __init__(
+        self,
+        num_rows: int,
+        batch_size: int,
+        tail: Tail,
+        late: LatePlacement,
+        epoch_steps: int | None = None,
+    ) -> None:
         self._num_rows, self._batch_size, self._tail = num_rows, batch_size, tail
         self._late = late
+        self.epoch_steps = epoch_steps
         self.epoch, self.position = 0, 0
-        """Of the first sample that is not delivered yet."""
+        """Of the first sample that is not delivered yet, in the order."""
+        self.steps = 0
+        """With `epoch_steps`: steps since the start of epoch 0."""
         self._schedule_of(late.least)
 
     @property
@@ -39,21 +49,32 @@ class Cursor:
             tail=self._tail,
             epoch=self.epoch,
             position=self.position,
+            epoch_steps=self.epoch_steps,
+            first_step=self.steps,
         )
+
+    @property
+    def counted_epoch(self) -> int:
+        """Epoch of the next step, as the Loader counts it."""
+        if self.epoch_steps is not None:
+            return self.steps // self.epoch_steps
+        return self.schedule.start[0]
 
     @property
     def step(self) -> int:
         """Step of the epoch, counted from 0 at this batch size."""
+        if self.epoch_steps is not None:
+            return self.steps % self.epoch_steps
         schedule = self.schedule
         return schedule.start[1] // schedule.stride
 
     def steps_of_epoch(self) -> int:
         """Return the number of steps of a whole epoch."""
-        return replace(self.schedule, epoch=0, position=0).steps(0)
+        return replace(self.schedule, epoch=0, position=0, first_step=0).steps(0)
 
     def steps_left(self) -> int:
         """Return the number of steps that are left of the current epoch."""
-        return self.schedule.steps(self.epoch)
+        return self.schedule.steps(self.counted_epoch)
 
     def settle(self) -> None:
         """Decide devices and shards for good, or check that they are still right."""
@@ -64,16 +85,27 @@ class Cursor:
     def advance(self) -> None:
         """Move to the next step."""
         schedule = self.schedule
-        position = min(self.position + schedule.stride, self._num_rows)
+        position = self.position + schedule.stride
+        if self.epoch_steps is None:
+            position = min(position, self._num_rows)
         self.epoch, self.position = replace(schedule, position=position).start
+        self.steps += 1
 
     def positions(self) -> Iterator[tuple[Device, list[int]]]:
-        """Yield each device of this process with the positions that it takes in the next step."""
+        """Yield each device of this process with the positions that it takes in the next step.
+
+        With `epoch_steps` they may lie beyond the pass.
+        """
         placement = self.placement
         for number, device in enumerate(placement.devices):
             start = self.position + (placement.first_shard + number) * self._batch_size
-            if self._tail != "fill":
-                yield device, list(range(start, min(start + self._batch_size, self._num_rows)))
-            else:  # a row after the batch may have replaced a bad one
-                count = min(max(self._batch_size, NEIGHBOURS), self._num_rows)
+            stop = start + self._batch_size
+            if self._tail == "fill":  # a row after the batch may have replaced a bad one
+                stop = max(stop, start + min(NEIGHBOURS, self._num_rows))
+            if self.epoch_steps is not None:
+                yield device, list(range(start, stop))
+            elif self._tail != "fill":
+                yield device, list(range(start, min(stop, self._num_rows)))
+            else:
+                count = min(stop - start, self._num_rows)
                 yield device, [number % self._num_rows for number in range(start, start + count)]

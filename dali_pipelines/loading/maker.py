@@ -47,9 +47,11 @@ class PipelineMaker:
 
     def _single(self, device: Device, position: int, left_out: Mapping[int, str]) -> ReaderPipeline:
         """Make a pipeline of batches of one sample, which reads in this process."""
+        endless = {"num_epochs": None} if "num_epochs" in self.settings else {}
         return self._make(
             device,
             position,
+            **endless,
             shard_id=0,
             num_shards=1,
             num_read_processes=0,
@@ -61,6 +63,8 @@ class PipelineMaker:
 
     def _make(self, device: Device, position: int, **settings: Any) -> ReaderPipeline:
         keywords = {**self.settings, **settings, "epoch": self.cursor.epoch}
+        if self.cursor.epoch_steps is not None:  # not every factory takes it
+            keywords["first_step"] = self.cursor.steps
         pipeline = self.factory(self.index, device_id=device, position=position, **keywords)
         if not isinstance(pipeline, ReaderPipeline):
             raise TypeError(

@@ -35,6 +35,8 @@ def check_state(state: Any, index: Index, weights: RunningWeights | None = None)
             "file of that run; a new scan may find other files, or another order"
         )
     _check_integer(state, "position", len(index))
+    if "steps" in state:
+        _check_integer(state, "steps", 2**63 - 1)
     _check_version(state)
     _check_weights(state, weights)
 

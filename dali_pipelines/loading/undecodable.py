@@ -30,7 +30,8 @@ def find_undecodable(make: MakePipeline, positions: Iterable[int]) -> Iterator[t
             pipeline.run()
         except RuntimeError as error:
             source = pipeline.source
-            row = source.order.row(source.schedule.epoch, position)
+            slot = source.schedule.locate(position - source.schedule.position)
+            row = source.order.row(slot.epoch, slot.position)
             pipeline.close()
             pipeline = None
             if _runs(make(position, {row: ""})):

@@ -25,8 +25,10 @@ class Slot:
     """One sample of one batch."""
 
     epoch: int
+    """Epoch of the order: with `Schedule.epoch_steps`, the pass through the rows."""
     step: int
-    """Step since the start of the epoch, or since the position where the run was resumed."""
+    """Step since the start of the epoch, or since the position where the run was resumed; with
+    `Schedule.epoch_steps` always since the first."""
     index: int
     """Index in the batch."""
     position: int
@@ -51,12 +53,21 @@ class Schedule:
     """First epoch."""
     position: int = 0
     """First position of that epoch; later epochs begin at 0."""
+    epoch_steps: int | None = None
+    """Steps of an epoch, of any number of rows; None for one pass through the rows. All steps are
+    full: the step that completes a pass takes the first rows of the next one. `epoch` and
+    `position` then count passes, and `position` may lie beyond its pass."""
+    first_step: int = 0
+    """With `epoch_steps`: steps that came before the first one, since the start of epoch 0."""
 
     def __post_init__(self) -> None:
         if self.tail not in get_args(Tail):
             raise ValueError(f"tail must be one of {', '.join(get_args(Tail))}, got {self.tail!r}")
         if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
             raise ValueError(f"batch_size must be an integer, at least 1, got {self.batch_size!r}")
+        if self.epoch_steps is not None:
+            self._check_epoch_steps(self.epoch_steps)
+            return
         if self.epoch < 0 or not 0 <= self.position <= self.num_rows:
             msg = (
                 f"epoch must be at least 0 and position in [0, {self.num_rows}], "
@@ -71,26 +82,59 @@ class Schedule:
             )
             raise ValueError(msg)
 
+    def _check_epoch_steps(self, steps: int) -> None:
+        if not isinstance(steps, Integral) or steps < 1:
+            raise ValueError(f"epoch_steps must be an integer, at least 1, got {steps!r}")
+        if min(self.epoch, self.position, self.first_step) < 0:
+            msg = (
+                "epoch, position and first_step must be at least 0, got "
+                f"{self.epoch}, {self.position} and {self.first_step}"
+            )
+            raise ValueError(msg)
+
     @property
     def stride(self) -> int:
         """Number of positions that all shards together take in one step."""
         return self.shard.num_shards * self.batch_size
 
     def steps(self, epoch: int) -> int:
-        """Return the number of steps of an epoch; in the first one from `position` on."""
+        """Return the number of steps of an epoch; of the first one, those that are left."""
+        if self.epoch_steps is not None:
+            first, taken = divmod(self.first_step, self.epoch_steps)
+            return self.epoch_steps - (taken if epoch == first else 0)
         rows = self.num_rows - (self.position if epoch == self.epoch else 0)
         return rows // self.stride if self.tail == "drop" else -(-rows // self.stride)
 
     @property
     def start(self) -> tuple[int, int]:
         """Epoch and position of the first step, in the next epoch if this one has none left."""
+        if self.epoch_steps is not None:
+            return self.place(self.epoch, self.position)
         return (self.epoch, self.position) if self.steps(self.epoch) else (self.epoch + 1, 0)
 
     def locate(self, count: int) -> Slot:
         """Return the slot of DALI's ``SampleInfo.idx_in_epoch``, counted from 0 since the start."""
         step, index = divmod(count, self.batch_size)
+        if self.epoch_steps is not None:
+            taken = self.shard.position(step, index, self.batch_size)
+            epoch, position = self.place(self.epoch, self.position + taken)
+            return Slot(epoch, step, index, position)
         epoch, base = self.epoch, self.position
         if step >= (first := self.steps(epoch)):
             epochs, step = divmod(step - first, self.steps(epoch + 1))
             epoch, base = epoch + 1 + epochs, 0
         return Slot(epoch, step, index, base + self.shard.position(step, index, self.batch_size))
+
+    def place(self, epoch: int, position: int) -> tuple[int, int]:
+        """Return the epoch and position with a row for a position that may lie beyond its epoch.
+
+        That is in another pass with `epoch_steps`, else counted from the start of the epoch again.
+        """
+        passes, position = divmod(position, self.num_rows)
+        return epoch + (passes if self.epoch_steps is not None else 0), position
+
+    def counted_epoch(self, slot: Slot) -> int:
+        """Return the epoch of a slot as a Loader counts it."""
+        if self.epoch_steps is None:
+            return slot.epoch
+        return (self.first_step + slot.step) // self.epoch_steps

@@ -49,7 +49,7 @@ def test_a_loader_names_the_settings_of_all_factories() -> None:
     expected = {"hdu", *PipelineSettings.__annotations__}
     for factory in (fits_pipeline, jpeg_pipeline, npy_pipeline, aia_pipeline):
         expected |= names_of(factory) or set()
-    of_the_loader = {"device_id", "epoch", "position"}
+    of_the_loader = {"device_id", "epoch", "position", "first_step"}
     assert set(LoaderSettings.__annotations__) == expected - own - of_the_loader
 
 

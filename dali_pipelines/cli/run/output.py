@@ -56,7 +56,9 @@ class Run:
     def __enter__(self) -> Run:
         """Open the audit file and the progress bar, and begin the range ``run``."""
         total = len(self.loader) * self.config.batch_size * self.loader.num_shards
-        rows = min(len(self.loader.index), total) * self.config.epochs
+        if self.config.epoch_steps is None:
+            total = min(len(self.loader.index), total)
+        rows = total * self.config.epochs
         self._held.enter_context(nvtx.annotate("run", domain=DOMAIN))
         self._audit = None
         self._held.callback(self._write_rejected)

@@ -176,3 +176,49 @@ ERRORS = [
 def test_errors(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Schedule(**{"num_rows": 10, "shard": Shard(), "batch_size": 3, **settings})
+
+
+@given(st.data(), st.integers(1, 40), st.integers(1, 9), st.integers(1, 8), st.integers(1, 50))
+def test_epochs_of_steps(
+    data: st.DataObject, num_rows: int, batch_size: int, num_shards: int, epoch_steps: int
+) -> None:
+    """All shards together take all places in a row: each position once in each pass."""
+    epoch, position = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 3 * num_rows))
+    taken = data.draw(st.integers(0, 200))
+    shards = [
+        Schedule(
+            num_rows=num_rows,
+            shard=Shard(shard, num_shards),
+            batch_size=batch_size,
+            tail=data.draw(st.sampled_from(["partial", "fill", "drop"])),
+            epoch=epoch,
+            position=position,
+            epoch_steps=epoch_steps,
+            first_step=taken,
+        )
+        for shard in range(num_shards)
+    ]
+    steps, stride = data.draw(st.integers(1, 30)), num_shards * batch_size
+    slots = sorted(
+        ((slot.step, shard, slot.index), slot)
+        for shard, schedule in enumerate(shards)
+        for slot in map(schedule.locate, range(steps * batch_size))
+    )
+    start = epoch * num_rows + position
+    places = [divmod(place, num_rows) for place in range(start, start + steps * stride)]
+    assert [(slot.epoch, slot.position) for _, slot in slots] == places
+    assert shards[0].start == places[0]
+    counted = [(taken + slot.step) // epoch_steps for _, slot in slots]
+    assert [shards[0].counted_epoch(slot) for _, slot in slots] == counted
+    first = taken // epoch_steps
+    assert shards[0].steps(first) == (first + 1) * epoch_steps - taken
+    assert shards[0].steps(first + 1) == epoch_steps
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"epoch_steps": 0}, {"epoch_steps": 1.5}, {"epoch_steps": 3, "first_step": -1}],
+)
+def test_errors_of_epochs_of_steps(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be an integer, at least 1|must be at least 0"):
+        Schedule(num_rows=10, shard=Shard(), batch_size=3, **settings)

@@ -25,7 +25,7 @@ from jobs import SCRIPTS, Job
 from dali_pipelines.cli.run.main import main
 from dali_pipelines.cli.run.output import Run
 from dali_pipelines.cli.run_config import RunConfig
-from readers import Index, WeightedOrder
+from readers import Index, Order, WeightedOrder
 from readers.aia.degradation import OFFICIAL_SHA256
 
 SCRIPT = SCRIPTS / "run.py"
@@ -33,8 +33,8 @@ SCRIPT = SCRIPTS / "run.py"
 FLAGS = """
     data pipeline hdu planes num_read_processes batch_size num_gpus device num_threads crop window
     flip rotate zoom resize mean std preset size order pointing_table correction_table exposure psf
-    shuffle weights seed epochs max_batches tail bad_sample max_bad rejected read_timeout
-    restart_readers start_method prefetch report audit state resume
+    shuffle weights seed epochs epoch_steps max_batches tail bad_sample max_bad rejected
+    read_timeout restart_readers start_method prefetch report audit state resume
 """
 """Flags are forever: add one here only after thinking twice."""
 
@@ -148,6 +148,21 @@ def test_rows_are_drawn_by_weights(archive: Path, tmp_path: Path) -> None:
     lines = audited(tmp_path / "weighted.parquet", tmp_path, "--batch_size=4", "--weights=w")
     order = WeightedOrder(index.running_weights("w"))
     assert [int(line["row"]) for line in lines] == [order.row(0, place) for place in range(23)]
+
+
+def test_epochs_of_steps(archive: Path, tmp_path: Path) -> None:
+    """Stopped in the second one, and resumed with another batch size."""
+    state, flags = f"--state={tmp_path / 'state.json'}", ["--epoch_steps=3", "--epochs=3"]
+    first = audited(archive, tmp_path, "--batch_size=5", *flags, "--max_batches=5", state)
+    places = [(line["epoch"], line["step"]) for line in first[::5]]
+    assert places == [("0", "0"), ("0", "1"), ("0", "2"), ("1", "0"), ("1", "1")]
+    resume = f"--resume={tmp_path / 'state.json'}"
+    second = audited(archive, tmp_path, "--batch_size=8", *flags, resume)
+    places = [(line["epoch"], line["step"]) for line in second[::8]]
+    assert places == [("1", "2"), ("2", "0"), ("2", "1"), ("2", "2")]
+    order = Order(23)
+    rows = [order.row(*divmod(place, 23)) for place in range(25 + 32)]
+    assert [int(line["row"]) for line in first + second] == rows
 
 
 def test_max_batches_ends_early(archive: Path, tmp_path: Path) -> None:
