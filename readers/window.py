@@ -1,8 +1,26 @@
-"""Position of a crop: chosen as a fraction, converted to pixels when the image size is known."""
+"""Position of a crop, chosen as a fraction until the image size is known; pixels that it needs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+HALO = {1: 1, 3: 14}
+"""Pixels to read around the sampled positions and their neighbours, by order of the spline. Order 1
+needs one, in case the graph rounds a position the other way. Order 3 needs one for the spline, and
+13 for its prefilter, whose influence falls by 0.268 per pixel: all pixels beyond 13 add 4e-8."""
+
+
+class Box(NamedTuple):
+    """Part of an image, in pixels, rows first."""
+
+    y: int
+    x: int
+    height: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +41,7 @@ class Window:
     """Fraction in [0, 1) of the free columns left of the window; None for the centre."""
     angle: float = 0.0
     """Degrees by which the content is rotated about the window's centre, counterclockwise with rows
-    counted upwards. Only for Readers whose graph resamples."""
+    counted upwards. The graph resamples the window then."""
     zoom: float = 1.0
     """Factor above 0 by which the content is enlarged about the window's centre. Likewise."""
 
@@ -37,6 +55,30 @@ class Window:
             y=(y + 0.5) / (image[0] - height + 1),
             x=(x + 0.5) / (image[1] - width + 1),
         )
+
+    def within(self, height: int, width: int) -> Window:
+        """Return the pixels to read of an image of this size, as a window that `place` can place.
+
+        It is this window itself, or all pixels that it needs where it is rotated or zoomed. Raises
+        ValueError like `place`.
+        """
+        if self.angle == 0 and self.zoom == 1:
+            return self
+        matrix, image = self.matrix(height, width), (height, width)
+        return Window.at(*needed_box(matrix, (self.height, self.width), image, 1), image=image)
+
+    def matrix(self, height: int, width: int) -> NDArray[np.float64]:
+        """Return the matrix from pixels (x, y) of the window to those of an image of this size.
+
+        Its shape is (2, 3); pixels are counted from the centre of the first one. Raises ValueError
+        if the window, neither rotated nor zoomed, is larger than the image.
+        """
+        y, x = replace(self, angle=0.0, zoom=1.0).place(height, width)
+        middle = np.array([(self.width - 1) / 2, (self.height - 1) / 2])
+        angle = np.deg2rad(self.angle)
+        cos, sin = np.cos(angle), np.sin(angle)
+        turn = np.array([[cos, sin], [-sin, cos]]) / self.zoom
+        return np.column_stack((turn, middle + np.array([x, y]) - turn @ middle))
 
     def place(self, height: int, width: int) -> tuple[int, int]:
         """Return the top-left pixel of the window in an image of this size.
@@ -61,7 +103,7 @@ class Window:
         if self.angle != 0 or self.zoom != 1:
             raise ValueError(
                 f"a window rotated by {self.angle:g} degrees and zoomed by {self.zoom:g} cannot be "
-                "cut out: use a Reader whose graph resamples, such as AiaReader"
+                "cut out: read the pixels of within(height, width), and let the graph resample"
             )
         if self.height > height or self.width > width:
             msg = (
@@ -69,8 +111,39 @@ class Window:
                 "(height x width): use a smaller crop, or leave such images out of the Index"
             )
             raise ValueError(msg)
-        return _offset(height - self.height, self.y), _offset(width - self.width, self.x)
+        return offset(height - self.height, self.y), offset(width - self.width, self.x)
 
 
-def _offset(free: int, fraction: float | None) -> int:
+def offset(free: int, fraction: float | None) -> int:
+    """Return the place of a window that leaves so many pixels free; None for the centre."""
     return free // 2 if fraction is None else int(fraction * (free + 1))
+
+
+def needed_box(
+    matrix: NDArray[np.float64], output: tuple[int, int], image: tuple[int, int], order: int
+) -> Box:
+    """Return the smallest box with all pixels of the input on which the output depends.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (2, 3), float64
+        From pixels (x, y) of the output to those of the input.
+    output, image : tuple of int
+        (height, width) of output and input, in pixels.
+    order : {1, 3}
+        Order of the spline.
+
+    Returns
+    -------
+    Box
+        Inside the input. One pixel at its edge if the output is entirely outside.
+    """
+    height, width = output
+    x, y = np.array([[0, width - 1, 0, width - 1], [0, 0, height - 1, height - 1]], np.float64)
+    # The extremes of an affine map of a rectangle are at its corners.
+    corners = matrix @ np.stack((x, y, np.ones(4)))
+    last = np.array([image[1] - 1, image[0] - 1])
+    first = np.clip(np.floor(corners.min(axis=1)) - HALO[order], 0, last).astype(int)
+    final = np.clip(np.ceil(corners.max(axis=1)) + HALO[order], 0, last).astype(int)
+    width, height = (final - first + 1).tolist()
+    return Box(int(first[1]), int(first[0]), height, width)

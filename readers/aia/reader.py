@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from readers.aia.channel import channel_name, is_hmi
 from readers.aia.degradation import CorrectionTable
-from readers.aia.footprint import HALO, Box, needed_box
 from readers.aia.keywords import number, text
 from readers.aia.pointing import PointingTable, update_pointing
 from readers.aia.registration import Center, register_matrix
@@ -27,7 +26,7 @@ from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.fits.file import read_errors
 from readers.fits.hdus import checked
 from readers.fits.reader import FitsReader
-from readers.window import Window
+from readers.window import HALO, Box, Window, needed_box
 
 _KEYS = (*KEYS, "NAXIS1", "NAXIS2", "WAVELNTH", "CONTENT", "DATE-OBS", "T_OBS", "SAT_ROT")
 

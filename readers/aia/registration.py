@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -165,10 +164,5 @@ def _window_matrix(window: Window | None, shape: tuple[int, int]) -> NDArray[np.
     """Return the matrix, shape (3, 3), from pixels of a window to those of the whole image."""
     matrix = np.eye(3)
     if window is not None:
-        y, x = replace(window, angle=0.0, zoom=1.0).place(*shape)
-        middle = _middle((window.height, window.width))
-        angle = np.deg2rad(window.angle)
-        cos, sin = np.cos(angle), np.sin(angle)
-        turn = np.array([[cos, sin], [-sin, cos]]) / window.zoom
-        matrix[:2] = _affine(turn, middle + np.array([x, y]), middle)
+        matrix[:2] = window.matrix(*shape)
     return matrix

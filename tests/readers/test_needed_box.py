@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from readers.aia.footprint import HALO, Box, needed_box
+from readers.window import HALO, Box, needed_box
 
 IMAGE = np.random.default_rng(0).uniform(0, 16000, (90, 110))
 
