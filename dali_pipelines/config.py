@@ -11,8 +11,8 @@ from typing import Any, TypeGuard, Unpack, get_args
 import numpy as np
 
 from dali_pipelines.settings import DType, PipelineSettings, StartMethod, check_names, names_of
+from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
 from readers.sampling.schedule import Tail
-from readers.source import Flip, WindowMode
 
 NAMES = frozenset(PipelineSettings.__annotations__)
 """Names of all settings."""
@@ -23,6 +23,8 @@ _OF_THE_LOADER = {
     "position": "give load_state_dict a state",
     "first_step": "give load_state_dict a state",
 }
+
+_OPTIONAL_COUNTS = ("num_epochs", "prefetch", "epoch_steps", "resize_shorter")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -65,15 +67,24 @@ class PipelineConfig:
     crop: tuple[int, int] | None = None
     """(height, width) in pixels of the window to cut; None for the whole image; an int: square."""
     window: WindowMode = "center"
-    """Position of the window in the image."""
+    """Position of the crop in the image."""
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
     rotate: float = 0.0
-    """Largest random rotation of a window in degrees, either way; for factories that support it."""
+    """Largest random rotation of a window in degrees, either way."""
     zoom: tuple[float, float] = (1.0, 1.0)
-    """Range of the random enlargement of a window; for factories that support it."""
+    """Range of the random enlargement of a window, log-uniform."""
+    random_area: tuple[float, float] | None = None
+    """Least and most share of the image's area, e.g. (0.08, 1): a region of random size, shape and
+    place is read in place of a crop, and resized to `resize`. None for no such regions."""
+    random_aspect_ratio: tuple[float, float] = ASPECT_RATIOS
+    """Least and most width / height of these regions, log-uniform."""
+    resize_shorter: int | None = None
+    """Pixels of the image's shorter side, to which it is resized before the crop; the same filter
+    as of `resize`. None to crop the image itself."""
     resize: tuple[int, int] | None = None
-    """(height, width) in pixels after the crop, bilinear with antialiasing; an int: square."""
+    """(height, width) in pixels after the crop or the random region, bilinear with antialiasing; an
+    int: square."""
     mean: tuple[float, ...] | None = None
     """Subtracted from each channel, in units of the decoded image. A float is for all channels."""
     std: tuple[float, ...] | None = None
@@ -114,11 +125,15 @@ class PipelineConfig:
             object.__setattr__(self, name, _pair(name, getattr(self, name)))
         for name in ("mean", "std"):
             object.__setattr__(self, name, _channels(name, getattr(self, name)))
-        if not _all(self.zoom, Real) or len(self.zoom) != 2:
-            raise ValueError(f"zoom must be (least, most), two numbers, got {self.zoom!r}")
+        for name in ("zoom", "random_area", "random_aspect_ratio"):
+            value = getattr(self, name)
+            if value is not None and (not _all(value, Real) or len(value) != 2):
+                raise ValueError(f"{name} must be (least, most), two numbers, got {value!r}")
         if self.std is not None and not all(value > 0 for value in self.std):
             raise ValueError(f"std must be positive, got {self.std}")
-        calculated = [n for n in ("resize", "mean", "std") if getattr(self, n) is not None]
+        names = ("resize", "resize_shorter", "mean", "std")
+        calculated = [name for name in names if getattr(self, name) is not None]
+        calculated += ["rotate"] * (self.rotate != 0) + ["zoom"] * (tuple(self.zoom) != (1, 1))
         if self.dtype not in ("float32", "float16") and calculated:
             raise ValueError(
                 f"dtype {self.dtype!r} gives the values as stored: "
@@ -145,16 +160,32 @@ class PipelineConfig:
             if getattr(self, name) not in get_args(choices):
                 known = ", ".join(repr(choice) for choice in get_args(choices))
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        Geometry(**{one.name: getattr(self, one.name) for one in fields(Geometry)})
+        if self.random_area is not None and self.resize is None:
+            raise ValueError("random_area needs resize, the one size to which regions are resized")
+        if self.resize_shorter is not None and self.resize is not None:
+            raise ValueError("resize_shorter and resize are two ways to resize: leave out one")
+
+    @property
+    def is_window(self) -> bool:
+        """Whether readers get windows, instead of reading whole images."""
+        return self.crop is not None or self.random_area is not None
+
+    @property
+    def resized_to(self) -> tuple[int, int] | None:
+        """(height, width) to which the graph resizes what was decoded; None if it does not."""
+        return self.resize if self.resize_shorter is None else self.crop
 
     def _check_types(self) -> None:
         for least, names in (
-            (1, ("batch_size", "num_shards", "num_threads", "prefetch", "epoch_steps")),
+            (1, ("batch_size", "num_shards", "num_threads", "prefetch")),
+            (1, ("epoch_steps", "resize_shorter")),
             (0, ("shard_id", "seed", "epoch", "position", "first_step")),
             (0, ("num_epochs", "num_read_processes")),
         ):
             for name in names:
                 value = getattr(self, name)
-                if value is None and name in ("num_epochs", "prefetch", "epoch_steps"):
+                if value is None and name in _OPTIONAL_COUNTS:
                     continue
                 check_integer(name, value, least)
                 object.__setattr__(self, name, int(value))  # DALI rejects some of NumPy's

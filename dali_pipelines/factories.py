@@ -145,6 +145,8 @@ def aia_pipeline(
         raise ValueError(f"give a calibration or {', '.join(given)}, not both")
     config = PipelineConfig(**rest)
     for name, remedy in (
+        ("random_area", "crop, window and zoom"),
+        ("resize_shorter", "size and crop"),
         ("resize", "size, or scale and reduce"),
         ("mean", "a Stretch with mean"),
         ("std", "a Stretch with std"),
@@ -207,7 +209,7 @@ def jpeg_pipeline(
     stored = settings.dtype if settings.dtype in ("uint8", "uint16") else None
     reader = JpegReader(channels, stored, check_entropy)
     gpu = settings.device_id
-    regions = gpu is None or settings.crop is None or regions_decode(gpu)
+    regions = gpu is None or not settings.is_window or regions_decode(gpu)
     decode = functools.partial(decode_jpeg, channels=channels, regions=regions)
     return reader_pipeline(index, reader, decode, settings)
 

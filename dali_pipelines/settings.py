@@ -11,8 +11,8 @@ from dali_pipelines.aia.preset import Preset
 from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.messages import did_you_mean
+from readers.sampling.geometry import Flip, WindowMode
 from readers.sampling.schedule import Tail
-from readers.source import Flip, WindowMode
 
 _ELSEWHERE = {
     "num_workers": "num_read_processes",
@@ -38,6 +38,9 @@ class ImageSettings(TypedDict, total=False):
     flip: Flip
     rotate: float
     zoom: tuple[float, float]
+    random_area: tuple[float, float] | None
+    random_aspect_ratio: tuple[float, float]
+    resize_shorter: int | None
     resize: int | tuple[int, int] | None
     mean: float | Sequence[float] | None
     std: float | Sequence[float] | None

@@ -53,6 +53,8 @@ class Sample:
     arrays: Mapping[str, NDArray[Any]]
     input_bytes: int = 0
     """Bytes that were read from the file."""
+    image_size: tuple[int, int] | None = None
+    """(height, width) in pixels of the whole image, of Readers that have `regions`."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
@@ -109,8 +111,11 @@ class Reader(Protocol):
     A Reader is pickled and sent to the reader processes, so it holds settings and no open files. It
     does not depend on DALI, epochs or batches. `readers.npy.NpyReader` is the smallest one.
 
-    A Reader whose `read` applies the angle and the zoom of a Window has an attribute ``turns`` that
-    is True; others never get such windows.
+    A Reader has an attribute ``regions`` that is True if it reads the pixels of
+    ``window.within(height, width)``, for an image of that size, and its Samples have `image_size`.
+    Windows whose size depends on the image, and turned ones, are only for such Readers; the graph
+    resamples what they read. A Reader whose own graph applies the angle and the zoom of a Window
+    has an attribute ``turns`` that is True instead.
 
     A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
     it reads by `Row.part`, e.g. `readers.channels.ChannelsReader`. A Reader that uses optional

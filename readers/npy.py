@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,9 @@ class NpyReader:
     dtype: str = "float32"
     channels: int = 1
 
+    regions: ClassVar[bool] = True
+    """It reads what `Window.within` gives."""
+
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
         """One array, ``image``, of shape (height, width, channels)."""
@@ -40,22 +43,25 @@ class NpyReader:
         try:
             stored = self._open(row)
             height, width, _ = stored.shape
-            y, x = (0, 0) if window is None else window.place(height, width)
+            y, x, size = 0, 0, (height, width)
             if window is not None:
+                window = window.within(*size)
+                y, x = window.place(*size)
                 height, width = window.height, window.width
             lines, input_bytes = _read(row.path, stored, y, height)
         except Exception as error:
             raise _read_error(row, error) from error
         image = lines[:, x : x + width]
-        return Sample({"image": np.array(image, self.dtype, order="C")}, input_bytes)
+        return Sample({"image": np.array(image, self.dtype, order="C")}, input_bytes, size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the header of the file."""
         try:
             height, width = self._open(row).shape[:2]
+            needed = window and window.within(height, width)
         except Exception as error:
             raise _read_error(row, error) from error
-        rows, columns = (window.height, window.width) if window else (height, width)
+        rows, columns = (needed.height, needed.width) if needed else (height, width)
         nbytes = rows * columns * self.channels * np.dtype(self.dtype).itemsize
         return Peek(height=height, width=width, nbytes=nbytes)
 

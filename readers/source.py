@@ -8,11 +8,10 @@ becomes a slot that is not valid, with the reason in its ReadReport.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +19,15 @@ from numpy.typing import NDArray
 from readers.contract import Reader, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
-from readers.sampling.draws import Draws
+from readers.sampling.geometry import Flip as Flip
+from readers.sampling.geometry import Geometry
+from readers.sampling.geometry import WindowMode as WindowMode
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule, Slot
 from readers.sampling.weighted import WeightedOrder
 from readers.window import Window
 from readers.worker.read_report import ReadReport
 from readers.worker.timeout import TimeLimit, within
-
-Flip = Literal["", "h", "v", "hv"]
-"""Random flips: none, horizontal, vertical, or both independently."""
-
-WindowMode = Literal["center", "random"]
 
 NEIGHBOURS = 64
 """Rows to try for a substitute: the size (with tail `fill`, the pixels) of a slot that cannot have
@@ -47,7 +43,7 @@ class SampleInfo(Protocol):
 
 
 @dataclass(kw_only=True)
-class Source:
+class Source(Geometry):
     """Rows of an Index, in order, as tuples of arrays for ``fn.external_source``.
 
     Pickles are small: paths stay in the file of the Columns.
@@ -57,14 +53,6 @@ class Source:
     reader: Reader
     schedule: Schedule
     order: Order | WeightedOrder
-    crop: tuple[int, int] | None = None
-    """(height, width) of the window to cut, in pixels; None for the whole image."""
-    window: WindowMode = "center"
-    flip: Flip = ""
-    rotate: float = 0.0
-    """Windows are rotated by a random angle from -rotate to rotate degrees, if the Reader can."""
-    zoom: tuple[float, float] = (1.0, 1.0)
-    """Windows are enlarged by a log-uniform random factor between these two, likewise."""
     outputs: tuple[str, ...] = ()
     """Numeric columns that are sent with each sample, shape ()."""
     num_epochs: int | None = None
@@ -75,49 +63,22 @@ class Source:
     """Time limit for reading a row, in seconds; None for no limit."""
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("window", self.window, get_args(WindowMode)),
-            ("flip", self.flip, get_args(Flip)),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
-        if self.crop is not None and min(self.crop) < 1:
-            raise ValueError(f"crop must be at least 1x1 (height x width), got {self.crop}")
-        if self.window == "random" and self.crop is None:
-            raise ValueError("window 'random' needs a crop, the size of the window")
-        self._check_turns()
-
-    def _check_turns(self) -> None:
-        if not 0 <= self.rotate <= 180:
-            raise ValueError(f"rotate must be 0 to 180 degrees, got {self.rotate}")
-        if not 0 < self.zoom[0] <= self.zoom[1] < math.inf:
-            raise ValueError(f"zoom must be (least, most), both above 0, got {self.zoom}")
-        if not self._turned:
-            return
-        if not getattr(self.reader, "turns", False):
-            raise ValueError(
-                f"rotate and zoom need a Reader that can rotate windows, such as AiaReader; "
-                f"{type(self.reader).__name__} cannot"
-            )
-        if self.crop is None:
-            raise ValueError(
-                "rotate and zoom need a crop; it may have the size of the whole image, with "
-                "window 'center'"
-            )
+        super().__post_init__()
+        self.check_reader(self.reader)
 
     @property
-    def _turned(self) -> bool:
-        return self.rotate != 0 or tuple(self.zoom) != (1, 1)
+    def _of_sample(self) -> tuple[SampleSpec, ...]:
+        return (*self.reader.specs, *self.geometry_specs(self.reader))
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Specs of the arrays that a call returns: the Reader's, then those of the slot."""
+        """Specs of the arrays that a call returns: the Reader's, the graph's, the slot's."""
         columns = [
             SampleSpec(name=name, dtype=self.columns.dtype(name).name, ndim=0)
             for name in self.outputs
         ]
         return (
-            *self.reader.specs,
+            *self._of_sample,
             *((SampleSpec(name="flip", dtype="int32", ndim=1),) if self.flip else ()),
             SampleSpec(name="row", dtype="int64", ndim=0),
             SampleSpec(name="valid", dtype="bool", ndim=0),
@@ -141,8 +102,8 @@ class Source:
         report.read_s = time.perf_counter() - started
         report.read_cpu_s = min(report.read_s, time.process_time() - cpu_started)
         return (
-            *(sample[spec.name] for spec in self.reader.specs),
-            *self._flips(slot, row),
+            *(sample[spec.name] for spec in self._of_sample),
+            *self.draw_flips(*self._key(slot, row)),
             np.array(row, np.int64),
             np.array(valid),
             *map(np.array, values),
@@ -156,7 +117,7 @@ class Source:
         ended = last is not None and self.schedule.counted_epoch(slot) >= last
         if ended or (batch_start >= self.schedule.num_rows and self.schedule.tail != "fill"):
             # No slot of this batch has a row, so the smallest image is enough.
-            return 0, self.reader.blank(*(self.crop or (1, 1))), False, report
+            return 0, self._blank(), False, report
         valid, unreadable = slot.position < self.schedule.num_rows, None
         if valid or self.schedule.tail == "fill":
             row = 0  # if the weights cannot be read
@@ -177,8 +138,8 @@ class Source:
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
             try:
                 row = self._row(slot, ahead - slot.index)
-                if self.schedule.tail != "fill" and self.crop is not None:
-                    return row, self.reader.blank(*self.crop)
+                if self.schedule.tail != "fill" and self.blank_shape is not None:
+                    return row, self._blank()
                 if row == unreadable:
                     continue
                 if self.schedule.tail == "fill":
@@ -189,23 +150,35 @@ class Source:
                 timeouts += isinstance(error.__cause__ or error, TimeLimit)
                 if timeouts == _MOST_TIMEOUTS:
                     break
-        return 0, self.reader.blank(*(self.crop or (1, 1)))
+        return 0, self._blank()
+
+    def _blank(self) -> Sample:
+        """Return a sample of the size that all have, else of the smallest."""
+        sample = self.reader.blank(*(self.blank_shape or (1, 1)))
+        return self._with_geometry(sample, None)
+
+    def _with_geometry(self, sample: Sample, window: Window | None) -> Sample:
+        arrays = self.geometry_arrays(self.reader, window, sample.image_size)
+        return replace(sample, arrays={**sample.arrays, **arrays}) if arrays else sample
 
     def _row(self, slot: Slot, offset: int = 0) -> int:
         return self.order.row(*self.schedule.place(slot.epoch, slot.position + offset))
 
-    def _draws(self, slot: Slot, row: int) -> Draws:
+    def _key(self, slot: Slot, row: int) -> tuple[int, int, int]:
+        """Return what all chance of a sample follows from: seed, pass and number of its draws."""
         epoch, position = self.schedule.place(slot.epoch, slot.position)
-        return Draws.of(self.order.seed, epoch, self.order.draws_number(position, row))
+        return self.order.seed, epoch, self.order.draws_number(position, row)
 
     def _read(self, slot: Slot, number: int, report: ReadReport) -> Sample:
         row = self.columns.row(number)  # ReadError if the Index file cannot be read
         if number in self.rejected:
             raise ReadError(row.path, self.rejected[number], row=number)
         try:
-            sample = within(self.read_timeout, self.reader.read, row, self._window(slot, number))
+            window = self.draw_window(*self._key(slot, number))
+            sample = within(self.read_timeout, self.reader.read, row, window)
             for spec in self.reader.specs:
                 spec.check(sample[spec.name])
+            sample = self._with_geometry(sample, window)
         except ReadError:
             raise
         except TimeLimit as error:
@@ -215,28 +188,3 @@ class Source:
             raise ReadError(row.path, f"{type(error).__name__}: {error}", row=number) from error
         report.input_bytes += sample.input_bytes
         return sample
-
-    def _window(self, slot: Slot, row: int) -> Window | None:
-        if self.crop is None:
-            return None
-        height, width = self.crop
-        if self.window == "center" and not self._turned:
-            return Window(height=height, width=width)
-        draws = self._draws(slot, row)
-        random = self.window == "random"
-        least, most = self.zoom
-        return Window(
-            height=height,
-            width=width,
-            y=draws.y if random else None,
-            x=draws.x if random else None,
-            angle=(2 * draws.turn - 1) * self.rotate,
-            zoom=least * (most / least) ** draws.zoom,
-        )
-
-    def _flips(self, slot: Slot, row: int) -> list[NDArray[np.int32]]:
-        if not self.flip:
-            return []
-        draws = self._draws(slot, row)
-        flip = (draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip)
-        return [np.array(flip, np.int32)]

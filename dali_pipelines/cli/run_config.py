@@ -29,7 +29,10 @@ _COUNTS = (
     *("num_read_processes", "batch_size", "num_gpus", "num_threads"),
     *("epochs", "epoch_steps", "max_batches", "prefetch"),
 )
-_NUMBERS = ("rotate", "zoom", "mean", "std", "max_bad", "read_timeout")
+_NUMBERS = (
+    *("rotate", "zoom", "random_area", "random_aspect_ratio"),
+    *("mean", "std", "max_bad", "read_timeout"),
+)
 
 
 def _number_or(word: str) -> Callable[[str], int | str]:
@@ -51,7 +54,10 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         "data": "data pipeline hdu planes bad_sample max_bad",
         "readers": "num_read_processes read_timeout restart_readers start_method",
         "graph": "batch_size num_gpus device num_threads prefetch",
-        "image": "crop window flip rotate zoom resize mean std",
+        "image": (
+            "crop window flip rotate zoom random_area random_aspect_ratio resize_shorter resize "
+            "mean std"
+        ),
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "shuffle weights seed epochs epoch_steps max_batches tail state resume",
         "output": "report audit rejected",
@@ -82,14 +88,37 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     )
     window: str = option("center", "where the window lies", choices=("center", "random"))
     flip: str = option("", "flip at random: h, v or hv", choices=("", "h", "v", "hv"))
-    rotate: float = option(
-        0.0, "aia: turn the window at random, by so many degrees at most either way"
-    )
+    rotate: float = option(0.0, "turn the window at random, by so many degrees at most either way")
     zoom: tuple[float, ...] = option(
-        (1.0, 1.0), "aia: enlarge it at random", type=float, nargs=2, metavar=("LEAST", "MOST")
+        (1.0, 1.0), "enlarge it at random", type=float, nargs=2, metavar=("LEAST", "MOST")
+    )
+    random_area: tuple[float, ...] | None = option(
+        None,
+        "fits, jpeg: in place of a crop, a region of a random share of the image, such as 0.08 1, "
+        "to be resized",
+        type=float,
+        nargs=2,
+        metavar=("LEAST", "MOST"),
+    )
+    random_aspect_ratio: tuple[float, ...] | None = option(
+        None,
+        "width by height of such a region (default: 3/4 to 4/3)",
+        type=float,
+        nargs=2,
+        metavar=("LEAST", "MOST"),
+    )
+    resize_shorter: int | None = option(
+        None,
+        "fits, jpeg: resize the shorter side to this before the crop",
+        type=int,
+        metavar="PIXELS",
     )
     resize: tuple[int, ...] | None = option(
-        None, "size after the crop, height and width or one", type=int, nargs="+", metavar="PIXELS"
+        None,
+        "size after the crop or region, height and width or one",
+        type=int,
+        nargs="+",
+        metavar="PIXELS",
     )
     mean: tuple[float, ...] | None = option(
         None, "subtract, one or per channel", type=float, nargs="+", metavar="X"
@@ -173,12 +202,16 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory."""
         pairs = {name: _pair(name, getattr(self, name)) for name in ("crop", "resize")}
+        ratio = self.random_aspect_ratio
         return {
             **pairs,
+            **({} if ratio is None else {"random_aspect_ratio": tuple(ratio)}),
             "window": self.window,
             "flip": self.flip,
             "rotate": self.rotate,
             "zoom": tuple(self.zoom),
+            "random_area": self.random_area and tuple(self.random_area),
+            "resize_shorter": self.resize_shorter,
             "mean": self.mean,
             "std": self.std,
             "num_threads": self.num_threads or max(1, cores() // self.num_gpus),

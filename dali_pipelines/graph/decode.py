@@ -69,14 +69,15 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     """
     dtype = "float32" if config.dtype == "float16" else config.dtype
     # The resize needs the channels of a pixel next to each other: these are transposed, and flipped
-    # and normalised after the resize.
-    last = planes > 1 and config.resize is not None
+    # and normalised after the resize. So are images that are turned or of which a part is resized.
+    last = (planes > 1 and config.resized_to is not None) or "part" in arrays or "affine" in arrays
     means, stds = ([0.0] * planes, [1.0] * planes) if last else mean_and_std(config, planes)
     finish = tuple((mean, 1 / std) for mean, std in zip(means, stds, strict=True))
     flip = _no_flip() if last else arrays.get("flip", _no_flip())
     image, status = _decode_files(arrays, "", dtype, flip, finish, config)
     if last:
-        image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
+        if planes > 1:
+            image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
         return Decoded(image, dtype, status)
     layout: Literal["HWC", "CHW"] = "HWC" if planes == 1 else "CHW"
     return Decoded(image, dtype, status, finished=True, layout=layout)
@@ -172,14 +173,14 @@ def decode_jpeg(
     arrays : mapping of str to DataNode
         Those of a JpegReader.
     config : PipelineConfig
-        Its crop, dtype and device_id.
+        Its window, dtype and device_id.
     channels : {3, 1}
         RGB or gray.
     regions : bool
         Whether DALI decodes regions there, see `dali_pipelines.runtime.jpeg_regions`. Without, all
         that the reader sent is decoded, and the window cut out of it.
     """
-    names = ("encoded",) if config.crop is None else ("encoded", "anchor", "shape")
+    names = ("encoded", "anchor", "shape") if config.is_window else ("encoded",)
     inputs = [arrays[name] for name in names]
     decode = functools.partial(_decode_image, channels=channels, regions=regions, config=config)
     if config.dtype in ("uint8", "uint16"):

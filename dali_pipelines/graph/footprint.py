@@ -21,22 +21,29 @@ class Footprint(NamedTuple):
     frame_nbytes: int
     """Bytes decoded for the image before it is resized or warped; 0 if it is neither."""
     num_stages: int
-    """Operators that hold a batch of images of their own: decode or warp, flip, resize, normalise,
-    and the one that combines channels."""
+    """Operators that hold a batch of images of their own: decode or warp, turn, flip, resize,
+    normalise, and the one that combines channels."""
 
     @classmethod
     def of(
-        cls, peek: Peek | None, channels: int, decoded: Decoded, config: PipelineConfig
+        cls,
+        peek: Peek | None,
+        channels: int,
+        decoded: Decoded,
+        config: PipelineConfig,
+        *,
+        is_turned: bool = False,
     ) -> Footprint:
-        """Return the sizes for images of this many channels."""
+        """Return the sizes for images of this many channels, which the graph turns or not."""
         whole = (0, 0) if peek is None else (peek.height, peek.width)
-        pixels = math.prod(config.crop or whole) * channels
-        if config.resize is not None:
+        crop = config.crop if config.resize_shorter is None else None
+        pixels = math.prod(crop or whole) * channels
+        if config.resized_to is not None:
             frame = 0 if peek is None else pixels * np.dtype(decoded.dtype).itemsize
-            pixels = math.prod(config.resize) * channels
+            pixels = math.prod(config.resized_to) * channels
         else:
             frame = 0 if peek is None else peek.between_nbytes * decoded.frames
-        stages = 1 + (config.resize is not None)
+        stages = 1 + (config.resized_to is not None) + is_turned
         if decoded.finished:
             stages += (config.dtype == "float16") + (channels > 1)
         else:

@@ -175,11 +175,11 @@ def reader_pipeline(
         decoded = decode(arrays, config)
         check_decoded(decoded, config, uses_flip="flip" in arrays.used)
         channels = reader.channels if decoded.channels is None else decoded.channels
-        image = transform(decoded, nodes.get("flip"), channels, config)
+        image = transform(decoded, nodes.get("flip"), channels, config, nodes)
         pipeline.output_names, outputs = zip(*_outputs(image, nodes, decoded, config), strict=True)
         pipeline.set_outputs(*outputs)
     pipeline.source, pipeline.peek, pipeline.too_small = source, peek, too_small
-    pipeline.footprint = Footprint.of(peek, channels, decoded, config)
+    pipeline.footprint = Footprint.of(peek, channels, decoded, config, is_turned="affine" in nodes)
     return pipeline
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields
 from typing import TypeVar
 
 from dali_pipelines.config import PipelineConfig
@@ -13,12 +13,12 @@ from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
 from readers.index.table import Index
 from readers.messages import printable
+from readers.sampling.geometry import Geometry
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule
 from readers.sampling.shard import Shard
 from readers.sampling.weighted import WeightedOrder
 from readers.source import Source
-from readers.window import Window
 from readers.worker.timeout import TimeLimit, within
 
 _PEEKS = 16
@@ -53,7 +53,8 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
             f"({', '.join(index.parts)}), and {type(reader).__name__} reads one: use aia_pipeline, "
             "a ChannelsReader, or an Index of single files"
         )
-    names = ("image", "row", "valid", "report", "flip", *(spec.name for spec in reader.specs))
+    others = ("image", "row", "valid", "report", "flip", "part", "affine")
+    names = (*others, *(spec.name for spec in reader.specs))
     if taken := set(config.columns) & set(names):
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
     schedule = Schedule(
@@ -71,15 +72,11 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         reader=reader,
         schedule=schedule,
         order=_order(index, config),
-        crop=config.crop,
-        window=config.window,
-        flip=config.flip,
-        rotate=config.rotate,
-        zoom=config.zoom,
         outputs=config.columns,
         num_epochs=config.num_epochs,
         rejected=config.rejected,
         read_timeout=config.read_timeout,
+        **{one.name: getattr(config, one.name) for one in fields(Geometry)},
     )
 
 
@@ -94,20 +91,17 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
 
     There are no sizes if none of the first few can be read: their readers report it.
     """
-    window = None if source.crop is None else Window(height=source.crop[0], width=source.crop[1])
-    # At 45 degrees a window needs the largest part of a file.
-    largest = window and replace(window, angle=min(source.rotate, 45), zoom=source.zoom[0])
+    largest = source.largest_window()
     try:
         row, peek = first_readable(
             source.columns, lambda row: source.reader.peek(row, largest), source.read_timeout
         )
     except (OSError, TimeLimit):
         return None, None
-    if window is not None:
-        try:
-            window.place(peek.height, peek.width)
-        except ValueError as error:
-            return peek, f"{printable(row.path)}: {error}"
+    try:
+        source.check_size(peek.height, peek.width)
+    except ValueError as error:
+        return peek, f"{printable(row.path)}: {error}"
     return peek, None
 
 

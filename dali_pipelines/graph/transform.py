@@ -1,8 +1,9 @@
-"""The graph after decoding: resize, flip, normalise, permute to CHW, in that order."""
+"""The graph after decoding: turn, resize, flip, normalise, permute to CHW, in that order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.
 
 def normalises(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
     """Return whether the graph must normalise, convert or permute the decoded image."""
-    dtype = decoded.dtype if config.resize is None else "float32"
+    dtype = decoded.dtype if config.resized_to is None else "float32"
     changes = config.dtype != dtype or config.mean is not None or config.std is not None
     return channels > 1 or changes
 
@@ -47,7 +48,13 @@ def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> N
         )
 
 
-def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig) -> Any:
+def transform(
+    decoded: Decoded,
+    flip: Any,
+    channels: int,
+    config: PipelineConfig,
+    geometry: Mapping[str, Any] = MappingProxyType({}),
+) -> Any:
     """Add the nodes that turn a decoded image into the input of a network: CHW, of config.dtype.
 
     Parameters
@@ -56,24 +63,33 @@ def transform(decoded: Decoded, flip: Any, channels: int, config: PipelineConfig
         Checked by `check_decoded`.
     flip : DataNode
         int32, shape (2,), on the CPU: whether to flip left-right and up-down.
+    geometry : mapping of str to DataNode
+        ``part`` and ``affine``, where they are sent, see
+        `readers.sampling.geometry.Geometry.geometry_arrays`.
 
     Raises
     ------
     ValueError
         If the images cannot be converted to the dtype, or mean and std do not fit the channels.
     """
+    if geometry and decoded.finished and not {"affine", "part"}.isdisjoint(geometry):
+        raise ValueError(
+            "rotate, zoom and resize_shorter come before flips, mean and std, which this decoder "
+            "has applied: return finished=False"
+        )
+    nodes = {**geometry, "flip": flip}
     if decoded.other is None:
-        return _transform(decoded, flip, channels, config)
+        return _transform(decoded, nodes, channels, config)
     where, image, dtype = decoded.other
     others = decoded._replace(image=image, dtype=dtype)
-    false = _transform(decoded, flip, channels, config, lambda node: split(node, where)[1])
-    true = _transform(others, flip, channels, config, lambda node: split(node, where)[0])
+    false = _transform(decoded, nodes, channels, config, lambda node: split(node, where)[1])
+    true = _transform(others, nodes, channels, config, lambda node: split(node, where)[0])
     return merge(true, false, where)
 
 
 def _transform(
     decoded: Decoded,
-    flip: Any,
+    nodes: Mapping[str, Any],
     channels: int,
     config: PipelineConfig,
     select: Callable[[Any], Any] = lambda node: node,
@@ -82,14 +98,17 @@ def _transform(
     image, layout = decoded.image, decoded.layout
     flips = bool(config.flip) and not decoded.finished
     done = decoded.finished or not normalises(decoded, channels, config)
-    if layout == "CHW" and (config.resize is not None or flips or not done):
+    if layout == "CHW" and (config.resized_to is not None or flips or not done):
         image, layout = _permute(image, "HWC", channels), "HWC"
-    if config.resize is not None:
-        gpu = config.device_id is not None
-        image = _resize(image, decoded.dtype, config.resize, select, gpu=gpu)
+    if "affine" in nodes:
+        image = _turn(image, select(nodes["affine"]), config)
+        decoded = decoded._replace(dtype="float32")
+    if config.resized_to is not None:
+        part = select(nodes["part"]) if "part" in nodes else None
+        image = _resize(image, decoded.dtype, config, select, part)
     if flips:
         # After the resize, where there is less to copy; the filter is symmetric.
-        flags = select(flip)
+        flags = select(nodes["flip"])
         image = fn.flip(image, horizontal=flags[0], vertical=flags[1])
     if done:
         image = image if layout == "CHW" else _permute(image, "CHW", channels)
@@ -113,12 +132,27 @@ def _permute(image: Any, layout: str, channels: int) -> Any:
     return fn.transpose(image, perm=axes, output_layout=layout)
 
 
+def _turn(image: Any, matrix: Any, config: PipelineConfig) -> Any:
+    """Resample to float32 pixels of the crop, bilinear; 0 outside the image."""
+    height, width = config.crop or (1, 1)
+    return fn.warp_affine(
+        fn.cast(image, dtype=types.FLOAT),
+        matrix=matrix,
+        size=(height, width),
+        fill_value=0.0,
+        interp_type=types.INTERP_LINEAR,
+    )
+
+
 def _resize(
-    image: Any, dtype: str, shape: tuple[int, int], select: Callable[[Any], Any], *, gpu: bool
+    image: Any, dtype: str, config: PipelineConfig, select: Callable[[Any], Any], part: Any
 ) -> Any:
-    """Resize to float32 by the same filter on both devices."""
-    if gpu:
-        return fn.resize(image, size=shape, dtype=types.FLOAT, interp_type=types.INTERP_LINEAR)
+    """Resize the image, or a part of it, to float32 by the same filter on both devices."""
+    shape = config.resized_to or (1, 1)
+    if config.device_id is not None or part is not None:
+        region = {} if part is None else {"roi_start": part[0:2], "roi_end": part[2:4]}
+        options = {"size": shape, "dtype": types.FLOAT, "interp_type": types.INTERP_LINEAR}
+        return fn.resize(image, **options, **region)
     if dtype == "uint16":
         image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
     carrier = types.Constant(np.zeros(shape, np.uint8), device="cpu")

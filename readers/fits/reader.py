@@ -70,6 +70,8 @@ class FitsReader:
     num_planes: int | None = None
     largest_tile: float = math.inf
 
+    regions: ClassVar[bool] = True
+    """It reads what `Window.within` gives."""
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         # The numba operator takes the shape of its output from the shape of its first input.
         SampleSpec(name="shape", dtype="uint8", ndim=3, layout="HWC"),
@@ -104,6 +106,8 @@ class FitsReader:
         """Read the image, or only the tiles that the window touches."""
         with self._found(row) as found:
             planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
+            size = found.shape.height, found.shape.width
+            window = window and window.within(*size)
             *_, height, width = found.shape.region(window)
             image, file = found.image, found.file
             file.need(*found.span(window, planes))
@@ -125,13 +129,14 @@ class FitsReader:
             "plan": plans.reshape(-1),
             "scaling": np.hstack((whole_scaling, tile_scaling)).reshape(-1),
         }
-        return Sample(arrays, nbytes)
+        return Sample(arrays, nbytes, size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
         with self._found(row) as found:
             planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
-        _, height, width = found.shape
+            _, height, width = found.shape
+            window = window and window.within(height, width)
         if found.image is not None and scaling is not None:
             nbytes = found.image.payload_bytes(window, planes)
         else:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -73,6 +73,8 @@ class JpegReader:
     )
     """The file's bytes, then (y, x) and (height, width) of the window in the displayed image, and
     whether its samples have 16 bits instead of 8."""
+    regions: ClassVar[bool] = True
+    """It reads what `Window.within` gives."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
     """Column of the Index that is used if present."""
 
@@ -94,13 +96,16 @@ class JpegReader:
                 pass
         image = self._load(row, check=check)
         y, x, height, width = 0, 0, image.height, image.width
+        size = height, width
         if window is not None:
             try:
+                window = window.within(height, width)
                 y, x = window.place(height, width)
             except ValueError as error:
                 raise ReadError(row.path, str(error), row=row.number) from error
             height, width = window.height, window.width
-        return _sample(image.encoded, y, x, height, width, deep=image.bits == 16)
+        sample = _sample(image.encoded, y, x, height, width, deep=image.bits == 16)
+        return replace(sample, image_size=size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the file; the window does not matter, since all bytes are sent."""
@@ -135,7 +140,9 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         header = JpegHeader.parse(header_bytes)
         header_bytes, orientation = with_orientation(header_bytes, structure_of(header_bytes))
         turn = _TURNS.get(orientation, _Turn())
-        shape = (header.height, header.width)[:: -1 if turn.transposed else 1]
+        height, width = (header.height, header.width)[:: -1 if turn.transposed else 1]
+        shape = height, width
+        window = window.within(*shape)
         anchor = np.array(window.place(*shape), np.int32)
         axis = 1 if turn.transposed else 0
         extent = (window.height, window.width)[axis]
@@ -153,7 +160,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
     anchor[axis] = cut.height - start - extent if turn.reversed else start
     y, x = anchor.tolist()
     sample = _sample(cut.encoded, y, x, window.height, window.width)
-    return Sample(sample.arrays, len(header_bytes) + len(coded))
+    return Sample(sample.arrays, len(header_bytes) + len(coded), shape)
 
 
 class _Turn(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,6 +33,9 @@ class _Philox(threading.local):
 
 PHILOX = _Philox()
 """Random integers from a key and a counter."""
+
+ATTEMPTS = 10
+"""Attempts at a random region, as many as torchvision and DALI make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +87,23 @@ class Draws:
             turn=(halves >> 32) * 2.0**-32,
             zoom=(halves & 0xFFFFFFFF) * 2.0**-32,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """`ATTEMPTS` pairs of fractions in [0, 1) of one row in one epoch, as pure as `Draws`.
+
+    Iterating draws each only when it is asked for. The counters are (row, k, 0, 0) with k from 1 to
+    5; `Draws` has k = 0.
+    """
+
+    seed: int
+    epoch: int
+    row: int
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        for block in range(1, 1 + ATTEMPTS // 2):
+            words = PHILOX.integers((self.seed, self.epoch), (self.row, block, 0, 0))
+            a, b, c, d = ((word >> 11) * 2.0**-53 for word in words)
+            yield a, b
+            yield c, d

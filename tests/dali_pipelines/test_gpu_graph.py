@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -26,14 +27,19 @@ from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, JpegReader, NpyReader
 from readers.contract import Reader
+from readers.sampling.geometry import Geometry
 
 
-def arrays_of(reader: Reader) -> dict[str, Any]:
+def arrays_of(reader: Reader, config: PipelineConfig | None = None) -> dict[str, Any]:
+    specs = list(reader.specs)
+    if config is not None:
+        own = Geometry(**{one.name: getattr(config, one.name) for one in fields(Geometry)})
+        specs += own.geometry_specs(reader)
     return {
         spec.name: fn.external_source(
             name=spec.name, dtype=to_dali_type(spec.dtype), ndim=spec.ndim, layout=spec.layout
         )
-        for spec in reader.specs
+        for spec in specs
     }
 
 
@@ -60,6 +66,43 @@ def test_the_graph_is_accepted(
     assert (graph.count(b"_conditional__Merge") == 1) == is_encoded
 
 
+GEOMETRIES: list[dict[str, Any]] = [
+    {"random_area": (0.1, 1.0), "resize": (4, 4), "flip": "hv"},
+    {"resize_shorter": 9, "crop": (8, 8), "flip": "h"},
+    {"crop": (8, 8), "rotate": 20.0, "resize": (4, 4)},
+    {"crop": (8, 8), "zoom": (0.5, 2.0), "flip": "v", "dtype": "float16"},
+]
+
+
+@pytest.mark.parametrize("options", GEOMETRIES)
+@pytest.mark.parametrize(
+    ("reader", "decode"), [(JpegReader, decode_jpeg), (NpyReader, decode_array)]
+)
+def test_the_graph_of_each_geometry_is_accepted(
+    reader: Callable[[], Any], decode: Decode, options: dict[str, Any]
+) -> None:
+    graph = serialized(reader(), decode, **options)
+    assert (b"WarpAffine" in graph) == ("rotate" in options or "zoom" in options)
+    assert (b"roi_start" in graph) == ("resize_shorter" in options)
+    assert b"CompiledFunction" not in graph
+
+
+@pytest.mark.parametrize("options", GEOMETRIES)
+@pytest.mark.parametrize("planes", [1, 3])
+def test_the_graph_of_fits_is_accepted_in_each_geometry(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], planes: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    config = PipelineConfig(batch_size=2, device_id=0, **options)
+    with Pipeline(batch_size=2, num_threads=1, device_id=None):
+        nodes = arrays_of(FitsReader(), config)
+        flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
+        decoded = decode_fits({**nodes, "flip": flip}, config, planes=planes)
+        image = transform(decoded, flip, planes, config, nodes)
+    assert decoded.finished == ("random_area" in options and planes == 1)
+    assert image.device == "gpu"
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_the_graph_of_integers_is_accepted(dtype: str, channels: int) -> None:
@@ -73,10 +116,10 @@ def serialized(reader: Reader, decode: Decode, **options: Any) -> bytes:
     config = PipelineConfig(batch_size=2, device_id=0, **options)
     pipeline = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipeline:
-        nodes = arrays_of(reader)
+        nodes = arrays_of(reader, config)
         flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
         decoded = decode({**nodes, "flip": flip}, config)
-        pipeline.set_outputs(transform(decoded, flip, reader.channels, config))
+        pipeline.set_outputs(transform(decoded, flip, reader.channels, config, nodes))
     return bytes(pipeline.serialize())
 
 

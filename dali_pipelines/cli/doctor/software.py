@@ -125,7 +125,8 @@ def cuda_libraries(job: Job) -> Finding:
 
 def jpeg_regions(job: Job) -> Finding:
     """Whether the first GPU decodes regions of JPEG images, where the job needs windows of them."""
-    if job.config.pipeline != "jpeg" or job.config.crop is None or not job.on_gpu:
+    cuts = job.config.crop is not None or job.config.random_area is not None
+    if job.config.pipeline != "jpeg" or not cuts or not job.on_gpu:
         return ok("JPEG regions: not needed on a GPU")
     from dali_pipelines.runtime.jpeg_regions import regions_decode
 

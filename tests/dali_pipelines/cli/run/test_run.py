@@ -32,7 +32,8 @@ SCRIPT = SCRIPTS / "run.py"
 
 FLAGS = """
     data pipeline hdu planes num_read_processes batch_size num_gpus device num_threads crop window
-    flip rotate zoom resize mean std preset size order pointing_table correction_table exposure psf
+    flip rotate zoom random_area random_aspect_ratio resize_shorter resize mean std
+    preset size order pointing_table correction_table exposure psf
     shuffle weights seed epochs epoch_steps max_batches tail bad_sample max_bad rejected
     read_timeout restart_readers start_method prefetch report audit state resume
 """
@@ -429,7 +430,11 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(
         (["--batch_size=12", "--num_gpus=2", "--tail=drop"], "tail 'drop' leaves nothing"),
         (["--preset=iti"], "--preset is for --pipeline=aia, got fits"),
         (["--no-exposure"], "--exposure is for --pipeline=aia, got fits"),
-        (["--rotate=5", "--batch_size=4"], "rotate and zoom need a Reader that can rotate windows"),
+        (["--rotate=5", "--batch_size=4"], "rotate and zoom need a crop"),
+        (["--random_area", "0.1", "1", "--batch_size=4"], "random_area needs resize"),
+        (["--random_area", "0.1", "nan"], "--random_area must be finite, got [0.1, nan]"),
+        (["--random_aspect_ratio", "1", "2", "--batch_size=4"], "needs random_area, such as"),
+        (["--resize_shorter=9", "--batch_size=4"], "resize_shorter needs a crop"),
         (["--state=/nowhere/state.json"], "/nowhere/state.json cannot be written: expected a file"),
         (["--report=/"], "/ cannot be written: expected a file in a writable folder"),
         (["--batch=4"], "unrecognized arguments: --batch=4"),

@@ -1,0 +1,236 @@
+"""Which part of an image a sample shows, drawn for each row, and what the graph needs of that."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.contract import Reader, SampleSpec
+from readers.sampling.draws import Draws, Pairs
+from readers.sampling.region import RandomRegion, ScaledWindow
+from readers.window import Window
+
+Flip = Literal["", "h", "v", "hv"]
+"""Random flips: none, horizontal, vertical, or both independently."""
+
+WindowMode = Literal["center", "random"]
+
+ASPECT_RATIOS = (3 / 4, 4 / 3)
+"""Default range of `Geometry.random_aspect_ratio`, that of torchvision and DALI."""
+
+
+@dataclass(kw_only=True)
+class Geometry:
+    """Window, region, flips and turns of a sample.
+
+    Raises
+    ------
+    ValueError
+        If values make no sense, alone or together.
+    """
+
+    crop: tuple[int, int] | None = None
+    """(height, width) of the window to cut, in pixels; None for the whole image."""
+    window: WindowMode = "center"
+    """Position of the window in the image."""
+    flip: Flip = ""
+    """Axes that are flipped, each with probability 1/2."""
+    rotate: float = 0.0
+    """Windows are rotated by a random angle from -rotate to rotate degrees."""
+    zoom: tuple[float, float] = (1.0, 1.0)
+    """Windows are enlarged by a log-uniform random factor between these two."""
+    random_area: tuple[float, float] | None = None
+    """Regions have a random share of the image's area between these two."""
+    random_aspect_ratio: tuple[float, float] = ASPECT_RATIOS
+    """Their aspect ratio, width / height, is log-uniform between these two."""
+    resize_shorter: int | None = None
+    """The window is one of the image resized to so many pixels along its shorter side."""
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("window", self.window, get_args(WindowMode)),
+            ("flip", self.flip, get_args(Flip)),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+        if self.crop is not None and min(self.crop) < 1:
+            raise ValueError(f"crop must be at least 1x1 (height x width), got {self.crop}")
+        if self.random_area is not None:
+            self._check_region(self.random_area)
+        elif tuple(self.random_aspect_ratio) != ASPECT_RATIOS:
+            raise ValueError("random_aspect_ratio needs random_area, such as (0.08, 1)")
+        if self.window == "random" and self.crop is None:
+            raise ValueError("window 'random' needs a crop, the size of the window")
+        if self.resize_shorter is not None:
+            self._check_shorter(self.resize_shorter)
+        self._check_turns()
+
+    def _check_region(self, area: tuple[float, float]) -> None:
+        if not 0 < area[0] <= area[1] <= 1:
+            raise ValueError(
+                f"random_area must be (least, most), shares above 0 and up to 1, got {area}"
+            )
+        if not 0 < self.random_aspect_ratio[0] <= self.random_aspect_ratio[1] < math.inf:
+            raise ValueError(
+                "random_aspect_ratio must be (least, most), both above 0, got "
+                f"{self.random_aspect_ratio}"
+            )
+        if self.crop is not None or self.window == "random" or self.resize_shorter is not None:
+            raise ValueError(
+                "random_area draws size and place of a region: leave out crop, window and "
+                "resize_shorter, and give resize, the size of the output"
+            )
+
+    def _check_shorter(self, shorter: int) -> None:
+        if self.crop is None:
+            raise ValueError("resize_shorter needs a crop, the size of the window to cut after it")
+        if min(self.crop) > shorter:
+            raise ValueError(
+                f"crop {self.crop[0]}x{self.crop[1]} is larger than an image whose shorter side is "
+                f"resized to {shorter}: give a larger resize_shorter"
+            )
+
+    def _check_turns(self) -> None:
+        if not 0 <= self.rotate <= 180:
+            raise ValueError(f"rotate must be 0 to 180 degrees, got {self.rotate}")
+        if not 0 < self.zoom[0] <= self.zoom[1] < math.inf:
+            raise ValueError(f"zoom must be (least, most), both above 0, got {self.zoom}")
+        if not self.is_turned:
+            return
+        if self.random_area is not None or self.resize_shorter is not None:
+            raise ValueError(
+                "rotate and zoom are for windows of the image itself: leave out random_area and "
+                "resize_shorter, and give crop and resize"
+            )
+        if self.crop is None:
+            raise ValueError(
+                "rotate and zoom need a crop; it may have the size of the whole image, with "
+                "window 'center'"
+            )
+
+    def check_reader(self, reader: Reader) -> None:
+        """Raise ValueError if the Reader cannot read what the graph needs."""
+        regions, name = getattr(reader, "regions", False), type(reader).__name__
+        if self.is_turned and not (regions or getattr(reader, "turns", False)):
+            raise ValueError(
+                f"rotate and zoom need a Reader that reads what turned windows need; {name} has "
+                "neither regions = True nor turns = True"
+            )
+        if (self.random_area is not None or self.resize_shorter is not None) and not regions:
+            raise ValueError(
+                "random_area and resize_shorter need a Reader that reads the pixels of "
+                f"Window.within; {name} has no regions = True"
+            )
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether windows are rotated or zoomed."""
+        return self.rotate != 0 or tuple(self.zoom) != (1, 1)
+
+    def geometry_specs(self, reader: Reader) -> tuple[SampleSpec, ...]:
+        """Return the specs of `geometry_arrays`."""
+        if self.resize_shorter is not None:
+            return (SampleSpec(name="part", dtype="float32", ndim=1, unit="pixel"),)
+        if self.is_turned and not getattr(reader, "turns", False):
+            return (SampleSpec(name="affine", dtype="float32", ndim=2),)
+        return ()
+
+    def geometry_arrays(
+        self, reader: Reader, window: Window | None, image: tuple[int, int] | None
+    ) -> dict[str, NDArray[Any]]:
+        """Return what the graph needs to make the sample of the pixels that were read.
+
+        Parameters
+        ----------
+        reader : Reader
+            Reader of the sample.
+        window : Window, optional
+            The window that was read; None for a blank sample.
+        image : tuple of int, optional
+            (height, width) of the image, as the Reader gives it.
+
+        Returns
+        -------
+        dict
+            ``part``: y and x of the start, then of the end, of the part to resize. ``affine``: the
+            matrix from (x, y) in the output. Both lead to pixels of what was read, and all are
+            counted from the outer edge of the first one, as DALI counts.
+        """
+        found: dict[str, NDArray[Any]] = {}
+        for spec in self.geometry_specs(reader):
+            if window is None:
+                height, width = self.blank_shape or (1, 1)
+                whole = {"part": np.array((0, 0, height, width)), "affine": np.eye(2, 3)}
+                found[spec.name] = whole[spec.name].astype(np.float32)
+                continue
+            if image is None:
+                raise ValueError("the Reader has regions = True, but its Sample no image_size")
+            top, left = window.within(*image).place(*image)
+            if isinstance(window, ScaledWindow):
+                ends = np.array(window.part(*image)) - [[top], [left]]
+                found["part"] = ends.T.reshape(-1).astype(np.float32)
+            else:
+                matrix = window.matrix(*image)
+                # From centres of pixels to their edges, on both sides.
+                matrix[:, 2] += 0.5 - matrix[:, :2] @ (0.5, 0.5) - (left, top)
+                found["affine"] = matrix.astype(np.float32)
+        return found
+
+    @property
+    def blank_shape(self) -> tuple[int, int] | None:
+        """(height, width) of a blank sample for any image; None if that depends on the image."""
+        return (1, 1) if self.random_area is not None else self.crop
+
+    def largest_window(self) -> Window | None:
+        """Return the window that needs most of a file, centred; None for the whole image."""
+        window = self._of_size()
+        # At 45 degrees a window needs the largest part of a file.
+        return window and replace(window, angle=min(self.rotate, 45), zoom=self.zoom[0])
+
+    def check_size(self, height: int, width: int) -> None:
+        """Raise ValueError if the window is larger than an image of this size."""
+        if (window := self._of_size()) is not None:
+            window.within(height, width).place(height, width)
+
+    def _of_size(self, y: float | None = None, x: float | None = None) -> Window | None:
+        if self.crop is None:
+            return None
+        height, width = self.crop
+        if self.resize_shorter is not None:
+            return ScaledWindow(height=height, width=width, y=y, x=x, shorter=self.resize_shorter)
+        return Window(height=height, width=width, y=y, x=x)
+
+    def draw_window(self, seed: int, epoch: int, row: int) -> Window | None:
+        """Return the window of a row in an epoch; None for the whole image."""
+        if self.random_area is not None:
+            draws = Draws.of(seed, epoch, row)
+            return RandomRegion(
+                height=1,
+                width=1,
+                y=draws.y,
+                x=draws.x,
+                area=self.random_area,
+                aspect_ratio=self.random_aspect_ratio,
+                attempts=Pairs(seed, epoch, row),
+            )
+        if self.crop is None or (self.window == "center" and not self.is_turned):
+            return self._of_size()
+        draws = Draws.of(seed, epoch, row)
+        place = (draws.y, draws.x) if self.window == "random" else (None, None)
+        window, (least, most) = self._of_size(*place), self.zoom
+        if window is None or not self.is_turned:
+            return window
+        angle, zoom = (2 * draws.turn - 1) * self.rotate, least * (most / least) ** draws.zoom
+        return replace(window, angle=angle, zoom=zoom)
+
+    def draw_flips(self, seed: int, epoch: int, row: int) -> list[NDArray[np.int32]]:
+        """Return whether to flip a row left-right and up-down, shape (2,); nothing without flip."""
+        if not self.flip:
+            return []
+        draws = Draws.of(seed, epoch, row)
+        flip = (draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip)
+        return [np.array(flip, np.int32)]

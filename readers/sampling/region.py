@@ -1,0 +1,111 @@
+"""Windows whose size depends on the image's: drawn at random, or given for the resized image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from readers.window import Window, offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomRegion(Window):
+    """A region of random area and aspect ratio, which the graph resizes to height x width.
+
+    Notes
+    -----
+    The algorithm of ``torchvision.transforms.RandomResizedCrop.get_params``, and of DALI's
+    ``random_crop_generator``: the first attempt that fits into the image is taken. If none does,
+    the region is the largest centred one whose aspect ratio is allowed.
+    """
+
+    area: tuple[float, float]
+    """Least and most share of the image's area."""
+    aspect_ratio: tuple[float, float]
+    """Least and most width of a region, divided by its height."""
+    attempts: Iterable[tuple[float, float]]
+    """For each attempt fractions in [0, 1) that select its area and the logarithm of its ratio."""
+
+    def within(self, height: int, width: int) -> Window:
+        """Return the region in an image of this size."""
+        rows, columns, y, x = *self._central(height, width), None, None
+        least, most = self.aspect_ratio
+        for area, ratio in self.attempts:
+            pixels = height * width * _between(self.area, area)
+            aspect = math.exp(_between((math.log(least), math.log(most)), ratio))
+            shape = round(math.sqrt(pixels / aspect)), round(math.sqrt(pixels * aspect))
+            if 0 < shape[0] <= height and 0 < shape[1] <= width:
+                (rows, columns), y, x = shape, self.y, self.x
+                break
+        return Window(height=rows, width=columns, y=y, x=x)
+
+    def _central(self, height: int, width: int) -> tuple[int, int]:
+        least, most = self.aspect_ratio
+        if width < least * height:
+            return min(height, max(1, round(width / least))), width
+        if width > most * height:
+            return height, min(width, max(1, round(height * most)))
+        return height, width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledWindow(Window):
+    """A window of the image resized so that its shorter side has `shorter` pixels.
+
+    Only the pixels on which the window depends are read, and the graph resizes these.
+
+    Notes
+    -----
+    Sizes and a centred position are rounded as by torchvision's ``Resize`` and ``CenterCrop``.
+    """
+
+    shorter: int
+    """Pixels of the shorter side of the resized image."""
+
+    def within(self, height: int, width: int) -> Window:
+        """Return the pixels on which the window depends in an image of this size.
+
+        Raises
+        ------
+        ValueError
+            If the window is larger than the resized image.
+        """
+        # Beyond the part, an antialiased linear filter needs an output pixel on each side; where
+        # the image is enlarged, a pixel of the image.
+        first, last = [], []
+        for (start, stop), size, pixels in zip(
+            self.part(height, width), (height, width), (self.height, self.width), strict=True
+        ):
+            reach = max(1.0, (stop - start) / pixels)
+            first.append(max(0, math.floor(start - reach)))
+            last.append(min(size, math.ceil(stop + reach)))
+        rows, columns = last[0] - first[0], last[1] - first[1]
+        return Window.at(first[0], first[1], rows, columns, image=(height, width))
+
+    def part(self, height: int, width: int) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return the start and the end of the window along rows and columns of the image.
+
+        In its pixels, counted from the outer edge of the first one. Raises ValueError like
+        `within`.
+        """
+        shape = [self.shorter * side // min(height, width) for side in (height, width)]
+        if self.height > shape[0] or self.width > shape[1]:
+            raise ValueError(
+                f"crop {self.height}x{self.width} is larger than the image of {height}x{width}, "
+                f"resized to {shape[0]}x{shape[1]} (height x width): use a smaller crop, or leave "
+                "such images out of the Index"
+            )
+        places = zip(
+            (height, width), shape, (self.height, self.width), (self.y, self.x), strict=True
+        )
+        parts = []
+        for size, resized, pixels, fraction in places:
+            free, scale = resized - pixels, size / resized
+            start = round(free / 2) if fraction is None else offset(free, fraction)
+            parts.append((start * scale, (start + pixels) * scale))
+        return parts[0], parts[1]
+
+
+def _between(limits: tuple[float, float], fraction: float) -> float:
+    return limits[0] + (limits[1] - limits[0]) * fraction
