@@ -72,6 +72,7 @@ TURNED = [[0.95, 0.3, -1.5], [-0.3, 0.95, 2.5]]
 def test_as_the_cpu(gpu: Device, order: int) -> None:
     samples = [
         sample((60, 73), [[1, 0, 0.25], [0, 1, -1.5]], (61, 59)),
+        sample((20, 23), [[1, 0, 0], [0, 1, 0]], (20, 23)),  # up to the very edge
         sample((20, 23), TURNED, (12, 25), stretch=CURVES[1], special=SPECIAL[1], flip=(1, 0)),
         sample((20, 23), TURNED, (14, 9), whole=False, reduce=2, flip=(0, 1)),
         sample((9, 9), [[-1.2, 0, 8], [0, -1.2, 8]], (5, 7), special=SPECIAL[2], reduce=3),

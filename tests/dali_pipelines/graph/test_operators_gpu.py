@@ -150,6 +150,17 @@ def test_stored_integers(gpu: Device, tmp_path: Path, dtype: str) -> None:
     check(gpu, Job([sample], dtype, (0, 1)))
 
 
+def test_differences_of_all_widths(gpu: Device, tmp_path: Path) -> None:
+    """Up to those that do not fit into the bits that a thread has at hand."""
+    random, reader, samples = np.random.default_rng(4), FitsReader(stored="int32"), []
+    for bits in range(8, 30):
+        image = np.clip(random.normal(0, 2.0**bits, (33, 200)), -(2**31), 2**31 - 1)
+        path = tmp_path / f"{bits}.fits"
+        fits.CompImageHDU(image.astype(np.int32), tile_shape=(1, 200)).writeto(path)
+        samples.append(reader.read(Row(0, str(path)), None))
+    assert check(gpu, Job(samples, "int32")) == [0] * len(samples)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 def test_planes(gpu: Device, tmp_path: Path, dtype: str) -> None:
     """Several planes of an image, one of which is damaged in the last sample."""
