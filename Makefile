@@ -14,7 +14,12 @@ SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
 	tests/dali_pipelines/runtime tests/dali_pipelines/kernels/fits/test_rice.py \
 	$(addprefix tests/dali_pipelines/test_, bad_files.py config.py ends.py loader.py package.py)
 
-.PHONY: run test test-pythons check docs resolve clean
+# What `make gpu` installs: gpu-cuda12 for drivers that offer CUDA 12 only. STAGES are described in
+# tests/on_gpu/main.py; the default is all of them.
+GPU_EXTRA ?= gpu
+OUT ?= build/gpu
+
+.PHONY: run test test-pythons gpu check docs resolve clean
 
 run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
@@ -26,6 +31,10 @@ test-pythons: $(PYTHONS:%=test-python-%)
 
 test-python-%: .venv-%/ready
 	.venv-$*/bin/python $(PYTEST) $(SHORT)
+
+gpu: .venv-$(GPU_EXTRA)/ready
+	PYTHONPATH=tests .venv-$(GPU_EXTRA)/bin/python -m on_gpu.main --out="$(OUT)" \
+		$(if $(STAGES),--stages="$(STAGES)")
 
 check: .venv/ready
 	$(BIN)/ruff check .
@@ -56,6 +65,12 @@ resolve-%: .venv/ready
 	@echo "installing into .venv, which takes some minutes"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) -e '.[dev]'
+	touch $@
+
+# Without the versions of CI, whose numba-cuda and PyTorch are for machines without a GPU.
+.venv-$(GPU_EXTRA)/ready: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install -qq --disable-pip-version-check -e '.[$(GPU_EXTRA),gpu-tests]'
 	touch $@
 
 .PRECIOUS: .venv-%/ready

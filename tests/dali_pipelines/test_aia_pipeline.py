@@ -179,13 +179,3 @@ def test_wrong_settings(archive: Index, settings: dict[str, Any], message: str) 
     grid = {} if "calibration" in settings else GRID
     with pytest.raises(ValueError, match=message):
         aia_pipeline(archive, batch_size=2, **grid, **settings)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("order", [1, 3])
-def test_gpu_as_cpu(archive: Index, order: int) -> None:
-    settings: dict[str, Any] = {**GRID, "order": order, "crop": (60, 70), "rotate": 40.0}
-    settings["stretch"] = Stretch(kind="signed_log1p")
-    on_cpu, on_gpu = (images(archive, **settings, devices=[device]) for device in (None, 0))
-    for row, image in on_cpu.items():
-        np.testing.assert_allclose(on_gpu[row], image, rtol=1e-5, atol=1e-4)

@@ -4,7 +4,7 @@
     make gpu STAGES="kernels pixels"
     PYTHONPATH=.:tests python -m on_gpu.main --out results    # from a clone, nothing installed
 
-environment  doctor, for the settings of a run over all GPUs
+environment  doctor, for a run over all GPUs
 kernels      one launch of each CUDA kernel
 pixels       every pipeline against the CPU
 devices      one and several pipelines: each row once, with the same pixels

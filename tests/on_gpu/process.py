@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,9 +65,12 @@ def run(stage: Stage, log: Path) -> Outcome:
             env=_environment(),
             start_new_session=True,
         )
+        # As `timeout` does where a machine is lent for some minutes.
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
             ended = _wait(process, stage.limit_s)
         finally:
+            signal.signal(signal.SIGTERM, before)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -17,7 +19,7 @@ import pytest
 from benchmarks.report.tables import Sheet, write_tables
 
 from on_gpu import main as command
-from on_gpu.process import Outcome, run
+from on_gpu.process import Outcome, _environment, run
 from on_gpu.report import report_name, shown
 from on_gpu.stages import FILES, NAMES, TESTS, Stage, _tests, stages
 
@@ -61,8 +63,27 @@ def test_no_process_of_a_stage_is_left(tmp_path: Path) -> None:
     program = "import subprocess; print(subprocess.Popen(['sleep', '999']).pid)"
     outcome = run(stage("leaves", program), tmp_path / "log")
     assert outcome.status == "passed"
+    wait_for_end(int(outcome.tail))
+
+
+def test_a_stage_ends_with_the_command(tmp_path: Path) -> None:
+    stopped = "import os, time; print(os.getpid()); os.kill(os.getppid(), 15); time.sleep(999)"
+    program = (
+        "import pathlib, sys\n"
+        "from on_gpu.process import Stage, run\n"
+        "command = sys.executable, '-c', sys.argv[2]\n"
+        "run(Stage('pixels', command, 60), pathlib.Path(sys.argv[1]))\n"
+    )
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", program, str(log), stopped]
+    done = subprocess.run(command, env=_environment(), timeout=60, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    wait_for_end(int(log.read_text().splitlines()[-1]))
+
+
+def wait_for_end(pid: int) -> None:
     with suppress(psutil.NoSuchProcess):
-        while psutil.Process(int(outcome.tail)).status() != psutil.STATUS_ZOMBIE:
+        while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.01)
 
 
@@ -100,7 +121,7 @@ def written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     write_tables(tables, "loader", [sheet], {"command": "bench"})
     skips = "print('SKIPPED [2] test_a.py:7: no files\\n== 3 passed, 2 skipped in 1.0s ==')"
     chosen = [
-        stage("environment:fits", "print('fine')"),
+        stage("environment", "print('fine')"),
         stage("kernels", "print('=== 7 passed in 1.0s ===')"),
         stage("pixels", skips),
         stage("faults", GARBAGE + "; sys.exit(1)"),
@@ -114,7 +135,7 @@ def written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 def test_json_has_all_that_is_known(written: Path) -> None:
     found = json.loads(written.with_suffix(".json").read_text())
     assert {name: found[name] for name in FACTS} == FACTS
-    names = ["environment:fits", "kernels", "pixels", "faults"]
+    names = ["environment", "kernels", "pixels", "faults"]
     assert [one["stage"] for one in found["stages"]] == names
     assert [one["status"] for one in found["stages"]] == [*["passed"] * 3, "failed"]
     assert found["stages"][2]["counts"] == {"passed": 3, "skipped": 2}
@@ -128,7 +149,7 @@ def test_markdown_shows_it(written: Path) -> None:
     assert re.findall("^#+ .*$", text, re.MULTILINE) == [
         "# gpu_2xh200_2026-11-22",
         "## Stages",
-        "## environment:fits: passed",
+        "## environment: passed",
         "## pixels: passed",
         "## faults: failed",
         "## Benchmark loader",
@@ -182,11 +203,7 @@ def test_unknown_stages(given: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_stages_are_chosen_in_their_order(tmp_path: Path) -> None:
     everything = stages(NAMES, 2, tmp_path)
     assert sum(one.limit_s for one in everything if "benchmarks" not in one.name) <= 600
-    assert [one.name for one in everything][:3] == [
-        "environment:fits",
-        "environment:jpeg",
-        "kernels",
-    ]
+    assert [one.name for one in everything][:3] == ["environment", "kernels", "pixels"]
     assert "--num_gpus=2" in everything[0].command
     chosen = stages(["benchmarks:jpeg", "kernels"], 1, tmp_path)
     assert [one.name for one in chosen] == ["kernels", "benchmarks:jpeg"]
