@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
+from dali_pipelines.cli.doctor.finding import Finding, Unknown, bad, note, ok
 from dali_pipelines.cli.errors import count
 
 if TYPE_CHECKING:
@@ -76,10 +76,17 @@ def gpus(job: Job) -> Finding:
 
 
 def packages(job: Job) -> Finding:
-    """Check the packages that are required, those of the extra cli and of the GPU's included."""
+    """Check the packages that are required, those of the extra cli and of the GPU's included.
+
+    Unknown if this package is on the path without being installed: then nothing says what it needs.
+    """
     extras = ("cli", _gpu_extra(job)) if job.on_gpu else ("cli",)
     found, wrong, wanted = [f"Python {platform.python_version()}"], [], []
-    for text in importlib.metadata.requires("dali-pipelines") or ():
+    try:
+        requirements = importlib.metadata.requires("dali-pipelines") or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise Unknown("dali-pipelines runs from a clone, and is not installed") from error
+    for text in requirements:
         requirement = Requirement(text)
         name, marker = requirement.name, requirement.marker
         if marker and not any(marker.evaluate({"extra": extra}) for extra in extras):

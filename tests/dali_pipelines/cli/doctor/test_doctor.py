@@ -217,6 +217,16 @@ def test_packages(job: Any, monkeypatch: Any) -> None:
     )
 
 
+def test_packages_of_a_clone_that_is_not_installed(job: Any, monkeypatch: Any) -> None:
+    def requires(name: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", requires)
+    assert line(software.packages, job()) == (
+        "NOTE packages: not checked, dali-pipelines runs from a clone, and is not installed"
+    )
+
+
 @pytest.mark.parametrize(
     ("torch_cuda", "cuda", "extra"),
     [
