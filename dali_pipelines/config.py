@@ -10,7 +10,14 @@ from typing import Any, TypeGuard, Unpack, get_args
 
 import numpy as np
 
-from dali_pipelines.settings import DType, PipelineSettings, StartMethod, check_names, names_of
+from dali_pipelines.settings import (
+    DType,
+    Mode,
+    PipelineSettings,
+    StartMethod,
+    check_names,
+    names_of,
+)
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
 from readers.sampling.schedule import Tail
 
@@ -41,7 +48,8 @@ class PipelineConfig:
     seed: int = 0
     """In [0, 2**64): determines the order and all random draws."""
     shuffle: bool = True
-    """A new order in each epoch; False reads the rows in the order of the Index."""
+    """A new order in each epoch; False reads the rows in the order of the Index, and is the default
+    in mode eval."""
     weights: str | None = None
     """Numeric column of the Index: each position draws a row in proportion to it, with replacement;
     see `dali_pipelines.Loader`."""
@@ -64,6 +72,9 @@ class PipelineConfig:
     """Numeric columns of the Index that become outputs, shape (batch,)."""
 
     # What is done to each image.
+    mode: Mode = "train"
+    """``eval`` turns all chance off: windows are centred, nothing is flipped, rotated or zoomed,
+    whatever the settings for that are."""
     crop: tuple[int, int] | None = None
     """(height, width) in pixels of the window to cut; None for the whole image; an int: square."""
     window: WindowMode = "center"
@@ -117,7 +128,11 @@ class PipelineConfig:
         for one in fields(self):
             default = one.default if one.default_factory is MISSING else one.default_factory()
             object.__setattr__(self, one.name, settings.get(one.name, default))
+        if self.mode == "eval" and "shuffle" not in settings:
+            object.__setattr__(self, "shuffle", False)
         self._check()
+        if self.mode == "eval":
+            self._turn_chance_off()
 
     def _check(self) -> None:
         self._check_types()
@@ -141,7 +156,7 @@ class PipelineConfig:
             )
         if self.weights is not None and not self.shuffle:
             raise ValueError(
-                f"weights={self.weights!r} draws rows at random: leave out shuffle=False"
+                f"weights={self.weights!r} draws rows at random: leave out shuffle=False or mode 'eval'"
             )
         if self.read_timeout is not None:
             if not 0 < self.read_timeout <= TIMEOUT_MAX:
@@ -152,6 +167,7 @@ class PipelineConfig:
             object.__setattr__(self, "read_timeout", float(self.read_timeout))
         for name, choices in (
             ("tail", Tail),
+            ("mode", Mode),
             ("window", WindowMode),
             ("flip", Flip),
             ("dtype", DType),
@@ -165,6 +181,17 @@ class PipelineConfig:
             raise ValueError("random_area needs resize, the one size to which regions are resized")
         if self.resize_shorter is not None and self.resize is not None:
             raise ValueError("resize_shorter and resize are two ways to resize: leave out one")
+
+    def _turn_chance_off(self) -> None:
+        if self.random_area is not None:
+            raise ValueError(
+                "random_area draws regions, and mode 'eval' is without chance: give resize_shorter "
+                "and crop, or crop and resize"
+            )
+        least, most = self.zoom
+        zoom = (least, most) if least == most else (1.0, 1.0)
+        for name, value in (("window", "center"), ("flip", ""), ("rotate", 0.0), ("zoom", zoom)):
+            object.__setattr__(self, name, value)
 
     @property
     def is_window(self) -> bool:

@@ -28,9 +28,10 @@ class Loader:
     """Iterate over an Index in epochs of batches, with one pipeline on each device.
 
     Each ``for`` loop over the Loader is one epoch; after a ``break``, or after `load_state_dict`,
-    the next loop continues with the rest of the epoch. A batch is a list with one dict for each
-    device: ``image`` (see the factory), ``row`` (int64, row of the Index), ``valid`` (bool), and
-    the columns asked for. The reader processes start with the first loop, or with `start`.
+    the next loop continues with the rest of the epoch, but in mode ``eval`` it starts anew. A batch
+    is a list with one dict for each device: ``image`` (see the factory), ``row`` (int64, row of the
+    Index), ``valid`` (bool), and the columns asked for. The reader processes start with the first
+    loop, or with `start`.
 
     Parameters
     ----------
@@ -53,8 +54,8 @@ class Loader:
         not change after the start.
     seed : int
         Determines the order, windows and flips.
-    shuffle : bool
-        A new order in each epoch.
+    shuffle : bool, optional
+        A new order in each epoch; by default True, and False in mode ``eval``.
     weights : str, optional
         Numeric column of the Index, e.g. one over the number of rows of a class. Each sample is
         drawn in proportion to it, with replacement: an epoch is as many draws as there are rows,
@@ -81,9 +82,9 @@ class Loader:
         How often the pipelines may be restarted after the death of a reader process. They restart
         at the same step, and nothing is lost or repeated. After that ReaderProcessError is raised.
     **config
-        Further keywords of the factory, see `dali_pipelines.settings.LoaderSettings`: crop, window,
-        flip, resize, mean, std, dtype, columns, ... Type checkers know those of the factories of
-        this package; bind others with functools.partial.
+        Further keywords of the factory, see `dali_pipelines.settings.LoaderSettings`: mode, crop,
+        window, flip, resize, mean, std, dtype, columns, ... Type checkers know those of the
+        factories of this package; bind others with functools.partial.
 
     Raises
     ------
@@ -105,7 +106,7 @@ class Loader:
         shard_id: int | None = None,
         num_shards: int | None = None,
         seed: int = 0,
-        shuffle: bool = True,
+        shuffle: bool | None = None,
         weights: str | None = None,
         tail: Literal["partial", "fill", "drop"] = "partial",
         epoch_steps: int | None = None,
@@ -118,6 +119,9 @@ class Loader:
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
         check_settings(factory, config, inspect.signature(Loader).parameters)
+        self._starts_anew = config.get("mode") == "eval"
+        if shuffle is None:
+            shuffle = not self._starts_anew
         order: dict[str, Any] = {"weights": weights, "epoch_steps": epoch_steps}
         PipelineConfig(batch_size=batch_size, seed=seed, shuffle=shuffle, **order)
         self.index = index
@@ -150,7 +154,9 @@ class Loader:
         return self._cursor.steps_of_epoch()
 
     def __iter__(self) -> Iterator[list[Batch]]:
-        """Yield the batches that are left of the current epoch."""
+        """Yield the batches that are left of the current epoch; in mode ``eval`` all of them."""
+        if self._starts_anew:
+            self.reset()
         num_epochs = self._config.get("num_epochs")
         if num_epochs is not None and self._cursor.counted_epoch >= num_epochs:
             raise RuntimeError(
@@ -189,6 +195,28 @@ class Loader:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def reset(self, epoch: int | None = None) -> None:
+        """Let the next loop begin at the first row of an epoch, by default of the current one.
+
+        If batches of the current epoch were taken, or another epoch is asked for, the reader
+        processes end, and the next loop starts new ones.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            Counted from 0. ``loader.epoch + 1`` leaves out the rest of the current one.
+
+        Raises
+        ------
+        ValueError
+            If it is no integer, or below 0.
+        """
+        check_integer("epoch", self._cursor.epoch if epoch is None else epoch, 0)
+        start = self._cursor.epoch if epoch is None else int(epoch), 0
+        if start != (self._cursor.epoch, self._cursor.position):
+            self.close()
+            self._cursor.epoch, self._cursor.position = start
 
     # State.
 

@@ -24,6 +24,7 @@ _ELSEWHERE = {
 """Names of some settings in PyTorch's DataLoader and in DALI."""
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
+Mode = Literal["train", "eval"]
 DType = Literal["float32", "float16", "uint8", "uint16", "int16", "int32"]
 
 
@@ -33,6 +34,7 @@ class ImageSettings(TypedDict, total=False):
     num_epochs: int | None
     rejected: Mapping[int, str]
     columns: tuple[str, ...]
+    mode: Mode
     crop: int | tuple[int, int] | None
     window: WindowMode
     flip: Flip

@@ -59,7 +59,9 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
             "mean std"
         ),
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
-        "order and resume": "shuffle weights seed epochs epoch_steps max_batches tail state resume",
+        "order and resume": (
+            "mode shuffle weights seed epochs epoch_steps max_batches tail state resume"
+        ),
         "output": "report audit rejected",
     }
 
@@ -137,7 +139,14 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     order: int | None = option(
         None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
     )
-    shuffle: bool = option(True, "a new order in each epoch")
+    mode: str = option(
+        "train", "eval: all chance off, each epoch from the first row", choices=("train", "eval")
+    )
+    shuffle: bool | None = option(
+        None,
+        "a new order in each epoch (default: yes, but not in mode eval)",
+        action=argparse.BooleanOptionalAction,
+    )
     weights: str | None = option(
         None,
         "draw rows in proportion to this column of the Index, with replacement",
@@ -185,6 +194,8 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
                 raise ValueError(f"--{name} must be finite, got {value}")
         if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
             raise ValueError("--planes takes numbers or all, not both")
+        if self.mode == "eval" and self.resume is not None:
+            raise ValueError("--resume is for --mode=train: eval begins each epoch anew")
         for name in ("hdu", "planes"):
             if self.pipeline != "fits" and getattr(self, name) is not None:
                 raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
@@ -204,6 +215,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         pairs = {name: _pair(name, getattr(self, name)) for name in ("crop", "resize")}
         ratio = self.random_aspect_ratio
         return {
+            "mode": self.mode,
             **pairs,
             **({} if ratio is None else {"random_aspect_ratio": tuple(ratio)}),
             "window": self.window,

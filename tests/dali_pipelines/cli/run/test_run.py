@@ -34,7 +34,7 @@ FLAGS = """
     data pipeline hdu planes num_read_processes batch_size num_gpus device num_threads crop window
     flip rotate zoom random_area random_aspect_ratio resize_shorter resize mean std
     preset size order pointing_table correction_table exposure psf
-    shuffle weights seed epochs epoch_steps max_batches tail bad_sample max_bad rejected
+    mode shuffle weights seed epochs epoch_steps max_batches tail bad_sample max_bad rejected
     read_timeout restart_readers start_method prefetch report audit state resume
 """
 """Flags are forever: add one here only after thinking twice."""
@@ -434,6 +434,8 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(
         (["--random_area", "0.1", "1", "--batch_size=4"], "random_area needs resize"),
         (["--random_area", "0.1", "nan"], "--random_area must be finite, got [0.1, nan]"),
         (["--random_aspect_ratio", "1", "2", "--batch_size=4"], "needs random_area, such as"),
+        (["--mode=eval", "--resume=state.json"], "--resume is for --mode=train: eval begins each"),
+        (["--mode=test"], "argument --mode: invalid choice: 'test'"),
         (["--resize_shorter=9", "--batch_size=4"], "resize_shorter needs a crop"),
         (["--state=/nowhere/state.json"], "/nowhere/state.json cannot be written: expected a file"),
         (["--report=/"], "/ cannot be written: expected a file in a writable folder"),
