@@ -155,8 +155,8 @@ class Loader:
 
     def __iter__(self) -> Iterator[list[Batch]]:
         """Yield the batches that are left of the current epoch; in mode ``eval`` all of them."""
-        if self._starts_anew:
-            self.reset()
+        if self._starts_anew:  # with epoch_steps, later epochs would begin at other rows
+            self.reset(0 if self._cursor.epoch_steps else None)
         num_epochs = self._config.get("num_epochs")
         if num_epochs is not None and self._cursor.counted_epoch >= num_epochs:
             raise RuntimeError(
@@ -212,11 +212,10 @@ class Loader:
         ValueError
             If it is no integer, or below 0.
         """
-        check_integer("epoch", self._cursor.epoch if epoch is None else epoch, 0)
-        start = self._cursor.epoch if epoch is None else int(epoch), 0
-        if start != (self._cursor.epoch, self._cursor.position):
+        if epoch is not None:
+            check_integer("epoch", epoch, 0)
+        if self._cursor.reset(epoch):
             self.close()
-            self._cursor.epoch, self._cursor.position = start
 
     # State.
 

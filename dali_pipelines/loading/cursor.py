@@ -82,6 +82,19 @@ class Cursor:
         # With tail "drop" and a larger step than before, a state may leave no step of its epoch.
         self.epoch, self.position = self.schedule.start
 
+    def reset(self, epoch: int | None = None) -> bool:
+        """Go to the start of an epoch, by default of the current one; return whether that moves."""
+        epoch = self.counted_epoch if epoch is None else epoch
+        if self.epoch_steps is None:
+            start = epoch, 0, self.steps
+        else:
+            # As if all steps before had been of the present size.
+            steps, schedule = epoch * self.epoch_steps, self.schedule
+            start = *schedule.place(0, steps * schedule.stride), steps
+        moves = start != (self.epoch, self.position, self.steps)
+        self.epoch, self.position, self.steps = start
+        return moves
+
     def advance(self) -> None:
         """Move to the next step."""
         schedule = self.schedule

@@ -198,3 +198,22 @@ def test_lightning_checks_first_and_loses_nothing(
     out = fresh_python(_LIGHTNING, stdin=str(npy_folder).encode())
     rows = json.loads(out.decode().split("rows ")[-1])
     assert rows == [list(range(8)), list(range(23)), list(range(23))]
+
+
+def test_with_epoch_steps_each_loop_starts_at_the_first_row(npy_index: Index) -> None:
+    with new_loader(npy_index, mode="eval", epoch_steps=2) as loader:
+        assert [rows_of(loader) for _ in range(3)] == [list(range(8))] * 3
+
+
+def test_reset_with_epoch_steps(npy_index: Index) -> None:
+    """Epochs begin where they would if nothing had been left out."""
+    with new_loader(npy_index, epoch_steps=3) as loader:
+        epochs = [rows_of(loader) for _ in range(4)]
+    with new_loader(npy_index, epoch_steps=3) as loader:
+        for epoch in (2, 0, 3):
+            loader.reset(epoch)
+            assert (loader.epoch, loader.step) == (epoch, 0)
+            next(iter(loader))
+            loader.reset()
+            assert rows_of(loader) == epochs[epoch]
+            assert loader.epoch == epoch + 1
