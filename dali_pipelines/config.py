@@ -156,7 +156,8 @@ class PipelineConfig:
             )
         if self.weights is not None and not self.shuffle:
             raise ValueError(
-                f"weights={self.weights!r} draws rows at random: leave out shuffle=False or mode 'eval'"
+                f"weights={self.weights!r} draws rows at random: leave out shuffle=False and mode "
+                "'eval'"
             )
         if self.read_timeout is not None:
             if not 0 < self.read_timeout <= TIMEOUT_MAX:

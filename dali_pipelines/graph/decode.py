@@ -14,6 +14,7 @@ from nvidia.dali.types import to_dali_type
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators, operators_gpu
+from dali_pipelines.graph.cupy_operator import to_gpu
 from dali_pipelines.runtime.dali_private import split
 
 
@@ -209,5 +210,5 @@ def _decode_image(
 
 def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
     """Return the array ``image`` as float32, for Readers that decode themselves."""
-    image = arrays["image"] if config.device_id is None else operators_gpu.to_gpu(arrays["image"])
+    image = arrays["image"] if config.device_id is None else to_gpu(arrays["image"])
     return Decoded(fn.cast(image, dtype=types.FLOAT), "float32")

@@ -6,13 +6,12 @@ the kernels. Both come with ``pip install 'dali-pipelines[gpu]'``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nvidia.dali import fn
-
+from dali_pipelines.graph.cupy_operator import launch, python_operator
 from readers.fits.payload import HEAD
 
 Finish = tuple[tuple[float, float], ...]
@@ -42,56 +41,6 @@ def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, An
     layouts = ["HWC" if len(finish) == 1 else "CHW", ""]
     image, status = python_operator(ImageDecoder(dtype, finish), inputs, layouts)
     return image, status
-
-
-def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: list[str]) -> Any:
-    """Add an operator that works on batches of CuPy arrays, on DALI's stream.
-
-    Parameters
-    ----------
-    function : callable
-        Takes a list of CuPy arrays for each input; returns one for each output.
-    inputs : list of DataNode
-        On the CPU or the GPU.
-    layouts : list of str
-        Layout of each output.
-    """
-    return fn.python_function(
-        *map(to_gpu, inputs),
-        function=_stream_kept(function),
-        device="gpu",
-        batch_processing=True,
-        num_outputs=len(layouts),
-        output_layouts=layouts,
-    )
-
-
-def to_gpu(node: Any) -> Any:
-    """Copy a node's data to the GPU, if they are not there.
-
-    What readers send lies in pageable memory, from which a copy to the GPU is slow and blocks.
-    DALI pins the memory of what an operator on the CPU hands to one on the GPU, so such an operator
-    copies it first (``FindPinnedBuffers`` in DALI's executor2/exec_graph_analysis.cc).
-    """
-    return node if node.device == "gpu" else fn.copy(node).gpu()
-
-
-def _stream_kept(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep CuPy from destroying DALI's stream where the function raises.
-
-    DALI 2.4 lends its stream to an object of CuPy, and takes it back only if nothing is raised.
-    """
-
-    def run(*batch: Any) -> Any:
-        import cupy
-
-        try:
-            return function(*batch)
-        except BaseException:
-            cupy.cuda.get_current_stream().ptr = 0
-            raise
-
-    return run
 
 
 @dataclass(frozen=True)
@@ -139,7 +88,7 @@ class ImageDecoder:
         table, blocks = launch_table(images)
         on_device = cupy.asarray(table)
         item = 0 if self.dtype == "float32" else np.dtype(self.dtype).itemsize
-        _launch(
+        launch(
             decode_images,
             blocks,
             WARP,
@@ -218,12 +167,12 @@ class Warp:
         if self.order == 3:
             block, shapes = prefilter_cuda.BLOCK, [(one.height, one.width) for one in described]
             tiles = prefilter_cuda.ROW_TILE, prefilter_cuda.COLUMN_TILE
-            _launch(prefilter_cuda.prefilter_rows, blocks(tiles[0], shapes), block, table.data.ptr)
-            _launch(
+            launch(prefilter_cuda.prefilter_rows, blocks(tiles[0], shapes), block, table.data.ptr)
+            launch(
                 prefilter_cuda.prefilter_columns, blocks(tiles[1], shapes), block, table.data.ptr
             )
         grid = blocks(warp_cuda.TILE, [(one.rows, one.columns) for one in described])
-        _launch(warp_cuda.warp, grid, warp_cuda.BLOCK, table.data.ptr)
+        launch(warp_cuda.warp, grid, warp_cuda.BLOCK, table.data.ptr)
 
     def _describe(
         self,
@@ -273,20 +222,6 @@ def _groups(sizes: list[int]) -> Iterator[slice]:
             yield slice(first, number)
             first, pixels = number, size
     yield slice(first, len(sizes))
-
-
-def _launch(kernel: Any, blocks: Any, threads: Any, *arguments: Any) -> None:
-    """Launch a kernel on CuPy's stream.
-
-    Arrays are passed as addresses: numba would wait for the stream of a CuPy array.
-    """
-    import cupy
-    from numba import cuda
-    from numba.cuda.core import config
-
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small images and windows have few blocks
-    stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
-    kernel[blocks, threads, stream](*arguments)
 
 
 @cache

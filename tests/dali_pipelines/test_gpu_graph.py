@@ -14,6 +14,7 @@ from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines import Calibration, PipelineConfig
+from dali_pipelines.graph.cupy_operator import _stream_kept
 from dali_pipelines.graph.decode import (
     Decode,
     Decoded,
@@ -22,7 +23,6 @@ from dali_pipelines.graph.decode import (
     decode_fits,
     decode_jpeg,
 )
-from dali_pipelines.graph.operators_gpu import _stream_kept
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, JpegReader, NpyReader

@@ -19,7 +19,7 @@ from numba import cuda
 from numba.cuda.core import config
 from strategies import compressed_floats, compressed_integers, fractions, plain_images
 
-from dali_pipelines.graph import operators_gpu
+from dali_pipelines.graph import cupy_operator
 from dali_pipelines.kernels.fits.image import DAMAGED, decode_image
 from dali_pipelines.kernels.resample.warp_cuda import warp
 from readers import FitsReader, Row, Sample, Window
@@ -206,5 +206,5 @@ def test_numba_does_not_warn_of_small_images(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cuda, "external_stream", lambda address: address)
     launched = []
     monkeypatch.setattr(type(warp), "call", lambda *launch: launched.append(launch))
-    operators_gpu._launch(warp, (1, 1), (1, 32))
+    cupy_operator.launch(warp, (1, 1), (1, 32))
     assert len(launched) == 1

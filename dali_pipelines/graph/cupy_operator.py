@@ -1,0 +1,75 @@
+"""Operators that are Python functions of batches of CuPy arrays, and launches of kernels.
+
+They run on DALI's stream, without waiting for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nvidia.dali import fn
+
+
+def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: list[str]) -> Any:
+    """Add an operator that works on batches of CuPy arrays, on DALI's stream.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a list of CuPy arrays for each input; returns one for each output.
+    inputs : list of DataNode
+        On the CPU or the GPU.
+    layouts : list of str
+        Layout of each output.
+    """
+    return fn.python_function(
+        *map(to_gpu, inputs),
+        function=_stream_kept(function),
+        device="gpu",
+        batch_processing=True,
+        num_outputs=len(layouts),
+        output_layouts=layouts,
+    )
+
+
+def to_gpu(node: Any) -> Any:
+    """Copy a node's data to the GPU, if they are not there.
+
+    What readers send lies in pageable memory, from which a copy to the GPU is slow and blocks.
+    DALI pins the memory of what an operator on the CPU hands to one on the GPU, so such an operator
+    copies it first (``FindPinnedBuffers`` in DALI's executor2/exec_graph_analysis.cc).
+    """
+    return node if node.device == "gpu" else fn.copy(node).gpu()
+
+
+def _stream_kept(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep CuPy from destroying DALI's stream where the function raises.
+
+    DALI 2.4 lends its stream to an object of CuPy, and takes it back only if nothing is raised.
+    """
+
+    def run(*batch: Any) -> Any:
+        import cupy
+
+        try:
+            return function(*batch)
+        except BaseException:
+            cupy.cuda.get_current_stream().ptr = 0
+            raise
+
+    return run
+
+
+def launch(kernel: Any, blocks: Any, threads: Any, *arguments: Any) -> None:
+    """Launch a kernel on CuPy's stream.
+
+    Arrays are passed as addresses: numba would wait for the stream of a CuPy array.
+    """
+    import cupy
+    from numba import cuda
+    from numba.cuda.core import config
+
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small images and windows have few blocks
+    stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
+    kernel[blocks, threads, stream](*arguments)
