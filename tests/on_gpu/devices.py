@@ -23,6 +23,9 @@ DEVICES = [
 
 SEED = 11
 
+RESIZED = {"rtol": 1e-3, "atol": 0.05}
+"""Tolerance of a resize: DALI's filter on the GPU, and ours on the CPU."""
+
 
 def named(value: Any) -> str:
     """Return the id of a parameter, the same in all processes."""

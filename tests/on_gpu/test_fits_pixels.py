@@ -11,14 +11,12 @@ import pytest
 
 from dali_pipelines import Index, fits_pipeline, npy_pipeline
 from on_gpu import archives
-from on_gpu.devices import DEVICES, check, epoch, named, one_by_one
+from on_gpu.devices import DEVICES, RESIZED, check, epoch, named, one_by_one
 
 WINDOW: dict[str, Any] = {"crop": (24, 31), "window": "random", "flip": "hv"}
 NEAR = {"rtol": 1e-6, "atol": 1e-6}
 """One operation of float32 may be rounded otherwise."""
 HALF = {"rtol": 2**-10, "atol": 2**-10}
-RESIZED = {"rtol": 1e-4, "atol": 0.01}
-"""DALI's filter on the GPU, and ours on the CPU, of values up to 1000."""
 
 
 @pytest.fixture(scope="module")
