@@ -18,9 +18,11 @@ from readers.messages import printable
 ROOT = TESTS.parent
 
 _TAIL_LINES, _TAIL_BYTES = 60, 16_000
-_STACKS_S = 5
-"""For a process that hangs, to print where."""
+_END_S = 5
+"""For a process that hangs to print where, and for one that is killed to end."""
 _COUNTS = re.compile(r"(\d+) (passed|failed|skipped|error)s?\b")
+_LAST_LINE = re.compile(r"\d (passed|failed|skipped|errors?)\b.* in [\d.]+s\b")
+"""Of pytest."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def run(stage: Stage, log: Path) -> Outcome:
             signal.signal(signal.SIGTERM, before)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            with suppress(subprocess.TimeoutExpired):  # a driver that hangs holds its processes
+                process.wait(_END_S)
     return _outcome(stage, ended, time.monotonic() - began, log, start)
 
 
@@ -96,7 +99,7 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGABRT)  # Python prints the stacks of its threads
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_STACKS_S)
+            process.wait(_END_S)
         return None
 
 
@@ -105,7 +108,7 @@ def _outcome(stage: Stage, ended: int | None, seconds: float, log: Path, start: 
     with log.open("rb") as file:
         file.seek(max(start, size - _TAIL_BYTES))
         lines = [printable(line) for line in file.read().decode(errors="replace").splitlines()]
-    found = next((line for line in reversed(lines) if _COUNTS.search(line)), "")
+    found = next((line for line in reversed(lines) if _LAST_LINE.search(line)), "")
     counts = {kind: int(number) for number, kind in _COUNTS.findall(found)}
     return Outcome(
         stage=stage.name,

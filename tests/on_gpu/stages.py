@@ -90,8 +90,8 @@ def _tests(files: Iterable[str]) -> tuple[str, ...]:
     Warnings are no errors here: other versions than those of CI have others.
     """
     return (
-        *(sys.executable, "-m", "pytest", "-m", "gpu", "-n", "1", "-q", "-W", "default"),
-        *("--continue-on-collection-errors", "-p", "no:cacheprovider"),
+        *(sys.executable, "-m", "pytest", "-m", "gpu", "-n", "1", "-q", "--tb=short"),
+        *("-W", "default", "--continue-on-collection-errors", "-p", "no:cacheprovider"),
         *("-p", "xdist", "-p", "pytest_timeout"),
         *(f"--timeout={_TEST_LIMIT_S}", "-o", f"faulthandler_timeout={_TEST_LIMIT_S + 10}"),
         *(str(TESTS / file) for file in files),
