@@ -20,8 +20,10 @@ _ELSEWHERE = {
     "drop_last": "tail",
     "prefetch_factor": "prefetch",
     "prefetch_queue_depth": "prefetch",
+    "sampler": "weights",
+    "steps_per_epoch": "epoch_steps",
 }
-"""Names of some settings in PyTorch's DataLoader and in DALI."""
+"""Names of some settings in PyTorch's DataLoader, in Keras and in DALI."""
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
 Mode = Literal["train", "eval"]

@@ -238,6 +238,9 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     """Make the Loader that the flags describe."""
     from dali_pipelines import Loader
 
+    columns = index.table.column_names
+    if config.weights is not None and config.weights not in columns:
+        raise ValueError(f"--weights={config.weights}: the Index has {', '.join(columns)}")
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration

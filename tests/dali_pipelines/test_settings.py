@@ -60,6 +60,8 @@ def test_a_loader_names_the_settings_of_all_factories() -> None:
         (jpeg_pipeline, "windows", "window"),
         (jpeg_pipeline, "num_worker", "num_read_processes"),
         (jpeg_pipeline, "num_workers", "num_read_processes"),
+        (jpeg_pipeline, "sampler", "weights"),
+        (npy_pipeline, "steps_per_epoch", "epoch_steps"),
         (jpeg_pipeline, "bad_samples", "bad_sample"),
         (fits_pipeline, "hdus", "hdu"),
         (npy_pipeline, "file_type", "file_dtype"),

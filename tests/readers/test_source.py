@@ -8,7 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -33,6 +33,7 @@ from readers import (
     Shard,
     Source,
     Tail,
+    WeightedOrder,
     Window,
 )
 from readers.contract import Peek, Reader, Row, Sample
@@ -419,6 +420,26 @@ def test_a_column_alone_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
     found = Slot(made, 0)
     assert (found.valid, found["label"], found.report.reason) == (False, 0, "gone")
     assert found.report.rejected_row == found.row
+
+
+class BrokenWeights:
+    """Weights in a file that cannot be read."""
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def row(self, share: float) -> int:
+        del share
+        raise ReadError("weights", "gone")
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("crop", [None, (2, 3)])
+def test_weights_that_cannot_be_read_are_told_as_data(tail: str, crop: Any) -> None:
+    made = replace(source(tail=tail, crop=crop), order=WeightedOrder(BrokenWeights()))
+    for found in epoch_of(made):
+        assert not found.valid
+    assert Slot(made, 0).report.reason == "gone"
 
 
 def test_the_report_counts_bytes_and_seconds() -> None:

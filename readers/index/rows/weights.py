@@ -73,19 +73,22 @@ class RunningWeights:
 
 def running_weights(table: pa.Table, name: str) -> RunningWeights:
     """Return the weights in a column of an Index; raises as `Index.running_weights`."""
+    import pyarrow as pa
+
     schema.check_column(table, name)
     column = table[name]
-    if not column.null_count:
-        numbers = schema.numbers(name, column)
-    else:  # NaN, also of integers
-        numbers = schema.numbers(name, column.cast("float64"))
-    weights = numbers.astype(np.float64)
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        raise TypeError(f"column {name!r} is {kind}, and weights are numbers")
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        column = column.cast(pa.float64(), safe=False)  # empty rows become NaN
+    weights = schema.numbers(name, column).astype(np.float64)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row = int(bad.argmax())
         raise ValueError(
             f"weights must be finite numbers from 0 on, and column {name!r} has "
-            f"{column[row].as_py()} in row {row} ({printable(table['path'][row])}), in all "
+            f"{table[name][row].as_py()} in row {row} ({printable(table['path'][row])}), in all "
             f"{int(bad.sum())} such rows"
         )
     if not weights.any():

@@ -143,10 +143,14 @@ def test_a_long_run_is_timed_from_its_first_batch(archive: Path, tmp_path: Path)
     assert measured["graph_cpu_s"] > 0  # DALI's threads are known by their names
 
 
-def test_rows_are_drawn_by_weights(archive: Path, tmp_path: Path) -> None:
+def test_rows_are_drawn_by_weights(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     index = Index.scan(archive).with_column("w", [0] * 20 + [1, 1, 2])
     index.save(tmp_path / "weighted.parquet")
     lines = audited(tmp_path / "weighted.parquet", tmp_path, "--batch_size=4", "--weights=w")
+    assert main([f"--data={archive}", "--weights=w", "--device=cpu"]) == 2
+    assert "dali-pipelines run: --weights=w: the Index has path\n" in capsys.readouterr().err
     order = WeightedOrder(index.running_weights("w"))
     assert [int(line["row"]) for line in lines] == [order.row(0, place) for place in range(23)]
 

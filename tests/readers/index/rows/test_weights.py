@@ -83,6 +83,8 @@ def test_columns_of_any_numbers(values: Any) -> None:
         ([1, 2, None], r"has None in row 2 \(/é2\), in all 1 such rows"),
         ([1, -2, 3], r"finite numbers from 0 on, and column 'w' has -2 in row 1 \(/é1\)"),
         ([1.0, float("inf")], r"has inf in row 1"),
+        ([True, None], r"has None in row 1"),
+        (pa.array([2**63, None], pa.uint64()), r"has None in row 1"),
         ([0, 0, 0], "weights: column 'w' is 0 in all 3 rows"),
         ([0.0, -0.0], "weights: column 'w' is 0 in all 2 rows"),
     ],
@@ -95,6 +97,8 @@ def test_weights_that_make_no_sense(weights: Any, message: str) -> None:
 def test_columns_that_make_no_sense() -> None:
     with pytest.raises(TypeError, match="column 'w' is string"):
         index(["a"]).running_weights("w")
+    with pytest.raises(TypeError, match=r"column 'w' is timestamp\[s\], and weights are numbers"):
+        index(pa.array([1], pa.timestamp("s"))).running_weights("w")
     with pytest.raises(KeyError, match="no column 'v', it has path, w"):
         index([1]).running_weights("v")
 
