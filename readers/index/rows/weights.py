@@ -78,17 +78,15 @@ def running_weights(table: pa.Table, name: str) -> RunningWeights:
     schema.check_column(table, name)
     column = table[name]
     kind = column.type
-    if pa.types.is_temporal(kind):
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise TypeError(f"column {name!r} is {kind}, and weights are numbers")
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        column = column.cast(pa.float64(), safe=False)  # empty rows become NaN
-    weights = schema.numbers(name, column).astype(np.float64)
+    weights = np.asarray(column.cast(pa.float64(), safe=False).to_numpy())  # null becomes NaN
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row = int(bad.argmax())
         raise ValueError(
             f"weights must be finite numbers from 0 on, and column {name!r} has "
-            f"{table[name][row].as_py()} in row {row} ({printable(table['path'][row])}), in all "
+            f"{column[row].as_py()} in row {row} ({printable(table['path'][row])}), in all "
             f"{int(bad.sum())} such rows"
         )
     if not weights.any():
