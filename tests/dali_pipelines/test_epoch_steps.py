@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from counting_loader import CountingLoader
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from image_files import C8, pillow
 
@@ -79,7 +79,6 @@ def test_one_row(npy_index: Index) -> None:
         assert [rows_of(loader) for _ in range(2)] == [[0] * 6] * 2
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 30))
 def test_resumed_with_other_steps(data: st.DataObject, num_rows: int) -> None:
     """And with epochs of other lengths, and none at all, if the state is of the end of a pass."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from counting_loader import CountingLoader
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dali_pipelines import Index, Loader, npy_pipeline
@@ -83,7 +83,6 @@ def test_a_row_that_is_drawn_again_looks_new(tmp_path: Path) -> None:
     assert np.array_equal([after[position][1] for position in range(14)], runs[0][6:])
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 30))
 def test_resumed_with_other_steps(data: st.DataObject, num_rows: int) -> None:
     paths = [f"{row}.npy" for row in range(num_rows)]
