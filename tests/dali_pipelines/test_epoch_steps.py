@@ -142,6 +142,21 @@ def test_windows_are_those_of_whole_epochs(tmp_path: Path) -> None:
     assert np.array_equal(whole, cut)
 
 
+def test_restarted_in_the_middle(npy_index: Index) -> None:
+    """After a reader has died, in a step that reaches into the next pass."""
+    weighted = npy_index.with_column("w", range(ROWS))
+    order = WeightedOrder(weighted.running_weights("w"), 3)
+    with make_loader(
+        weighted, 2, epoch_steps=5, restart_readers=1, weights="w", seed=3, prefetch=1
+    ) as loader:
+        steps = iter(loader)
+        found = rows_of(islice(steps, 2))
+        loader.pipelines[0].processes()[0].kill()
+        found += rows_of(steps) + rows_of(loader)
+        assert loader.stats.restarts == 1
+    assert found == [order.row(*divmod(place, ROWS)) for place in range(80)]
+
+
 @pytest.mark.parametrize("tail", ["partial", "fill"])
 def test_bad_rows(npy_index: Index, tmp_path: Path, tail: Any) -> None:
     """They are left out of each pass; with tail `fill` others stand in their slots."""
