@@ -27,7 +27,7 @@ def expected_pixels(paths: Sequence[str], case: Case) -> Expected:
 def loader_ways(index: Index, case: Case, passes: int, **settings: Any) -> list[Way]:
     """Make the ways of this toolkit: of windows of photographs with their rows noted, too."""
     ways = [loader_way("Loader", index, case, passes, **settings)]
-    if case.kind == "jpeg" and case.crop is not None:
+    if case.kind == "jpeg" and (case.crop is not None or case.random_area is not None):
         from dali_pipelines import with_mcu_rows
 
         noted = with_mcu_rows(index)
@@ -51,6 +51,7 @@ def loader_way(
         batch_size=case.batch_size,
         crop=case.crop,
         window=case.window if case.crop else "center",
+        random_area=case.random_area,
         resize=case.resize,
         flip="hv" if case.flip else "",
         mean=MEAN if case.normalise else None,

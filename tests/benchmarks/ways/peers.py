@@ -12,7 +12,7 @@ from benchmarks.measure.ledger import Ledger
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from readers.sampling.draws import Draws
+    from readers.sampling.draws import Draws, Pairs
 
 MEAN, STD = 120.0, 50.0
 SEED = 7
@@ -28,6 +28,10 @@ class Case:
     crop: tuple[int, int] | None = None
     """(height, width) of a window."""
     window: Literal["random", "center"] = "random"
+    random_area: tuple[float, float] | None = None
+    """Least and most share of the image's area of a random region, in place of a window."""
+    pairs: Pairs | None = None
+    """What such a region of one row is drawn by."""
     resize: tuple[int, int] | None = None
     flip: bool = True
     normalise: bool = True
@@ -52,6 +56,27 @@ class Case:
             assert draws is not None
             window = replace(window, y=draws.y, x=draws.x)
         return window.place(height, width)
+
+    def region(self, draws: Draws | None, height: int, width: int) -> tuple[int, int, int, int]:
+        """Give first column and row, and the ends, of the random region."""
+        from readers.sampling.geometry import ASPECT_RATIOS
+        from readers.sampling.region import RandomRegion
+
+        assert draws is not None
+        assert self.random_area is not None
+        assert self.pairs is not None
+        drawn = RandomRegion(
+            height=1,
+            width=1,
+            y=draws.y,
+            x=draws.x,
+            area=self.random_area,
+            aspect_ratio=ASPECT_RATIOS,
+            attempts=self.pairs,
+        )
+        window = drawn.within(height, width)
+        y, x = window.place(height, width)
+        return x, y, x + window.width, y + window.height
 
     def flipped(self, image: NDArray[Any], draws: Draws) -> NDArray[Any]:
         """Give the image flipped as chance has it, without a copy, if this flips."""
@@ -110,6 +135,8 @@ def with_pillow(source: Any, case: Case, draws: Draws | None) -> NDArray[Any]:
         if case.crop is not None:
             y, x = case.place(draws, image.height, image.width)
             image = image.crop((x, y, x + case.crop[1], y + case.crop[0]))
+        if case.random_area is not None:
+            image = image.crop(case.region(draws, image.height, image.width))
         if case.resize is not None:
             image = image.resize(case.resize[::-1], Image.Resampling.BILINEAR)
         return np.array(image.convert("RGB"))  # writable, as torch wants it
@@ -193,10 +220,12 @@ class Files:
         import numpy as np
         import torch
 
-        from readers.sampling.draws import Draws
+        from readers.sampling.draws import Draws, Pairs
 
-        draws = Draws.of(SEED, 0, row)
-        image = decoded(self.paths[row], self.case, self.peer, draws, self.ledger)
+        draws, case = Draws.of(SEED, 0, row), self.case
+        if case.random_area is not None:
+            case = replace(case, pairs=Pairs(SEED, 0, row))
+        image = decoded(self.paths[row], case, self.peer, draws, self.ledger)
         with self.ledger.count("graph"):
             # Contiguous, as torch takes no negative strides.
             image = np.ascontiguousarray(self.case.flipped(image, draws))

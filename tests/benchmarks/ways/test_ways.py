@@ -163,6 +163,19 @@ def test_dalis_reader_of_files_cuts_the_middle(photos: Settings) -> None:
     assert spdl.note or spdl.difference < 1
 
 
+def test_random_regions_are_those_of_pillow(photos: Settings) -> None:
+    files = many_times(find_files(photos, "jpeg", 6))
+    with new_ledger() as ledger:
+        ways = jpeg.region_ways(files, photos, ledger)
+        results = race(ways, expected_pixels(files.paths, jpeg.REGIONS), 1)
+    assert [result.name for result in results] == [
+        *("Loader, rows noted", "Loader", "DALI's reader of files", "DataLoader, Pillow"),
+    ]
+    assert all(result.rounds for result in results)
+    # Others of DALI's own.
+    assert results[2].difference > 1
+
+
 def test_the_loaders_readers_count(level1: Settings) -> None:
     files = many_times(find_files(level1, "fits", 4))
     case = Case(kind="fits", batch_size=2)
