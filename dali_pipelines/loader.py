@@ -16,12 +16,11 @@ from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.intake import Intake
 from dali_pipelines.loading.maker import PipelineMaker
 from dali_pipelines.loading.running import RunningPipelines
-from dali_pipelines.loading.state import check_state
+from dali_pipelines.loading.state import check_state, state_of
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.devices import Device, LatePlacement
 from dali_pipelines.settings import LoaderSettings
 from readers.index.table import Index
-from readers.sampling.order import VERSION
 
 
 class Loader:
@@ -57,11 +56,9 @@ class Loader:
     shuffle : bool, optional
         A new order in each epoch; by default True, and False in mode ``eval``.
     weights : str, optional
-        Numeric column of the Index, e.g. one over the number of rows of a class. Each sample is
-        drawn in proportion to it, with replacement: an epoch is as many draws as there are rows,
-        and has some rows more than once, and others not at all. The draw depends on seed, epoch and
-        position alone, so resuming and sharding remain exact; so do window and flips, which differ
-        when a row comes again. A row of weight 0 never comes.
+        Numeric column of the Index. Each sample is drawn in proportion to it, with replacement: an
+        epoch has as many samples as rows, some rows more than once and others not at all. Draws,
+        windows and flips follow from seed, epoch and position alone.
     tail : {"partial", "fill", "drop"}
         How to handle the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
         With ``fill`` check ``valid``; otherwise it is always True.
@@ -232,20 +229,8 @@ class Loader:
             their digest, too. With epoch_steps it has steps (since the start of epoch 0), and epoch
             counts passes through the rows.
         """
-        more: dict[str, Any] = {}
-        if self._weights is not None:
-            more["weights"] = self._weights.digest
-        if self._cursor.epoch_steps is not None:
-            more["steps"] = self._cursor.steps
-        return {
-            "version": VERSION,
-            "seed": int(self._config["seed"]),
-            "shuffle": bool(self._config["shuffle"]),
-            "epoch": self._cursor.epoch,
-            "position": self._cursor.position,
-            "digest": self.index.digest,
-            **more,
-        }
+        seed, shuffle = self._config["seed"], self._config["shuffle"]
+        return state_of(self._cursor, self.index, self._weights, seed=seed, shuffle=shuffle)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where another Loader stopped, with any batch size and number of shards.

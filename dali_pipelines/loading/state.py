@@ -6,9 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from dali_pipelines.config import is_integer
+from dali_pipelines.loading.cursor import Cursor
 from readers.index.rows.weights import RunningWeights
 from readers.index.table import Index
 from readers.sampling.order import VERSION
+
+
+def state_of(
+    cursor: Cursor, index: Index, weights: RunningWeights | None, *, seed: int, shuffle: bool
+) -> dict[str, Any]:
+    """Return the state of a Loader, plain values of Python alone."""
+    state = {
+        "version": VERSION,
+        "seed": int(seed),
+        "shuffle": bool(shuffle),
+        "epoch": cursor.epoch,
+        "position": cursor.position,
+        "digest": index.digest,
+    }
+    if weights is not None:
+        state["weights"] = weights.digest
+    if cursor.epoch_steps is not None:
+        state["steps"] = cursor.steps
+    return state
 
 
 def check_state(state: Any, index: Index, weights: RunningWeights | None = None) -> None:
