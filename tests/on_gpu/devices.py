@@ -23,6 +23,13 @@ DEVICES = [
 
 SEED = 11
 
+GEOMETRY: list[dict[str, Any]] = [
+    {"crop": (24, 31), "window": "random", "rotate": 30.0, "zoom": (0.8, 1.5), "flip": "hv"},
+    {"random_area": (0.2, 1), "resize": (17, 13), "flip": "h"},
+    {"resize_shorter": 30, "crop": (24, 28), "window": "random"},
+]
+"""Windows that are resampled, each in its way."""
+
 RESIZED = {"rtol": 1e-3, "atol": 0.05}
 """Tolerance of a resize: DALI's filter on the GPU, and ours on the CPU."""
 
@@ -91,11 +98,12 @@ def check(found: Images, expected: Images, *, rtol: float = 0, atol: float = 0) 
         np.testing.assert_allclose(*as_floats, rtol, atol, err_msg=f"row {row}")
 
 
-def check_photographs(found: Images, expected: Images) -> None:
-    """Compare with what libjpeg-turbo makes; nvJPEG's inverse transform rounds otherwise."""
+def check_most(found: Images, expected: Images, most: float = 2) -> None:
+    """Compare where roundings differ, as those of nvJPEG: 1 % of the values may be further off."""
     assert sorted(found) == sorted(expected)
     for row, image in expected.items():
         assert found[row].dtype == image.dtype
-        assert np.std(image) > 20
-        far = np.abs(found[row].astype(float) - image.astype(float)) > 2
+        assert np.nanstd(image) > 5
+        both = np.isnan(found[row]) & np.isnan(image)
+        far = ~(both | (np.abs(found[row].astype(float) - image.astype(float)) <= most))
         assert far.mean() < 0.01, f"row {row}"

@@ -11,7 +11,16 @@ import pytest
 
 from dali_pipelines import Index, fits_pipeline, npy_pipeline
 from on_gpu import archives
-from on_gpu.devices import DEVICES, RESIZED, check, epoch, named, one_by_one
+from on_gpu.devices import (
+    DEVICES,
+    GEOMETRY,
+    RESIZED,
+    check,
+    check_most,
+    epoch,
+    named,
+    one_by_one,
+)
 
 WINDOW: dict[str, Any] = {"crop": (24, 31), "window": "random", "flip": "hv"}
 NEAR = {"rtol": 1e-6, "atol": 1e-6}
@@ -22,7 +31,7 @@ HALF = {"rtol": 2**-10, "atol": 2**-10}
 @pytest.fixture(scope="module")
 def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Index:
     write: Callable[[Path], Index] = request.param
-    return write(tmp_path_factory.mktemp("archive"))
+    return write(tmp_path_factory.mktemp(write.__name__))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -47,6 +56,17 @@ def test_fits(
 ) -> None:
     expected = one_by_one(fits_pipeline, index, **settings)
     check(epoch(fits_pipeline, index, [device], **settings), expected, **tolerance)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("index", [archives.integers, archives.cubes], ids=named, indirect=True)
+@pytest.mark.parametrize("settings", GEOMETRY, ids=named)
+def test_resampled_windows(index: Index, settings: dict[str, Any], device: int | None) -> None:
+    """Of one plane or two."""
+    is_cube = Path(index.path(0)).parent.name.startswith("cubes")
+    settings = settings | ({"planes": (4, 1)} if is_cube else {})
+    expected = one_by_one(fits_pipeline, index, **settings)
+    check_most(epoch(fits_pipeline, index, [device], **settings), expected, 0.5)
 
 
 @pytest.mark.parametrize("device", DEVICES)
