@@ -10,6 +10,7 @@ from typing import Any, TypeGuard, Unpack, get_args
 
 import numpy as np
 
+from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.settings import (
     DType,
     Mode,
@@ -205,6 +206,7 @@ class PipelineConfig:
         return self.resize if self.resize_shorter is None else self.crop
 
     def _check_types(self) -> None:
+        check_device(self.device_id)
         for least, names in (
             (1, ("batch_size", "num_shards", "num_threads", "prefetch")),
             (1, ("epoch_steps", "resize_shorter")),

@@ -68,3 +68,4 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     vars(fft).update(rfft2=_on_gpu(scipy.fft.rfft2), irfft2=_on_gpu(scipy.fft.irfft2))
     for module in (cupy, ModuleType("cupyx"), ModuleType("cupyx.scipy"), fft):
         monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("dali_pipelines.graph.cupy_operator.find_spec", lambda name: name)

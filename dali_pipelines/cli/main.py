@@ -31,14 +31,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     width = max(map(len, COMMANDS)) + 2
     parser = argparse.ArgumentParser(
         prog="dali-pipelines",
-        description="DALI pipelines fed by parallel readers of FITS and JPEG archives.",
-        epilog="\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items()),
+        description="DALI pipelines fed by parallel readers of FITS and JPEG archives.\n\n"
+        + "\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {version('dali-pipelines')}"
     )
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of these:")
+    parser.add_argument(
+        "command",
+        choices=COMMANDS,
+        metavar="COMMAND",
+        help="one of these; COMMAND --help lists its flags",
+    )
     name: str = parser.parse_args(argv[:1]).command
 
     @command(name)

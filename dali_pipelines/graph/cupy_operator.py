@@ -6,6 +6,7 @@ They run on DALI's stream, without waiting for it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from nvidia.dali import fn
@@ -22,7 +23,18 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
         On the CPU or the GPU.
     layouts : list of str
         Layout of each output.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If CuPy or numba-cuda is not installed.
     """
+    for name, package in (("cupy", "CuPy"), ("numba_cuda", "numba-cuda")):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(
+                f"{package}, which FITS on a GPU needs, is not installed: pip install "
+                "'dali-pipelines[gpu]', or give None as the device, for the CPU"
+            )
     return fn.python_function(
         *map(to_gpu, inputs),
         function=_stream_kept(function),

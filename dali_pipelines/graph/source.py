@@ -8,7 +8,6 @@ from dataclasses import fields
 from typing import TypeVar
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.runtime.devices import check_device
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
 from readers.index.table import Index
@@ -45,7 +44,6 @@ def check_arguments(index: Index, reader: Reader, config: PipelineConfig) -> Non
 
 def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     """Make the Source that reads an Index with a Reader; ValueError if they do not fit."""
-    check_device(config.device_id)
     parts = getattr(reader, "parts", ())
     if index.parts and not parts:
         raise ValueError(

@@ -33,10 +33,15 @@ class BadSamplePolicy:
     ) -> None:
         if bad_sample not in get_args(BadSample):
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
-        if max_bad is not None and not (isinstance(max_bad, Real) and max_bad >= 0):
-            raise ValueError(
-                f"max_bad must be a number of rows, or a share below 1, got {max_bad!r}"
-            )
+        if max_bad is not None:
+            if not isinstance(max_bad, Real) or not (
+                0 <= max_bad < 1 or (max_bad > 0 and float(max_bad).is_integer())
+            ):
+                raise ValueError(
+                    f"max_bad must be a number of rows, or a share below 1, got {max_bad!r}"
+                )
+            if bad_sample == "raise":
+                raise ValueError(f"max_bad={max_bad!r} limits what bad_sample='skip' leaves out")
         self.raises = bad_sample == "raise"
         self._index, self._cursor, self._max_bad = index, cursor, max_bad
         self._rejected = stats.rejected
@@ -58,8 +63,10 @@ class BadSamplePolicy:
             self._unlisted += 1
         most = self._max_bad
         if most is not None and count > (most * len(self._index) if most < 1 else most):
-            reason = f"{reason}; that makes {count} rejected rows, more than max_bad={most} allows"
+            reason = f"{reason}; rejected rows: {count}, more than max_bad={most} allows"
             raise ReadError(path, reason, row=row)
+        if count == len(self._index):
+            raise ReadError(path, f"{reason}; so are all rows of the Index: none is left", row=row)
 
     def log_rest(self) -> None:
         """Log how many rows were rejected that are not named in the log."""

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from numbers import Integral
 
 from dali_pipelines.runtime.launchers import find_local_rank, find_rank
@@ -39,20 +38,15 @@ def visible_gpus() -> int:
 
 
 def check_device(device: Device) -> None:
-    """Check the number of a device, and that the packages for GPUs are installed.
+    """Check the number of a device; whether the GPU exists is left to DALI, as it initialises CUDA.
 
-    Whether the GPU exists is left to DALI: to ask would initialise CUDA.
+    Raises
+    ------
+    ValueError
+        If it is neither a number nor None.
     """
-    if device is None:
-        return
-    if not isinstance(device, Integral) or device < 0:
+    if device is not None and (not isinstance(device, Integral) or device < 0):
         raise ValueError(f"a device is the number of a GPU, or None for the CPU, got {device!r}")
-    for name in ("cupy", "numba"):
-        if find_spec(name) is None:
-            raise ModuleNotFoundError(
-                f"device {device} needs the package {name}: pip install "
-                "'dali-pipelines[gpu]', or give None for the CPU"
-            )
 
 
 def find_placement(

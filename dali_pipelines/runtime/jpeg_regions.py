@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_pipelines.runtime.devices import visible_gpus
 from readers.cache import cache_folder
 
 logger = logging.getLogger(__name__)
@@ -33,8 +34,11 @@ def regions_decode(device: int) -> bool:
     """Return whether a GPU decodes regions of JPEG images; log a warning if it does not.
 
     The first call on a machine takes some seconds, as it starts a process. A good answer, or a
-    crash, is noted in the user's cache, for this driver, these GPUs and this nvImageCodec.
+    crash, is noted in the user's cache, for this driver, these GPUs and this nvImageCodec. Without
+    any GPU nothing is tried, and DALI reports that there is none.
     """
+    if not visible_gpus():
+        return True
     note = cache_folder() / f"jpeg-regions-{device}-{_machine()}"
     try:
         reason = note.read_text()

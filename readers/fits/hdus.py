@@ -127,7 +127,8 @@ def no_such_hdu(wanted: HduName | None, names: Sequence[str]) -> ValueError:
     if wanted is None:
         return ValueError("no HDU holds an image")
     if isinstance(wanted, int):
-        return ValueError(f"there is no HDU {wanted}, the file has {len(names)}")
+        count = f"{len(names)} HDU{'s' * (len(names) != 1)}, counted from 0"
+        return ValueError(f"there is no HDU {wanted}, the file has {count}")
     known = ", ".join(name or str(number) for number, name in enumerate(names))
     return ValueError(f"there is no HDU {wanted!r}, the file has {known}")
 

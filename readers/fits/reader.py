@@ -137,6 +137,8 @@ class FitsReader:
             planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
             _, height, width = found.shape
             window = window and window.within(height, width)
+        if window is not None and (window.height > height or window.width > width):
+            window = None  # `read` rejects such a row; here it would hide that of the others
         if found.image is not None and scaling is not None:
             nbytes = found.image.payload_bytes(window, planes)
         else:

@@ -6,6 +6,8 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,7 +90,42 @@ def test_exactly_the_bad_ones_are_left_out_and_named(archive: Index, device: int
 def test_more_than_the_budget(archive: Index) -> None:
     with (
         make_loader(archive, max_bad=2) as loader,
-        pytest.raises(ReadError, match="that makes 3 rejected rows, more than max_bad=2 allows"),
+        pytest.raises(ReadError, match="rejected rows: 3, more than max_bad=2 allows"),
     ):
         for _ in loader:
             pass
+
+
+@pytest.mark.parametrize("first", ["small", "large"])
+def test_an_image_smaller_than_the_crop_is_left_out_wherever_it_is(
+    tmp_path: Path, first: str
+) -> None:
+    shapes = {"small": (40, 50), "large": (90, 80)}
+    names = sorted(shapes, key=lambda name: name != first)
+    for name in names:
+        fits.writeto(tmp_path / f"{name}.fits", np.ones(shapes[name], np.int16))
+    index = Index.from_paths([tmp_path / f"{name}.fits" for name in names])
+    with new_loader(index, crop=64, bad_sample="skip") as loader:
+        rows = [row for (batch,) in loader for row in batch["row"].tolist()]
+    assert rows == [names.index("large")]
+    (rejected,) = loader.stats.rejected.values()
+    assert "crop 64x64 is larger than the image 40x50" in rejected.reason
+
+
+def test_an_index_without_any_good_row(tmp_path: Path) -> None:
+    """Nothing but empty batches would follow, the loss of which is NaN."""
+    for number in range(5):
+        (tmp_path / f"{number}.fits").write_bytes(b"nothing")
+    index = Index.scan(tmp_path)
+    message = "so are all rows of the Index: none is left"
+    with (
+        new_loader(index, crop=64, bad_sample="skip") as loader,
+        pytest.raises(ReadError, match=message),
+    ):
+        list(loader)
+
+
+def new_loader(index: Index, **options: Any) -> Loader:
+    return Loader(
+        fits_pipeline, index, batch_size=2, num_read_processes=1, devices=[None], **options
+    )

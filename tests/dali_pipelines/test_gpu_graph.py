@@ -14,6 +14,7 @@ from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines import Calibration, PipelineConfig
+from dali_pipelines.graph import cupy_operator
 from dali_pipelines.graph.cupy_operator import _stream_kept
 from dali_pipelines.graph.decode import (
     Decode,
@@ -93,6 +94,7 @@ def test_the_graph_of_fits_is_accepted_in_each_geometry(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], planes: int
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    monkeypatch.setattr(cupy_operator, "find_spec", lambda name: name)
     config = PipelineConfig(batch_size=2, device_id=0, **options)
     with Pipeline(batch_size=2, num_threads=1, device_id=None):
         nodes = arrays_of(FitsReader(), config)
@@ -129,6 +131,7 @@ def test_the_graph_of_fits_is_accepted(
 ) -> None:
     """DALI cannot serialise a Python function, so this is as far as it goes without a driver."""
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    monkeypatch.setattr(cupy_operator, "find_spec", lambda name: name)
     config = PipelineConfig(batch_size=2, device_id=0, **options)
     with Pipeline(batch_size=2, num_threads=1, device_id=None):
         decoded = decode_fits(arrays_of(FitsReader()), config)
@@ -141,6 +144,7 @@ def test_the_graph_of_aia_is_accepted(
     monkeypatch: pytest.MonkeyPatch, parts: tuple[str, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    monkeypatch.setattr(cupy_operator, "find_spec", lambda name: name)
     config = PipelineConfig(batch_size=2, device_id=0)
     calibration = Calibration()
     reader: Reader = calibration.reader()
@@ -205,3 +209,16 @@ def test_an_error_leaves_the_stream_of_dali_alone(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KeyboardInterrupt):
         _stream_kept(fail)([])
     assert stream.ptr == 0
+
+
+@pytest.mark.parametrize(("missing", "package"), [("cupy", "CuPy"), ("numba_cuda", "numba-cuda")])
+def test_packages_are_asked_for_where_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch, missing: str, package: str
+) -> None:
+    """JPEG and .npy need neither on a GPU."""
+    monkeypatch.setattr(cupy_operator, "find_spec", lambda name: None if name == missing else name)
+    config = PipelineConfig(batch_size=2, device_id=0)
+    with Pipeline(batch_size=2, num_threads=1, device_id=None):
+        decode_array(arrays_of(NpyReader()), config)
+        with pytest.raises(ModuleNotFoundError, match=rf"^{package}, .*dali-pipelines\[gpu\]"):
+            decode_fits(arrays_of(FitsReader()), config)

@@ -161,11 +161,10 @@ class TestErrors:
         parts = {"171": Row(NUMBER, str(tmp_path / "a"), 0), "193": Row(NUMBER, f"{tmp_path}/b", 3)}
         reader = ChannelsReader(FitsReader(), PARTS)
         error = refused(reader, Row(NUMBER, f"{tmp_path}/a", parts=parts), None)
-        assert error.reason == f"channel 193, {tmp_path}/b[3]: there is no HDU 3, the file has 1"
+        reason = "there is no HDU 3, the file has 1 HDU, counted from 0"
+        assert error.reason == f"channel 193, {tmp_path}/b[3]: {reason}"
         error = refused(reader, Row(NUMBER, f"{tmp_path}/b", parts=parts), None)
-        assert str(error) == (
-            f"{tmp_path}/b[3] (row 17): channel 193: there is no HDU 3, the file has 1"
-        )
+        assert str(error) == f"{tmp_path}/b[3] (row 17): channel 193: {reason}"
 
     @pytest.mark.parametrize("parts", [(), "171", ("171", "171")])
     def test_parts(self, parts: Any) -> None:

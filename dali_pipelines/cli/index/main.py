@@ -50,6 +50,7 @@ LISTED = 20
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no row was left, 2 for wrong usage, 130 if interrupted."""
     config = parse(IndexConfig, argv, __doc__, "index")
+    splitting.check_fractions(config)
     for file in splitting.files(config):
         output.check(file, data=config.data, rejected=config.rejected, overwrite=config.overwrite)
     if output.is_table(config.data):

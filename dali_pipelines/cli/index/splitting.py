@@ -34,6 +34,15 @@ def files(config: IndexConfig) -> list[str]:
     return [f"{stem}.{name}{suffix}" for name in config.split or ()] or [config.out]
 
 
+def check_fractions(config: IndexConfig) -> None:
+    """Reject, before anything is read, fractions that do not add up to 1."""
+    from readers.index.rows.splitting import bounds_of
+
+    if config.split is not None:
+        with refusing(ValueError, doing="--split"):
+            bounds_of(config.split)
+
+
 def check(config: IndexConfig, names: Sequence[str]) -> None:
     """Reject, before a scan, a table that will not have the column that is needed."""
     from readers.index.rows.splitting import check_column

@@ -149,9 +149,9 @@ def _cpu(stages: Stages, who: str) -> Advice:
     return Advice(
         "cpu",
         f"The CPU is the limit: no core is free for {who}. Of {stages.cores:g} cores, reading and "
-        f"decoding use {stages.cores_used:.1f}, everything else {stages.cores_elsewhere:.1f}. Use "
-        f"{'' if stages.gpus else 'a GPU, '}more cores or a smaller --crop; more processes or "
-        "threads will not help.",
+        f"decoding use {stages.cores_used:.1f}, other programs and the rest of this one "
+        f"{stages.cores_elsewhere:.1f}. Use {'' if stages.gpus else 'a GPU, '}more cores or a "
+        "smaller --crop; more processes or threads will not help.",
     )
 
 

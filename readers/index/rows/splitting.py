@@ -98,7 +98,7 @@ def split_rows(
     table: pa.Table, fractions: Mapping[str, float], by: str | TimeBlocks, seed: int
 ) -> dict[str, NDArray[np.int64]]:
     """Return the rows of each part, see `readers.index.table.Index.split`."""
-    bounds = _bounds(fractions)
+    bounds = bounds_of(fractions)
     if not 0 <= (seed := operator.index(seed)) < 1 << 64:
         raise ValueError(f"seed must lie in [0, 2**64), got {seed}")
     check_column(by, table.column_names)
@@ -116,7 +116,7 @@ def split_rows(
     return rows
 
 
-def _bounds(fractions: Mapping[str, float]) -> NDArray[np.uint64]:
+def bounds_of(fractions: Mapping[str, float]) -> NDArray[np.uint64]:
     """Return the hashes from which on the second, third, ... part begins."""
     if not isinstance(fractions, Mapping) or not fractions:
         raise ValueError(

@@ -16,6 +16,7 @@ from dali_pipelines.runtime.jpeg_regions import decode_regions, regions_decode
 @pytest.fixture(autouse=True)
 def answers_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jpeg_regions, "visible_gpus", lambda: 4)
     regions_decode.cache_clear()
     yield
     regions_decode.cache_clear()
@@ -87,4 +88,10 @@ def test_without_a_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setattr(jpeg_regions, "cache_folder", lambda: tmp_path / "file" / "below")
     (tmp_path / "file").touch()
     monkeypatch.setattr(jpeg_regions, "_tried", lambda _: ("", True))
+    assert regions_decode(0)
+
+
+def test_without_a_gpu_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jpeg_regions, "visible_gpus", lambda: 0)
+    monkeypatch.delattr(jpeg_regions, "_tried")
     assert regions_decode(0)

@@ -275,8 +275,8 @@ WRONG = [
     (0, r"^HDU 0 holds no image, it is a PrimaryHDU$"),
     (1, r"^HDU 1 holds no image, it is a BinTableHDU$"),
     (4, r"^HDU 4 holds no image, it is a ImageHDU$"),
-    (5, r"^there is no HDU 5, the file has 5$"),
-    (99, r"^there is no HDU 99, the file has 5$"),
+    (5, r"^there is no HDU 5, the file has 5 HDUs, counted from 0$"),
+    (99, r"^there is no HDU 99, the file has 5 HDUs, counted from 0$"),
 ]
 
 

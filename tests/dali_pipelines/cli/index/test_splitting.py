@@ -80,7 +80,7 @@ def test_settings_of_a_file(given: Index, run: Run) -> None:
         (["--block=1d"], 2, "--block needs --split"),
         (["--split=a=1", "--gap=1d"], 2, "--gap needs --block"),
         (["--split=a=1", "--block=1d", "--gap=2d"], 2, "gap must be shorter than block"),
-        (["--split=a=0.5"], 1, "--split: fractions must add up to 1, got {'a': 0.5}, which is 0.5"),
+        (["--split=a=0.5"], 2, "--split: fractions must add up to 1, got {'a': 0.5}, which is 0.5"),
         (["--split=a=0.5,a=0.5"], 2, "expected names, each once, and shares, as train=0.9,val=0.1"),
         (["--split=a/b=1"], 2, "expected names, each once, and shares, as train=0.9,val=0.1"),
         (["--split=a=half"], 2, "expected names, each once, and shares, as train=0.9,val=0.1"),

@@ -73,14 +73,14 @@ SLOW_GRAPH = replace(
             replace(SLOW_CODEC, cpu_busy=0.96),
             "cpu",
             {},
-            "Of 8 cores, reading and decoding use 1.1, everything else 6.6. Use a GPU, more cores",
+            "reading and decoding use 1.1, other programs and the rest of this one 6.6. Use a GPU",
         ),
         # A control group grants less than the machine has: psutil sees idle cores.
         (
             replace(SLOW_CODEC, read_cpu_s=4, read_queued_s=5.5, gpus=True),
             "cpu",
             {},
-            "everything else 0.3. Use more cores or a smaller --crop;",
+            "other programs and the rest of this one 0.3. Use more cores or a smaller --crop;",
         ),
         (SLOW_GRAPH, "graph", {"num_threads": 8}, "and cores are idle. Try --num_threads=8"),
         (

@@ -224,7 +224,7 @@ def test_more_bad_files_than_allowed(
     path = tmp_path / "rejected.csv"
     flags = ["--batch_size=4", "--bad_sample=skip", "--max_bad=1", f"--rejected={path}"]
     audited(damaged, tmp_path, *flags, code=1)
-    assert "2 rejected rows, more than max_bad=1.0 allows" in capsys.readouterr().err
+    assert "rejected rows: 2, more than max_bad=1.0 allows" in capsys.readouterr().err
     assert len(path.read_text().splitlines()) == 3
 
 
