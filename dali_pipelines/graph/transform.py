@@ -98,7 +98,8 @@ def _transform(
     image, layout = decoded.image, decoded.layout
     flips = bool(config.flip) and not decoded.finished
     done = decoded.finished or not normalises(decoded, channels, config)
-    if layout == "CHW" and (config.resized_to is not None or flips or not done):
+    resamples = "affine" in nodes or config.resized_to is not None
+    if layout == "CHW" and (resamples or flips or not done):
         image, layout = _permute(image, "HWC", channels), "HWC"
     if "affine" in nodes:
         image = _turn(image, select(nodes["affine"]), config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,8 @@ REFUSED = [
     ({"layout": "CWH"}, {}, r"layout of Decoded must be 'HWC' or 'CHW', got 'CWH'"),
     ({"finished": True}, {"dtype": "uint8"}, r"finished=True, and float32 instead of dtype='uin"),
     ({"finished": True}, {"flip": "h"}, r"have flip='h', but .* without using arrays\['flip'\]"),
+    ({"finished": True}, {"crop": 4, "rotate": 5.0}, "rotate, zoom and resize_shorter come before"),
+    ({"finished": True}, {"crop": 4, "resize_shorter": 5}, "come before flips, mean and std, whi"),
 ]
 
 
@@ -82,6 +85,32 @@ def test_what_a_decoder_says_must_fit(
 
     with pytest.raises(ValueError, match=message):
         reader_pipeline(npy_index, NpyReader(), decode, PipelineConfig(batch_size=2, **config))
+
+
+@pytest.mark.parametrize("options", [{"rotate": 30.0}, {"resize_shorter": 5}])
+def test_either_layout_is_turned_and_resized_alike(
+    npy_index: Index, options: dict[str, Any]
+) -> None:
+    def decode(arrays: Any, config: PipelineConfig, layout: Any) -> Decoded:
+        image = decode_array(arrays, config).image
+        image = fn.random.uniform(image, range=(0.0, 9.0), seed=3)
+        if layout == "CHW":
+            image = fn.transpose(image, perm=[2, 0, 1], output_layout="CHW")
+        return Decoded(image, "float32", layout=layout)
+
+    found = []
+    for layout in ("HWC", "CHW"):
+        config = PipelineConfig(
+            batch_size=2, num_read_processes=0, crop=4, window="random", **options
+        )
+        made = partial(decode, layout=layout)
+        pipeline = reader_pipeline(npy_index, NpyReader(), made, config)
+        pipeline.build()
+        found.append(np.array(pipeline.run()[0].as_tensor()))
+        pipeline.close()
+    assert found[0].shape == (2, 1, 4, 4)
+    assert np.array_equal(found[0], found[1])
+    assert len(np.unique(found[0])) > 8
 
 
 def test_a_decoder_that_returns_no_decoded(npy_index: Index) -> None:

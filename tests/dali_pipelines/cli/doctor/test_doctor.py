@@ -291,6 +291,10 @@ def test_jpeg_regions(job: Any, monkeypatch: Any, works: bool) -> None:
         if works
         else "NOTE JPEG regions: not decoded on this GPU, whole images are, and then cut"
     )
+    regions = {"pipeline": "jpeg", "random_area": (0.1, 1.0), "resize": (64, 64)}
+    assert line(software.jpeg_regions, job(H200, **regions)) == line(
+        software.jpeg_regions, job(H200, **windows)
+    )
     unneeded = "OK   JPEG regions: not needed on a GPU"
     assert line(software.jpeg_regions, job(None, **windows)) == unneeded
     assert line(software.jpeg_regions, job(H200, crop=(64, 64))) == unneeded
