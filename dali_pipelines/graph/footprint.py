@@ -19,7 +19,7 @@ class Footprint(NamedTuple):
     image_nbytes: int
     """Bytes of the output image; 0 if unknown."""
     frame_nbytes: int
-    """Bytes decoded for the image before it is resized or warped; 0 if it is neither."""
+    """Bytes decoded for the image before it is turned, resized or warped; 0 if it is none of it."""
     num_stages: int
     """Operators that hold a batch of images of their own: decode or warp, turn, flip, resize,
     normalise, and the one that combines channels."""
@@ -32,9 +32,12 @@ class Footprint(NamedTuple):
         decoded: Decoded,
         config: PipelineConfig,
         *,
-        is_turned: bool = False,
+        turned: int = 0,
     ) -> Footprint:
-        """Return the sizes for images of this many channels, which the graph turns or not."""
+        """Return the sizes for images of this many channels.
+
+        `turned` is the most pixels that the graph turns into a window, 0 if it turns none.
+        """
         whole = (0, 0) if peek is None else (peek.height, peek.width)
         crop = config.crop if config.resize_shorter is None else None
         pixels = math.prod(crop or whole) * channels
@@ -43,7 +46,8 @@ class Footprint(NamedTuple):
             pixels = math.prod(config.resized_to) * channels
         else:
             frame = 0 if peek is None else peek.between_nbytes * decoded.frames
-        stages = 1 + (config.resized_to is not None) + is_turned
+        frame += turned * channels * np.dtype("float32").itemsize
+        stages = 1 + (config.resized_to is not None) + (turned > 0)
         if decoded.finished:
             stages += (config.dtype == "float16") + (channels > 1)
         else:

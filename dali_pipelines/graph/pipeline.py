@@ -17,7 +17,7 @@ from nvidia.dali.types import to_dali_type
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import Decode, Decoded
 from dali_pipelines.graph.footprint import Footprint
-from dali_pipelines.graph.source import check_arguments, make_source, peek_first
+from dali_pipelines.graph.source import check_arguments, make_source, peek_first, turned_pixels
 from dali_pipelines.graph.transform import check_decoded, transform
 from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_uint16_tensors
 from dali_pipelines.runtime.fork_server import start_fork_server
@@ -179,7 +179,8 @@ def reader_pipeline(
         pipeline.output_names, outputs = zip(*_outputs(image, nodes, decoded, config), strict=True)
         pipeline.set_outputs(*outputs)
     pipeline.source, pipeline.peek, pipeline.too_small = source, peek, too_small
-    pipeline.footprint = Footprint.of(peek, channels, decoded, config, is_turned="affine" in nodes)
+    turned = turned_pixels(source, peek) if "affine" in nodes else 0
+    pipeline.footprint = Footprint.of(peek, channels, decoded, config, turned=turned)
     return pipeline
 
 

@@ -103,6 +103,18 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
     return peek, None
 
 
+def turned_pixels(source: Source, peek: Peek | None) -> int:
+    """Return the most pixels that a turned window needs of such an image; 0 if that is unknown."""
+    window = source.largest_window()
+    if window is None or peek is None:
+        return 0
+    try:
+        needed = window.within(peek.height, peek.width)
+    except ValueError:  # `peek_first` says why
+        return 0
+    return needed.height * needed.width
+
+
 def first_readable(
     columns: Columns, look: Callable[[Row], Result], read_timeout: float | None
 ) -> tuple[Row, Result]:

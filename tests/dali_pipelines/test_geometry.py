@@ -384,6 +384,19 @@ def test_aia_has_its_own(
         aia_pipeline(archives["plain"].index, batch_size=1, **options)
 
 
+def test_the_memory_of_turned_windows_is_foreseen(archives: dict[str, Archive]) -> None:
+    """A window of 20x20 at 45 degrees needs 30x30 pixels or so, and twice that at zoom 0.5."""
+    frames = [
+        jpeg_pipeline(
+            archives["png"].index, batch_size=1, crop=20, **options
+        ).footprint.frame_nbytes
+        for options in ({}, {"rotate": 90.0}, {"rotate": 90.0, "zoom": (0.5, 1.0)})
+    ]
+    assert frames[0] == 0
+    assert 27**2 * 12 < frames[1] < 33**2 * 12
+    assert 54**2 * 12 < frames[2] < 60**2 * 12
+
+
 def test_what_is_not_used_costs_nothing(archives: dict[str, Archive]) -> None:
     """No array is sent, and none has another name, where windows are only cut."""
     specs = [
