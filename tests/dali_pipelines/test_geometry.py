@@ -315,6 +315,20 @@ def test_epochs_differ(archives: dict[str, Archive]) -> None:
         assert not np.array_equal(image, epochs[1][row])
 
 
+def test_several_windows_of_a_file(archives: dict[str, Archive]) -> None:
+    """Each row of an Index that repeats its files has a window of its own, exactly once."""
+    archive = archives["npy"]
+    index = archive.index.select(np.repeat(np.arange(len(archive.index)), 3))
+    found = delivered(archive.factory, index, crop=(20, 30), window="random", batch_size=4)
+    assert len({image.tobytes() for image in found.values()}) == 3 * len(archive.index)
+    for row, image in found.items():
+        window = Geometry(crop=(20, 30), window="random").draw_window(SEED, 0, row)
+        assert window is not None
+        whole = archive.images[row // 3]
+        y, x = window.place(*whole.shape[:2])
+        assert np.array_equal(image, whole[y : y + 20, x : x + 30])
+
+
 @pytest.mark.parametrize("tail", ["partial", "fill"])
 @pytest.mark.parametrize("case", ["region", "shorter", "turned"])
 def test_bad_rows_and_tails(
