@@ -11,6 +11,7 @@ import pytest
 
 from readers.contract import Reader, Row, Sample
 from readers.errors import ReadError
+from readers.sampling.region import RandomRegion, ScaledWindow
 from readers.window import Window
 
 NUMBER = 17
@@ -22,6 +23,22 @@ WINDOWS = [
     Window(height=3, width=5, y=0.0, x=0.0),
     Window(height=4, width=2, y=1 - 2**-53, x=1 - 2**-53),
     Window(height=2, width=7, y=0.4, x=0.7),
+]
+
+_OF_REGION: dict[str, Any] = {
+    "height": 1,
+    "width": 1,
+    "y": 0.4,
+    "x": 0.9,
+    "aspect_ratio": (0.5, 2.0),
+}
+REGIONS = [
+    RandomRegion(**_OF_REGION, area=(0.1, 0.3), attempts=[(0.5, 0.3)]),
+    RandomRegion(**_OF_REGION, area=(0.1, 0.3), attempts=[]),
+    ScaledWindow(height=2, width=3, y=0.7, x=0.2, shorter=4),
+    ScaledWindow(height=9, width=8, shorter=11),
+    Window(height=3, width=5, y=0.0, x=0.9, angle=30.0),
+    Window(height=4, width=2, zoom=0.5),
 ]
 
 
@@ -105,6 +122,21 @@ class ReaderContract:
         y, x = window.place(*whole.shape[:2])
         crop = whole[y : y + window.height, x : x + window.width]
         np.testing.assert_array_equal(self.pixels(reader.read(good_row, window)), crop)
+
+    @pytest.mark.parametrize("window", REGIONS, ids=str)
+    def test_regions_are_what_within_gives(
+        self, reader: Reader, good_row: Row, window: Window
+    ) -> None:
+        if not getattr(reader, "regions", False):
+            pytest.skip("a Reader without regions = True never gets such windows")
+        whole = self.pixels(reader.read(good_row, None))
+        box, sample = window.within(*whole.shape[:2]), reader.read(good_row, window)
+        y, x = box.place(*whole.shape[:2])
+        crop = whole[y : y + box.height, x : x + box.width]
+        np.testing.assert_array_equal(self.pixels(sample), crop)
+        assert sample.image_size == whole.shape[:2]
+        peek = reader.peek(good_row, window)
+        assert (peek.height, peek.width) == whole.shape[:2]
 
     @pytest.mark.parametrize("size", [(1000, 1), (1, 1000), (1000, 1000)])
     def test_window_larger_than_the_image(

@@ -183,6 +183,8 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.shuffle is None:
+            object.__setattr__(self, "shuffle", self.mode != "eval")
         for name in _COUNTS:
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:

@@ -174,8 +174,8 @@ def resume(loader: Loader, config: RunConfig) -> None:
         loader.load_state_dict(state)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from error
-    for name in ("seed", "shuffle"):
-        given, default = getattr(config, name), getattr(RunConfig, name)
+    for name, default in (("seed", RunConfig.seed), ("shuffle", True)):
+        given = getattr(config, name)
         if given not in (state[name], default):
             kept = f"the run continues with {name} {state[name]}, not {given}"
             print(f"{where}: {kept}.", file=sys.stderr)

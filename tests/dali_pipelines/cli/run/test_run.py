@@ -76,6 +76,21 @@ def test_audit_has_each_row_once_per_epoch(archive: Path, tmp_path: Path) -> Non
     assert all(line["path"] == str(archive / f"{int(line['row']):02d}.fits") for line in lines[:3])
 
 
+def test_flags_of_the_geometry(archive: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    always = ["--batch_size=4", f"--report={report}"]
+    for flags in (
+        ["--random_area", "0.1", "1", "--random_aspect_ratio", "0.5", "2", "--resize=8"],
+        ["--rotate=10", "--zoom", "0.5", "2", "--crop=8"],
+        ["--resize_shorter=16", "--crop=8", "--flip=h", "--mode=eval"],
+    ):
+        lines = audited(archive, tmp_path, *always, *flags)
+        assert sorted(int(line["row"]) for line in lines) == list(range(23))
+    assert [int(line["row"]) for line in lines] == list(range(23))
+    config = json.loads(report.read_text())["config"]
+    assert (config["mode"], config["shuffle"], config["resize_shorter"]) == ("eval", False, 16)
+
+
 def test_an_hdu_by_its_name_and_its_planes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
