@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from dali_pipelines.cli.errors import count
 from dali_pipelines.cli.options import option
 from dali_pipelines.cli.shared_flags import (
     DeviceFlags,
@@ -54,14 +55,11 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         "data": "data pipeline hdu planes bad_sample max_bad",
         "readers": "num_read_processes read_timeout restart_readers start_method",
         "graph": "batch_size num_gpus device num_threads prefetch",
-        "image": (
-            "crop window flip rotate zoom random_area random_aspect_ratio resize_shorter resize "
-            "mean std"
-        ),
+        "image": "crop window flip rotate zoom random_area random_aspect_ratio "
+        "resize_shorter resize mean std",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
-        "order and resume": (
-            "mode shuffle weights seed epochs epoch_steps max_batches tail state resume"
-        ),
+        "order and resume": "mode shuffle weights seed epochs epoch_steps max_batches tail "
+        "state resume",
         "output": "report audit rejected",
     }
 
@@ -285,8 +283,7 @@ def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
     devices = ranks.choose_devices(config.device, config.num_gpus)
     if devices[0] is None and config.device == "auto" and ranks.rank == 0:
         shards = config.num_gpus * ranks.world_size
-        words = f"{shards} shard{'s' if shards > 1 else ''}"
-        print(f"No GPU is visible: {words} on the CPU.", file=sys.stderr)
+        print(f"No GPU is visible: {count(shards, 'shard')} on the CPU.", file=sys.stderr)
     return devices
 
 
