@@ -65,8 +65,6 @@ class BadSamplePolicy:
         if most is not None and count > (most * len(self._index) if most < 1 else most):
             reason = f"{reason}; rejected rows: {count}, more than max_bad={most} allows"
             raise ReadError(path, reason, row=row)
-        if count == len(self._index):
-            raise ReadError(path, f"{reason}; so are all rows of the Index: none is left", row=row)
 
     def log_rest(self) -> None:
         """Log how many rows were rejected that are not named in the log."""

@@ -112,19 +112,6 @@ def test_an_image_smaller_than_the_crop_is_left_out_wherever_it_is(
     assert "crop 64x64 is larger than the image 40x50" in rejected.reason
 
 
-def test_an_index_without_any_good_row(tmp_path: Path) -> None:
-    """Nothing but empty batches would follow, the loss of which is NaN."""
-    for number in range(5):
-        (tmp_path / f"{number}.fits").write_bytes(b"nothing")
-    index = Index.scan(tmp_path)
-    message = "so are all rows of the Index: none is left"
-    with (
-        new_loader(index, crop=64, bad_sample="skip") as loader,
-        pytest.raises(ReadError, match=message),
-    ):
-        list(loader)
-
-
 def new_loader(index: Index, **options: Any) -> Loader:
     return Loader(
         fits_pipeline, index, batch_size=2, num_read_processes=1, devices=[None], **options

@@ -261,10 +261,6 @@ def test_sigterm_to_the_whole_job_leaves_a_checkpoint_of_the_last_step(
         (["--checkpoint={archive}/00.fits"], "00.fits exists: add --resume to continue, or remove"),
         (["--data=/nowhere"], "/nowhere: no such folder or file"),
         (["--checkpoint=/nowhere/a.pt"], "Parent directory /nowhere does not exist"),
-        (
-            ["--crop=65"],
-            "crop 65x65 is larger than the image 64x64 (height x width): use a smaller",
-        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(
