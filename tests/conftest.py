@@ -100,7 +100,7 @@ def kernels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(
     scope="session",
-    params=("sm_75", "sm_100", "sm_120", pytest.param("real", marks=pytest.mark.gpu)),
+    params=("sm_75", "sm_100", pytest.param("real", marks=pytest.mark.gpu)),
 )
 def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device | Gpu:
     """A GPU: emulated, where its kernels are compiled, and run on the CPU; or the real one."""
@@ -108,14 +108,9 @@ def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device | Gpu:
         from on_gpu.launcher import Gpu
 
         return Gpu()
-    from gpu_offline.compiler import build
-    from gpu_offline.device import Device
-    from gpu_offline.emulator import CC
+    from gpu_offline.device import emulated
 
-    if CC is None:
-        pytest.skip("no C compiler, cc, to run kernels of a GPU on the CPU")
-    build("gpu_offline.kernels:KERNELS", kernels_folder)
-    return Device(kernels_folder, request.param)
+    return emulated(kernels_folder, request.param)
 
 
 @pytest.fixture(scope="session")

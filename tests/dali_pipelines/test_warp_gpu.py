@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu_offline.device import Device
+from gpu_offline.device import Device, emulated
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -81,6 +82,11 @@ def test_as_the_cpu(gpu: Device, order: int) -> None:
     for arrays in samples:
         expected = on_cpu(arrays, order)
         assert np.mean(expected != expected[0, 0]) > 0.05
+
+
+def test_architectures_with_ptx_of_their_own(kernels_folder: Path) -> None:
+    """The prefilter of rows has another for sm_120 than for sm_100."""
+    test_as_the_cpu(emulated(kernels_folder, "sm_120"), 3)
 
 
 @pytest.mark.parametrize(("most", "launches"), [(10**6, 1), (850, 2), (1, 3)])

@@ -12,12 +12,22 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from numba import cuda, typeof
 from numpy.typing import NDArray
 
 from dali_pipelines.graph import operators_gpu
 from dali_pipelines.graph.operators_gpu import ImageDecoder, Warp
-from gpu_offline.emulator import ANY_WRITER, ONE_WRITER, READ_ONLY, Buffer, Program, allocated
+from gpu_offline.compiler import build
+from gpu_offline.emulator import (
+    ANY_WRITER,
+    CC,
+    ONE_WRITER,
+    READ_ONLY,
+    Buffer,
+    Program,
+    allocated,
+)
 from gpu_offline.kernels import KERNELS, Kernel
 
 Finish = tuple[tuple[float, float], ...]
@@ -124,6 +134,14 @@ class Device:
                 grid, block, arguments, [*memory.buffers], count_sectors=self._count_sectors
             )
         )
+
+
+def emulated(folder: Path, arch: str) -> Device:
+    """Compile the kernels, and return an emulated GPU; skip the test without a C compiler."""
+    if CC is None:
+        pytest.skip("no C compiler, cc, to run kernels of a GPU on the CPU")
+    build("gpu_offline.kernels:KERNELS", folder)
+    return Device(folder, arch)
 
 
 class _Launcher:
