@@ -64,10 +64,11 @@ def _stream_kept(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*batch: Any) -> Any:
         import cupy
 
+        stream = cupy.cuda.get_current_stream()  # after an error of CUDA this would fail, too
         try:
             return function(*batch)
         except BaseException:
-            cupy.cuda.get_current_stream().ptr = 0
+            stream.ptr = 0
             raise
 
     return run

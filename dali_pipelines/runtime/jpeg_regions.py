@@ -10,8 +10,10 @@ import hashlib
 import importlib.metadata
 import logging
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 _LIMIT_S = 120
 _TOLERANCE = 4
 """Greatest difference between a region and the same pixels of the whole image, of 255."""
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _DRIVER = Path("/proc/driver/nvidia")
 
 
@@ -64,7 +67,8 @@ def _tried(device: int) -> tuple[str, bool]:
     except subprocess.TimeoutExpired:
         return f"no answer in {_LIMIT_S} s", False
     if done.returncode < 0:
-        return f"the decoder was killed by signal {-done.returncode}", True
+        crashed = -done.returncode in _CRASHES  # else something has killed it
+        return f"the decoder was killed by signal {-done.returncode}", crashed
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     # An error may come of something else, e.g. of a GPU without free memory.
     return (lines or ["no reason given"])[-1] if done.returncode else "", done.returncode == 0
@@ -83,7 +87,8 @@ def _machine() -> str:
     files = [_DRIVER / "version", *sorted(_DRIVER.glob("gpus/*/information"))]
     known = [file.read_bytes() for file in files if file.exists()]
     known.append(os.environ.get("CUDA_VISIBLE_DEVICES", "").encode())
-    known.append(importlib.metadata.version("nvidia-nvimgcodec-cu12").encode())
+    with suppress(importlib.metadata.PackageNotFoundError):  # from conda, or a container
+        known.append(importlib.metadata.version("nvidia-nvimgcodec-cu12").encode())
     return hashlib.sha256(b"\0".join(known)).hexdigest()[:16]
 
 

@@ -26,9 +26,9 @@ logger = logging.getLogger(__name__)
 EPOCHS = int(os.environ.get("SOAK_EPOCHS", "12"))
 WARM = max(6, EPOCHS // 10)
 """Epochs until caches, and the allocator's, are full."""
-MAIN_BYTES, READERS_BYTES = 6e6, 1e6
-"""Growth over all epochs that chance may bring; the allocator keeps what it may need again. A leak
-of one window in each step would be 1.3 MB an epoch."""
+MAIN_BYTES, READERS_BYTES = 6e6, 3e6
+"""Growth over all epochs that chance may bring; the allocator keeps what it may need again, which
+each reader takes by the megabyte. A leak of one window in each step would be 1.3 MB an epoch."""
 ROWS, BATCH, SIZE = 32, 4, 256
 
 

@@ -74,6 +74,9 @@ def test_as_the_cpu(gpu: Device, order: int) -> None:
     samples = [
         sample((60, 73), [[1, 0, 0.25], [0, 1, -1.5]], (61, 59)),
         sample((20, 23), [[1, 0, 0], [0, 1, 0]], (20, 23)),  # up to the very edge
+        sample((20, 300), [[1, 0, 1], [0, 1, 0]], (20, 290)),  # several tiles of the prefilters
+        sample((140, 30), [[1, 0, 1], [0, 1, 0]], (130, 30)),
+        sample((24, 30), [[2, 0, 0.5], [0, 2, 0.5]], (12, 15), reduce=2, holes=0.5),  # many ties
         sample((20, 23), TURNED, (12, 25), stretch=CURVES[1], special=SPECIAL[1], flip=(1, 0)),
         sample((20, 23), TURNED, (14, 9), whole=False, reduce=2, flip=(0, 1)),
         sample((9, 9), [[-1.2, 0, 8], [0, -1.2, 8]], (5, 7), special=SPECIAL[2], reduce=3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,13 +33,20 @@ from gpu_offline.kernels import KERNELS, Kernel
 
 Finish = tuple[tuple[float, float], ...]
 _WORD = 8
+_STREAM = 12345
+"""Address of the stream that is CuPy's current one."""
 
 
 class _Memory:
     """The arrays whose addresses kernels may have."""
 
     def __init__(self) -> None:
-        self.buffers: dict[Buffer, NDArray[Any]] = {}
+        self._owners: dict[Buffer, weakref.ref[NDArray[Any]]] = {}
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """What kernels may access; not that of arrays that nobody holds any more."""
+        return [buffer for buffer, owner in self._owners.items() if owner() is not None]
 
     def address(self, array: NDArray[Any]) -> int:
         """Return the address of an array, and let kernels use it."""
@@ -47,10 +55,17 @@ class _Memory:
             writers = getattr(array, "writers", ONE_WRITER)
         before = at % _WORD  # kernels may load the word in which an input begins
         if writers == READ_ONLY:
-            self.buffers[Buffer(at - before, size + before, writers)] = array
+            self._owners[Buffer(at - before, size + before, writers)] = _owner(array)
         else:
-            self.buffers[Buffer(at, size, writers)] = array
+            self._owners[Buffer(at, size, writers)] = _owner(array)
         return at
+
+
+def _owner(array: NDArray[Any]) -> weakref.ref[NDArray[Any]]:
+    """Refer to the array that owns the memory, without keeping it."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return weakref.ref(array)
 
 
 class _Array(np.ndarray):
@@ -115,7 +130,7 @@ class Device:
         array: type[_Array] = type("Array", (_Array,), {"memory": memory})
         with ExitStack() as stack:
             stack.enter_context(mock.patch.dict(sys.modules, cupy=_cupy(array)))
-            stack.enter_context(mock.patch.object(cuda, "external_stream", return_value=0))
+            stack.enter_context(mock.patch.object(cuda, "external_stream", lambda stream: stream))
             for kernel in KERNELS:
                 launcher = _Launcher(self, kernel, memory)
                 stack.enter_context(mock.patch.object(kernel.module, kernel.name, launcher))
@@ -127,11 +142,12 @@ class Device:
         """Emulate a launch, which must be as `KERNELS` says."""
         grid, block = (size if isinstance(size, tuple) else (size,) for size in config[:2])
         assert np.prod(block) == kernel.threads
+        assert config[2] == _STREAM, "not on DALI's stream"
         assert tuple(map(typeof, arguments)) == kernel.types
         self.counts[kernel.name]["launches"] += 1
         self.counts[kernel.name].update(
             self.programs[kernel.name](
-                grid, block, arguments, [*memory.buffers], count_sectors=self._count_sectors
+                grid, block, arguments, memory.buffers, count_sectors=self._count_sectors
             )
         )
 
@@ -180,7 +196,7 @@ def _cupy(array: type[_Array]) -> ModuleType:
     module.zeros = zeros
     module.asarray = lambda given: _copied(given, 0).view(array)
     module.cuda = SimpleNamespace(
-        get_current_stream=lambda: SimpleNamespace(ptr=0, synchronize=lambda: None),
+        get_current_stream=lambda: SimpleNamespace(ptr=_STREAM, synchronize=lambda: None),
         runtime=SimpleNamespace(getDevice=lambda: 0),
     )
     return module

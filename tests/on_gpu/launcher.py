@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -21,11 +21,11 @@ class Gpu:
     Its methods are those of `gpu_offline.device.Device`.
     """
 
-    counts: Counter[str]
-    """How often each kernel was launched."""
+    counts: defaultdict[str, Counter[str]]
+    """The ``launches`` of each kernel."""
 
     def __init__(self) -> None:
-        self.counts = Counter()
+        self.counts = defaultdict(Counter)
 
     def decode(
         self, samples: Sequence[Any], dtype: str, flip: tuple[int, int], finish: Finish
@@ -60,10 +60,10 @@ class Gpu:
 class _Launcher:
     """A kernel of numba that counts its launches."""
 
-    def __init__(self, name: str, kernel: Any, counts: Counter[str]) -> None:
+    def __init__(self, name: str, kernel: Any, counts: dict[str, Counter[str]]) -> None:
         self._name, self._kernel, self._counts = name, kernel, counts
 
     def __getitem__(self, config: Any) -> Callable[..., None]:
-        self._counts[self._name] += 1
+        self._counts[self._name]["launches"] += 1
         launch: Callable[..., None] = self._kernel[config]
         return launch

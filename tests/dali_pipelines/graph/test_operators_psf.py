@@ -127,7 +127,8 @@ def test_a_batch_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     cupy_standin.install(monkeypatch)
     deconvolver = FrameDeconvolver((171,), 1)
     images = [image.view(cupy_standin.Array) for image in (frame(0), frame(1, (20, 30)))]
-    found = deconvolver(images, [np.array([171]).view(cupy_standin.Array)] * 2)
+    channels = [np.array(channel).view(cupy_standin.Array) for channel in ([171], 171)]
+    found = deconvolver(images, channels)
     np.testing.assert_allclose(np.array(found[0])[..., 0], deconvolved(frame(0), 171), rtol=1e-4)
     assert np.isnan(np.array(found[1])).all()
     assert all(isinstance(image, cupy_standin.Array) for image in found)

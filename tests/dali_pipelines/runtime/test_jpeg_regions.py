@@ -36,7 +36,8 @@ def test_the_gpu_answers() -> None:
     [
         ("exit 0", True, "", 1),
         ("kill -SEGV $$", False, "the decoder was killed by signal 11", 1),
-        # This may have another cause, so it is tried again.
+        # These may have another cause, so it is tried again.
+        ("kill -TERM $$", False, "the decoder was killed by signal 15", 2),
         ("echo traceback >&2; echo INTERNAL_ERROR >&2; exit 1", False, "INTERNAL_ERROR", 2),
         ("exit 1", False, "no reason given", 2),
         ("sleep 60", False, "no answer in 1 s", 2),
