@@ -51,16 +51,16 @@ class ReaderContract:
 
     @pytest.fixture
     def good_row(self, tmp_path: Path) -> Row:
-        """Give a row, numbered NUMBER, whose image is at least 8x8 and smaller than 1000x1000."""
+        """Return a row, numbered NUMBER, whose image is at least 8x8 and smaller than 1000x1000."""
         raise NotImplementedError
 
     @pytest.fixture
     def bad_row(self, tmp_path: Path) -> Row:
-        """Give a row whose file is sound but not what this Reader reads."""
+        """Return a row whose file is sound but not what this Reader reads."""
         raise NotImplementedError
 
     def row(self, path: Path | str) -> Row:
-        """Give a row, numbered NUMBER, of a file."""
+        """Return a row, numbered NUMBER, of a file."""
         return Row(NUMBER, str(path))
 
     def pixels(self, sample: Sample) -> np.ndarray:

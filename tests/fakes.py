@@ -105,7 +105,7 @@ class DeadlyReader(PlacedReader):
 
 
 def die_of(name: str) -> str:
-    """Give the name, or kill this process if it is that of a deadly file."""
+    """Return the name, or kill this process if it is that of a deadly file."""
     if name.startswith("deadly"):
         os.kill(os.getpid(), signal.SIGSEGV)
     return name

@@ -21,7 +21,7 @@ def card(key: str, value: Any) -> str:
 
 
 def plain_hdu(stored: np.ndarray, cards: dict[str, Any]) -> bytes:
-    """Give a primary HDU of stored values, whatever the cards say (FITS Standard 4.0, 4.4.1)."""
+    """Return a primary HDU of stored values, whatever the cards say (FITS Standard 4.0, 4.4.1)."""
     axes = {f"NAXIS{n}": size for n, size in enumerate(stored.shape[::-1], 1)}
     head = {"SIMPLE": True, "BITPIX": bitpix(stored), "NAXIS": stored.ndim, **axes, **cards}
     text = "".join(card(key, value) for key, value in head.items()) + "END".ljust(80)
@@ -46,7 +46,7 @@ def write(path: Path, image: StoredImage) -> None:
 
 
 def truth(path: str | Path, hdu: int | None = None) -> np.ndarray:
-    """Give what astropy makes of an image, as float32."""
+    """Return what astropy makes of an image, as float32."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         extension = () if hdu is None else (hdu,)

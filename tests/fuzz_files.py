@@ -117,7 +117,7 @@ class Outcome(NamedTuple):
 
 @cache
 def _sound(path: str) -> tuple[bytes, tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """Give a file's content, and where its headers and its tables of tiles lie (start, end)."""
+    """Return a file's content, and where its headers and its tables of tiles lie (start, end)."""
     headers, tables = [], []
     with fits.open(path, disable_image_compression=True) as hdus:
         for hdu in hdus:
@@ -130,7 +130,7 @@ def _sound(path: str) -> tuple[bytes, tuple[tuple[int, int], ...], tuple[tuple[i
 
 
 def damaged(path: str, random: Random) -> bytes:
-    """Give the content of a sound file with one to three kinds of damage."""
+    """Return the content of a sound file with one to three kinds of damage."""
     sound, headers, tables = _sound(path)
     content = bytearray(sound)
     regions = [*headers, *tables, (headers[-1][1], len(content)), (0, len(content))]
@@ -300,7 +300,7 @@ def judged(found: np.ndarray, truth: Truth, *, same_header: bool) -> Outcome:
 
 
 def _by_astropy(error: ReadError) -> bool:
-    """Tell whether it was astropy that failed, which believes all that a descriptor says."""
+    """Return whether it was astropy that failed, which believes all that a descriptor says."""
     trace = traceback.extract_tb(error.__cause__.__traceback__ if error.__cause__ else None)
     return bool(trace) and "astropy" in trace[-1].filename
 

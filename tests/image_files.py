@@ -16,7 +16,7 @@ ORIENTATION = 0x0112
 
 
 def gray(bits: int) -> np.ndarray:
-    """Give noise over a slope, with the extremes, shape (HEIGHT, WIDTH)."""
+    """Return noise over a slope, with the extremes, shape (HEIGHT, WIDTH)."""
     most = 2**bits - 1
     y, x = np.mgrid[:HEIGHT, :WIDTH]
     image = (y * WIDTH + x) * most // (HEIGHT * WIDTH)
@@ -26,7 +26,7 @@ def gray(bits: int) -> np.ndarray:
 
 
 def rgb(bits: int) -> np.ndarray:
-    """Give an image of three different channels, shape (HEIGHT, WIDTH, 3)."""
+    """Return an image of three different channels, shape (HEIGHT, WIDTH, 3)."""
     image = gray(bits)
     return np.dstack([image, image[::-1], (2**bits - 1) - image])
 
@@ -118,7 +118,7 @@ LOSSLESS: dict[str, tuple[bytes, np.ndarray]] = {
 
 
 def refused() -> dict[str, tuple[bytes, str]]:
-    """Give images that DALI 2.4 cannot decode, or not right, with what the refusal says."""
+    """Return images that DALI 2.4 cannot decode, or not right, with what the refusal says."""
     jpeg = pillow(C8, "JPEG")
     frame = jpeg.index(b"\xff\xc0")
     jp2 = pillow(G16, "JPEG2000")

@@ -11,7 +11,7 @@ _WITHIN = 'mount -t tmpfs -o size="$0" tmpfs /dev/shm && exec "$@"'
 
 
 def in_private_shm(size: str, command: list[str]) -> list[str]:
-    """Give the command that runs `command` with a /dev/shm of a size such as "64m".
+    """Return the command that runs `command` with a /dev/shm of a size such as "64m".
 
     It ends with the last process that was started in it. From outside it is
     ``/proc/PID/root/dev/shm``, PID being that of the command. The test is skipped where nothing may

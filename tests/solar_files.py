@@ -43,7 +43,7 @@ POINTING_START = "2011-02-14T21:00:00.000"
 
 @functools.cache
 def frame() -> tuple[np.ndarray, fits.Header]:
-    """Give sunpy's AIA 171 level 1 frame, averaged to 128x128, float64, in native byte order.
+    """Return sunpy's AIA 171 level 1 frame, averaged to 128x128, float64, in native byte order.
 
     Not to be changed.
     """
@@ -57,7 +57,7 @@ def frame() -> tuple[np.ndarray, fits.Header]:
 
 
 def full_header(**words: Any) -> fits.Header:
-    """Give the same for the 4096x4096 frame that it was made of, with some words changed.
+    """Return the same for the 4096x4096 frame that it was made of, with some words changed.
 
     A word whose value is None is taken out. In names __ stands for a hyphen.
     """
@@ -68,7 +68,7 @@ def full_header(**words: Any) -> fits.Header:
 
 
 def changed(header: fits.Header, **words: Any) -> fits.Header:
-    """Give a copy with some words changed, see `full_header`."""
+    """Return a copy with some words changed, see `full_header`."""
     header = header.copy()
     for name, value in words.items():
         key = name.replace("__", "-")
@@ -80,7 +80,7 @@ def changed(header: fits.Header, **words: Any) -> fits.Header:
 
 
 def hmi_header(**words: Any) -> fits.Header:
-    """Give the header of an HMI magnetogram."""
+    """Return the header of an HMI magnetogram."""
     return changed(fits.Header({"NAXIS1": 4096, "NAXIS2": 4096, **HMI}), **words)
 
 

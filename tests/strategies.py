@@ -18,7 +18,7 @@ fractions = st.floats(0, 1, exclude_max=True)
 
 @st.composite
 def schedules(draw: st.DrawFn) -> list[Schedule]:
-    """Give the Schedules of all shards of one run."""
+    """Return the Schedules of all shards of one run."""
     num_rows = draw(st.integers(1, 60))
     tail = draw(st.sampled_from(get_args(Tail)))
     batch_size = draw(st.integers(1, num_rows if tail == "drop" else num_rows + 5))
@@ -159,7 +159,7 @@ def cubes(draw: st.DrawFn) -> StoredImage:
 
 
 def tile_shapes(codec: str, shape: tuple[int, ...]) -> st.SearchStrategy[tuple[int, int] | None]:
-    """Give tile shapes in NumPy order: slowest axis first."""
+    """Return tile shapes in NumPy order: slowest axis first."""
     if codec != "HCOMPRESS_1":
         return st.none() | st.tuples(st.integers(1, 17), st.integers(3, 17))
 

@@ -12,7 +12,7 @@ from dali_pipelines.stretch import Kind, Stretch
 
 @st.composite
 def stretches(draw: st.DrawFn) -> Stretch:
-    """Give Stretches with every curve and clip."""
+    """Return Stretches with every curve and clip."""
     kind = draw(st.sampled_from(get_args(Kind)))
     lows = {"sqrt": [0, 0.5], "log1p": [-0.9, 0]}.get(kind, [-math.inf, -3, 0])
     return Stretch(

@@ -69,7 +69,7 @@ def blocks(page: Path, language: str) -> list[Block]:
 
 
 def commands() -> Iterator[str]:
-    """Give each command once, in the order of the README and the pages."""
+    """Yield each command once, in the order of the README and the pages."""
     seen = set()
     for page in (README, *PAGES):
         for block in blocks(page, "bash"):

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 
 def chi_square(seen: Iterable[Hashable], cells: int) -> float:
-    """Give the statistic of `seen`, which has `cells` values that ought to be equally likely."""
+    """Return the statistic of `seen`, which has `cells` values that ought to be equally likely."""
     counts: Mapping[Hashable, int] = Counter(seen)
     expected = sum(counts.values()) / cells
     assert expected >= 5, "too few observations for the test"

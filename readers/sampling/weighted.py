@@ -11,7 +11,7 @@ _DRAWN = 1 << 63
 
 
 class Weights(Protocol):
-    """What `WeightedOrder` needs, see `readers.index.rows.weights.RunningWeights`."""
+    """The weights that `WeightedOrder` needs, see `readers.index.rows.weights.RunningWeights`."""
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -109,7 +109,7 @@ def run_suite(suite: str, config: BenchConfig, out: Path | None, command: str) -
 
 
 def peer_versions() -> dict[str, str]:
-    """Give the versions of the others that are here."""
+    """Return the versions of the others that are here."""
     from importlib.metadata import PackageNotFoundError, version
 
     names = ("aiapy", "sunpy", "scipy", "opencv-python-headless", "fitsio", "torchfits", "pillow")

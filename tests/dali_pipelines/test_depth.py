@@ -26,7 +26,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def delivered(index: Index, **settings: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Give the images of an epoch, shape (height, width, channels), and the reasons of others."""
+    """Return the images of an epoch, shape (height, width, channels), and the reasons of others."""
     options: dict[str, Any] = {
         "batch_size": 1,
         "num_read_processes": 1,
@@ -43,7 +43,7 @@ def delivered(index: Index, **settings: Any) -> tuple[dict[str, np.ndarray], dic
 
 
 def as_channels(values: np.ndarray, channels: int) -> np.ndarray:
-    """Give gray as three equal channels, or the luma of colours as one."""
+    """Return gray as three equal channels, or the luma of colours as one."""
     if values.ndim == 2:
         return np.repeat(values[..., None], channels, axis=2)
     return values if channels == 3 else (values @ LUMA)[..., None]

@@ -41,7 +41,7 @@ DEVICES = [None, pytest.param(0, marks=pytest.mark.gpu)]
 def images(
     factory: Callable[..., Any], index: Index, device: int | None = None, **options: Any
 ) -> dict[int, torch.Tensor]:
-    """Give the images of one epoch by row."""
+    """Return the images of one epoch by row."""
     settings = {"batch_size": 1, **options}
     loader = Loader(factory, index, num_read_processes=2, devices=[device], seed=SEED, **settings)
     with loader:

@@ -57,7 +57,7 @@ class Archive:
 
 
 def smooth(height: int, width: int, channels: int) -> np.ndarray:
-    """Give waves that differ by channel, from 0 to 250."""
+    """Return waves that differ by channel, from 0 to 250."""
     y, x = np.mgrid[:height, :width]
     waves = [np.sin(x / (9 + n)) + np.cos(y / (7 + 2 * n)) for n in range(channels)]
     return (np.stack(waves, axis=-1) + 2) * 62.5
@@ -101,7 +101,7 @@ def new_loader(factory: Any, index: Index, **options: Any) -> Loader:
 
 
 def delivered(factory: Any, index: Index, **options: Any) -> dict[int, np.ndarray]:
-    """Give the images of the first epoch by row, channels last."""
+    """Return the images of the first epoch by row, channels last."""
     with new_loader(factory, index, **options) as loader:
         found = {
             int(row): image.numpy().transpose(1, 2, 0)
@@ -125,7 +125,7 @@ def by_dali(image: np.ndarray, crop: Any = None, **options: Any) -> np.ndarray:
 
 
 def expected(image: np.ndarray, row: int, options: dict[str, Any]) -> np.ndarray:
-    """Give what DALI's resize and SciPy make of a whole image."""
+    """Return what DALI's resize and SciPy make of a whole image."""
     size = options.get("resize")
     own = {name: value for name, value in options.items() if name != "resize"}
     geometry = Geometry(**own)

@@ -32,7 +32,7 @@ def make_loader(index: Index, **options: Any) -> Loader:
 
 
 def delivered(steps: Any) -> list[tuple[int, int, int, int, bool]]:
-    """Give (step, shard, slot, row, valid) of all slots, after a look at their pixels."""
+    """Return (step, shard, slot, row, valid) of all slots, after a look at their pixels."""
     slots = []
     for step, batches in enumerate(steps):
         for shard, batch in enumerate(batches):

@@ -40,7 +40,7 @@ def encoded(form: str, **options: Any) -> bytes:
 
 
 def tags(*entries: tuple[int, int, int, int], order: str = "<", count: int | None = None) -> bytes:
-    """Give EXIF data of entries (tag, type, count, value)."""
+    """Return EXIF data of entries (tag, type, count, value)."""
     parts = [b"II*\0" if order == "<" else b"MM\0*", struct.pack(f"{order}I", 8)]
     parts.append(struct.pack(f"{order}H", len(entries) if count is None else count))
     for tag, kind, number, value in entries:
@@ -152,7 +152,7 @@ OTHERS["WebP 9"] = OTHERS["WebP 9"][0], 1
 
 
 def stored(content: bytes) -> np.ndarray:
-    """Give the pixels of a file as they are stored."""
+    """Return the pixels of a file as they are stored."""
     if content[:2] == b"\xff\xd8":
         content = JPEG
     elif content[:4] == b"RIFF":
@@ -163,7 +163,7 @@ def stored(content: bytes) -> np.ndarray:
 
 
 def delivered(folder: Path, cases: dict[str, tuple[bytes, int]], **options: Any) -> list[Any]:
-    """Give what the Loader delivers of each."""
+    """Return what the Loader delivers of each."""
     paths = [folder / f"{number}.img" for number in range(len(cases))]
     for path, (content, _) in zip(paths, cases.values(), strict=True):
         path.write_bytes(content)

@@ -104,7 +104,7 @@ def seconds_until_all_is_gone(pid: int, mark: str, number: int) -> float:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Give the processes that have the mark, but for dead ones that nobody has waited for yet."""
+    """Return the processes that have the mark, but for dead ones that nobody has waited for yet."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -116,6 +116,6 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def used(folder: int) -> int:
-    """Give the bytes that are used of a file system, files without a name included."""
+    """Return the bytes that are used of a file system, files without a name included."""
     found = os.fstatvfs(folder)
     return (found.f_blocks - found.f_bfree) * found.f_frsize

@@ -20,7 +20,7 @@ INDICES = {rows: Index.from_paths([f"{row}.npy" for row in range(rows)]) for row
 
 @st.composite
 def legs(draw: st.DrawFn, num_rows: int) -> list[tuple[int, int, str, int]]:
-    """Give shards, batch size, tail and number of steps of each leg of a run."""
+    """Return shards, batch size, tail and number of steps of each leg of a run."""
     found = []
     for _ in range(draw(st.integers(1, 6))):
         tail = draw(st.sampled_from(["partial", "fill", "drop"]))

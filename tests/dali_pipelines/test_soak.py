@@ -90,7 +90,7 @@ def test_memory_is_flat_and_epochs_follow_each_other(
 
 
 def used_memory() -> tuple[int, int]:
-    """Give the memory of this process and of all its children in bytes, shared pages shared out.
+    """Return the memory of this process and of all its children in bytes, shared pages shared out.
 
     Pages of files are left out: of a library's the share changes with each process on the machine.
     """

@@ -174,7 +174,7 @@ class IndexConfig(ProcessFlags):
 
     @cached_property
     def parts_by(self) -> str | TimeBlocks:
-        """What decides the part of a row, see ``Index.split``."""
+        """Column or blocks of time that decide the part of a row, see ``Index.split``."""
         if self.block is None:
             return self.split_by
         from readers.index.rows.splitting import TimeBlocks

@@ -51,7 +51,7 @@ what all pixels share takes as long to load as a few of them."""
 
 
 class View(NamedTuple):
-    """What all pixels of an image share; see `warp_cuda_table.Image`."""
+    """Numbers that all pixels of an image share; see `warp_cuda_table.Image`."""
 
     out: Any
     rows: Any

@@ -87,7 +87,7 @@ class Ledger:
 
     @contextmanager
     def opened(self, path: str) -> Iterator[Any]:
-        """Give what a library opens: the path, or where it counts a file that counts."""
+        """Yield what a library opens: the path, or where it counts a file that counts."""
         if not self.is_open:
             yield path
             return
@@ -97,7 +97,7 @@ class Ledger:
             yield CountedFile(file, self)
 
     def seconds(self) -> dict[str, float]:
-        """Give the sums over all threads, up to now."""
+        """Return the sums over all threads, up to now."""
         assert self._folder is not None
         total = np.zeros(len(COUNTED))
         for path in Path(self._folder).glob("thread-*"):
@@ -126,7 +126,7 @@ def _map_file(path: Path, size: int) -> mmap.mmap:
 
 @contextmanager
 def new_ledger() -> Iterator[Ledger]:
-    """Give a ledger whose files are gone at the end."""
+    """Yield a ledger whose files are gone at the end."""
     with TemporaryDirectory(prefix="bench-") as folder:
         yield Ledger(folder)
 
@@ -149,7 +149,7 @@ class CountedFile:
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
-        """Give the next byte's number."""
+        """Return the next byte's number."""
         return self._file.tell()
 
     def close(self) -> None:

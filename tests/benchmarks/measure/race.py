@@ -94,7 +94,7 @@ class Result:
     """Where the time of an image goes, if there was a ledger."""
 
     def rates(self) -> list[float]:
-        """Give the images per second of each round."""
+        """Return the images per second of each round."""
         return [one.images_per_s for one in self.rounds]
 
 
@@ -114,7 +114,7 @@ class Table:
     """What else there is to know."""
 
     def speedup(self, result: Result) -> float:
-        """Give the median over the rounds of how much faster a way is than the baseline."""
+        """Return the median over the rounds of how much faster a way is than the baseline."""
         base = next(one for one in self.results if self._is_baseline(one, result))
         pairs = zip(result.rates(), base.rates(), strict=True)
         return statistics.median(mine / its for mine, its in pairs)
@@ -193,7 +193,7 @@ def _shortened(reason: str) -> str:
 
 
 def _compare(way: Way, run: Run, expected: Expected, started: float) -> tuple[float, float]:
-    """Give the seconds up to the first batch, and the greatest difference."""
+    """Return the seconds up to the first batch, and the greatest difference."""
     first = greatest = 0.0
     seen: set[int] = set()
     for rows, images in run(True):
@@ -254,7 +254,7 @@ class CpuMeter:
         self._looking = 0.0
 
     def seconds(self) -> tuple[float, float]:
-        """Give the CPU time up to now, of this process and of all others."""
+        """Return the CPU time up to now, of this process and of all others."""
         started = time.thread_time()
         others = 0.0
         for process in psutil.Process().children(recursive=True):

@@ -38,7 +38,7 @@ def way(
     log: list[str] | None = None,
     **how: Any,
 ) -> Way:
-    """Give two images a batch, after some seconds that no CPU works."""
+    """Yield two images a batch, after some seconds that no CPU works."""
 
     def run(wanted: bool) -> Iterator[Batch]:
         if log is not None:

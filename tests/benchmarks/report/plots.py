@@ -66,7 +66,7 @@ def _timed(table: Table) -> list[Result]:
 
 
 def _spread(results: Sequence[Result]) -> tuple[list[float], tuple[list[float], list[float]]]:
-    """Give the medians, and how far the lowest and the highest are from them."""
+    """Return the medians, and how far the lowest and the highest are from them."""
     rates = [result.rates() for result in results]
     medians = [statistics.median(one) for one in rates]
     below = [middle - min(one) for middle, one in zip(medians, rates, strict=True)]

@@ -46,7 +46,7 @@ def as_sheet(table: Table | Sheet) -> Sheet:
 
 
 def cells(table: Table, result: Result) -> tuple[str, ...]:
-    """Give the texts of one line under `HEADER`."""
+    """Return the texts of one line under `HEADER`."""
     if result.note:
         return (result.name, result.note, *[""] * (len(HEADER) - 2))
     rates = result.rates()
@@ -86,7 +86,7 @@ def parts_sheet(table: Table | Sheet) -> Sheet | None:
 
 
 def with_parts(tables: Iterable[Table | Sheet]) -> Iterator[Table | Sheet]:
-    """Give the tables, each with where its time goes behind it."""
+    """Yield the tables, each with where its time goes behind it."""
     for table in tables:
         yield table
         parts = parts_sheet(table)
@@ -95,7 +95,7 @@ def with_parts(tables: Iterable[Table | Sheet]) -> Iterator[Table | Sheet]:
 
 
 def number(value: float) -> str:
-    """Give three digits, or all that stand before the point."""
+    """Return three digits, or all that stand before the point."""
     return f"{value:.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
 
 

@@ -103,7 +103,7 @@ def _sheet(
 
 
 def matrix_ways(files: Files, cases: Sequence[Case], workers: int, settings: Settings) -> list[Way]:
-    """Give the serial way, then both loaders for each case, which differ in batch size."""
+    """Return the serial way, then both loaders for each case, which differ in batch size."""
     return [
         serial_way(files.paths, cases[0], _PASSES),
         *(

@@ -121,7 +121,7 @@ def _fresh(step: Callable[..., _Cost], *arguments: Any) -> _Cost:
 
 
 def path_of(folder: str, row: int) -> str:
-    """Give the path of a row."""
+    """Return the path of a row."""
     return f"{folder}/aia.lev1.171A_2015-01-01T00_00_00.{row % _FILES:03}Z.npy"
 
 
@@ -208,7 +208,7 @@ def _first_batch(file: str) -> _Cost:
 
 
 def _highest() -> int:
-    """Give the most resident memory up to now; getrusage would count the parent's, too."""
+    """Return the most resident memory up to now; getrusage would count the parent's, too."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 

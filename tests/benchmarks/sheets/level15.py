@@ -90,7 +90,7 @@ def level15_table(files: Files, settings: Settings) -> Table:
 
 
 def level15_ways(paths: list[str], folder: str) -> list[Way]:
-    """Give all of them, ours first."""
+    """Return all of them, ours first."""
     return [
         _way("prep.py, int16 in RICE_1", paths, folder, partial(with_ours, "int16"), **_ROUNDED),
         _way("prep.py, float32", paths, folder, partial(with_ours, "float32"), **EXACT),
@@ -116,6 +116,6 @@ def _way(
 
 
 def _batches(run: Run, dataset: Written | None) -> Iterator[Batch]:
-    """Give rows, and what was written of them, if a dataset is there to tell."""
+    """Yield rows, and what was written of them, if a dataset is there to tell."""
     for rows, _ in run(False):
         yield rows, None if dataset is None else [dataset.pixels(row) for row in rows]

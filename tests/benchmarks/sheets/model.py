@@ -181,7 +181,7 @@ def _measure(files: Files, case: Case, settings: Settings) -> Measured:
 
 
 def _cases(files: Files, kind: Kind, windows: Sequence[_Parts]) -> list[Case]:
-    """Give random windows that fit into all of the files."""
+    """Return random windows that fit into all of the files."""
     height, width = (min(extents) for extents in zip(*_sizes(files), strict=True))
     batch_size = min(_BATCH_SIZE[kind], len(files.paths))
     return [
@@ -216,7 +216,7 @@ def _reader(kind: Kind) -> Reader:
 
 
 def _sizes(files: Files) -> list[tuple[int, int]]:
-    """Give height and width of each image."""
+    """Return height and width of each image."""
     columns, reader = files.index.columns(), _reader(files.kind)
     peeks = (reader.peek(columns.row(row), None) for row in range(len(columns)))
     return [(peek.height, peek.width) for peek in peeks]

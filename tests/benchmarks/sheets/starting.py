@@ -42,13 +42,13 @@ def starting_tables(files: Files, settings: Settings, ledger: Ledger) -> Iterato
 
 
 def by_start_method(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
-    """Give a way for each start method, in a process of its own."""
+    """Return a way for each start method, in a process of its own."""
     ways = [_way(method, files, settings, ledger, start_method=method) for method in _METHODS]
     return [replace(way, start=partial(in_processes, [way.start])) for way in ways]
 
 
 def by_prefetch(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
-    """Give a way for each depth."""
+    """Return a way for each depth."""
     depths = _DEPTHS[:2] if settings.quick else _DEPTHS
     return [_way(f"prefetch {depth}", files, settings, ledger, prefetch=depth) for depth in depths]
 

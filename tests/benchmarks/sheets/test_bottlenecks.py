@@ -37,7 +37,7 @@ def test_what_is_slow_is_named(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def made_up(limit: str | None, helps: bool, elsewhere: float) -> object:
-    """Give runs where four readers help, or do not, and the advice is as it should be, or not."""
+    """Return runs where four readers help, or do not, and the advice is as it should be, or not."""
 
     def measured(setup: bench.Setup, *_: object) -> bench.Measured:
         advice = Advice(limit or setup.limit, "", {"num_read_processes": 4})  # type: ignore[arg-type]

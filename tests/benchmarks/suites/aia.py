@@ -66,7 +66,7 @@ class OurFrames:
 
 
 def correction_table(settings: Settings) -> tuple[str, int]:
-    """Give the table that both sides divide by, and its version."""
+    """Return the table that both sides divide by, and its version."""
     if settings.correction_table is not None:
         return settings.correction_table, 10
     import aiapy
@@ -99,7 +99,7 @@ def aia_suite(settings: Settings) -> Iterator[Table]:
 
 
 def aia_ways(files: Files, settings: Settings) -> list[Way]:
-    """Give all of them, ours first."""
+    """Return all of them, ours first."""
     from dali_pipelines import aia_pipeline
 
     path, _ = correction_table(settings)
@@ -145,7 +145,7 @@ def aia_ways(files: Files, settings: Settings) -> list[Way]:
 
 
 def calibrations(files: Files, settings: Settings) -> dict[str, Calibration]:
-    """Give what is done to a frame, by the size of the image."""
+    """Return what is done to a frame, by the size of the image."""
     from dali_pipelines import Calibration, CorrectionTable
 
     table = CorrectionTable.read(*correction_table(settings))

@@ -63,7 +63,7 @@ def jpeg_suite(settings: Settings) -> Iterator[Table]:
 
 
 def jpeg_ways(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
-    """Give all of them, ours first."""
+    """Return all of them, ours first."""
     passes = 2 if settings.quick else 3
     workers, threads = settings.num_read_processes, settings.num_threads
     return [
@@ -85,7 +85,7 @@ def jpeg_ways(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
 
 
 def region_ways(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
-    """Give the ways to random regions, ours first."""
+    """Return the ways to random regions, ours first."""
     passes = 2 if settings.quick else 3
     workers, threads = settings.num_read_processes, settings.num_threads
     return [

@@ -61,7 +61,7 @@ class Feed:
     """Counts what is read and decoded."""
 
     def batches(self) -> list[tuple[int, ...]]:
-        """Give the rows of each batch."""
+        """Return the rows of each batch."""
         size = CASE.batch_size
         return [self.rows[first : first + size] for first in range(0, len(self.rows), size)]
 
@@ -85,7 +85,7 @@ def strategies_suite(settings: Settings) -> Iterator[Table | Sheet]:
 
 
 def strategies(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
-    """Give all of them."""
+    """Return all of them."""
     passes = 1 if settings.quick else 3
     workers, threads = settings.num_read_processes, settings.num_threads
     rows = tuple(range(len(files.paths))) * passes
@@ -194,7 +194,7 @@ def _normalised(frames: Any, feed: Feed) -> Any:
 
 
 def _outputs(pipeline: Any, feed: Feed) -> Iterator[Batch]:
-    """Give the outputs until the source is at its end, then begin it anew."""
+    """Yield the outputs until the source is at its end, then begin it anew."""
     for rows in feed.batches():
         (images,) = pipeline.run()
         yield rows, _tensor(images)
@@ -205,7 +205,7 @@ def _outputs(pipeline: Any, feed: Feed) -> Iterator[Batch]:
 
 
 def _tensor(images: Any) -> Any:
-    """Give a batch as PyTorch's tensor, without a copy, as DALIGenericIterator does."""
+    """Return a batch as PyTorch's tensor, without a copy, as DALIGenericIterator does."""
     from torch.utils.dlpack import from_dlpack
 
     return from_dlpack(images.as_tensor())
@@ -240,7 +240,7 @@ def _parallel(feed: Feed, num_readers: int) -> Iterator[Run]:
 
 
 def _endless(pipeline: Any, feed: Feed) -> Run:
-    """Give the batches of a pipeline that goes through all files in order, over and over."""
+    """Yield the batches of a pipeline that goes through all files in order, over and over."""
     samples = itertools.count()
 
     def run(_: bool) -> Iterator[Batch]:

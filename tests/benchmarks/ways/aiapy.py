@@ -34,7 +34,7 @@ def aiapy_image(path: str, table: str, *, double: bool = False, **register: Any)
 
 
 def registered(path: str, *, double: bool = False, **keywords: Any) -> Any:
-    """Give aiapy's level 1.5 map of a level 1 file, of float64 pixels or of those that it has."""
+    """Return aiapy's level 1.5 map of a level 1 file, of float64 pixels or of those that it has."""
     from aiapy.calibrate import register
     from sunpy.map import Map
 
@@ -87,7 +87,7 @@ class Spline:
         self._image = functools.cache(self._whole)
 
     def __call__(self, row: int, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Give the expected pixels; NaN outside of 1.25 solar radii."""
+        """Return the expected pixels; NaN outside of 1.25 solar radii."""
         image = self._image(row)
         if shape[1] < image.shape[0] // 2:
             image = area_mean(image, REDUCED)
@@ -105,13 +105,13 @@ class Spline:
 
 
 def _sun_pixels(path: str) -> float:
-    """Give the radius of the Sun on the registered frame, in pixels."""
+    """Return the radius of the Sun on the registered frame, in pixels."""
     header, scale = grid_of(path)
     return float(header["RSUN_OBS"]) / scale
 
 
 def grid_of(path: str) -> tuple[Any, float]:
-    """Give the header of a file, and the scale that aiapy brings it to, in arcsec per pixel."""
+    """Return the header of a file, and the scale that aiapy brings it to, in arcsec per pixel."""
     from readers import AiaReader, Row
     from readers.aia.registration import frame_scale
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def expected_pixels(paths: Sequence[str], case: Case) -> Expected:
-    """Give what astropy and Pillow make of the files."""
+    """Return what astropy and Pillow make of the files."""
     files = Files(paths, case, "astropy" if case.kind == "fits" else "Pillow")
     pixels = functools.cache(lambda row: files[row][0].numpy())
     return lambda row, _: pixels(row)
@@ -96,7 +96,7 @@ def _start_loader(
 
 
 def devices(num_shards: int) -> list[int | None]:
-    """Give a GPU to each shard, or the CPU where there is none."""
+    """Return a GPU to each shard, or the CPU where there is none."""
     from dali_pipelines.runtime.devices import visible_gpus
 
     gpus = visible_gpus()
@@ -104,7 +104,7 @@ def devices(num_shards: int) -> list[int | None]:
 
 
 def _batches(loader: Loader, ahead: int, images: int) -> Iterator[Batch]:
-    """Give `ahead` batches, then some until there are so many images more."""
+    """Yield `ahead` batches, then some until there are so many images more."""
     epochs = itertools.chain.from_iterable(itertools.repeat(loader))
     for count, (batch,) in enumerate(epochs):
         rows = batch["row"].tolist()

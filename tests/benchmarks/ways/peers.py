@@ -37,7 +37,7 @@ class Case:
     normalise: bool = True
 
     def agreement(self) -> dict[str, Any]:
-        """Give how far pixels may be from Pillow's or astropy's.
+        """Return how far pixels may be from Pillow's or astropy's.
 
         Photographs may differ by 2 grey levels of rounding, and where they are resized at the
         border, which Pillow and DALI treat differently.
@@ -47,7 +47,7 @@ class Case:
         return {"atol": 2.5 / STD, "outliers": 1e-3 if self.resize is None else 0.03}
 
     def place(self, draws: Draws | None, height: int, width: int) -> tuple[int, int]:
-        """Give the first row and column of the window, if this crops."""
+        """Return the first row and column of the window, if this crops."""
         from readers.window import Window
 
         assert self.crop is not None
@@ -58,7 +58,7 @@ class Case:
         return window.place(height, width)
 
     def region(self, draws: Draws | None, height: int, width: int) -> tuple[int, int, int, int]:
-        """Give first column and row, and the ends, of the random region."""
+        """Return first column and row, and the ends, of the random region."""
         from readers.sampling.geometry import ASPECT_RATIOS
         from readers.sampling.region import RandomRegion
 
@@ -79,7 +79,7 @@ class Case:
         return x, y, x + window.width, y + window.height
 
     def flipped(self, image: NDArray[Any], draws: Draws) -> NDArray[Any]:
-        """Give the image flipped as chance has it, without a copy, if this flips."""
+        """Return the image flipped as chance has it, without a copy, if this flips."""
         if not self.flip:
             return image
         return image[:: -1 if draws.vertical else 1, :: -1 if draws.horizontal else 1]

@@ -55,7 +55,7 @@ def _collected(ends: list[Connection], pixels: bool) -> Iterator[Batch]:
 
 
 def _drive(start: Start, end: Connection) -> None:
-    """Give a round of batches each time that it is asked for; the end of the pipe is the end."""
+    """Return a round of batches each time that it is asked for; the end of the pipe is the end."""
     follow_parent()
     with start() as run:
         while True:

@@ -78,7 +78,7 @@ def test_a_real_frame(tmp_path: Path, name: str, order: Any) -> None:
 
 @pytest.fixture(scope="module")
 def level1(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, NDArray[np.int16], fits.Header]:
-    """Give a frame of full size with the noise of photons, which is hardest to interpolate."""
+    """Return a frame of full size with the noise of photons, which is hardest to interpolate."""
     header = full_header(CRPIX1=2052.6, CRPIX2=2046.3)
     random = np.random.default_rng(0)
     pixels = np.kron(PIXELS, np.ones((32, 32))).clip(1)

@@ -69,7 +69,7 @@ def by_aiapy(pixels: Any, header: fits.Header, **settings: Any) -> Any:
 
 
 def image(path: Path) -> tuple[NDArray[Any], fits.Header]:
-    """Give the image, after all of the file was found to be sound."""
+    """Return the image, after all of the file was found to be sound."""
     with fits.open(path, checksum=True, memmap=False) as hdus:  # warns of wrong checksums
         hdus.verify("exception")
         hdu = hdus[-1]
@@ -82,7 +82,7 @@ def history(header: fits.Header) -> str:
 
 
 def overlaid(ours: Any, theirs: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Give the pixels of two maps at the same places, which their coordinates tell."""
+    """Return the pixels of two maps at the same places, which their coordinates tell."""
     rows, columns = theirs.data.shape
     y, x = np.mgrid[0 : rows - 1 : 5j, 0 : columns - 1 : 5j]
     there = ours.world_to_pixel(theirs.pixel_to_world(x * u.pix, y * u.pix))

@@ -18,7 +18,7 @@ HEIGHT, WIDTH = 6, 9
 
 
 def run(image: np.ndarray, flips: tuple[int, int], declared: dict[str, Any], **config: Any) -> Any:
-    """Give what the graph makes of one image, flipped as chance may have decided."""
+    """Return what the graph makes of one image, flipped as chance may have decided."""
     settings = PipelineConfig(batch_size=1, **config)
     pipeline = Pipeline(batch_size=1, num_threads=1, device_id=None)
     with pipeline:

@@ -54,7 +54,7 @@ def signed_log1p(x: np.ndarray) -> np.ndarray:
 
 
 def floats(first: float, last: float) -> np.ndarray:
-    """Give every STEPth float32 of a range of positive numbers."""
+    """Return every STEPth float32 of a range of positive numbers."""
     ends = np.array([first, last], np.float32).view(np.int32)
     return np.arange(ends[0], ends[1], STEP, dtype=np.int64).astype(np.int32).view(np.float32)
 

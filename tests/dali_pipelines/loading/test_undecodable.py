@@ -32,7 +32,7 @@ FUZZED = int(os.environ.get("FUZZED_IMAGES", "36"))
 
 
 def odd_jpeg() -> bytes:
-    """Give a JPEG with bytes between its segments, which libjpeg skips and DALI does not."""
+    """Return a JPEG with bytes between its segments, which libjpeg skips and DALI does not."""
     jpeg = pillow(C8, "JPEG")
     place = jpeg.index(b"\xff\xdb")
     return jpeg[:place] + bytes(3) + jpeg[place:]

@@ -22,7 +22,7 @@ def general(rank: int, world: int, **more: str) -> dict[str, str]:
 
 
 def slurm(task: int, tasks: int, **more: str) -> dict[str, str]:
-    """Give what srun sets in a task of a step, as far as it counts."""
+    """Return what srun sets in a task of a step, as far as it counts."""
     return {
         "SLURM_JOB_ID": "77",
         "SLURM_STEP_ID": "0",

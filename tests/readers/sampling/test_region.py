@@ -27,7 +27,7 @@ def published(
     area: tuple[float, float],
     ratio: tuple[float, float],
 ) -> tuple[int, int, int, int]:
-    """Give (y, x, height, width) as the documentation of RandomResizedCrop describes it.
+    """Return (y, x, height, width) as the documentation of RandomResizedCrop describes it.
 
     A share of the area and the logarithm of the ratio are drawn uniformly until the region fits,
     ten times at most; else it is the largest in the middle whose ratio is in bounds.

@@ -56,7 +56,7 @@ def by_scipy(
 
 
 def turned(angle: float, scale: float, size: int, shift: tuple[float, float]) -> Any:
-    """Give the matrix of a turn about the middle."""
+    """Return the matrix of a turn about the middle."""
     cos, sin = np.cos(np.deg2rad(angle)) / scale, np.sin(np.deg2rad(angle)) / scale
     linear = np.array([[cos, sin], [-sin, cos]])
     middle = np.full(2, (size - 1) / 2)
