@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from numbers import Integral, Real
+from numbers import Real
 from threading import TIMEOUT_MAX
-from typing import Any, TypeGuard, Unpack, get_args
+from typing import Any, Unpack, get_args
 
 import numpy as np
 
@@ -16,10 +16,13 @@ from dali_pipelines.settings import (
     Mode,
     PipelineSettings,
     StartMethod,
+    Transform,
     check_names,
     names_of,
 )
+from dali_pipelines.values import are_all, check_integer, numbers_of, pair_of
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
+from readers.sampling.placement import PlacementOutput
 from readers.sampling.schedule import Tail
 
 NAMES = frozenset(PipelineSettings.__annotations__)
@@ -71,6 +74,9 @@ class PipelineConfig:
     """Rows that are known to be undecodable, and why; the Loader finds them when a graph fails."""
     columns: tuple[str, ...] = ()
     """Numeric columns of the Index that become outputs, shape (batch,)."""
+    outputs: tuple[PlacementOutput, ...] = ()
+    """More outputs that say where each sample lies in the image of its file, see
+    `readers.sampling.placement.Placement`: ``window``, ``flip``, ``matrix``."""
 
     # What is done to each image.
     mode: Mode = "train"
@@ -101,6 +107,9 @@ class PipelineConfig:
     """Subtracted from each channel, in units of the decoded image. A float is for all channels."""
     std: tuple[float, ...] | None = None
     """Each channel is divided by it after the mean was subtracted, in units of the image."""
+    transform: Transform | None = None
+    """Adds operators of your own to the graph, before mean and std; see
+    `dali_pipelines.graph.chance.Chance`."""
     dtype: DType = "float32"
     """Element type of the output. Integer types give the values as stored in the files, which must
     be of that type: then there is no mean, std or resize, and FITS integers are not scaled."""
@@ -138,12 +147,12 @@ class PipelineConfig:
     def _check(self) -> None:
         self._check_types()
         for name in ("crop", "resize"):
-            object.__setattr__(self, name, _pair(name, getattr(self, name)))
+            object.__setattr__(self, name, pair_of(name, getattr(self, name)))
         for name in ("mean", "std"):
-            object.__setattr__(self, name, _channels(name, getattr(self, name)))
+            object.__setattr__(self, name, numbers_of(name, getattr(self, name)))
         for name in ("zoom", "random_area", "random_aspect_ratio"):
             value = getattr(self, name)
-            if value is not None and (not _all(value, Real) or len(value) != 2):
+            if value is not None and (not are_all(value, Real) or len(value) != 2):
                 raise ValueError(f"{name} must be (least, most), two numbers, got {value!r}")
         if self.std is not None and not all(value > 0 for value in self.std):
             raise ValueError(f"std must be positive, got {self.std}")
@@ -178,6 +187,11 @@ class PipelineConfig:
             if getattr(self, name) not in get_args(choices):
                 known = ", ".join(repr(choice) for choice in get_args(choices))
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        if self.transform is not None and self.dtype in ("uint16", "int16", "int32"):
+            raise ValueError(
+                f"dtype {self.dtype!r} gives the values as stored: leave out transform, or choose "
+                "float32, or uint8 for images of 8 bits"
+            )
         Geometry(**{one.name: getattr(self, one.name) for one in fields(Geometry)})
         if self.random_area is not None and self.resize is None:
             raise ValueError("random_area needs resize, the one size to which regions are resized")
@@ -199,6 +213,11 @@ class PipelineConfig:
     def is_window(self) -> bool:
         """Whether readers get windows, instead of reading whole images."""
         return self.crop is not None or self.random_area is not None
+
+    @property
+    def has_own_operators(self) -> bool:
+        """Whether the graph has operators between the geometry and mean and std."""
+        return self.transform is not None
 
     @property
     def resized_to(self) -> tuple[int, int] | None:
@@ -230,12 +249,20 @@ class PipelineConfig:
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name} must be {expected}, got {getattr(self, name)!r}")
-        columns: Any = self.columns
-        are_several = isinstance(columns, Collection) and not isinstance(columns, str)
-        if not are_several or not all(isinstance(name, str) for name in columns):
-            raise ValueError(f"columns must be names in a tuple, as ('label',), got {columns!r}")
-        if len(set(columns)) < len(columns):
-            raise ValueError(f"columns must be named once each, got {columns!r}")
+        if self.transform is not None and not callable(self.transform):
+            raise ValueError(
+                "transform must be a function of (image, chance, config), or None, got "
+                f"{self.transform!r}"
+            )
+        for what, example in (("columns", "label"), ("outputs", "window")):
+            given: Any = getattr(self, what)
+            are_several = isinstance(given, Collection) and not isinstance(given, str)
+            if not are_several or not all(isinstance(name, str) for name in given):
+                raise ValueError(
+                    f"{what} must be names in a tuple, as ('{example}',), got {given!r}"
+                )
+            if len(set(given)) < len(given):
+                raise ValueError(f"{what} must be named once each, got {given!r}")
 
 
 def check_settings(
@@ -258,42 +285,3 @@ def check_settings(
     declared = names_of(factory, unpacked=False) or ()
     checked = {name: settings[name] for name in NAMES & set(settings) - set(declared)}
     PipelineConfig(**{"batch_size": 1, **checked})
-
-
-def is_integer(value: object, least: int) -> bool:
-    """Return whether a value is an integer, at least `least`; also of NumPy, but not bool."""
-    integral = isinstance(value, Integral) and not isinstance(value, bool)
-    return integral and int(value) >= least  # type: ignore[call-overload]
-
-
-def check_integer(name: str, value: object, least: int) -> None:
-    """Raise ValueError if the value of a setting is no integer, or less than `least`."""
-    if not is_integer(value, least):
-        raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
-
-
-def _pair(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    pair = (value, value) if is_integer(value, 1) else value
-    if not _all(pair, Integral) or len(pair) != 2 or min(pair) < 1:
-        raise ValueError(
-            f"{name} must be (height, width) in pixels, at least 1x1, or one integer for both, "
-            f"got {value!r}"
-        )
-    return int(pair[0]), int(pair[1])
-
-
-def _channels(name: str, value: float | tuple[float, ...] | None) -> tuple[float, ...] | None:
-    if value is None:
-        return None
-    values = (value,) if isinstance(value, Real) else value
-    if not _all(values, Real):
-        raise ValueError(f"{name} must be a number, or one for each channel, got {value!r}")
-    return tuple(float(number) for number in values)
-
-
-def _all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
-    """Return whether these are one or more numbers of this kind; also of NumPy."""
-    are_several = isinstance(values, Sequence | np.ndarray) and getattr(values, "ndim", 1) == 1
-    return are_several and len(values) > 0 and all(isinstance(value, kind) for value in values)

@@ -12,6 +12,7 @@ from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.messages import did_you_mean
 from readers.sampling.geometry import Flip, WindowMode
+from readers.sampling.placement import PlacementOutput
 from readers.sampling.schedule import Tail
 
 _ELSEWHERE = {
@@ -27,6 +28,9 @@ _ELSEWHERE = {
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
 Mode = Literal["train", "eval"]
+Transform = Callable[[Any, Any, Any], Any]
+"""(image, `dali_pipelines.graph.chance.Chance`, PipelineConfig) -> image; layout HWC."""
+
 DType = Literal["float32", "float16", "uint8", "uint16", "int16", "int32"]
 
 
@@ -36,6 +40,7 @@ class ImageSettings(TypedDict, total=False):
     num_epochs: int | None
     rejected: Mapping[int, str]
     columns: tuple[str, ...]
+    outputs: tuple[PlacementOutput, ...]
     mode: Mode
     crop: int | tuple[int, int] | None
     window: WindowMode
@@ -48,6 +53,7 @@ class ImageSettings(TypedDict, total=False):
     resize: int | tuple[int, int] | None
     mean: float | Sequence[float] | None
     std: float | Sequence[float] | None
+    transform: Transform | None
     dtype: DType
     num_threads: int
     start_method: StartMethod

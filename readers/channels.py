@@ -111,7 +111,9 @@ class ChannelsReader:
             for spec in self.reader.specs
         }
         arrays["present"] = np.array(present)
-        return Sample(arrays, sum(sample.input_bytes for sample in samples.values()))
+        nbytes = sum(sample.input_bytes for sample in samples.values())
+        sizes = {sample.image_size for sample in samples.values() if sample.image_size}
+        return Sample(arrays, nbytes, sizes.pop() if len(sizes) == 1 else None)
 
     def _present(self, row: Row) -> dict[str, Row]:
         files = {part: row.part(part) for part in self.parts}

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from readers.window import Window
 
 
+class RandomNumbers(Protocol):
+    """Random numbers of one row in one epoch, e.g. `readers.sampling.draws.Draws`."""
+
+    def fractions(self, count: int) -> NDArray[np.float64]:
+        """Return numbers in [0, 1), shape (count,); the first ones do not depend on the count."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row of the Index, as a Reader gets it."""
@@ -29,6 +37,9 @@ class Row:
     plane: int | None = None
     """Plane of an image of more than two axes, from 0 on; None if it has only one, or the Reader
     chooses it."""
+    draws: RandomNumbers | None = None
+    """Random numbers of the row in this epoch, for Readers that have `uses_draws`; None in mode
+    ``eval``, and where a row is read apart from an epoch."""
 
     def part(self, name: str) -> Row | None:
         """Return one of several files of the row; None if it is missing.
@@ -54,7 +65,8 @@ class Sample:
     input_bytes: int = 0
     """Bytes that were read from the file."""
     image_size: tuple[int, int] | None = None
-    """(height, width) in pixels of the whole image, of Readers that have `regions`."""
+    """(height, width) in pixels of the whole image, of Readers that have `regions`, or of the one
+    that the graph makes, of Readers that have `turns`."""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
@@ -115,7 +127,9 @@ class Reader(Protocol):
     ``window.within(height, width)``, for an image of that size, and its Samples have `image_size`.
     Windows whose size depends on the image, and turned ones, are only for such Readers; the graph
     resamples what they read. A Reader whose own graph applies the angle and the zoom of a Window
-    has an attribute ``turns`` that is True instead.
+    has an attribute ``turns`` that is True instead. A Reader that makes random choices of its own
+    has an attribute ``uses_draws`` that is True, and takes them from `Row.draws`, so that they
+    follow from seed, epoch and row alone.
 
     A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
     it reads by `Row.part`, e.g. `readers.channels.ChannelsReader`. A Reader that uses optional

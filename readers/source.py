@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from readers.contract import Reader, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
+from readers.sampling.draws import Draws
 from readers.sampling.geometry import Flip as Flip
 from readers.sampling.geometry import Geometry
 from readers.sampling.geometry import WindowMode as WindowMode
@@ -53,8 +54,12 @@ class Source(Geometry):
     reader: Reader
     schedule: Schedule
     order: Order | WeightedOrder
-    outputs: tuple[str, ...] = ()
+    sent_columns: tuple[str, ...] = ()
     """Numeric columns that are sent with each sample, shape ()."""
+    chance: bool = True
+    """False without any chance, in mode ``eval``."""
+    num_draws: int | None = None
+    """Random numbers for operators of the graph that are sent with each sample, as ``draws``."""
     num_epochs: int | None = None
     """Number of epochs after which nothing is read any more; None for no end."""
     rejected: Mapping[int, str] = field(default_factory=dict)
@@ -71,15 +76,21 @@ class Source(Geometry):
         return (*self.reader.specs, *self.geometry_specs(self.reader))
 
     @property
+    def _draws_specs(self) -> tuple[SampleSpec, ...]:
+        flip = SampleSpec(name="flip", dtype="int32", ndim=1)
+        draws = SampleSpec(name="draws", dtype="float32", ndim=1)
+        return (flip,) * bool(self.flip) + (draws,) * (self.num_draws is not None)
+
+    @property
     def specs(self) -> tuple[SampleSpec, ...]:
         """Specs of the arrays that a call returns: the Reader's, the graph's, the slot's."""
         columns = [
             SampleSpec(name=name, dtype=self.columns.dtype(name).name, ndim=0)
-            for name in self.outputs
+            for name in self.sent_columns
         ]
         return (
             *self._of_sample,
-            *((SampleSpec(name="flip", dtype="int32", ndim=1),) if self.flip else ()),
+            *self._draws_specs,
             SampleSpec(name="row", dtype="int64", ndim=0),
             SampleSpec(name="valid", dtype="bool", ndim=0),
             *columns,
@@ -93,9 +104,9 @@ class Source(Geometry):
         slot = self.schedule.locate(info.idx_in_epoch)
         row, sample, valid, report = self._fill_slot(slot)
         try:
-            values = [self.columns.value(name, row) for name in self.outputs]
+            values = [self.columns.value(name, row) for name in self.sent_columns]
         except ReadError as error:  # of the Index file
-            values = [self.columns.dtype(name).type(0) for name in self.outputs]
+            values = [self.columns.dtype(name).type(0) for name in self.sent_columns]
             if valid:
                 valid = False
                 report.reject(row, error.reason)
@@ -103,7 +114,7 @@ class Source(Geometry):
         report.read_cpu_s = min(report.read_s, time.process_time() - cpu_started)
         return (
             *(sample[spec.name] for spec in self._of_sample),
-            *self.draw_flips(*self._key(slot, row)),
+            *self._draws_arrays(*self._key(slot, row)),
             np.array(row, np.int64),
             np.array(valid),
             *map(np.array, values),
@@ -145,21 +156,32 @@ class Source(Geometry):
                 if self.schedule.tail == "fill":
                     return row, self._read(slot, row, report)
                 peek = within(self.read_timeout, self.reader.peek, self.columns.row(row), None)
-                return row, self.reader.blank(peek.height, peek.width)
+                return row, self._blank(peek.height, peek.width)
             except Exception as error:  # that row's own slot reports it; DALI must not get it
                 timeouts += isinstance(error.__cause__ or error, TimeLimit)
                 if timeouts == _MOST_TIMEOUTS:
                     break
         return 0, self._blank()
 
-    def _blank(self) -> Sample:
-        """Return a sample of the size that all have, else of the smallest."""
-        sample = self.reader.blank(*(self.blank_shape or (1, 1)))
-        return self._with_geometry(sample, None)
+    def _blank(self, height: int = 1, width: int = 1) -> Sample:
+        """Return a sample of the size that all have, else of the given one."""
+        shape = self.blank_shape or (height, width)
+        blank = self.reader.blank(*shape)
+        return self._with_geometry(replace(blank, image_size=shape), None, (False, False))
 
-    def _with_geometry(self, sample: Sample, window: Window | None) -> Sample:
-        arrays = self.geometry_arrays(self.reader, window, sample.image_size)
+    def _with_geometry(
+        self, sample: Sample, window: Window | None, flip: tuple[bool, bool]
+    ) -> Sample:
+        arrays = self.geometry_arrays(self.reader, window, sample.image_size, flip)
         return replace(sample, arrays={**sample.arrays, **arrays}) if arrays else sample
+
+    def _draws_arrays(self, *key: int) -> tuple[NDArray[Any], ...]:
+        arrays: tuple[NDArray[Any], ...] = ()
+        if self.flip:
+            arrays = (np.array(self.draw_flips(*key), np.int32),)
+        if self.num_draws is not None:
+            arrays += (Draws.of(*key).graph_fractions(self.num_draws),)
+        return arrays
 
     def _row(self, slot: Slot, offset: int = 0) -> int:
         return self.order.row(*self.schedule.place(slot.epoch, slot.position + offset))
@@ -174,11 +196,14 @@ class Source(Geometry):
         if number in self.rejected:
             raise ReadError(row.path, self.rejected[number], row=number)
         try:
-            window = self.draw_window(*self._key(slot, number))
+            key = self._key(slot, number)
+            window = self.draw_window(*key)
+            if self.chance and getattr(self.reader, "uses_draws", False):
+                row = replace(row, draws=Draws.of(*key))
             sample = within(self.read_timeout, self.reader.read, row, window)
             for spec in self.reader.specs:
                 spec.check(sample[spec.name])
-            sample = self._with_geometry(sample, window)
+            sample = self._with_geometry(sample, window, self.draw_flips(*key))
         except ReadError:
             raise
         except TimeLimit as error:

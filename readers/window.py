@@ -56,6 +56,14 @@ class Window:
             x=(x + 0.5) / (image[1] - width + 1),
         )
 
+    def part(self, height: int, width: int) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return its start and end along rows and columns of an image of this size, not turned.
+
+        In pixels, counted from the outer edge of the first one. Raises ValueError like `place`.
+        """
+        y, x = replace(self, angle=0.0, zoom=1.0).place(height, width)
+        return (y, y + self.height), (x, x + self.width)
+
     def within(self, height: int, width: int) -> Window:
         """Return the pixels to read of an image of this size, as a window that `place` can place.
 
@@ -75,10 +83,17 @@ class Window:
         """
         y, x = replace(self, angle=0.0, zoom=1.0).place(height, width)
         middle = np.array([(self.width - 1) / 2, (self.height - 1) / 2])
+        turn = self.turn()
+        return np.column_stack((turn, middle + np.array([x, y]) - turn @ middle))
+
+    def turn(self) -> NDArray[np.float64]:
+        """Return the matrix, shape (2, 2), of the rotation and the zoom about the centre.
+
+        From (x, y) in the output to (x, y) in the image.
+        """
         angle = np.deg2rad(self.angle)
         cos, sin = np.cos(angle), np.sin(angle)
-        turn = np.array([[cos, sin], [-sin, cos]]) / self.zoom
-        return np.column_stack((turn, middle + np.array([x, y]) - turn @ middle))
+        return np.array([[cos, sin], [-sin, cos]]) / self.zoom
 
     def place(self, height: int, width: int) -> tuple[int, int]:
         """Return the top-left pixel of the window in an image of this size.

@@ -71,7 +71,11 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     dtype = "float32" if config.dtype == "float16" else config.dtype
     # The resize needs the channels of a pixel next to each other: these are transposed, and flipped
     # and normalised after the resize. So are images that are turned or of which a part is resized.
-    last = (planes > 1 and config.resized_to is not None) or "part" in arrays or "affine" in arrays
+    # What own operators get has no mean and std yet.
+    resampled = (
+        (planes > 1 and config.resized_to is not None) or "part" in arrays or "affine" in arrays
+    )
+    last = resampled or config.has_own_operators
     means, stds = ([0.0] * planes, [1.0] * planes) if last else mean_and_std(config, planes)
     finish = tuple((mean, 1 / std) for mean, std in zip(means, stds, strict=True))
     flip = _no_flip() if last else arrays.get("flip", _no_flip())

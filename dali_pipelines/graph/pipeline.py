@@ -15,6 +15,7 @@ from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.decode import Decode, Decoded
 from dali_pipelines.graph.footprint import Footprint
 from dali_pipelines.graph.source import check_arguments, make_source, peek_first, turned_pixels
@@ -28,6 +29,7 @@ from dali_pipelines.runtime.reader_pool import started_readers
 from dali_pipelines.runtime.reader_processes import ReaderProcessError, ReaderProcesses
 from readers.contract import Peek, Reader
 from readers.index.table import Index
+from readers.sampling.placement import PLACEMENT_SPECS
 from readers.source import Source
 from readers.worker import setup
 
@@ -175,9 +177,12 @@ def reader_pipeline(
         decoded = decode(arrays, config)
         check_decoded(decoded, config, uses_flip="flip" in arrays.used)
         channels = reader.channels if decoded.channels is None else decoded.channels
-        image = transform(decoded, nodes.get("flip"), channels, config, nodes)
+        chance = Chance(nodes.get("draws"))
+        image = transform(decoded, nodes, channels, config, chance)
         pipeline.output_names, outputs = zip(*_outputs(image, nodes, decoded, config), strict=True)
         pipeline.set_outputs(*outputs)
+    if source.num_draws is not None:
+        source.num_draws = chance.num_draws
     pipeline.source, pipeline.peek, pipeline.too_small = source, peek, too_small
     turned = turned_pixels(source, peek) if "affine" in nodes else 0
     pipeline.footprint = Footprint.of(peek, channels, decoded, config, turned=turned)
@@ -230,7 +235,9 @@ def _outputs(
     image: Any, nodes: Mapping[str, Any], decoded: Decoded, config: PipelineConfig
 ) -> list[tuple[str, Any]]:
     """Return names and DataNodes of the pipeline's outputs."""
-    others = [(name, nodes[name]) for name in config.columns] + list(decoded.others.items())
+    placed = [(name, nodes[PLACEMENT_SPECS[name].name]) for name in config.outputs]
+    columns = [(name, nodes[name]) for name in config.columns]
+    others = columns + placed + list(decoded.others.items())
     if config.device_id is not None:
         others = [(name, node.gpu()) for name, node in others]
     valid, report = nodes["valid"], nodes["report"]

@@ -51,8 +51,8 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
             f"({', '.join(index.parts)}), and {type(reader).__name__} reads one: use aia_pipeline, "
             "a ChannelsReader, or an Index of single files"
         )
-    others = ("image", "row", "valid", "report", "flip", "part", "affine")
-    names = (*others, *(spec.name for spec in reader.specs))
+    others = ("image", "row", "valid", "report", "flip", "draws", "part", "affine")
+    names = (*others, *config.outputs, *(spec.name for spec in reader.specs))
     if taken := set(config.columns) & set(names):
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
     schedule = Schedule(
@@ -70,9 +70,11 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         reader=reader,
         schedule=schedule,
         order=_order(index, config),
-        outputs=config.columns,
+        sent_columns=config.columns,
         num_epochs=config.num_epochs,
         rejected=config.rejected,
+        chance=config.mode == "train",
+        num_draws=0 if config.has_own_operators and config.mode == "train" else None,
         read_timeout=config.read_timeout,
         **{one.name: getattr(config, one.name) for one in fields(Geometry)},
     )

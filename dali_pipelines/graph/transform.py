@@ -1,17 +1,19 @@
-"""The graph after decoding: turn, resize, flip, normalise, permute to CHW, in that order."""
+"""The graph after decoding: turn, resize, flip, own operators, normalise, permute to CHW."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from nvidia.dali import fn, types
+from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
+from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.decode import Decoded, mean_and_std
+from dali_pipelines.graph.own_operators import own_operators
 from dali_pipelines.runtime.dali_private import merge, split
 
 _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
@@ -50,10 +52,10 @@ def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> N
 
 def transform(
     decoded: Decoded,
-    flip: Any,
+    nodes: Mapping[str, Any],
     channels: int,
     config: PipelineConfig,
-    geometry: Mapping[str, Any] = MappingProxyType({}),
+    chance: Chance,
 ) -> Any:
     """Add the nodes that turn a decoded image into the input of a network: CHW, of config.dtype.
 
@@ -61,67 +63,115 @@ def transform(
     ----------
     decoded : Decoded
         Checked by `check_decoded`.
-    flip : DataNode
-        int32, shape (2,), on the CPU: whether to flip left-right and up-down.
-    geometry : mapping of str to DataNode
-        ``part`` and ``affine``, where they are sent, see
-        `readers.sampling.geometry.Geometry.geometry_arrays`.
+    nodes : mapping of str to DataNode
+        What the Source sends, of which this takes ``flip`` (int32, shape (2,): whether to flip
+        left-right and up-down) and ``part`` and ``affine`` of
+        `readers.sampling.geometry.Geometry.geometry_arrays`, where they are sent.
+    channels : int
+        Channels of the image.
+    config : PipelineConfig
+        Settings.
+    chance : Chance
+        Random numbers for own operators.
 
     Raises
     ------
+    TypeError
+        If `config.transform` does not return a DataNode.
     ValueError
-        If the images cannot be converted to the dtype, or mean and std do not fit the channels.
+        If the images cannot be converted to the dtype, mean and std do not fit the channels, or
+        `config.transform` uses random operators of DALI.
     """
-    if geometry and decoded.finished and not {"affine", "part"}.isdisjoint(geometry):
+    if decoded.finished and not {"affine", "part"}.isdisjoint(nodes):
         raise ValueError(
             "rotate, zoom and resize_shorter come before flips, mean and std, which this decoder "
             "has applied: return finished=False"
         )
-    nodes = {**geometry, "flip": flip}
+    if not config.has_own_operators:
+        return _of_types(
+            decoded,
+            lambda one, select: _finish(
+                _place(one, nodes, channels, config, select), channels, config
+            ),
+        )
+    if decoded.finished and (config.mean is not None or config.std is not None):
+        raise ValueError(
+            "transform comes before mean and std, which this decoder has applied: return "
+            "finished=False if config.has_own_operators"
+        )
+    dtype = "uint8" if config.dtype == "uint8" else "float32"
+
+    def prepared(one: Decoded, select: Callable[[Any], Any]) -> Any:
+        placed = _place(one, nodes, channels, config, select)
+        _check_dtype(placed.dtype, config)
+        image = placed.image if placed.layout == "HWC" else _permute(placed.image, "HWC", channels)
+        return image if placed.dtype == dtype else fn.cast(image, dtype=to_dali_type(dtype))
+
+    image = own_operators(_of_types(decoded, prepared), chance, config)
+    return _finish(decoded._replace(image=image, dtype=dtype, layout="HWC"), channels, config)
+
+
+def _of_types(decoded: Decoded, make: Callable[[Decoded, Callable[[Any], Any]], Any]) -> Any:
+    """Call `make` for the images of each element type, and merge what it returns.
+
+    It also gets a function that takes the samples with such images from a node of all.
+    """
     if decoded.other is None:
-        return _transform(decoded, nodes, channels, config)
+        return make(decoded, lambda node: node)
     where, image, dtype = decoded.other
     others = decoded._replace(image=image, dtype=dtype)
-    false = _transform(decoded, nodes, channels, config, lambda node: split(node, where)[1])
-    true = _transform(others, nodes, channels, config, lambda node: split(node, where)[0])
+    false = make(decoded, lambda node: split(node, where)[1])
+    true = make(others, lambda node: split(node, where)[0])
     return merge(true, false, where)
 
 
-def _transform(
+def _place(
     decoded: Decoded,
     nodes: Mapping[str, Any],
     channels: int,
     config: PipelineConfig,
-    select: Callable[[Any], Any] = lambda node: node,
-) -> Any:
-    """Do `transform` to some images of a batch: `select` takes theirs from a node of all."""
-    image, layout = decoded.image, decoded.layout
+    select: Callable[[Any], Any],
+) -> Decoded:
+    """Turn, resize and flip the images, where the decoder has not; HWC if anything was done."""
+    image, layout, dtype = decoded.image, decoded.layout, decoded.dtype
     flips = bool(config.flip) and not decoded.finished
-    done = decoded.finished or not normalises(decoded, channels, config)
     resamples = "affine" in nodes or config.resized_to is not None
-    if layout == "CHW" and (resamples or flips or not done):
+    if layout == "CHW" and (resamples or flips or not _is_done(decoded, channels, config)):
         image, layout = _permute(image, "HWC", channels), "HWC"
     if "affine" in nodes:
-        image = _turn(image, select(nodes["affine"]), config)
-        decoded = decoded._replace(dtype="float32")
+        image, dtype = _turn(image, select(nodes["affine"]), config), "float32"
     if config.resized_to is not None:
         part = select(nodes["part"]) if "part" in nodes else None
-        image = _resize(image, decoded.dtype, config, select, part)
+        image, dtype = _resize(image, dtype, config, select, part), "float32"
     if flips:
         # After the resize, where there is less to copy; the filter is symmetric.
         flags = select(nodes["flip"])
         image = fn.flip(image, horizontal=flags[0], vertical=flags[1])
-    if done:
-        image = image if layout == "CHW" else _permute(image, "CHW", channels)
+    return decoded._replace(image=image, layout=layout, dtype=dtype)
+
+
+def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
+    """Normalise, convert to config.dtype and permute to CHW what is still to be."""
+    image = placed.image
+    if _is_done(placed, channels, config):
+        image = image if placed.layout == "CHW" else _permute(image, "CHW", channels)
         return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
-    if config.dtype == decoded.dtype == "uint16":  # of the others the operator below is faster
+    if config.dtype == placed.dtype == "uint16":  # of the others the operator below is faster
         return fn.transpose(image, perm=[2, 0, 1])
-    if config.dtype not in _NORMALISED or config.dtype == "uint8" != decoded.dtype:
-        raise ValueError(f"{decoded.dtype} images cannot be converted to {config.dtype}")
+    _check_dtype(placed.dtype, config)
     mean, std = mean_and_std(config, channels)
     return fn.crop_mirror_normalize(
         image, dtype=_NORMALISED[config.dtype], output_layout="CHW", mean=mean, std=std
     )
+
+
+def _is_done(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
+    return decoded.finished or not normalises(decoded, channels, config)
+
+
+def _check_dtype(dtype: str, config: PipelineConfig) -> None:
+    if config.dtype not in _NORMALISED or config.dtype == "uint8" != dtype:
+        raise ValueError(f"{dtype} images cannot be converted to {config.dtype}")
 
 
 def _permute(image: Any, layout: str, channels: int) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dali_pipelines.config import is_integer
 from dali_pipelines.loading.cursor import Cursor
+from dali_pipelines.values import is_integer
 from readers.index.rows.weights import RunningWeights
 from readers.index.table import Index
 from readers.sampling.order import VERSION

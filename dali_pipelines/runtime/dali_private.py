@@ -126,6 +126,21 @@ def merge(true: Any, false: Any, where: Any) -> Any:
     return _merge(true, false, predicate=where)
 
 
+def random_operator(node: Any) -> str | None:
+    """Return the name of a random operator of DALI on which a DataNode depends; None without."""
+    seen, waiting = set(), [node]
+    while waiting:
+        operator = getattr(waiting.pop(), "source", None)
+        if operator is None or id(operator) in seen:
+            continue
+        seen.add(id(operator))
+        schema = operator._op.schema
+        if schema.HasRandomSeedArg():
+            return ".".join((*schema.ModulePath(), schema.OperatorName()))
+        waiting += operator.inputs
+    return None
+
+
 @cache
 def compiled_function() -> Any:
     """Return DALI's numba operator, changed to take addresses of compiled functions.

@@ -146,7 +146,7 @@ class AiaReader:
             "frame": np.array((box.y, box.x, *_image_shape(header)), np.int64),
             "wavelnth": np.array([0 if hmi else header.get("WAVELNTH", 0)], np.int32),
         }
-        return Sample(arrays, stored.input_bytes)
+        return Sample(arrays, stored.input_bytes, self.shape)
 
     def header(self, row: Row) -> dict[str, Any]:
         """Read the keywords that are used here, updated from the pointing table if there is one.

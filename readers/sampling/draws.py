@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 _USED_UP = np.zeros(4, np.uint64)
 
@@ -18,8 +19,10 @@ class _Philox(threading.local):
     def __init__(self) -> None:
         self._generator = np.random.Philox(0)
 
-    def integers(self, key: tuple[int, int], counter: tuple[int, int, int, int]) -> list[int]:
-        """Return the four 64-bit integers for a key and a counter."""
+    def integers(
+        self, key: tuple[int, int], counter: tuple[int, int, int, int], count: int = 4
+    ) -> NDArray[np.uint64]:
+        """Return 64-bit integers for a key and a counter, four for each count of its first word."""
         self._generator.state = {
             "bit_generator": "Philox",
             "state": {"key": np.array(key, np.uint64), "counter": np.array(counter, np.uint64)},
@@ -28,7 +31,7 @@ class _Philox(threading.local):
             "has_uint32": 0,
             "uinteger": 0,
         }
-        return self._generator.random_raw(4).tolist()
+        return self._generator.random_raw(count)
 
 
 PHILOX = _Philox()
@@ -58,6 +61,8 @@ class Draws:
     """Fraction in [0, 1) that selects the rotation angle of a window from its range."""
     zoom: float
     """Fraction in [0, 1) that selects the zoom of a window from its range."""
+    key: tuple[int, int, int] = field(default=(0, 0, 0), compare=False)
+    """Seed, epoch and row, from which `fractions` and `graph_fractions` follow."""
 
     @classmethod
     @lru_cache(maxsize=4)  # the window and the flips of a row need the same numbers
@@ -78,7 +83,7 @@ class Draws:
         uses the raw output, which is the same in all versions of NumPy.
         """
         # Only four integers: a fifth would be the first of the next row.
-        y, x, bits, halves = PHILOX.integers((seed, epoch), (row, 0, 0, 0))
+        y, x, bits, halves = PHILOX.integers((seed, epoch), (row, 0, 0, 0)).tolist()
         return cls(
             y=(y >> 11) * 2.0**-53,
             x=(x >> 11) * 2.0**-53,
@@ -86,7 +91,26 @@ class Draws:
             vertical=bool(bits & 2),
             turn=(halves >> 32) * 2.0**-32,
             zoom=(halves & 0xFFFFFFFF) * 2.0**-32,
+            key=(seed, epoch, row),
         )
+
+    def fractions(self, count: int) -> NDArray[np.float64]:
+        """Return more numbers in [0, 1), shape (count,), for a Reader's own use.
+
+        The first ones do not depend on the count. Counters are (block, 0, row, 3).
+        """
+        return (self._more(3, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def graph_fractions(self, count: int) -> NDArray[np.float32]:
+        """Return numbers in [0, 1), shape (count,), for the operators of the graph.
+
+        They have 24 bits, which float32 holds exactly. Counters are (block, 0, row, 4).
+        """
+        return (self._more(4, count) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
+
+    def _more(self, stream: int, count: int) -> NDArray[np.uint64]:
+        seed, epoch, row = self.key
+        return PHILOX.integers((seed, epoch), (0, 0, row, stream), count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +127,7 @@ class Pairs:
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
         for block in range(1, 1 + ATTEMPTS // 2):
-            words = PHILOX.integers((self.seed, self.epoch), (self.row, block, 0, 0))
+            words = PHILOX.integers((self.seed, self.epoch), (self.row, block, 0, 0)).tolist()
             a, b, c, d = ((word >> 11) * 2.0**-53 for word in words)
             yield a, b
             yield c, d

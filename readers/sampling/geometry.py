@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from readers.contract import Reader, SampleSpec
 from readers.sampling.draws import Draws, Pairs
+from readers.sampling.placement import PLACEMENT_SPECS, Placement, PlacementOutput
 from readers.sampling.region import RandomRegion, ScaledWindow
 from readers.window import Window
 
@@ -49,6 +50,10 @@ class Geometry:
     """Their aspect ratio, width / height, is log-uniform between these two."""
     resize_shorter: int | None = None
     """The window is one of the image resized to so many pixels along its shorter side."""
+    resize: tuple[int, int] | None = None
+    """(height, width) in pixels to which the graph resizes the window or the region."""
+    outputs: tuple[PlacementOutput, ...] = ()
+    """Arrays of the `Placement` to send with each sample."""
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -68,6 +73,9 @@ class Geometry:
         if self.resize_shorter is not None:
             self._check_shorter(self.resize_shorter)
         self._check_turns()
+        if isinstance(self.outputs, str) or not set(self.outputs) <= set(PLACEMENT_SPECS):
+            known = ", ".join(PLACEMENT_SPECS)
+            raise ValueError(f"outputs must be in a tuple, any of {known}, got {self.outputs!r}")
 
     def _check_region(self, area: tuple[float, float]) -> None:
         if not 0 < area[0] <= area[1] <= 1:
@@ -125,6 +133,11 @@ class Geometry:
                 "random_area and resize_shorter need a Reader that reads the pixels of "
                 f"Window.within; {name} has no regions = True"
             )
+        if self.outputs and not hasattr(reader, "regions") and not hasattr(reader, "turns"):
+            raise ValueError(
+                f"outputs {self.outputs} need a Reader whose Samples have image_size; {name} has "
+                "neither regions nor turns"
+            )
 
     @property
     def is_turned(self) -> bool:
@@ -133,6 +146,11 @@ class Geometry:
 
     def geometry_specs(self, reader: Reader) -> tuple[SampleSpec, ...]:
         """Return the specs of `geometry_arrays`."""
+        placed = tuple(PLACEMENT_SPECS[name] for name in self.outputs)
+        return (*self._graph_specs(reader), *placed)
+
+    def _graph_specs(self, reader: Reader) -> tuple[SampleSpec, ...]:
+        """Return the specs of what the graph needs."""
         if self.resize_shorter is not None:
             return (SampleSpec(name="part", dtype="float32", ndim=1, unit="pixel"),)
         if self.is_turned and not getattr(reader, "turns", False):
@@ -140,35 +158,47 @@ class Geometry:
         return ()
 
     def geometry_arrays(
-        self, reader: Reader, window: Window | None, image: tuple[int, int] | None
+        self,
+        reader: Reader,
+        window: Window | None,
+        image: tuple[int, int] | None,
+        flip: tuple[bool, bool],
     ) -> dict[str, NDArray[Any]]:
-        """Return what the graph needs to make the sample of the pixels that were read.
+        """Return what the graph needs to make the sample of what was read, and the `outputs`.
 
         Parameters
         ----------
         reader : Reader
             Reader of the sample.
         window : Window, optional
-            The window that was read; None for a blank sample.
+            The window that was read; None for the whole image, or a blank sample.
         image : tuple of int, optional
-            (height, width) of the image, as the Reader gives it.
+            (height, width) of the image, as the Reader gives it; or of the blank sample.
+        flip : tuple of bool
+            Whether the sample is flipped left-right, and up-down.
 
         Returns
         -------
         dict
             ``part``: y and x of the start, then of the end, of the part to resize. ``affine``: the
             matrix from (x, y) in the output. Both lead to pixels of what was read, and all are
-            counted from the outer edge of the first one, as DALI counts.
+            counted from the outer edge of the first one, as DALI counts. And what
+            `PLACEMENT_SPECS` names.
         """
         found: dict[str, NDArray[Any]] = {}
-        for spec in self.geometry_specs(reader):
+        if not self.geometry_specs(reader):
+            return found
+        if image is None:
+            raise ValueError("the Samples of this Reader must have image_size")
+        if self.outputs:
+            resize = self.resize if self.resize_shorter is None else self.crop
+            placement = Placement.of(window, image, resize, flip)
+            found = {PLACEMENT_SPECS[name].name: getattr(placement, name) for name in self.outputs}
+        for spec in self._graph_specs(reader):
             if window is None:
-                height, width = self.blank_shape or (1, 1)
-                whole = {"part": np.array((0, 0, height, width)), "affine": np.eye(2, 3)}
+                whole = {"part": np.array((0, 0, *image)), "affine": np.eye(2, 3)}
                 found[spec.name] = whole[spec.name].astype(np.float32)
                 continue
-            if image is None:
-                raise ValueError("the Reader has regions = True, but its Sample no image_size")
             top, left = window.within(*image).place(*image)
             if isinstance(window, ScaledWindow):
                 ends = np.array(window.part(*image)) - [[top], [left]]
@@ -227,10 +257,9 @@ class Geometry:
         angle, zoom = (2 * draws.turn - 1) * self.rotate, least * (most / least) ** draws.zoom
         return replace(window, angle=angle, zoom=zoom)
 
-    def draw_flips(self, seed: int, epoch: int, row: int) -> list[NDArray[np.int32]]:
-        """Return whether to flip a row left-right and up-down, shape (2,); nothing without flip."""
+    def draw_flips(self, seed: int, epoch: int, row: int) -> tuple[bool, bool]:
+        """Return whether to flip a row left-right and up-down."""
         if not self.flip:
-            return []
+            return False, False
         draws = Draws.of(seed, epoch, row)
-        flip = (draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip)
-        return [np.array(flip, np.int32)]
+        return draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip

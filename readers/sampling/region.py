@@ -40,6 +40,10 @@ class RandomRegion(Window):
                 break
         return Window(height=rows, width=columns, y=y, x=x)
 
+    def part(self, height: int, width: int) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return the start and the end of the region along rows and columns of the image."""
+        return self.within(height, width).part(height, width)
+
     def _central(self, height: int, width: int) -> tuple[int, int]:
         least, most = self.aspect_ratio
         if width < least * height:

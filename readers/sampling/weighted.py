@@ -55,7 +55,7 @@ class WeightedOrder:
         """
         if not 0 <= position < self.num_rows:
             raise IndexError(f"position must lie in [0, {self.num_rows}), got {position}")
-        first, *_ = PHILOX.integers((self.seed, epoch), (position, 0, 0, 2))
+        first, *_ = PHILOX.integers((self.seed, epoch), (position, 0, 0, 2)).tolist()
         return self.weights.row((first >> 11) * 2.0**-53)
 
     def draws_number(self, position: int, row: int) -> int:

@@ -15,6 +15,7 @@ from nvidia.dali.types import to_dali_type
 
 from dali_pipelines import Calibration, PipelineConfig
 from dali_pipelines.graph import cupy_operator
+from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.cupy_operator import _stream_kept
 from dali_pipelines.graph.decode import (
     Decode,
@@ -99,8 +100,9 @@ def test_the_graph_of_fits_is_accepted_in_each_geometry(
     with Pipeline(batch_size=2, num_threads=1, device_id=None):
         nodes = arrays_of(FitsReader(), config)
         flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
-        decoded = decode_fits({**nodes, "flip": flip}, config, planes=planes)
-        image = transform(decoded, flip, planes, config, nodes)
+        nodes = {**nodes, "flip": flip}
+        decoded = decode_fits(nodes, config, planes=planes)
+        image = transform(decoded, nodes, planes, config, Chance(None))
     assert decoded.finished == ("random_area" in options and planes == 1)
     assert image.device == "gpu"
 
@@ -120,8 +122,9 @@ def serialized(reader: Reader, decode: Decode, **options: Any) -> bytes:
     with pipeline:
         nodes = arrays_of(reader, config)
         flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
-        decoded = decode({**nodes, "flip": flip}, config)
-        pipeline.set_outputs(transform(decoded, flip, reader.channels, config, nodes))
+        nodes = {**nodes, "flip": flip}
+        image = transform(decode(nodes, config), nodes, reader.channels, config, Chance(None))
+        pipeline.set_outputs(image)
     return bytes(pipeline.serialize())
 
 

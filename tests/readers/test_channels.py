@@ -198,7 +198,7 @@ def test_from_an_index_through_a_source(tmp_path: Path) -> None:
         reader=reader,
         schedule=Schedule(num_rows=3, shard=Shard(), batch_size=3),
         order=Order(3, shuffle=False),
-        outputs=("dt_94",),
+        sent_columns=("dt_94",),
     )
     samples = [
         dict(zip((spec.name for spec in source.specs), source(Info(number)), strict=True))

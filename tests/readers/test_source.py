@@ -383,7 +383,7 @@ class TestDraws:
 
 
 def test_columns_travel_with_their_row() -> None:
-    made = source(outputs=("label",))
+    made = source(sent_columns=("label",))
     assert [spec.name for spec in made.specs[-4:]] == ["row", "valid", "label", "report"]
     for slot in epoch_of(made):
         assert slot["label"] == slot.row * 10
@@ -395,7 +395,7 @@ def test_an_index_file_that_is_written_to_is_told_as_data(tmp_path: Path, tail: 
     file = tmp_path / "index.arrow"
     label = np.arange(ROWS, dtype="i2")
     Index(pa.table({"path": [f"/{row}" for row in label], "label": label})).save(file)
-    made = source(tail=tail, outputs=("label",), crop=(2, 3))
+    made = source(tail=tail, sent_columns=("label",), crop=(2, 3))
     made.columns = Index.load(file).columns(["label"])
     before = Slot(made, 1)
     assert before.valid
@@ -414,7 +414,7 @@ def test_a_column_alone_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(_name: str, row: int) -> None:
         raise ReadError("index.arrow", "gone", row=row)
 
-    made = source(outputs=("label",))
+    made = source(sent_columns=("label",))
     monkeypatch.setattr(made, "columns", copy.copy(COLUMNS))
     monkeypatch.setattr(made.columns, "value", fail)
     found = Slot(made, 0)
@@ -470,7 +470,7 @@ def test_no_count_raises(count: int, tail: str, shard_id: int) -> None:
 
 @pytest.mark.parametrize("reader", [FakeReader(), FitsReader(), JpegReader(), NpyReader()])
 def test_pickled_it_is_small_and_works(reader: Reader) -> None:
-    made = source(reader=reader, outputs=("label",), crop=(2, 2))
+    made = source(reader=reader, sent_columns=("label",), crop=(2, 2))
     content = pickle.dumps(made)
     assert len(content) < 10_000
     again = pickle.loads(content)
@@ -479,7 +479,7 @@ def test_pickled_it_is_small_and_works(reader: Reader) -> None:
 
 
 def test_another_process_gives_the_same(fresh_python: Callable[..., bytes]) -> None:
-    made = source((1, 2), crop=(1, 1), window="random", flip="hv", outputs=("label",))
+    made = source((1, 2), crop=(1, 1), window="random", flip="hv", sent_columns=("label",))
     code = (
         "import pickle, sys; from fakes import Info; made = pickle.load(sys.stdin.buffer)\n"
         "slots = [[a.tobytes() for a in made(Info(n))[:-1]] for n in range(20)]\n"

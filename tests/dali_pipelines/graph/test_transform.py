@@ -11,6 +11,7 @@ import torch
 from nvidia.dali import Pipeline, fn
 
 from dali_pipelines import Index, NpyReader, PipelineConfig, reader_pipeline
+from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.decode import Decoded, decode_array
 from dali_pipelines.graph.transform import check_decoded, transform
 
@@ -28,7 +29,7 @@ def run(image: np.ndarray, flips: tuple[int, int], declared: dict[str, Any], **c
         decoded = Decoded(node, image.dtype.name, **declared)
         check_decoded(decoded, settings, uses_flip=True)
         channels = image.shape[axes.index("C")]
-        pipeline.set_outputs(transform(decoded, flip, channels, settings))
+        pipeline.set_outputs(transform(decoded, {"flip": flip}, channels, settings, Chance(None)))
     (out,) = pipeline.run()
     assert out.layout() == "CHW"
     return np.asarray(out.at(0))

@@ -150,7 +150,7 @@ def source_of(index: Index) -> Any:
         reader=FakeReader(),
         schedule=Schedule(num_rows=len(index), shard=Shard(), batch_size=8),
         order=Order(len(index), shuffle=False),
-        outputs=("label",),
+        sent_columns=("label",),
     )
 
 

@@ -1,0 +1,75 @@
+"""Random choices of operators in the graph that follow from seed, epoch and row alone.
+
+DALI's own random operators depend on the place of a sample in its batch, so that another batch size
+or a resume would change their results.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvidia.dali import fn, math, types
+
+
+class Chance:
+    """Random numbers for a graph, others for each sample.
+
+    Each call of a method takes other numbers, and returns a DataNode on the CPU with one value for
+    each sample, to be used in arithmetic and as an argument of operators. A sample gets the same
+    values in any batch, on any number of devices and after a resume.
+
+    Parameters
+    ----------
+    draws : DataNode, optional
+        float32 in [0, 1), one axis, long enough for all calls; None in mode ``eval``.
+    """
+
+    def __init__(self, draws: Any) -> None:
+        self._draws = draws
+        self.num_draws = 0
+        """Numbers of each sample that were taken so far."""
+
+    def uniform(self, least: Any = 0.0, most: Any = 1.0) -> Any:
+        """Return float32 from a uniform distribution in [least, most), shape ().
+
+        Both are numbers or DataNodes of one value for each sample.
+        """
+        return least + (most - least) * self._take()
+
+    def bernoulli(self, p: float = 0.5) -> Any:
+        """Return bool, shape (): True with probability `p`.
+
+        Raises
+        ------
+        ValueError
+            If `p` is no probability.
+        """
+        if not 0 <= p <= 1:
+            raise ValueError(f"p must be a probability, 0 to 1, got {p}")
+        return self._take() < p
+
+    def choice(self, count: int) -> Any:
+        """Return int32 from 0 to count - 1, each as likely as the others, shape ().
+
+        Raises
+        ------
+        ValueError
+            If `count` is not from 1 to 2**16.
+        """
+        if not 1 <= count <= 1 << 16:
+            raise ValueError(f"count must be an integer from 1 to {1 << 16}, got {count!r}")
+        return fn.cast(math.floor(self._take() * float(count)), dtype=types.INT32)
+
+    def fractions(self, count: int) -> Any:
+        """Return float32 in [0, 1), shape (count,), multiples of 2**-24."""
+        return self._take(count)
+
+    def _take(self, count: int | None = None) -> Any:
+        if self._draws is None:
+            raise ValueError(
+                "mode 'eval' is without chance: let the transform return the image before it asks "
+                "for random numbers if config.mode is 'eval'"
+            )
+        start = self.num_draws
+        self.num_draws += 1 if count is None else count
+        return self._draws[start] if count is None else self._draws[start : start + count]

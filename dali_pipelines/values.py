@@ -1,0 +1,50 @@
+"""Checks and conversions of the values of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, TypeGuard
+
+import numpy as np
+
+
+def is_integer(value: object, least: int) -> bool:
+    """Return whether a value is an integer, at least `least`; also of NumPy, but not bool."""
+    integral = isinstance(value, Integral) and not isinstance(value, bool)
+    return integral and int(value) >= least  # type: ignore[call-overload]
+
+
+def check_integer(name: str, value: object, least: int) -> None:
+    """Raise ValueError if the value of a setting is no integer, or less than `least`."""
+    if not is_integer(value, least):
+        raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
+
+
+def pair_of(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return (height, width) of a setting that takes one or two integers; or raise ValueError."""
+    if value is None:
+        return None
+    pair = (value, value) if is_integer(value, 1) else value
+    if not are_all(pair, Integral) or len(pair) != 2 or min(pair) < 1:
+        raise ValueError(
+            f"{name} must be (height, width) in pixels, at least 1x1, or one integer for both, "
+            f"got {value!r}"
+        )
+    return int(pair[0]), int(pair[1])
+
+
+def numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[float, ...] | None:
+    """Return the numbers of a setting that takes one or more; or raise ValueError."""
+    if value is None:
+        return None
+    values = (value,) if isinstance(value, Real) else value
+    if not are_all(values, Real):
+        raise ValueError(f"{name} must be a number, or one for each channel, got {value!r}")
+    return tuple(float(number) for number in values)
+
+
+def are_all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
+    """Return whether these are one or more numbers of this kind; also of NumPy."""
+    are_several = isinstance(values, Sequence | np.ndarray) and getattr(values, "ndim", 1) == 1
+    return are_several and len(values) > 0 and all(isinstance(value, kind) for value in values)
