@@ -1,7 +1,8 @@
 """NumPy in CuPy's place, for machines without a GPU.
 
 It shows that code asks CuPy for what it computes, and mixes no arrays of the two: functions that
-are not named here are errors. What CuPy itself would give, it does not show.
+are not named here are errors. It notes what would wait for the GPU. What CuPy itself would give, it
+does not show.
 """
 
 from __future__ import annotations
@@ -13,6 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.fft
+
+waits: list[str] = []
+"""Calls so far for which CuPy would wait for the GPU; `install` empties it."""
+
+
+def _waiting(name: str) -> Any:
+    """Make a method of `Array` that is ndarray's, and noted in `waits`."""
+
+    def method(self: Any, *arguments: Any) -> Any:
+        waits.append(name)
+        return getattr(_plain(self), name)(*arguments)
+
+    return method
 
 
 class Array(np.ndarray):
@@ -29,6 +43,35 @@ class Array(np.ndarray):
         if "out" in options:
             options["out"] = tuple(_plain(out) for out in options["out"])
         return _array(getattr(ufunc, method)(*(_plain(value) for value in inputs), **options))
+
+    item, tolist, __bool__ = map(_waiting, ("item", "tolist", "__bool__"))
+    __float__, __int__, __index__ = map(_waiting, ("__float__", "__int__", "__index__"))
+
+    def get(self) -> np.ndarray:
+        waits.append("get")
+        return np.array(_plain(self))
+
+    def nonzero(self) -> Any:
+        waits.append("nonzero")
+        return tuple(map(_array, _plain(self).nonzero()))
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return an array, of a single element too; that of a mask has a size to wait for."""
+        waits.extend(["mask"] * _has_mask(key))
+        return _array(_plain(self)[_plain_key(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        waits.extend(["mask"] * (_has_mask(key) and isinstance(value, Array)))
+        _plain(self)[_plain_key(key)] = _plain(value)
+
+
+def _has_mask(key: Any) -> bool:
+    keys = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(one, Array) and one.dtype == bool for one in keys)
+
+
+def _plain_key(key: Any) -> Any:
+    return tuple(map(_plain, key)) if isinstance(key, tuple) else _plain(key)
 
 
 def _plain(value: Any) -> Any:
@@ -47,25 +90,34 @@ def _on_gpu(function: Any) -> Any:
     return lambda *arguments: _array(function(*(_plain(value) for value in arguments)))
 
 
+def _irfft2(array: Any, shape: Any, *, overwrite_x: bool) -> Array:
+    found = _array(scipy.fft.irfft2(_plain(array), shape))
+    if overwrite_x:
+        array.fill(np.nan)
+    return found
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make ``import cupy`` and ``import cupyx.scipy.fft`` give the stand-in."""
+    waits.clear()
     cupy, fft = ModuleType("cupy"), ModuleType("cupyx.scipy.fft")
     found: dict[str, Any] = {
         **{name: getattr(np, name) for name in ("abs", "divide", "isfinite", "maximum")},
         "concatenate": lambda arrays: _array(np.concatenate([_plain(array) for array in arrays])),
-        "ones_like": _on_gpu(np.ones_like),
-        "nonzero": lambda array: tuple(map(_array, np.nonzero(_plain(array)))),
+        "nonzero": Array.nonzero,
         "asarray": _array,
         "copyto": lambda to, value, where: np.copyto(
             _plain(to), _plain(value), where=_plain(where)
         ),
         "fft": SimpleNamespace(rfft2=_on_gpu(np.fft.rfft2), ifftshift=_on_gpu(np.fft.ifftshift)),
         "cuda": SimpleNamespace(
-            get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None)
+            get_current_stream=lambda: SimpleNamespace(
+                synchronize=lambda: waits.append("synchronize")
+            )
         ),
     }
     vars(cupy).update(found)
-    vars(fft).update(rfft2=_on_gpu(scipy.fft.rfft2), irfft2=_on_gpu(scipy.fft.irfft2))
+    vars(fft).update(rfft2=_on_gpu(scipy.fft.rfft2), irfft2=_irfft2)
     for module in (cupy, ModuleType("cupyx"), ModuleType("cupyx.scipy"), fft):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("dali_pipelines.graph.cupy_operator.find_spec", lambda name: name)

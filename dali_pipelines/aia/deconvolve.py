@@ -1,6 +1,7 @@
 """Richardson-Lucy deconvolution, as in `aiapy.psf.deconvolve`, on the CPU and on a GPU.
 
-One definition for both: the type of the arrays decides between NumPy with SciPy, and CuPy.
+One definition for both: the type of the arrays decides between NumPy with SciPy, and CuPy. No frame
+waits for the GPU.
 SciPy comes with ``pip install 'dali-pipelines[aia]'``, CuPy with ``'dali-pipelines[gpu]'``.
 """
 
@@ -101,8 +102,8 @@ class Deconvolver:
             )
         blur = partial(_convolve, transfer=self.transfer, workers=self.workers)
         observed = image.astype(self.transfer.real.dtype)
-        missing = xp.nonzero(~xp.isfinite(observed))
-        if missing[0].size:
+        missing = ~xp.isfinite(observed)
+        if xp is not np or missing.any():  # to know whether there are any, a GPU must be waited for
             _fill(xp, observed, missing, blur)
         xp.maximum(observed, 0, out=observed)  # Richardson-Lucy assumes non-negative data
         limits = np.finfo(observed.dtype)
@@ -117,22 +118,21 @@ class Deconvolver:
             ratio = model.copy()
             xp.copyto(ratio, floor, where=xp.abs(ratio) < floor)
             xp.divide(observed, ratio, out=ratio)
-            ratio[missing] = 1
+            xp.copyto(ratio, 1, where=missing)
             ratio -= level
             step = adjoint(ratio)
             step *= estimate
             estimate += step
             model += blur(step)
-        estimate[missing] = np.nan
+        xp.copyto(estimate, np.nan, where=missing)
         return estimate
 
 
 def _fill(xp: Any, image: Any, missing: Any, blur: Callable[[Any], Any]) -> None:
     """Set missing pixels to the mean of the others, weighted by the PSF around them."""
-    weight = xp.ones_like(image)
-    image[missing] = weight[missing] = 0
-    weight = xp.maximum(blur(weight), np.finfo(image.dtype).eps)
-    image[missing] = (blur(image) / weight)[missing]
+    xp.copyto(image, 0, where=missing)
+    weight = xp.maximum(blur((~missing).astype(image.dtype)), np.finfo(image.dtype).eps)
+    xp.copyto(image, blur(image) / weight, where=missing)
 
 
 def array_module(array: Any) -> Any:
@@ -153,7 +153,7 @@ def _convolve(array: Any, transfer: Any, workers: int) -> Any:
 
         spectrum = rfft2(array)
         spectrum *= transfer
-        return irfft2(spectrum, array.shape)
+        return irfft2(spectrum, array.shape, overwrite_x=True)
     fft = scipy_fft()
     # Axis by axis, as rfft2 and irfft2 do not overwrite: a third of the time, and one spectrum
     # less in memory.

@@ -79,7 +79,7 @@ class FrameDeconvolver:
     def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
         """Deconvolve a batch of images, each by the PSF of its channel."""
         xp = array_module(images[0])
-        # A GPU is waited for once here; `Deconvolver` waits for each frame's missing pixels.
+        # The one time that a GPU is waited for.
         channels = xp.concatenate([wavelnth.reshape(1) for wavelnth in wavelnths]).tolist()
         return [self._frame(*frame) for frame in zip(images, channels, strict=True)]
 

@@ -196,13 +196,16 @@ def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arrays_of_cupy_stay_there(
     monkeypatch: pytest.MonkeyPatch, image: np.ndarray, psf_171: np.ndarray
 ) -> None:
-    """With NumPy in CuPy's place: no GPU has run this."""
-    expected = deconvolve(np.where(holes("block"), np.nan, image), psf_171, iterations=5)
+    """And nothing waits for the GPU. With NumPy in CuPy's place: no GPU has run this."""
+    images = image, np.where(holes("block"), np.nan, image)
+    expected = [deconvolve(one, psf_171, iterations=5) for one in images]
     cupy_standin.install(monkeypatch)
-    on_gpu = np.where(holes("block"), np.nan, image).view(cupy_standin.Array)
-    found = deconvolve(on_gpu, psf_171.view(cupy_standin.Array), iterations=5)
-    assert isinstance(found, cupy_standin.Array)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found.view(np.ndarray), expected, rtol=1e-4, atol=1e-4)
+    deconvolver = Deconvolver.of(psf_171.view(cupy_standin.Array), iterations=5)
+    for one, on_cpu in zip(images, expected, strict=True):
+        found = deconvolver(one.view(cupy_standin.Array))
+        assert isinstance(found, cupy_standin.Array)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found.view(np.ndarray), on_cpu, rtol=1e-4, atol=1e-4)
+    assert cupy_standin.waits == []
     with pytest.raises(TypeError, match=r"image must be where the PSF is: .*Array.*, got .*numpy"):
         Deconvolver.of(psf_171.view(cupy_standin.Array))(image)

@@ -123,12 +123,15 @@ def test_psfs_are_made_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With NumPy in CuPy's place: no GPU has run this."""
+    """A batch waits for the GPU once. With NumPy in CuPy's place: no GPU has run this."""
     cupy_standin.install(monkeypatch)
     deconvolver = FrameDeconvolver((171,), 1)
-    images = [image.view(cupy_standin.Array) for image in (frame(0), frame(1, (20, 30)))]
-    channels = [np.array(channel).view(cupy_standin.Array) for channel in ([171], 171)]
+    images = [image.view(cupy_standin.Array) for image in (frame(0), frame(1, (20, 30)), frame(2))]
+    channels = [np.array(channel).view(cupy_standin.Array) for channel in ([171], 171, [171])]
     found = deconvolver(images, channels)
+    assert cupy_standin.waits == ["tolist", "synchronize"]  # once for the first batch of a GPU
+    deconvolver(images, channels)
+    assert cupy_standin.waits == ["tolist", "synchronize", "tolist"]
     np.testing.assert_allclose(np.array(found[0])[..., 0], deconvolved(frame(0), 171), rtol=1e-4)
     assert np.isnan(np.array(found[1])).all()
     assert all(isinstance(image, cupy_standin.Array) for image in found)
