@@ -1,19 +1,67 @@
 """NumPy in CuPy's place, for machines without a GPU.
 
 It shows that code asks CuPy for what it computes, and mixes no arrays of the two: functions that
-are not named here are errors. It notes what would wait for the GPU. What CuPy itself would give, it
-does not show.
+are not named here are errors. So is mixing arrays of several GPUs, or leaving out one's own. It
+notes what would wait for the GPU. What CuPy itself would give, it does not show.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections import defaultdict
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.fft
+
+
+class _Thread(threading.local):
+    """What CuPy keeps for each thread."""
+
+    def __init__(self) -> None:
+        self.devices = [0]
+        self.streams: defaultdict[int, list[Stream]] = defaultdict(lambda: [Stream(0)])
+        """By device."""
+
+
+class Device:
+    """A GPU, which may be the current one."""
+
+    def __init__(self, number: int | None = None) -> None:
+        self.id = _thread.devices[-1] if number is None else number
+
+    def __enter__(self) -> None:
+        _thread.devices.append(self.id)
+
+    def __exit__(self, *_: object) -> None:
+        _thread.devices.pop()
+
+
+class Stream:
+    """A stream, which may be the current one of the current device."""
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
+
+    def synchronize(self) -> None:
+        waits.append("synchronize")
+
+    def __enter__(self) -> None:
+        _thread.streams[Device().id].append(self)
+
+    def __exit__(self, *_: object) -> None:
+        _thread.streams[Device().id].pop()
+
+
+def current_stream() -> Stream:
+    """Return the current stream of the current device."""
+    return _thread.streams[Device().id][-1]
+
+
+_thread = _Thread()
 
 waits: list[str] = []
 """Calls so far for which CuPy would wait for the GPU; `install` empties it."""
@@ -33,7 +81,13 @@ class Array(np.ndarray):
     """An array that says it is on a GPU; no function of NumPy takes it."""
 
     __cuda_array_interface__: dict[str, Any] = {}  # noqa: RUF012 -- as CuPy's arrays have it
-    device = SimpleNamespace(id=0)  # type: ignore[assignment]
+
+    def __array_finalize__(self, parent: Any) -> None:
+        self._gpu = getattr(parent, "_gpu", None) or Device()
+
+    @property
+    def device(self) -> Any:
+        return self._gpu
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise TypeError(f"numpy.{function.__name__} was called on an array of CuPy")
@@ -76,6 +130,8 @@ def _plain_key(key: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Array):
+        if value.device.id != Device().id:
+            raise TypeError(f"an array of GPU {value.device.id} was used on GPU {Device().id}")
         return value.view(np.ndarray)
     if isinstance(value, np.ndarray) and value.ndim:
         raise TypeError("an array of NumPy was given to CuPy")
@@ -110,11 +166,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
             _plain(to), _plain(value), where=_plain(where)
         ),
         "fft": SimpleNamespace(rfft2=_on_gpu(np.fft.rfft2), ifftshift=_on_gpu(np.fft.ifftshift)),
-        "cuda": SimpleNamespace(
-            get_current_stream=lambda: SimpleNamespace(
-                synchronize=lambda: waits.append("synchronize")
-            )
-        ),
+        "cuda": SimpleNamespace(get_current_stream=current_stream, Device=Device),
     }
     vars(cupy).update(found)
     vars(fft).update(rfft2=_on_gpu(scipy.fft.rfft2), irfft2=_irfft2)

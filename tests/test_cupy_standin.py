@@ -58,3 +58,13 @@ def test_what_does_not_wait(array: Any) -> None:
     assert array.sum().shape == ()
     assert isinstance(array.real[0, 0], cupy_standin.Array)
     assert cupy_standin.waits == []
+
+
+def test_arrays_of_two_gpus_do_not_mix(array: Any) -> None:
+    with cupy_standin.Device(1):
+        other: Any = np.zeros(3).view(cupy_standin.Array)
+        assert (other + 1).device.id == 1
+        with pytest.raises(TypeError, match="an array of GPU 0 was used on GPU 1"):
+            other + array
+    with pytest.raises(TypeError, match="an array of GPU 1 was used on GPU 0"):
+        other.sum()

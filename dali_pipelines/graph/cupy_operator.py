@@ -1,6 +1,6 @@
 """Operators that are Python functions of batches of CuPy arrays, and launches of kernels.
 
-They run on DALI's stream, without waiting for it.
+They run on DALI's stream and on the GPU of their pipeline, without waiting for it.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from nvidia.dali import fn
+from nvidia.dali import Pipeline, fn
 
 
 def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: list[str]) -> Any:
-    """Add an operator that works on batches of CuPy arrays, on DALI's stream.
+    """Add an operator that works on batches of CuPy arrays to the pipeline that is being made.
 
     Parameters
     ----------
     function : callable
-        Takes a list of CuPy arrays for each input; returns one for each output.
+        Takes a list of CuPy arrays for each input; returns one for each output. The pipeline's GPU
+        is CuPy's current device then, and DALI's stream its current stream.
     inputs : list of DataNode
         On the CPU or the GPU.
     layouts : list of str
@@ -37,7 +38,7 @@ def python_operator(function: Callable[..., Any], inputs: list[Any], layouts: li
             )
     return fn.python_function(
         *map(to_gpu, inputs),
-        function=_stream_kept(function),
+        function=_placed(function, Pipeline.current().device_id),
         device="gpu",
         batch_processing=True,
         num_outputs=len(layouts),
@@ -55,10 +56,12 @@ def to_gpu(node: Any) -> Any:
     return node if node.device == "gpu" else fn.copy(node).gpu()
 
 
-def _stream_kept(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep CuPy from destroying DALI's stream where the function raises.
+def _placed(function: Callable[..., Any], device_id: int | None) -> Callable[..., Any]:
+    """Call a function with a GPU and DALI's stream as CuPy's current ones; None: DALI's choice.
 
-    DALI 2.4 lends its stream to an object of CuPy, and takes it back only if nothing is raised.
+    DALI 2.4 sets the device once in each of its threads (``Executor2::Impl::Start``), and whatever
+    runs there may change it. CuPy has a current stream for each device. DALI lends its stream to an
+    object of CuPy, which destroys it, and takes it back only if nothing is raised.
     """
 
     def run(*batch: Any) -> Any:
@@ -66,7 +69,8 @@ def _stream_kept(function: Callable[..., Any]) -> Callable[..., Any]:
 
         stream = cupy.cuda.get_current_stream()  # after an error of CUDA this would fail, too
         try:
-            return function(*batch)
+            with cupy.cuda.Device(device_id), stream:
+                return function(*batch)
         except BaseException:
             stream.ptr = 0
             raise
@@ -75,7 +79,7 @@ def _stream_kept(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def launch(kernel: Any, blocks: Any, threads: Any, *arguments: Any) -> None:
-    """Launch a kernel on CuPy's stream.
+    """Launch a kernel on CuPy's stream, and on its device: numba asks CUDA for the current one.
 
     Arrays are passed as addresses: numba would wait for the stream of a CuPy array.
     """

@@ -9,6 +9,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+import cupy_standin
 import pytest
 from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
@@ -16,7 +17,7 @@ from nvidia.dali.types import to_dali_type
 from dali_pipelines import Calibration, PipelineConfig
 from dali_pipelines.graph import cupy_operator
 from dali_pipelines.graph.chance import Chance
-from dali_pipelines.graph.cupy_operator import _stream_kept
+from dali_pipelines.graph.cupy_operator import _placed, python_operator
 from dali_pipelines.graph.decode import (
     Decode,
     Decoded,
@@ -199,19 +200,55 @@ def between(node: Any, first: Any) -> list[Any]:
 
 def test_an_error_leaves_the_stream_of_dali_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """CuPy destroys the stream whose address it still has, and DALI 2.4 takes it out too late."""
-    stream = types.SimpleNamespace(ptr=1234)
-    cupy: Any = types.ModuleType("cupy")
-    cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: stream)
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    assert _stream_kept(len)([1, 2]) == 2
-    assert stream.ptr == 1234
+    cupy_standin.install(monkeypatch)
+    with (stream := cupy_standin.Stream(1234)):
+        assert _placed(len, 0)([1, 2]) == 2
+        assert stream.ptr == 1234
 
-    def fail(_: Any) -> None:
-        raise KeyboardInterrupt
+        def fail(_: Any) -> None:
+            raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        _stream_kept(fail)([])
-    assert stream.ptr == 0
+        with pytest.raises(KeyboardInterrupt):
+            _placed(fail, 1)([])
+        assert stream.ptr == 0
+        assert cupy_standin.current_stream() is stream
+
+
+def test_each_operator_runs_on_the_gpu_of_its_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On DALI's stream, whatever the current device of DALI's thread is."""
+    cupy_standin.install(monkeypatch)
+
+    def place(number: int) -> tuple[int, int, int]:
+        return number, cupy_standin.Device().id, cupy_standin.current_stream().ptr
+
+    for current in (0, 1):
+        with cupy_standin.Device(current), cupy_standin.Stream(1234):
+            assert _placed(place, 1)(7) == (7, 1, 1234)
+            assert _placed(place, 0)(8) == (8, 0, 1234)
+            assert _placed(place, None)(9) == (9, current, 1234)
+            assert place(3) == (3, current, 1234)
+    for device in (0, 1):
+        with cupy_standin.Device(device):
+            assert cupy_standin.current_stream().ptr == 0
+
+
+def test_an_operator_knows_the_gpu_of_its_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy_standin.install(monkeypatch)
+    devices = []
+
+    def placed(function: Callable[..., Any], device: int | None) -> Callable[..., Any]:
+        devices.append(device)
+        return function
+
+    monkeypatch.setattr(cupy_operator, "_placed", placed)
+    # DALI would ask the driver for a GPU.
+    pipeline = Pipeline(batch_size=1, num_threads=1, device_id=None)
+    for number in (2, 3):
+        monkeypatch.setattr(Pipeline, "device_id", number)
+        with pipeline:
+            image = fn.external_source(name=f"image{number}", layout="HWC", ndim=3)
+            python_operator(list, [image], ["HWC"])
+    assert devices == [2, 3]
 
 
 @pytest.mark.parametrize(("missing", "package"), [("cupy", "CuPy"), ("numba_cuda", "numba-cuda")])

@@ -138,6 +138,20 @@ def test_a_batch_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0].shape == (*SHAPE, 1)
 
 
+def test_each_gpu_has_its_own_transfer_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in raises where arrays of two GPUs meet."""
+    cupy_standin.install(monkeypatch)
+    deconvolver = FrameDeconvolver((171,), 1)
+    expected = deconvolved(frame(0), 171)
+    for number in (1, 0, 1):
+        with cupy_standin.Device(number):
+            images = [frame(0).view(cupy_standin.Array)]
+            (found,) = deconvolver(images, [np.array([171]).view(cupy_standin.Array)])
+            np.testing.assert_allclose(found.get()[..., 0], expected, rtol=1e-4)
+        assert found.device.id == number
+    assert cupy_standin.waits.count("synchronize") == 2
+
+
 def test_the_graph_for_a_gpu_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """DALI cannot serialise a Python function, so this is as far as it goes without a driver."""
     cupy_standin.install(monkeypatch)
