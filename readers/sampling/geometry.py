@@ -133,10 +133,10 @@ class Geometry:
                 "random_area and resize_shorter need a Reader that reads the pixels of "
                 f"Window.within; {name} has no regions = True"
             )
-        if self.outputs and not hasattr(reader, "regions") and not hasattr(reader, "turns"):
+        if self.outputs and not (regions or getattr(reader, "turns", False)):
             raise ValueError(
                 f"outputs {self.outputs} need a Reader whose Samples have image_size; {name} has "
-                "neither regions nor turns"
+                "neither regions = True nor turns = True"
             )
 
     @property

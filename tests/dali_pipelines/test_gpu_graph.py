@@ -108,6 +108,19 @@ def test_the_graph_of_fits_is_accepted_in_each_geometry(
     assert image.device == "gpu"
 
 
+def jittered(image: Any, chance: Chance, config: PipelineConfig) -> Any:
+    del config
+    image = image * chance.uniform(0.5, 1.5) + chance.choice(3) * chance.bernoulli()
+    return fn.gaussian_blur(image, sigma=chance.uniform(0.1, 2.0), window_size=5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_the_graph_of_own_operators_is_accepted(dtype: str) -> None:
+    stored = "uint8" if dtype == "uint8" else None
+    graph = serialized(JpegReader(3, stored), decode_jpeg, dtype=dtype, transform=jittered)
+    assert b"GaussianBlur" in graph
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_the_graph_of_integers_is_accepted(dtype: str, channels: int) -> None:
@@ -123,8 +136,10 @@ def serialized(reader: Reader, decode: Decode, **options: Any) -> bytes:
     with pipeline:
         nodes = arrays_of(reader, config)
         flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
+        draws = fn.external_source(name="draws", dtype=to_dali_type("float32"), ndim=1)
         nodes = {**nodes, "flip": flip}
-        image = transform(decode(nodes, config), nodes, reader.channels, config, Chance(None))
+        image = transform(decode(nodes, config), nodes, reader.channels, config, Chance(draws))
+        assert image.device == "gpu"
         pipeline.set_outputs(image)
     return bytes(pipeline.serialize())
 

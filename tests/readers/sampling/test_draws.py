@@ -93,6 +93,14 @@ GOLDEN = [
         ),
     ),
 ]
+GOLDEN_FRACTIONS = [
+    0.5690960045252662,
+    0.9290758925699316,
+    0.06477233496693535,
+    0.6351454500482038,
+    0.8709810764285081,
+]
+GOLDEN_GRAPH = [14655162, 8469258, 14254838, 12193216, 14030484]
 
 
 @pytest.mark.parametrize(("arguments", "draws"), GOLDEN)
@@ -111,6 +119,27 @@ def test_the_words_are_those_of_a_new_generator(seed: int, epoch: int, row: int)
     assert [draws.horizontal, draws.vertical] == [bool(expected[2] & bit) for bit in (1, 2)]
     halves = int(draws.turn * 2**32), int(draws.zoom * 2**32)
     assert halves == divmod(expected[3], 2**32)
+
+
+def test_more_numbers_stay_the_same_between_versions() -> None:
+    draws = Draws.of(7, 3, 2)
+    assert draws.fractions(5).tolist() == GOLDEN_FRACTIONS
+    assert [int(number * 2**24) for number in draws.graph_fractions(5)] == GOLDEN_GRAPH
+
+
+@given(seeds, numbers, numbers, st.integers(0, 9))
+def test_more_numbers_are_those_of_a_new_generator(
+    seed: int, epoch: int, row: int, count: int
+) -> None:
+    draws, key = Draws.of(seed, epoch, row), np.array([seed, epoch], np.uint64)
+    for stream, numbers, bits in (
+        (3, draws.fractions(count), 53),
+        (4, draws.graph_fractions(count), 24),
+    ):
+        words = np.random.Philox(key=key, counter=[0, 0, row, stream]).random_raw(count)
+        assert [int(float(number) * 2**bits) for number in numbers] == [
+            word >> (64 - bits) for word in words.tolist()
+        ]
 
 
 def test_nothing_else_counts(fresh_python: Callable[..., bytes]) -> None:
