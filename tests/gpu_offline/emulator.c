@@ -14,19 +14,20 @@ enum { READ, WRITE };
 enum { READ_ONLY, ONE_WRITER, ANY_WRITER };
 enum { STEPS, LOADS, STORES, SHARED, SECTORS, NUM_COUNTS };
 
-typedef struct { uint64_t begin, end, mode, owners; } Region;
+typedef struct { uint64_t begin, end, mode, owners, readers; } Region;
 typedef struct { uint32_t tid[3], ctaid[3], ntid[3], nctaid[3]; } Place;
 
 static const Region *regions;
 static int num_regions, last_region, with_sectors, failed;
 static char *message;
 static uint64_t *counts;
-static uint32_t lane, block_number, threads, epoch;
+static uint32_t lane, threads, epoch;
+static uint64_t block_number;
 
 static void fail(const char *what, uint64_t at, int line) {
   if (!failed)
-    snprintf(message, 200, "%s at %#lx, PTX line %d, block %u, thread %u", what, (long)at, line,
-             block_number, lane);
+    snprintf(message, 200, "%s at %#lx, PTX line %d, block %lu, thread %u", what, (long)at, line,
+             (long)block_number, lane);
   failed = 1;
 }
 
@@ -83,6 +84,10 @@ static void barrier(int line);
 
 #include KERNEL
 
+enum { SEVERAL = UINT32_MAX };
+
+static void share(const Region *r, uint64_t at, int size, int access, int line);
+
 static int find_region(uint64_t at, int size) {
   const Region *r = &regions[last_region];
   if (num_regions && r->begin <= at && at + size <= r->end) return 1;
@@ -100,16 +105,30 @@ static int global(uint64_t at, int size, int access, int line) {
     return 0;
   }
   if (with_sectors) count_sector(at, line);
-  if (access == READ) return 1;
   const Region *r = &regions[last_region];
-  if (r->mode == READ_ONLY) { fail("write to an input", at, line); return 0; }
-  uint32_t *owners = (uint32_t *)r->owners + (at - r->begin), me = block_number * threads + lane + 1;
+  if (r->mode != READ_ONLY) share(r, at, size, access, line);
+  else if (access == WRITE) { fail("write to an input", at, line); return 0; }
+  return 1;
+}
+
+/* Blocks run in any order, and the caches of two of them may differ: no block may read what another
+   one writes. By byte: the thread that wrote it, and the block that read it. */
+static void share(const Region *r, uint64_t at, int size, int access, int line) {
+  uint32_t *owners = (uint32_t *)r->owners + (at - r->begin);
+  uint32_t *readers = (uint32_t *)r->readers + (at - r->begin);
+  uint32_t me = block_number * threads + lane + 1, block = block_number + 1;
   for (int i = 0; i < size; i++) {
+    if (access == READ) {
+      if (owners[i] && (owners[i] - 1) / threads != block_number)
+        fail("read of what another block wrote", at, line);
+      readers[i] = readers[i] && readers[i] != block ? SEVERAL : block;
+      continue;
+    }
+    if (readers[i] && readers[i] != block) fail("write of what another block read", at, line);
     if (r->mode == ONE_WRITER && owners[i] && owners[i] != me)
       fail("written by two threads", at, line);
     owners[i] = me;
   }
-  return 1;
 }
 
 /* By byte: when it was last written and read, as an epoch between barriers, and by which lane. */
@@ -166,7 +185,7 @@ static void thread(void) {
 
 static void prepare(const uint32_t *grid, const uint32_t *block, char *stacks) {
   for (uint32_t t = 0, rest; t < threads; t++) {
-    uint32_t number = block_number;
+    uint64_t number = block_number;
     rest = t;
     for (int axis = 0; axis < 3; axis++) {
       places[t].ntid[axis] = block[axis], places[t].nctaid[axis] = grid[axis];
@@ -202,15 +221,17 @@ static uint32_t run_to_barrier(void) {
   return waiting;
 }
 
-/* Return 0, or 1 with a message. */
-int run(const uint32_t *grid, const uint32_t *block, const uint64_t *args, const Region *memory,
-        int num_memory, int count_sectors, uint64_t *counted, char *told) {
+/* Run some blocks; return 0, or 1 with a message. */
+int run(const uint32_t *grid, const uint32_t *block, const uint64_t *blocks, uint64_t num_blocks,
+        const uint64_t *args, const Region *memory, int num_memory, int count_sectors,
+        uint64_t *counted, char *told) {
   regions = memory, num_regions = num_memory, last_region = 0, with_sectors = count_sectors;
   arguments = args, counts = counted, message = told, failed = 0;
   threads = block[0] * block[1] * block[2];
   char *stacks = malloc((uint64_t)threads * STACK);
   sectors = malloc(TABLE * sizeof *sectors), times = malloc(threads * NUM_LINES * sizeof *times);
-  for (block_number = 0; block_number < grid[0] * grid[1] * grid[2] && !failed; block_number++) {
+  for (uint64_t i = 0; i < num_blocks && !failed; i++) {
+    block_number = blocks[i];
     prepare(grid, block, stacks);
     while (run_to_barrier() && !failed) {}
   }

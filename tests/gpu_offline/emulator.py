@@ -2,14 +2,17 @@
 
 Each access must lie in a buffer that the launch was given, be aligned, and not write to an input.
 Threads of a block may not race in shared memory between two barriers, nor part at a barrier. No two
-threads of a launch may write the same byte, unless the buffer is for that. Of the time a GPU takes,
-of diverging warps and of the order of memory this says nothing.
+threads of a launch may write the same byte, unless the buffer is for that, and no block may read
+what another one writes. Of the time a GPU takes, of diverging warps and of the order of memory this
+says nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
+import mmap
 import shutil
 import subprocess
 import tempfile
@@ -37,6 +40,14 @@ READ_ONLY, ONE_WRITER, ANY_WRITER = range(3)
 COUNTED = ("instructions", "loads", "stores", "shared", "sectors")
 """What a launch counts: PTX instructions of all threads; their loads and stores in global memory,
 and accesses to shared memory; and the 32 bytes of global memory that warps access at once."""
+
+
+_GRID, _BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
+"""Most blocks of a launch, and threads of a block, in x, y and z."""
+
+
+_NORESERVE = 0x4000
+"""Linux's flag of mmap, which Python 3.11 does not name."""
 
 
 class Fault(Exception):
@@ -93,25 +104,44 @@ class Program:
         buffers: Sequence[Buffer],
         *,
         count_sectors: bool = False,
+        blocks: Sequence[int] | None = None,
     ) -> dict[str, int]:
         """Launch it; return what was counted, by the names in `COUNTED`.
+
+        Parameters
+        ----------
+        grid, block : sequence of int
+            Up to three sizes each.
+        arguments : sequence
+            Numbers.
+        buffers : sequence of Buffer
+            All that it may access.
+        count_sectors : bool
+            Count those, too: the others cost nothing.
+        blocks : sequence of int, optional
+            Numbers of the blocks to run, x first, then y and z; by default all.
 
         Raises
         ------
         Fault
             If a check fails; it says where in the PTX and in which thread.
         """
-        owners = [np.zeros(b.size if b.writers != READ_ONLY else 0, np.uint32) for b in buffers]
+        _check_launch(grid, block)
+        owned = [buffer.size if buffer.writers != READ_ONLY else 0 for buffer in buffers]
+        shadows = [(sparse((size,), np.uint32), sparse((size,), np.uint32)) for size in owned]
         regions = np.array(
             [
-                (buffer.address, buffer.address + buffer.size, buffer.writers, owner.ctypes.data)
-                for buffer, owner in zip(buffers, owners, strict=True)
+                (buffer.address, buffer.address + buffer.size, buffer.writers, *map(_place, pair))
+                for buffer, pair in zip(buffers, shadows, strict=True)
             ],
             np.uint64,
-        ).reshape(-1, 4)
+        ).reshape(-1, 5)
+        chosen = np.array(range(math.prod(grid)) if blocks is None else blocks, np.uint64)
         counts, message = np.zeros(len(COUNTED), np.uint64), ctypes.create_string_buffer(200)
         failed = self._run(
             *(_pointer(np.array((*sizes, 1, 1)[:3], np.uint32)) for sizes in (grid, block)),
+            _pointer(chosen),
+            ctypes.c_uint64(len(chosen)),
             _pointer(np.array([_word(argument) for argument in arguments], np.uint64)),
             _pointer(regions),
             len(regions),
@@ -132,6 +162,30 @@ def allocated(shape: Sequence[int], dtype: Any, fill: Any, shift: int = 0) -> ND
     array = memory[start : start + size].view(dtype).reshape(shape)
     array[...] = fill
     return array
+
+
+def sparse(shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+    """Make an array of zeros that takes memory only where it is written, however large it is."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = mmap.mmap(-1, max(size, 1), flags)
+    return np.frombuffer(memory, np.uint8)[:size].view(dtype).reshape(shape)
+
+
+def _check_launch(grid: Sequence[int], block: Sequence[int]) -> None:
+    """Raise Fault for sizes that no GPU launches, or more threads than the checks tell apart.
+
+    The CUDA C++ Programming Guide's table of technical specifications.
+    """
+    limits = zip((*grid, *block), (*_GRID[: len(grid)], *_BLOCK[: len(block)]), strict=True)
+    if not all(1 <= size <= most for size, most in limits) or math.prod(block) > _BLOCK[0]:
+        raise Fault(f"no GPU launches {tuple(grid)} blocks of {tuple(block)} threads")
+    if math.prod(grid) * math.prod(block) >= 2**32:
+        raise Fault(f"too many threads: {tuple(grid)} blocks of {tuple(block)}")
+
+
+def _place(array: NDArray[Any]) -> int:
+    return int(array.ctypes.data)
 
 
 def _word(argument: Any) -> int:

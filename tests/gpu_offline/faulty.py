@@ -1,6 +1,6 @@
 """Kernels with one fault each, of a kind that the compiler or the emulator must find.
 
-Each is launched with 32 threads, for 32 float32 to read and as many to write.
+Each is launched with blocks of 32 threads, for 32 float32 to read and as many to write.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from numba import cuda, types
 
 from dali_pipelines.kernels.bits import load_float32, load_int32, store_float32
 from gpu_offline.kernels import Kernel
+
+_FAR = 1 << 28
 
 
 @cuda.jit
@@ -103,6 +105,37 @@ def halves_wait_at_two_barriers(source, target):  # type: ignore[no-untyped-def]
 def two_threads_write_one_number(source, target):  # type: ignore[no-untyped-def]
     i = cuda.threadIdx.x
     store_float32(target + 4 * (i // 2), load_float32(source + 4 * i))
+
+
+@cuda.jit
+def reads_what_another_block_wrote(source, target):  # type: ignore[no-untyped-def]
+    """Copy one half, then in the other block that copy."""
+    i, block = cuda.threadIdx.x, cuda.blockIdx.x
+    if i < 16:
+        value = load_float32((target if block else source) + 4 * i)
+        store_float32(target + 4 * (16 * block + i), value)
+
+
+@cuda.jit
+def writes_what_another_block_read(source, target):  # type: ignore[no-untyped-def]
+    i, block = cuda.threadIdx.x, cuda.blockIdx.x
+    if i < 16:
+        value = load_float32((source if block else target + 64) + 4 * i)
+        store_float32(target + 4 * (16 * block + i), value)
+
+
+@cuda.jit
+def far(source, target):  # type: ignore[no-untyped-def]
+    """Read numbers that lie 256 MiB apart."""
+    i = np.int64(cuda.threadIdx.x)
+    store_float32(target + 4 * i, load_float32(source + i * _FAR))
+
+
+@cuda.jit
+def overflows_an_offset(source, target):  # type: ignore[no-untyped-def]
+    """Do so with offsets of 32 bits."""
+    i = np.int32(cuda.threadIdx.x)
+    store_float32(target + 4 * i, load_float32(source + np.int32(i * np.int32(_FAR))))
 
 
 @cuda.jit

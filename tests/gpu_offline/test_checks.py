@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from gpu_offline.compiler import ARCHS, Usage, build
-from gpu_offline.emulator import CC, ONE_WRITER, READ_ONLY, Buffer, Fault, Program, allocated
+from gpu_offline.emulator import (
+    CC,
+    ONE_WRITER,
+    READ_ONLY,
+    Buffer,
+    Fault,
+    Program,
+    allocated,
+    sparse,
+)
 from gpu_offline.faulty import KERNELS
 from gpu_offline.translate import translate
 
@@ -24,8 +33,12 @@ FAULTS = {
     "half_ends_before_a_barrier": "threads ended before a barrier",
     "halves_wait_at_two_barriers": "threads wait at two barriers",
     "two_threads_write_one_number": "written by two threads at .*thread 1$",
+    "reads_what_another_block_wrote": "read of what another block wrote .*block 1, thread 0$",
+    "writes_what_another_block_read": "write of what another block read .*block 1, thread 0$",
 }
-NO_FAULTS = {"sound", "scattered", "uses_a_stack", "spills"}
+FAR_FAULTS = {"overflows_an_offset": "read out of bounds at .*thread 8$"}
+"""Where numbers lie 256 MiB apart: 2 GiB are the first that no int32 holds."""
+NO_FAULTS = {"sound", "scattered", "far", "uses_a_stack", "spills"}
 """For the emulator; the last two are for the compiler."""
 
 DIVIDES = """\
@@ -67,20 +80,82 @@ def launched(folder: Path, usages: dict[str, Usage]) -> Any:
         ]
         program = Program(folder / f"{name}.sm_80.ptx")
         addresses = [buffer.address for buffer in buffers]
-        counts = program((1,), (32,), addresses, buffers, count_sectors=True)
+        grid = (2,) if "another_block" in name else (1,)
+        counts = program(grid, (32,), addresses, buffers, count_sectors=True)
         return target.tolist(), counts
 
     return launch
 
 
+@pytest.fixture
+def launched_far(folder: Path, usages: dict[str, Usage]) -> Any:
+    """Launch a kernel on the numbers from 0 to 31, 256 MiB apart; give what it wrote."""
+    if CC is None:
+        pytest.skip("no C compiler, cc, to run kernels of a GPU on the CPU")
+
+    def launch(name: str) -> list[float]:
+        source, target = sparse((32, 1 << 26), np.float32), allocated((32,), np.float32, 7)
+        source[:, 0] = range(32)
+        buffers = [
+            Buffer(source.ctypes.data, source.nbytes, READ_ONLY),
+            Buffer(target.ctypes.data, target.nbytes, ONE_WRITER),
+        ]
+        addresses = [buffer.address for buffer in buffers]
+        Program(folder / f"{name}.sm_80.ptx")((1,), (32,), addresses, buffers)
+        numbers: list[float] = target.tolist()
+        return numbers
+
+    return launch
+
+
 def test_each_kernel_is_for_a_check() -> None:
-    assert {kernel.name for kernel in KERNELS} == {*FAULTS, *NO_FAULTS}
+    assert {kernel.name for kernel in KERNELS} == {*FAULTS, *FAR_FAULTS, *NO_FAULTS}
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found(launched: Any, name: str) -> None:
     with pytest.raises(Fault, match=FAULTS[name]):
         launched(name)
+
+
+@pytest.mark.parametrize("name", FAR_FAULTS)
+def test_offsets_of_32_bits_are_found(launched_far: Any, name: str) -> None:
+    assert launched_far("far") == [*range(32)]
+    with pytest.raises(Fault, match=FAR_FAULTS[name]):
+        launched_far(name)
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "message"),
+    [
+        ((1, 65536), (32,), "no GPU launches"),
+        ((1, 1, 65536), (32,), "no GPU launches"),
+        ((2**31,), (32,), "no GPU launches"),
+        ((0,), (32,), "no GPU launches"),
+        ((1,), (32, 33), "no GPU launches"),
+        ((1,), (1, 1, 65), "no GPU launches"),
+        ((2**27,), (32,), "too many threads"),
+    ],
+)
+@pytest.mark.skipif(CC is None, reason="no C compiler, cc")
+@pytest.mark.usefixtures("usages")
+def test_launches_that_cannot_be(
+    folder: Path, grid: tuple[int, ...], block: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(Fault, match=message):
+        Program(folder / "sound.sm_80.ptx")(grid, block, [], [], blocks=[])
+
+
+@pytest.mark.skipif(CC is None, reason="no C compiler, cc")
+@pytest.mark.usefixtures("usages")
+def test_some_blocks_of_a_launch(folder: Path) -> None:
+    source, target = (allocated((32,), np.float32, 7) for _ in range(2))
+    buffers = [Buffer(array.ctypes.data, array.nbytes, ONE_WRITER) for array in (source, target)]
+    addresses = [buffer.address for buffer in buffers]
+    program = Program(folder / "reads_what_another_block_wrote.sm_80.ptx")
+    target[:16] = range(16)
+    program((2,), (32,), addresses, buffers, blocks=[1])
+    assert target.tolist() == [*range(16)] * 2
 
 
 def test_without_a_fault(launched: Any) -> None:
