@@ -76,8 +76,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu") and not list(Path("/dev").glob("nvidia[0-9]*")):
-        pytest.skip("needs an NVIDIA GPU")
+    if item.get_closest_marker("gpu"):
+        # As doctor finds them: WSL2 has no /dev/nvidia0.
+        from dali_pipelines.cli.doctor.nvml import installed_driver, usable_gpus
+
+        if not usable_gpus(installed_driver()):
+            pytest.skip("needs an NVIDIA GPU")
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.doctor.nvml import Driver, installed_driver
+from dali_pipelines.cli.doctor.nvml import Driver, installed_driver, usable_gpus
 from dali_pipelines.cli.errors import one_line
 
 if TYPE_CHECKING:
@@ -68,11 +67,9 @@ class Job:
     def gpus(self) -> tuple[str, ...]:
         """Names of the GPUs, none of them if they are hidden on purpose."""
         try:
-            driver = self.driver
+            return usable_gpus(self.driver)
         except OSError:  # the check of the driver reports it
             return ()
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-        return () if driver is None or hidden else driver.gpus
 
     @property
     def on_gpu(self) -> bool:

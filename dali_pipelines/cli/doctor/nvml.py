@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import pynvml
@@ -46,3 +47,9 @@ def installed_driver() -> Driver | None:
             f"NVIDIA's driver does not answer (NVML error {error.value}): see what nvidia-smi "
             "reports; after an update of the driver, restart the machine"
         ) from error
+
+
+def usable_gpus(driver: Driver | None) -> tuple[str, ...]:
+    """Return the names of the driver's GPUs, none of them if they are hidden on purpose."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return () if driver is None or hidden else driver.gpus
