@@ -85,7 +85,8 @@ class PipelineConfig:
     crop: tuple[int, int] | None = None
     """(height, width) in pixels of the window to cut; None for the whole image; an int: square."""
     window: WindowMode = "center"
-    """Position of the crop in the image."""
+    """Position of the crop in the image: ``center``, ``random``, or ``row``, where columns ``y``
+    and ``x`` of the Index give its first row and column."""
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
     rotate: float = 0.0
@@ -204,9 +205,10 @@ class PipelineConfig:
                 "random_area draws regions, and mode 'eval' is without chance: give resize_shorter "
                 "and crop, or crop and resize"
             )
+        window = "row" if self.window == "row" else "center"
         least, most = self.zoom
         zoom = (least, most) if least == most else (1.0, 1.0)
-        for name, value in (("window", "center"), ("flip", ""), ("rotate", 0.0), ("zoom", zoom)):
+        for name, value in (("window", window), ("flip", ""), ("rotate", 0.0), ("zoom", zoom)):
             object.__setattr__(self, name, value)
 
     @property

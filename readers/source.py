@@ -191,13 +191,18 @@ class Source(Geometry):
         epoch, position = self.schedule.place(slot.epoch, slot.position)
         return self.order.seed, epoch, self.order.draws_number(position, row)
 
+    def _corner(self, number: int) -> tuple[int, int] | None:
+        if self.window != "row":
+            return None
+        return int(self.columns.value("y", number)), int(self.columns.value("x", number))
+
     def _read(self, slot: Slot, number: int, report: ReadReport) -> Sample:
         row = self.columns.row(number)  # ReadError if the Index file cannot be read
         if number in self.rejected:
             raise ReadError(row.path, self.rejected[number], row=number)
         try:
             key = self._key(slot, number)
-            window = self.draw_window(*key)
+            window = self.draw_window(*key, self._corner(number))
             if self.chance and getattr(self.reader, "uses_draws", False):
                 row = replace(row, draws=Draws.of(*key))
             sample = within(self.read_timeout, self.reader.read, row, window)

@@ -11,7 +11,7 @@ import pytest
 
 from readers.contract import Reader, Row, Sample
 from readers.errors import ReadError
-from readers.sampling.region import RandomRegion, ScaledWindow
+from readers.sampling.region import RandomRegion, RowWindow, ScaledWindow
 from readers.window import Window
 
 NUMBER = 17
@@ -23,6 +23,7 @@ WINDOWS = [
     Window(height=3, width=5, y=0.0, x=0.0),
     Window(height=4, width=2, y=1 - 2**-53, x=1 - 2**-53),
     Window(height=2, width=7, y=0.4, x=0.7),
+    RowWindow(height=2, width=3, top=1, left=2),
 ]
 
 _OF_REGION: dict[str, Any] = {
@@ -39,6 +40,7 @@ REGIONS = [
     ScaledWindow(height=9, width=8, shorter=11),
     Window(height=3, width=5, y=0.0, x=0.9, angle=30.0),
     Window(height=4, width=2, zoom=0.5),
+    RowWindow(height=3, width=2, top=0, left=1, angle=10.0, zoom=2.0),
 ]
 
 

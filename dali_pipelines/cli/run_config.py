@@ -86,7 +86,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     crop: tuple[int, ...] | None = option(
         None, "window to cut, height and width or one number", type=int, nargs="+", metavar="PIXELS"
     )
-    window: str = option("center", "where the window lies", choices=("center", "random"))
+    window: str = option("center", "where the window lies", choices=("center", "random", "row"))
     flip: str = option("", "flip at random: h, v or hv", choices=("", "h", "v", "hv"))
     rotate: float = option(0.0, "turn the window at random, by so many degrees at most either way")
     zoom: tuple[float, ...] = option(

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TypeVar
 
+import numpy as np
+
 from dali_pipelines.config import PipelineConfig
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
@@ -65,8 +67,10 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         epoch_steps=config.epoch_steps,
         first_step=config.first_step,
     )
+    corners = _corner_columns(index) if config.window == "row" else ()
+    columns = dict.fromkeys((*config.columns, *corners))
     return Source(
-        columns=index.columns(config.columns, parts=parts, notes=getattr(reader, "notes", ())),
+        columns=index.columns(columns, parts=parts, notes=getattr(reader, "notes", ())),
         reader=reader,
         schedule=schedule,
         order=_order(index, config),
@@ -78,6 +82,19 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         read_timeout=config.read_timeout,
         **{one.name: getattr(config, one.name) for one in fields(Geometry)},
     )
+
+
+def _corner_columns(index: Index) -> tuple[str, str]:
+    for name in ("y", "x"):
+        if name not in index.table.column_names:
+            raise ValueError(
+                f"window 'row' needs columns 'y' and 'x', the first row and column of each window, "
+                f"and the Index has no {name!r}: add them by with_column, or make a grid by "
+                "each_window"
+            )
+        if not np.issubdtype(dtype := index.columns((name,)).dtype(name), np.integer):
+            raise ValueError(f"column {name!r} must hold integers for window 'row', got {dtype}")
+    return "y", "x"
 
 
 def _order(index: Index, config: PipelineConfig) -> Order | WeightedOrder:

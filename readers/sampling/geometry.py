@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from readers.contract import Reader, SampleSpec
 from readers.sampling.draws import Draws, Pairs
 from readers.sampling.placement import PLACEMENT_SPECS, Placement, PlacementOutput
-from readers.sampling.region import RandomRegion, ScaledWindow
+from readers.sampling.region import RandomRegion, RowWindow, ScaledWindow
 from readers.window import Window
 
 Flip = Literal["", "h", "v", "hv"]
 """Random flips: none, horizontal, vertical, or both independently."""
 
-WindowMode = Literal["center", "random"]
+WindowMode = Literal["center", "random", "row"]
+"""Where windows lie: in the middle, anywhere, or where columns ``y`` and ``x`` of the Index give
+their first row and column."""
 
 ASPECT_RATIOS = (3 / 4, 4 / 3)
 """Default range of `Geometry.random_aspect_ratio`, that of torchvision and DALI."""
@@ -68,8 +70,13 @@ class Geometry:
             self._check_region(self.random_area)
         elif tuple(self.random_aspect_ratio) != ASPECT_RATIOS:
             raise ValueError("random_aspect_ratio needs random_area, such as (0.08, 1)")
-        if self.window == "random" and self.crop is None:
-            raise ValueError("window 'random' needs a crop, the size of the window")
+        if self.window != "center" and self.crop is None:
+            raise ValueError(f"window {self.window!r} needs a crop, the size of the window")
+        if self.window == "row" and self.resize_shorter is not None:
+            raise ValueError(
+                "window 'row' lies in the image itself, not in a resized one: leave out "
+                "resize_shorter, and give crop and resize"
+            )
         if self.resize_shorter is not None:
             self._check_shorter(self.resize_shorter)
         self._check_turns()
@@ -87,7 +94,7 @@ class Geometry:
                 "random_aspect_ratio must be (least, most), both above 0, got "
                 f"{self.random_aspect_ratio}"
             )
-        if self.crop is not None or self.window == "random" or self.resize_shorter is not None:
+        if self.crop is not None or self.window != "center" or self.resize_shorter is not None:
             raise ValueError(
                 "random_area draws size and place of a region: leave out crop, window and "
                 "resize_shorter, and give resize, the size of the output"
@@ -234,8 +241,13 @@ class Geometry:
             return ScaledWindow(height=height, width=width, y=y, x=x, shorter=self.resize_shorter)
         return Window(height=height, width=width, y=y, x=x)
 
-    def draw_window(self, seed: int, epoch: int, row: int) -> Window | None:
-        """Return the window of a row in an epoch; None for the whole image."""
+    def draw_window(
+        self, seed: int, epoch: int, row: int, corner: tuple[int, int] | None = None
+    ) -> Window | None:
+        """Return the window of a row in an epoch; None for the whole image.
+
+        `corner` is the first row and column that the Index gives, for window ``row``.
+        """
         if self.random_area is not None:
             draws = Draws.of(seed, epoch, row)
             return RandomRegion(
@@ -247,15 +259,23 @@ class Geometry:
                 aspect_ratio=self.random_aspect_ratio,
                 attempts=Pairs(seed, epoch, row),
             )
-        if self.crop is None or (self.window == "center" and not self.is_turned):
-            return self._of_size()
-        draws = Draws.of(seed, epoch, row)
-        place = (draws.y, draws.x) if self.window == "random" else (None, None)
-        window, (least, most) = self._of_size(*place), self.zoom
+        window = self._placed(seed, epoch, row, corner)
         if window is None or not self.is_turned:
             return window
+        draws, (least, most) = Draws.of(seed, epoch, row), self.zoom
         angle, zoom = (2 * draws.turn - 1) * self.rotate, least * (most / least) ** draws.zoom
         return replace(window, angle=angle, zoom=zoom)
+
+    def _placed(
+        self, seed: int, epoch: int, row: int, corner: tuple[int, int] | None
+    ) -> Window | None:
+        if self.window == "random":
+            draws = Draws.of(seed, epoch, row)
+            return self._of_size(draws.y, draws.x)
+        if corner is None or self.crop is None:
+            return self._of_size()
+        height, width = self.crop
+        return RowWindow(height=height, width=width, top=corner[0], left=corner[1])
 
     def draw_flips(self, seed: int, epoch: int, row: int) -> tuple[bool, bool]:
         """Return whether to flip a row left-right and up-down."""

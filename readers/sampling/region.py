@@ -1,12 +1,33 @@
-"""Windows whose size depends on the image's: drawn at random, or given for the resized image."""
+"""Windows whose place or size is given otherwise: by a row, by chance, for the resized image."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from readers.window import Window, offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWindow(Window):
+    """A window whose place a row of the Index gives."""
+
+    top: int
+    """First row, in pixels of the image."""
+    left: int
+    """First column."""
+
+    def place(self, height: int, width: int) -> tuple[int, int]:
+        """Return its top-left pixel; ValueError if it is not inside an image of this size."""
+        lowest, rightmost = height - self.height, width - self.width
+        if not (0 <= self.top <= lowest and 0 <= self.left <= rightmost):
+            raise ValueError(
+                f"the window of {self.height}x{self.width} (height x width) at y {self.top}, x "
+                f"{self.left} is not inside the image of {height}x{width}: leave the row out"
+            )
+        own = Window.at(self.top, self.left, self.height, self.width, image=(height, width))
+        return replace(own, angle=self.angle, zoom=self.zoom).place(height, width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

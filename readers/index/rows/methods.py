@@ -10,6 +10,7 @@ import numpy as np
 from readers.index.rows.joining import joined, replaced
 from readers.index.rows.splitting import TimeBlocks, split_rows
 from readers.index.rows.where import matching
+from readers.index.rows.windows import window_rows
 from readers.index.sources import IndexSources
 
 if TYPE_CHECKING:
@@ -133,6 +134,41 @@ class IndexRows(IndexSources):
         count = self.table.num_rows
         table = self.table.take(pa.array(np.repeat(np.arange(count), len(numbers))))
         return type(self)(table.append_column("plane", pa.array(np.tile(numbers, count))))
+
+    def each_window(
+        self,
+        crop: int | tuple[int, int],
+        image: tuple[int, int] | tuple[str, str],
+        *,
+        stride: int | tuple[int, int] | None = None,
+    ) -> Self:
+        """Return an Index with one row for each window of a grid over each image.
+
+        Its columns ``y`` and ``x`` hold the first row and column of each window; ``window="row"``
+        cuts there. The windows cover the whole image: the last ones along an axis end at its end,
+        so that they overlap with those before if the grid does not fit.
+
+        Parameters
+        ----------
+        crop : int or tuple of int
+            (height, width) of the windows in pixels, or one number for both.
+        image : tuple of int or str
+            (height, width) of all images in pixels, or the names of two columns that hold them,
+            e.g. ``("naxis2", "naxis1")``.
+        stride : int or tuple of int, optional
+            Pixels from one window to the next along rows and columns; by default those of the crop.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        ValueError
+            If an image is smaller than the crop, numbers make no sense, or the Index has a column
+            ``y`` or ``x``.
+        """
+        size = crop if isinstance(crop, tuple) else (crop, crop)
+        step = size if stride is None else stride if isinstance(stride, tuple) else (stride, stride)
+        return type(self)(window_rows(self.table, size, image, step))
 
     @classmethod
     def concat(cls, indexes: Iterable[IndexSources], *, fill: bool = False) -> Self:

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from readers import Index
+
+side = st.integers(1, 40)
+
+
+def index_of(shapes: list[tuple[int, int]]) -> Index:
+    index = Index.from_paths([f"/{number}.fits" for number in range(len(shapes))])
+    heights, widths = np.array(shapes).T
+    return index.with_column("height", heights).with_column("width", widths)
+
+
+@given(st.lists(st.tuples(side, side), min_size=1, max_size=4), side, side, side, side)
+def test_the_windows_cover_each_image(
+    shapes: list[tuple[int, int]], height: int, width: int, down: int, across: int
+) -> None:
+    crop = min(height, min(shapes)[0]), min(width, min(width for _, width in shapes))
+    stride = min(down, crop[0]), min(across, crop[1])
+    grid = index_of(shapes).each_window(crop, ("height", "width"), stride=stride)
+    counts = [np.zeros(shape, int) for shape in shapes]
+    table = grid.table
+    corners = zip(table["y"].to_pylist(), table["x"].to_pylist(), strict=True)
+    for row, (y, x) in enumerate(corners):
+        part = counts[int(grid.path(row)[1:-5])][y : y + crop[0], x : x + crop[1]]
+        assert part.shape == crop
+        part += 1
+    assert all(count.min() >= 1 for count in counts)
+    assert len(
+        set(
+            zip(
+                table["path"].to_pylist(),
+                table["y"].to_pylist(),
+                table["x"].to_pylist(),
+                strict=True,
+            )
+        )
+    ) == len(grid)
+    if stride == crop:  # none more than needed
+        needed = [-(-shape[0] // crop[0]) * -(-shape[1] // crop[1]) for shape in shapes]
+        assert len(grid) == sum(needed)
+
+
+def test_rows_keep_their_columns_and_order() -> None:
+    grid = (
+        index_of([(4, 6), (5, 4)]).with_column("label", [7, 8]).each_window(4, ("height", "width"))
+    )
+    assert grid.table["label"].to_pylist() == [7, 7, 8, 8]
+    assert grid.table["y"].to_pylist() == [0, 0, 0, 1]
+    assert grid.table["x"].to_pylist() == [0, 2, 0, 0]
+    assert len(Index.from_paths(["/a.fits", "/b.fits"]).each_window((2, 3), (4, 9))) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (((5, 4), (4, 6)), ValueError, r"/0.fits \(row 0\): crop 5x4 is larger than the image 4x6"),
+        ((0, (4, 6)), ValueError, "crop and stride must be at least 1"),
+        ((2, ("height", "breadth")), KeyError, "no column 'breadth', it has path"),
+        ((2, ("height", "path")), ValueError, "got 'path', object"),
+        ((2, (4.5, 6)), ValueError, "got 4.5, float64"),
+    ],
+)
+def test_what_makes_no_grid(arguments: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        index_of([(4, 6)]).each_window(*arguments)
+
+
+def test_a_grid_is_made_once() -> None:
+    grid = index_of([(4, 6)]).each_window(2, (4, 6))
+    with pytest.raises(ValueError, match=r"already has columns \['x', 'y'\]"):
+        grid.each_window(2, (4, 6))
+
+
+def test_a_grid_can_be_saved(tmp_path: Path) -> None:
+    grid = index_of([(4, 6)]).each_window(2, (4, 6))
+    grid.save(tmp_path / "grid.arrow")
+    assert Index.load(tmp_path / "grid.arrow").table["y"].to_pylist() == [0, 0, 0, 2, 2, 2]
