@@ -120,7 +120,9 @@ class RunningPipelines:
     def _use_restart(self, error: ReaderProcessError) -> None:
         """Count one more restart, or raise the error where none is left."""
         if self.restarts_left == 0:
-            raise error.with_traceback(None) from None  # DALI's frames explain nothing
+            # DALI's frames explain nothing, and hold the old pipelines and their shared memory.
+            error.__context__ = None
+            raise error.with_traceback(None) from None
         self.restarts_left -= 1
         self.stats.restarts += 1
         logger.warning("%s; restarting, %d restarts left", error, self.restarts_left)

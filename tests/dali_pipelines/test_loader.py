@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import time
+import weakref
 from functools import partial
 from itertools import islice
 from multiprocessing.connection import wait
@@ -382,6 +384,22 @@ def test_a_dead_reader_is_an_error_and_the_next_loop_goes_on(
         deliver_into(before, loader, steps=6)
     order = Order(ROWS, seed=2)
     assert before[:ROWS] == [order.row(0, position) for position in range(ROWS)]
+
+
+def test_the_error_of_a_dead_reader_holds_no_shared_memory(npy_index: Index) -> None:
+    """Or it would be full for the next Loader until Python collects garbage."""
+    gc.collect()
+    gc.disable()
+    try:
+        with make_loader(npy_index) as loader:
+            loader.start()
+            pipeline = weakref.ref(loader.pipelines[0])
+            killed(loader, signal.SIGKILL)
+            with pytest.raises(ReaderProcessError):
+                delivered(islice(loader, 9))
+            assert pipeline() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
