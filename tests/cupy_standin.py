@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import defaultdict
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -146,7 +147,32 @@ def _on_gpu(function: Any) -> Any:
     return lambda *arguments: _array(function(*(_plain(value) for value in arguments)))
 
 
-def _irfft2(array: Any, shape: Any, *, overwrite_x: bool) -> Array:
+@dataclass(frozen=True)
+class Plan:
+    """A plan of an FFT, which is right for an array of one kind."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+    """Of the real array."""
+    kind: str
+
+
+plans: list[Plan] = []
+"""Those that were made; `install` empties it."""
+
+
+def _get_fft_plan(array: Any, shape: Any = None, *, value_type: str) -> Plan:
+    plans.append(Plan(array.dtype, shape or array.shape, value_type))
+    return plans[-1]
+
+
+def _rfft2(array: Any, *, plan: Plan) -> Array:
+    assert plan == Plan(array.dtype, array.shape, "R2C")
+    return _array(scipy.fft.rfft2(_plain(array)))
+
+
+def _irfft2(array: Any, shape: Any, *, overwrite_x: bool, plan: Plan) -> Array:
+    assert plan == Plan(array.dtype, shape, "C2R")
     found = _array(scipy.fft.irfft2(_plain(array), shape))
     if overwrite_x:
         array.fill(np.nan)
@@ -156,6 +182,7 @@ def _irfft2(array: Any, shape: Any, *, overwrite_x: bool) -> Array:
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make ``import cupy`` and ``import cupyx.scipy.fft`` give the stand-in."""
     waits.clear()
+    plans.clear()
     cupy, fft = ModuleType("cupy"), ModuleType("cupyx.scipy.fft")
     found: dict[str, Any] = {
         **{name: getattr(np, name) for name in ("abs", "divide", "isfinite", "maximum")},
@@ -169,7 +196,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         "cuda": SimpleNamespace(get_current_stream=current_stream, Device=Device),
     }
     vars(cupy).update(found)
-    vars(fft).update(rfft2=_on_gpu(scipy.fft.rfft2), irfft2=_irfft2)
+    vars(fft).update(get_fft_plan=_get_fft_plan, rfft2=_rfft2, irfft2=_irfft2)
     for module in (cupy, ModuleType("cupyx"), ModuleType("cupyx.scipy"), fft):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("dali_pipelines.graph.cupy_operator.find_spec", lambda name: name)

@@ -8,7 +8,7 @@ SciPy comes with ``pip install 'dali-pipelines[aia]'``, CuPy with ``'dali-pipeli
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,9 @@ class Deconvolver:
     iterations: int = 25
     workers: int = 1
     """Threads of the FFT on the CPU."""
+    plans: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """cuFFT's plans on a GPU, by dtype, made by the first frame. CuPy keeps them for each thread of
+    Python, of which DALI makes one for each batch. Their work areas are for one stream."""
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -100,7 +103,7 @@ class Deconvolver:
             raise TypeError(
                 f"image must be where the PSF is: expected {type(self.transfer)}, got {type(image)}"
             )
-        blur = partial(_convolve, transfer=self.transfer, workers=self.workers)
+        blur = partial(self._convolve, transfer=self.transfer)
         observed = image.astype(self.transfer.real.dtype)
         missing = ~xp.isfinite(observed)
         if xp is not np or missing.any():  # to know whether there are any, a GPU must be waited for
@@ -112,7 +115,7 @@ class Deconvolver:
         # errors of an FFT grow with the brightest pixels, and would hide dim ones.
         model = blur(observed.astype(np.float64)).astype(observed.dtype)
         estimate = observed.copy()
-        adjoint = partial(_convolve, transfer=self.transfer.conj(), workers=self.workers)
+        adjoint = partial(self._convolve, transfer=self.transfer.conj())
         level = 1 / self.transfer[0, 0].real  # the adjoint turns it into 1: it is nearly 1
         for _ in range(self.iterations):
             ratio = model.copy()
@@ -126,6 +129,20 @@ class Deconvolver:
             model += blur(step)
         xp.copyto(estimate, np.nan, where=missing)
         return estimate
+
+    def _convolve(self, array: Any, transfer: Any) -> Any:
+        """Multiply the spectrum of a real image by a transfer function; return the image of it."""
+        if array_module(array) is not np:
+            return _convolve_on_gpu(array, transfer, self.plans)
+        fft, workers = scipy_fft(), self.workers
+        # Axis by axis, as rfft2 and irfft2 do not overwrite: a third of the time, and one spectrum
+        # less in memory.
+        spectrum = fft.fft(
+            fft.rfft(array, workers=workers), axis=0, overwrite_x=True, workers=workers
+        )
+        spectrum *= transfer
+        columns = fft.ifft(spectrum, axis=0, overwrite_x=True, workers=workers)
+        return fft.irfft(columns, array.shape[1], workers=workers)
 
 
 def _fill(xp: Any, image: Any, missing: Any, blur: Callable[[Any], Any]) -> None:
@@ -146,21 +163,15 @@ def array_module(array: Any) -> Any:
     raise TypeError(f"expected an array of NumPy or CuPy, got {type(array)}")
 
 
-def _convolve(array: Any, transfer: Any, workers: int) -> Any:
-    """Multiply the spectrum of a real image by a transfer function; return the image of that."""
-    if array_module(array) is not np:
-        from cupyx.scipy.fft import irfft2, rfft2
+def _convolve_on_gpu(array: Any, transfer: Any, plans: dict[Any, Any]) -> Any:
+    from cupyx.scipy.fft import get_fft_plan, irfft2, rfft2
 
-        spectrum = rfft2(array)
-        spectrum *= transfer
-        return irfft2(spectrum, array.shape, overwrite_x=True)
-    fft = scipy_fft()
-    # Axis by axis, as rfft2 and irfft2 do not overwrite: a third of the time, and one spectrum
-    # less in memory.
-    spectrum = fft.fft(fft.rfft(array, workers=workers), axis=0, overwrite_x=True, workers=workers)
+    there, back = plans.get(array.dtype) or (get_fft_plan(array, value_type="R2C"), None)
+    spectrum = rfft2(array, plan=there)
+    back = back or get_fft_plan(spectrum, array.shape, value_type="C2R")
+    plans[array.dtype] = there, back
     spectrum *= transfer
-    columns = fft.ifft(spectrum, axis=0, overwrite_x=True, workers=workers)
-    return fft.irfft(columns, array.shape[1], workers=workers)
+    return irfft2(spectrum, array.shape, overwrite_x=True, plan=back)
 
 
 def scipy_fft() -> Any:

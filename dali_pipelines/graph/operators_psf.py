@@ -6,7 +6,7 @@ SciPy releases the GIL during the transforms, and takes 10 s or more per frame.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -75,9 +75,13 @@ class FrameDeconvolver:
 
     channels: tuple[int, ...]
     workers: int
+    plans: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """As in `Deconvolver`: this function runs on one stream."""
 
     def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
         """Deconvolve a batch of images, each by the PSF of its channel."""
+        if not images:
+            return []
         xp = array_module(images[0])
         # The one time that a GPU is waited for.
         channels = xp.concatenate([wavelnth.reshape(1) for wavelnth in wavelnths]).tolist()
@@ -89,7 +93,8 @@ class FrameDeconvolver:
             blank[...] = np.nan
             return blank
         device = image.device.id if hasattr(image, "__cuda_array_interface__") else None
-        deconvolver = replace(_deconvolver(channel, device), workers=self.workers)
+        shared = _deconvolver(channel, device)
+        deconvolver = replace(shared, workers=self.workers, plans=self.plans)
         return deconvolver(image[..., 0])[..., None]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import cupy_standin
@@ -138,15 +139,35 @@ def test_a_batch_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0].shape == (*SHAPE, 1)
 
 
+def test_plans_are_made_once_for_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever thread calls it, and no two have the same: each runs on a stream of its own."""
+    cupy_standin.install(monkeypatch)
+    images = [frame(number).view(cupy_standin.Array) for number in range(2)]
+    channels = [np.array([channel]).view(cupy_standin.Array) for channel in (171, 304)]
+    for operators in (1, 2):
+        deconvolver = FrameDeconvolver((171, 304), 1)
+        for _ in range(2):
+            thread = Thread(target=deconvolver, args=(images, channels))
+            thread.start()
+            thread.join()
+        kinds = {(plan.dtype.char, plan.kind) for plan in cupy_standin.plans}
+        assert kinds == {("f", "R2C"), ("F", "C2R"), ("d", "R2C"), ("D", "C2R")}
+        assert len(cupy_standin.plans) == 4 * operators
+
+
+def test_a_batch_of_none() -> None:
+    assert FrameDeconvolver((171,), 1)([], []) == []
+
+
 def test_each_gpu_has_its_own_transfer_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in raises where arrays of two GPUs meet."""
     cupy_standin.install(monkeypatch)
-    deconvolver = FrameDeconvolver((171,), 1)
     expected = deconvolved(frame(0), 171)
     for number in (1, 0, 1):
         with cupy_standin.Device(number):
             images = [frame(0).view(cupy_standin.Array)]
-            (found,) = deconvolver(images, [np.array([171]).view(cupy_standin.Array)])
+            channels = [np.array([171]).view(cupy_standin.Array)]
+            (found,) = FrameDeconvolver((171,), 1)(images, channels)
             np.testing.assert_allclose(found.get()[..., 0], expected, rtol=1e-4)
         assert found.device.id == number
     assert cupy_standin.waits.count("synchronize") == 2
