@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
+from dali_pipelines.cli.image_flags import ImageFlags, check_finite, pair
 from dali_pipelines.cli.options import option
 from dali_pipelines.cli.shared_flags import (
     DeviceFlags,
@@ -30,10 +30,6 @@ _COUNTS = (
     *("num_read_processes", "batch_size", "num_gpus", "num_threads"),
     *("epochs", "epoch_steps", "max_batches", "prefetch"),
 )
-_NUMBERS = (
-    *("rotate", "zoom", "random_area", "random_aspect_ratio"),
-    *("mean", "std", "max_bad", "read_timeout"),
-)
 
 
 def _number_or(word: str) -> Callable[[str], int | str]:
@@ -48,7 +44,7 @@ def _number_or(word: str) -> Callable[[str], int | str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
+class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
@@ -83,43 +79,6 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     num_threads: int | None = option(
         None, "DALI threads per shard (default: cores / shards)", type=int
     )
-    crop: tuple[int, ...] | None = option(
-        None, "window to cut, height and width or one number", type=int, nargs="+", metavar="PIXELS"
-    )
-    window: str = option("center", "where the window lies", choices=("center", "random", "row"))
-    flip: str = option("", "flip at random: h, v or hv", choices=("", "h", "v", "hv"))
-    rotate: float = option(0.0, "turn the window at random, by so many degrees at most either way")
-    zoom: tuple[float, ...] = option(
-        (1.0, 1.0), "enlarge it at random", type=float, nargs=2, metavar=("LEAST", "MOST")
-    )
-    random_area: tuple[float, ...] | None = option(
-        None,
-        "fits, jpeg: in place of a crop, a region of a random share of the image, such as 0.08 1, "
-        "to be resized",
-        type=float,
-        nargs=2,
-        metavar=("LEAST", "MOST"),
-    )
-    random_aspect_ratio: tuple[float, ...] | None = option(
-        None,
-        "width by height of such a region (default: 3/4 to 4/3)",
-        type=float,
-        nargs=2,
-        metavar=("LEAST", "MOST"),
-    )
-    resize_shorter: int | None = option(
-        None,
-        "fits, jpeg: resize the shorter side to this before the crop",
-        type=int,
-        metavar="PIXELS",
-    )
-    resize: tuple[int, ...] | None = option(
-        None,
-        "size after the crop or region, height and width or one",
-        type=int,
-        nargs="+",
-        metavar="PIXELS",
-    )
     mean: tuple[float, ...] | None = option(
         None, "subtract, one or per channel", type=float, nargs="+", metavar="X"
     )
@@ -137,9 +96,6 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     order: int | None = option(
         None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
     )
-    mode: str = option(
-        "train", "eval: all chance off, each epoch from the first row", choices=("train", "eval")
-    )
     shuffle: bool | None = option(
         None,
         "a new order in each epoch (default: yes, but not in mode eval)",
@@ -150,7 +106,6 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
         "draw rows in proportion to this column of the Index, with replacement",
         metavar="COLUMN",
     )
-    seed: int = option(0, "order, windows and flips follow from it")
     epochs: int = option(1, "times to go through the data")
     epoch_steps: int | None = option(
         None, "steps of an epoch (default: those of one pass through the data)", type=int
@@ -180,18 +135,15 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
     resume: str | None = option(None, "continue from there", metavar="FILE.json")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        PipelineFlags.__post_init__(self)
+        ImageFlags.__post_init__(self)
         if self.shuffle is None:
             object.__setattr__(self, "shuffle", self.mode != "eval")
         for name in _COUNTS:
             value = getattr(self, name)
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}")
-        for name in _NUMBERS:
-            value = getattr(self, name)
-            numbers = value if isinstance(value, list | tuple) else (value or 0.0,)
-            if not all(map(math.isfinite, numbers)):
-                raise ValueError(f"--{name} must be finite, got {value}")
+        check_finite(self, ("mean", "std", "max_bad", "read_timeout"))
         if "all" in (self.planes or ()) and len(self.planes or ()) > 1:
             raise ValueError("--planes takes numbers or all, not both")
         if self.mode == "eval" and self.resume is not None:
@@ -202,7 +154,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
 
     def calibration_settings(self) -> dict[str, Any]:
         """Return the settings of a `dali_pipelines.Calibration` that are given."""
-        settings = {"size": _pair("size", self.size), "order": self.order}
+        settings = {"size": pair("size", self.size), "order": self.order}
         given = {name: value for name, value in settings.items() if value is not None}
         return super().calibration_settings() | given
 
@@ -212,18 +164,8 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags):
 
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory."""
-        pairs = {name: _pair(name, getattr(self, name)) for name in ("crop", "resize")}
-        ratio = self.random_aspect_ratio
         return {
-            "mode": self.mode,
-            **pairs,
-            **({} if ratio is None else {"random_aspect_ratio": tuple(ratio)}),
-            "window": self.window,
-            "flip": self.flip,
-            "rotate": self.rotate,
-            "zoom": tuple(self.zoom),
-            "random_area": self.random_area and tuple(self.random_area),
-            "resize_shorter": self.resize_shorter,
+            **self.image_settings(),
             "mean": self.mean,
             "std": self.std,
             "num_threads": self.num_threads or max(1, cores() // self.num_gpus),
@@ -285,16 +227,6 @@ def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
         shards = config.num_gpus * ranks.world_size
         print(f"No GPU is visible: {count(shards, 'shard')} on the CPU.", file=sys.stderr)
     return devices
-
-
-def _pair(name: str, value: Sequence[int] | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    if isinstance(value, int):
-        value = (value,)
-    if len(value) not in (1, 2):
-        raise ValueError(f"--{name} takes one number or two (height width), got {len(value)}")
-    return value[0], value[-1]
 
 
 def cores() -> int:

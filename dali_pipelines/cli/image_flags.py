@@ -1,0 +1,96 @@
+"""Flags for what is done to each image: geometry and augmentation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dali_pipelines.cli.options import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFlags:
+    """The part of an image that is shown, how it is changed, and by what chance."""
+
+    mode: str = option(
+        "train", "eval: all chance off, each epoch from the first row", choices=("train", "eval")
+    )
+    seed: int = option(0, "order, windows and flips follow from it")
+    crop: tuple[int, ...] | None = option(
+        None, "window to cut, height and width or one number", type=int, nargs="+", metavar="PIXELS"
+    )
+    window: str = option("center", "where the window lies", choices=("center", "random", "row"))
+    flip: str = option("", "flip at random: h, v or hv", choices=("", "h", "v", "hv"))
+    rotate: float = option(0.0, "turn the window at random, by so many degrees at most either way")
+    zoom: tuple[float, ...] = option(
+        (1.0, 1.0), "enlarge it at random", type=float, nargs=2, metavar=("LEAST", "MOST")
+    )
+    random_area: tuple[float, ...] | None = option(
+        None,
+        "fits, jpeg: in place of a crop, a region of a random share of the image, such as 0.08 1, "
+        "to be resized",
+        type=float,
+        nargs=2,
+        metavar=("LEAST", "MOST"),
+    )
+    random_aspect_ratio: tuple[float, ...] | None = option(
+        None,
+        "width by height of such a region (default: 3/4 to 4/3)",
+        type=float,
+        nargs=2,
+        metavar=("LEAST", "MOST"),
+    )
+    resize_shorter: int | None = option(
+        None,
+        "fits, jpeg: resize the shorter side to this before the crop",
+        type=int,
+        metavar="PIXELS",
+    )
+    resize: tuple[int, ...] | None = option(
+        None,
+        "size after the crop or region, height and width or one",
+        type=int,
+        nargs="+",
+        metavar="PIXELS",
+    )
+
+    def __post_init__(self) -> None:
+        check_finite(self, ("rotate", "zoom", "random_area", "random_aspect_ratio"))
+
+    def image_settings(self) -> dict[str, Any]:
+        """Return the keywords for the pipeline factory, but the seed."""
+        pairs = {name: pair(name, getattr(self, name)) for name in ("crop", "resize")}
+        ratio = self.random_aspect_ratio
+        return {
+            "mode": self.mode,
+            **pairs,
+            **({} if ratio is None else {"random_aspect_ratio": tuple(ratio)}),
+            "window": self.window,
+            "flip": self.flip,
+            "rotate": self.rotate,
+            "zoom": tuple(self.zoom),
+            "random_area": self.random_area and tuple(self.random_area),
+            "resize_shorter": self.resize_shorter,
+        }
+
+
+def check_finite(flags: object, names: Iterable[str]) -> None:
+    """Raise ValueError if one of these flags holds a number that is not finite."""
+    for name in names:
+        value = getattr(flags, name)
+        numbers = value if isinstance(value, list | tuple) else (value or 0.0,)
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(f"--{name} must be finite, got {value}")
+
+
+def pair(name: str, value: Sequence[int] | None) -> tuple[int, int] | None:
+    """Return (height, width) of a flag that takes one number or two; or raise ValueError."""
+    if value is None:
+        return None
+    if isinstance(value, int):
+        value = (value,)
+    if len(value) not in (1, 2):
+        raise ValueError(f"--{name} takes one number or two (height width), got {len(value)}")
+    return value[0], value[-1]
