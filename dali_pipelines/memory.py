@@ -1,4 +1,4 @@
-"""Estimate the host memory that the pipelines of this machine will need."""
+"""Estimate the memory that the pipelines of this machine will need, of the host and for CuPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READER_FRAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Peak host memory in bytes."""
+    """Peak memory in bytes, of the host if nothing else is said."""
 
     shared: int
     """Samples in flight from the readers, in /dev/shm."""
@@ -32,10 +32,12 @@ class MemoryEstimate:
     """Decoded batches, those that the consumer holds included; 0 for pipelines on a GPU."""
     processes: int
     """The processes themselves, and the samples that readers work on."""
+    cupy: int = 0
+    """On each GPU that decodes FITS, what CuPy takes beside DALI; no part of `total`."""
 
     @property
     def total(self) -> int:
-        """The sum."""
+        """The sum, of the host."""
         return self.shared + self.images + self.processes
 
     def check(self) -> None:
@@ -89,7 +91,9 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
             images += _FRAMES * batch * footprint.frame_nbytes
         processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
     of_one = shared, images, processes + _CONSUMER_BYTES
-    return MemoryEstimate(*(num_consumers * nbytes for nbytes in of_one))
+    cupy = max(pipeline.footprint.cupy_nbytes for pipeline in pipelines)  # each on its own GPU
+    shared, images, processes = (num_consumers * nbytes for nbytes in of_one)
+    return MemoryEstimate(shared, images, processes, cupy)
 
 
 def free_shared() -> int:

@@ -15,6 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+WORKING = 8.25
+"""Images that a `Deconvolver` holds at most on a GPU: observed, model, estimate, ratio, two steps,
+a spectrum and the conjugate transfer function; and the mask."""
+
 _COMPLEX = {np.dtype(np.float32): np.complex64, np.dtype(np.float64): np.complex128}
 
 

@@ -14,6 +14,7 @@ from nvidia.dali.types import to_dali_type
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators, operators_gpu
+from dali_pipelines.graph.cupy_memory import decoder_nbytes, deconvolver_nbytes, warp_nbytes
 from dali_pipelines.graph.cupy_operator import to_gpu
 from dali_pipelines.runtime.dali_private import split
 
@@ -40,6 +41,9 @@ class Decoded(NamedTuple):
     """More outputs of the pipeline, by name."""
     frames: int = 1
     """Images that are made of each file, one from the other, before it is resized or warped."""
+    cupy_nbytes: Callable[[int, int, int], int] | None = None
+    """(batch size; bytes of what is decoded of a sample, and of its image as decoded or warped) ->
+    bytes that CuPy takes on a GPU, see `dali_pipelines.graph.cupy_memory`. None if none."""
     other: Other | None = None
     """Images of another element type, where a batch may hold both."""
 
@@ -83,9 +87,14 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     if last:
         if planes > 1:
             image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
-        return Decoded(image, dtype, status)
+        return Decoded(image, dtype, status, cupy_nbytes=_cupy_of_fits)
     layout: Literal["HWC", "CHW"] = "HWC" if planes == 1 else "CHW"
-    return Decoded(image, dtype, status, finished=True, layout=layout)
+    return Decoded(image, dtype, status, finished=True, layout=layout, cupy_nbytes=_cupy_of_fits)
+
+
+def _cupy_of_fits(batch: int, decoded: int, image: int) -> int:
+    del image
+    return decoder_nbytes(batch, decoded)
 
 
 def mean_and_std(config: PipelineConfig, channels: int) -> tuple[list[float], list[float]]:
@@ -122,9 +131,17 @@ def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
             layout="CHW",
             others=others,
             frames=3 if calibration.psf else 1,  # DALI copies the outputs of Python functions
+            cupy_nbytes=functools.partial(_cupy_of_aia, calibration, len(suffixes)),
         )
 
     return decode
+
+
+def _cupy_of_aia(calibration: Calibration, parts: int, batch: int, frame: int, image: int) -> int:
+    frame, image = frame // parts, image // parts  # one after the other
+    deconvolved = deconvolver_nbytes(batch, len(calibration.psf), parts) if calibration.psf else 0
+    warped = warp_nbytes(batch, frame, image, calibration.order)
+    return decoder_nbytes(batch, frame) + deconvolved + warped
 
 
 def _decode_aia(

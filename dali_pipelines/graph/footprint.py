@@ -1,4 +1,4 @@
-"""Memory that a graph needs for each sample, for `dali_pipelines.memory`."""
+"""Memory that a graph needs, for `dali_pipelines.memory`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from readers.contract import Peek
 
 
 class Footprint(NamedTuple):
-    """Sizes for one sample, from the first row that can be read."""
+    """Sizes from the first row that can be read, for one sample if nothing else is said."""
 
     image_nbytes: int
     """Bytes of the output image; 0 if unknown."""
@@ -23,6 +23,8 @@ class Footprint(NamedTuple):
     num_stages: int
     """Operators that hold a batch of images of their own: decode or warp, turn, flip, resize,
     normalise, and the one that combines channels."""
+    cupy_nbytes: int
+    """Bytes that CuPy takes for a batch if the pipeline is on a GPU."""
 
     @classmethod
     def of(
@@ -41,6 +43,10 @@ class Footprint(NamedTuple):
         whole = (0, 0) if peek is None else (peek.height, peek.width)
         crop = config.crop if config.resize_shorter is None else None
         pixels = math.prod(crop or whole) * channels
+        cupy = 0
+        if peek is not None and decoded.cupy_nbytes is not None:
+            image = pixels * np.dtype(decoded.dtype).itemsize
+            cupy = decoded.cupy_nbytes(config.batch_size, peek.between_nbytes or image, image)
         if config.resized_to is not None:
             frame = 0 if peek is None else pixels * np.dtype(decoded.dtype).itemsize
             pixels = math.prod(config.resized_to) * channels
@@ -52,4 +58,4 @@ class Footprint(NamedTuple):
             stages += (config.dtype == "float16") + (channels > 1)
         else:
             stages += bool(config.flip) + normalises(decoded, channels, config)
-        return cls(pixels * np.dtype(config.dtype).itemsize, frame, stages)
+        return cls(pixels * np.dtype(config.dtype).itemsize, frame, stages, cupy)

@@ -16,8 +16,10 @@ from readers.fits.payload import HEAD
 
 Finish = tuple[tuple[float, float], ...]
 
-_PIXELS = 1 << 26
+PIXELS = 1 << 26
 """Pixels that are warped by one launch, as each takes 8 bytes while it lasts: 512 MB."""
+_IMAGES = 65535
+"""Images that are warped by one launch: no GPU takes more blocks in z."""
 
 
 def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, Any]:
@@ -214,14 +216,15 @@ class Warp:
 
 
 def _groups(sizes: list[int]) -> Iterator[slice]:
-    """Divide a batch of images of these sizes into launches of at most `_PIXELS`, or one image."""
+    """Divide a batch of images of these sizes into launches of at most `PIXELS`, or one image."""
     first = pixels = 0
     for number, size in enumerate(sizes):
         pixels += size
-        if pixels > _PIXELS and number > first:
+        if (pixels > PIXELS and number > first) or number - first == _IMAGES:
             yield slice(first, number)
             first, pixels = number, size
-    yield slice(first, len(sizes))
+    if sizes:
+        yield slice(first, len(sizes))
 
 
 @cache

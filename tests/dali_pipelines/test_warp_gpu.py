@@ -98,7 +98,7 @@ def test_launches_of_a_batch(
 ) -> None:
     """One, if their scratch arrays are not too large together."""
     samples = [sample(shape, TURNED, (20, 20)) for shape in ((20, 20), (30, 15), (9, 40))]
-    monkeypatch.setattr(operators_gpu, "_PIXELS", most)
+    monkeypatch.setattr(operators_gpu, "PIXELS", most)
     gpu.counts.clear()
     check(gpu, samples, 3)
     assert {name: counts["launches"] for name, counts in gpu.counts.items()} == dict.fromkeys(

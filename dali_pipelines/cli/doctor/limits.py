@@ -69,7 +69,9 @@ def memory(job: Job) -> Finding:
 
     job.estimate.check_total()
     needed, free = in_words(job.estimate.total), in_words(free_memory())
-    return ok(f"memory: about {needed} needed, {free} free")
+    cupy = job.estimate.cupy if job.on_gpu else 0
+    beside = f"; CuPy takes up to {in_words(cupy)} on each GPU beside DALI" if cupy else ""
+    return ok(f"memory: about {needed} needed, {free} free{beside}")
 
 
 def open_files(job: Job) -> Finding:

@@ -383,6 +383,13 @@ def test_on_gpus_images_take_no_memory_of_the_host(job: Any) -> None:
     assert (on_cpu.shared, on_cpu.processes) == (on_gpu.shared, on_gpu.processes)
 
 
+def test_what_cupy_takes_is_said_where_there_are_gpus(job: Any) -> None:
+    """Two frames of 1024x512 float32."""
+    beside = "; CuPy takes up to 4 MiB on each GPU beside DALI"
+    assert line(limits.memory, job(H200)).endswith(beside)
+    assert "CuPy" not in line(limits.memory, job())
+
+
 @pytest.mark.parametrize(
     ("limit", "expected"),
     [
