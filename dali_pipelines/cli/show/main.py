@@ -2,6 +2,7 @@
 
     dali-pipelines show archive/ -o sheet.png
     dali-pipelines show archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10
+    dali-pipelines show photos/ -o draws.png --pipeline jpeg --crop 224 --window random --draws 6
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
 
 FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
@@ -23,16 +24,23 @@ import sys
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
+from dali_pipelines.cli.image_flags import ImageFlags
 from dali_pipelines.cli.options import at_least, log_errors, option, parse
 from dali_pipelines.cli.paths import check_output, samples_of
-from dali_pipelines.cli.shared_flags import FileFlags, PipelineFlags, factory_of, suffixes_of
+from dali_pipelines.cli.shared_flags import (
+    FileFlags,
+    HduFlags,
+    PipelineFlags,
+    factory_of,
+    suffixes_of,
+)
 from dali_pipelines.cli.single_rows import single_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from dali_pipelines import Calibration
     from dali_pipelines.cli.show.sheet import Picture
@@ -44,15 +52,26 @@ COLUMNS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowConfig(FileFlags, PipelineFlags):
+class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags):
     """Flags of ``show``."""
+
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "sheet": "output count draws columns size before_after",
+        "images": "pipeline hdu",
+        "geometry and augmentation": "mode seed crop window flip rotate zoom random_area "
+        "random_aspect_ratio resize_shorter resize",
+        "frames of AIA and HMI": "preset pointing_table correction_table exposure psf",
+    }
 
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
     before_after: bool = option(False, "aia: one file, after each of these steps")
     count: int = option(24, "most samples, evenly spread", type=at_least(1), metavar="N")
+    draws: int = option(
+        1, "times that each is shown, each time by other chance", type=at_least(1), metavar="N"
+    )
     columns: int | None = option(
         None,
-        f"of the sheet (default: {COLUMNS}, or the channels of a sample)",
+        f"of the sheet (default: the draws, the channels of a sample, or {COLUMNS})",
         type=at_least(1),
         metavar="N",
     )
@@ -61,7 +80,10 @@ class ShowConfig(FileFlags, PipelineFlags):
     def __post_init__(self) -> None:
         if not self.output.lower().endswith(".png"):
             raise ValueError(f"-o must end in .png, got {self.output}")
-        super().__post_init__()
+        PipelineFlags.__post_init__(self)
+        ImageFlags.__post_init__(self)
+        if self.hdu is not None and self.pipeline != "fits":
+            raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
         if self.before_after and self.pipeline != "aia":
             raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
 
@@ -89,11 +111,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if config.before_after:
             made = _steps(index, calibration, config.size)
         else:
-            made = _pictures(index, config.pipeline, calibration, config.size)
+            made = _pictures(index, config, calibration)
         with closing(made):
             bar = tqdm(made, unit=" pictures", disable=not sys.stderr.isatty())
             pictures.extend(bar)
-        rows = _rows(pictures, config.columns or len(index.parts) or COLUMNS)
+        several = len(index.parts) * config.draws
+        drawn = config.draws if config.draws > 1 else COLUMNS
+        rows = _rows(pictures, config.columns or several or drawn)
         heading = _heading(config, calibration, index, len(found))
         save_sheet(config.output, rows, heading=heading, size=config.size)
     except ValueError as error:  # of the settings, before the first picture
@@ -147,15 +171,20 @@ def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, 
 
 
 def _pictures(
-    index: Index, pipeline: str, calibration: Calibration | None, size: int
+    index: Index, config: ShowConfig, calibration: Calibration | None
 ) -> Generator[Picture, None, None]:
-    """Yield a picture for each file of each row."""
+    """Yield a picture for each file of each row, as often as it is drawn."""
     from dali_pipelines.cli.show.pictures import image_picture, rejected_picture
     from dali_pipelines.cli.show.sheet import Picture
 
+    index = index.select([row for row in range(len(index)) for _ in range(config.draws)])
     columns = index.columns(parts=index.parts)
-    settings: dict[str, Any] = {} if calibration is None else {"calibration": calibration}
-    with single_rows(factory_of(pipeline), index, **settings) as loader:
+    settings: dict[str, Any] = {**config.image_settings(), "seed": config.seed}
+    if calibration is not None:
+        settings["calibration"] = calibration
+    if config.pipeline == "fits":
+        settings["hdu"] = config.hdu
+    with single_rows(factory_of(config.pipeline), index, **settings) as loader:
         for number, (batch,) in enumerate(loader):
             row = columns.row(number)
             files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
@@ -169,7 +198,7 @@ def _pictures(
                 else:
                     image = batch["image"][0]
                     image = image[channel : channel + 1] if index.parts else image
-                    yield image_picture(file, image, size)
+                    yield image_picture(file, image, config.size)
             del batch  # what is held here cannot be reused for the next one
 
 

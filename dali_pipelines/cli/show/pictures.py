@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 KEYS = ("TELESCOP", "INSTRUME", "WAVELNTH", "CONTENT", "T_OBS", "DATE-OBS")
 """Header keys that a picture is coloured and described by."""
 
+_DEEP = 1020
+"""Photographs with larger values have 16 bits: those of 8 that are resized or made brighter exceed
+255, too."""
+
 _SIGNED = ("MAGNETOGRAM", "DOPPLERGRAM")
 """CONTENT of HMI whose values have a sign: 0 is in the middle of their colours."""
 
@@ -93,7 +97,7 @@ def coloured(image: torch.Tensor, facts: Mapping[str, Fact]) -> NDArray[Any]:
 
     values = image.numpy()
     if len(values) == 3:  # a photograph
-        if values.max() > 255:  # of 16 bits
+        if values.max() > _DEEP:
             values = values / 257
         return values.transpose(1, 2, 0).clip(0, 255).astype(np.uint8)
     plane = values[0, ::-1]

@@ -24,8 +24,10 @@ from dali_pipelines.aia.calibrate import calibrate
 from dali_pipelines.cli.paths import index_of
 from dali_pipelines.cli.show import main as script
 from dali_pipelines.cli.show import sheet
+from dali_pipelines.cli.show.pictures import coloured
 from dali_pipelines.cli.show.steps import step_pictures
 from readers import Row
+from readers.sampling.geometry import Geometry
 
 SIZE = 64
 GREY = 237
@@ -170,11 +172,34 @@ def test_photographs(shared_data: Path, show: Show, captions: Captions) -> None:
 
 
 def test_photographs_of_16_bits_are_not_white() -> None:
-    from dali_pipelines.cli.show.pictures import coloured
-
     image = torch.arange(3 * 4 * 5).reshape(3, 4, 5) * 1000.0
     expected = (image.numpy() / 257).astype(np.uint8).transpose(1, 2, 0)
     np.testing.assert_array_equal(coloured(image, {}), expected)
+
+
+def test_photographs_that_are_brighter_than_white_are_not_black() -> None:
+    image = torch.full((3, 4, 5), 255.00002)
+    assert (coloured(image, {}) == 255).all()
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_images_are_shown_as_the_flags_change_them(
+    tmp_path: Path, show: Show, captions: Captions, draws: int
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+    for number in range(2):
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    flags = ["--pipeline=jpeg", "--crop=16", "--window=random", "--seed=5", f"--draws={draws}"]
+    drawn, _ = show(tmp_path, *flags)
+    columns = draws if draws > 1 else 6
+    assert len(captions) == 2 * draws
+    assert all(caption[1] == "16x16" for caption, _ in captions)
+    for place in range(2 * draws):
+        window = Geometry(crop=(16, 16), window="random").draw_window(5, 0, place)
+        assert window is not None
+        y, x = window.place(40, 40)
+        enlarged = cell(drawn, place, columns, 3)[2::4, 2::4]
+        assert np.array_equal(enlarged, pixels[y : y + 16, x : x + 16])
 
 
 def test_images_are_spread_over_the_index(tmp_path: Path, show: Show, captions: Captions) -> None:
