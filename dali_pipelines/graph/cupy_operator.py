@@ -5,7 +5,9 @@ They run on DALI's stream and on the GPU of their pipeline, without waiting for 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -76,6 +78,19 @@ def _placed(function: Callable[..., Any], device_id: int | None) -> Callable[...
             raise
 
     return run
+
+
+def free_unused(device_id: int | None) -> None:
+    """Free what CuPy's pool keeps on a GPU after a pipeline is closed.
+
+    The pool reuses memory on the stream where it was allocated, and each pipeline has its own: it
+    would keep that of each pipeline that there ever was.
+    """
+    if device_id is not None and "cupy" in sys.modules:
+        import cupy
+
+        with suppress(cupy.cuda.runtime.CUDARuntimeError), cupy.cuda.Device(device_id):
+            cupy.get_default_memory_pool().free_all_blocks()
 
 
 def launch(kernel: Any, blocks: Any, threads: Any, *arguments: Any) -> None:

@@ -16,6 +16,7 @@ from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.chance import Chance
+from dali_pipelines.graph.cupy_operator import free_unused
 from dali_pipelines.graph.decode import Decode, Decoded
 from dali_pipelines.graph.footprint import Footprint
 from dali_pipelines.graph.source import check_arguments, make_source, peek_first, turned_pixels
@@ -127,6 +128,7 @@ class ReaderPipeline(ForkSafePipeline):
             if self._readers is not None:
                 self._readers.close()
             self.shut_down()
+            free_unused(self.device_id)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
-from dali_pipelines import Calibration, PipelineConfig
+from dali_pipelines import Calibration, Index, PipelineConfig, npy_pipeline
 from dali_pipelines.graph import cupy_operator
 from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.cupy_operator import _placed, python_operator
@@ -264,6 +264,33 @@ def test_an_operator_knows_the_gpu_of_its_pipeline(monkeypatch: pytest.MonkeyPat
             image = fn.external_source(name=f"image{number}", layout="HWC", ndim=3)
             python_operator(list, [image], ["HWC"])
     assert devices == [2, 3]
+
+
+def test_memory_of_a_closed_pipeline_is_freed(
+    monkeypatch: pytest.MonkeyPatch, npy_index: Index
+) -> None:
+    """By its GPU, even if CUDA is out of order; and not on the CPU."""
+    cupy_standin.install(monkeypatch)
+    cupy: Any = sys.modules["cupy"]
+    freed: list[int] = []
+    pool = types.SimpleNamespace(free_all_blocks=lambda: freed.append(cupy_standin.Device().id))
+    cupy.get_default_memory_pool = lambda: pool
+    cupy.cuda.runtime = types.SimpleNamespace(CUDARuntimeError=RuntimeError)
+    npy_pipeline(npy_index, batch_size=1, num_read_processes=0).close()
+    assert freed == []
+    pipeline = npy_pipeline(npy_index, batch_size=1, num_read_processes=0)
+    monkeypatch.setattr(Pipeline, "device_id", 2)
+    pipeline.close()
+    assert freed == [2]
+
+    def fail() -> None:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    pool.free_all_blocks = fail
+    pipeline.close()
+    monkeypatch.delitem(sys.modules, "cupy")
+    pipeline.close()
+    assert "cupy" not in sys.modules
 
 
 @pytest.mark.parametrize(("missing", "package"), [("cupy", "CuPy"), ("numba_cuda", "numba-cuda")])
