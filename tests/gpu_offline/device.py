@@ -68,14 +68,31 @@ def _owner(array: NDArray[Any]) -> weakref.ref[NDArray[Any]]:
     return weakref.ref(array)
 
 
-class _Array(np.ndarray):
-    """An array with its address where CuPy's have it."""
+def _wait(*_: Any) -> Any:
+    raise AssertionError("this waits for the GPU")
+
+
+class DeviceArray(np.ndarray):
+    """An array with its address where CuPy's have it, and which does not wait for the GPU."""
 
     memory: _Memory
     writers = ONE_WRITER
 
     def __array_finalize__(self, parent: Any) -> None:
         self.writers = getattr(parent, "writers", ONE_WRITER)
+
+    item = tolist = get = nonzero = _wait
+    __bool__ = __float__ = __int__ = __index__ = _wait
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return an array, of a single element too."""
+        found = super().__getitem__(key)
+        return found if isinstance(found, DeviceArray) else np.asarray(found).view(type(self))
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """Return an array, of a sum too."""
+        del context, return_scalar
+        return array.view(type(self))
 
     @property
     def data(self) -> Any:
@@ -115,7 +132,8 @@ class Device:
             ]
             arrays.append([on_device(np.array(flip, np.int32)) for _ in samples])
             images, statuses = ImageDecoder(dtype, finish)(*arrays)
-        return [np.array(image) for image in images], [int(status[0]) for status in statuses]
+        codes = [np.array(status) for status in statuses]
+        return [np.array(image) for image in images], [int(code[0]) for code in codes]
 
     def warp(self, samples: Sequence[tuple[Any, ...]], order: int) -> list[NDArray[np.float32]]:
         """Warp samples of (image, grid, matrix, ..., flip) as one batch."""
@@ -124,10 +142,10 @@ class Device:
             return [np.array(image) for image in Warp(order)(*columns)]
 
     @contextmanager
-    def _installed(self) -> Iterator[Callable[..., _Array]]:
+    def _installed(self) -> Iterator[Callable[..., DeviceArray]]:
         """Put stand-ins where operators look; give the function that copies to the device."""
         memory = _Memory()
-        array: type[_Array] = type("Array", (_Array,), {"memory": memory})
+        array: type[DeviceArray] = type("Array", (DeviceArray,), {"memory": memory})
         with ExitStack() as stack:
             stack.enter_context(mock.patch.dict(sys.modules, cupy=_cupy(array)))
             stack.enter_context(mock.patch.object(cuda, "external_stream", lambda stream: stream))
@@ -179,10 +197,10 @@ def _copied(array: NDArray[Any], number: int) -> NDArray[Any]:
     return copy
 
 
-def _cupy(array: type[_Array]) -> ModuleType:
+def _cupy(array: type[DeviceArray]) -> ModuleType:
     """Return NumPy in CuPy's place."""
 
-    def zeros(shape: Any, dtype: Any) -> _Array:
+    def zeros(shape: Any, dtype: Any) -> DeviceArray:
         """Flags, mostly, which any thread may raise."""
         made = allocated(shape, dtype, 0).view(array)
         made.writers = ANY_WRITER

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpu_offline.compiler import ARCHS, Usage, build
+from gpu_offline.device import DeviceArray
 from gpu_offline.emulator import (
     CC,
     ONE_WRITER,
@@ -182,6 +183,20 @@ def test_division(tmp_path: Path) -> None:
     assert program((1,), (1,), [-1], [])["instructions"] == 3
     with pytest.raises(Fault, match="division by zero at 0, PTX line 7, block 0, thread 0"):
         program((1,), (1,), [0], [])
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [bool, float, int, range, DeviceArray.item, DeviceArray.tolist, np.nonzero],
+)
+def test_operators_may_not_wait_for_the_gpu(wait: Any) -> None:
+    array = np.arange(6).view(DeviceArray)
+    for one in (array[2], array.max(), array[:1] + 1, array.sum() == 3):
+        assert isinstance(one, DeviceArray)
+        with pytest.raises(AssertionError, match="this waits for the GPU"):
+            wait(one)
+    for row in array.reshape(2, 3):
+        assert np.shares_memory(row, array)
 
 
 def test_a_stack_is_seen(usages: dict[str, Usage]) -> None:

@@ -38,7 +38,7 @@ class Gpu:
             arrays = [[cupy.asarray(sample[name]) for sample in samples] for name in names]
             arrays.append([cupy.asarray(np.array(flip, np.int32)) for _ in samples])
             images, statuses = ImageDecoder(dtype, finish)(*arrays)
-        return [image.get() for image in images], [int(status[0]) for status in statuses]
+        return [image.get() for image in images], [int(status.get()[0]) for status in statuses]
 
     def warp(self, samples: Sequence[tuple[Any, ...]], order: int) -> list[NDArray[np.float32]]:
         """Warp samples of (image, grid, matrix, ..., flip) as one batch."""

@@ -64,7 +64,7 @@ def test_the_launcher_without_a_gpu(
     """With the kernels that are emulated in place of those of numba."""
     if isinstance(gpu, Gpu):
         pytest.skip("it is there")
-    monkeypatch.setattr(offline._Array, "get", lambda self: np.array(self), raising=False)
+    monkeypatch.setattr(offline.DeviceArray, "get", lambda self: np.array(self), raising=False)
     launcher = Gpu()
     decode: Any = [sample], "float32", (0, 1), ((500.0, 0.25),)
     with gpu._installed():
