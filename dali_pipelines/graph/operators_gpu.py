@@ -18,8 +18,6 @@ Finish = tuple[tuple[float, float], ...]
 
 PIXELS = 1 << 26
 """Pixels that are warped by one launch, as each takes 8 bytes while it lasts: 512 MB."""
-_IMAGES = 65535
-"""Images that are warped by one launch: no GPU takes more blocks in z."""
 
 
 def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, Any]:
@@ -217,10 +215,12 @@ class Warp:
 
 def _groups(sizes: list[int]) -> Iterator[slice]:
     """Divide a batch of images of these sizes into launches of at most `PIXELS`, or one image."""
+    from dali_pipelines.kernels.resample.warp_cuda_table import MOST_BLOCKS
+
     first = pixels = 0
     for number, size in enumerate(sizes):
         pixels += size
-        if (pixels > PIXELS and number > first) or number - first == _IMAGES:
+        if (pixels > PIXELS and number > first) or number - first == MOST_BLOCKS:
             yield slice(first, number)
             first, pixels = number, size
     if sizes:

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dali_pipelines.graph import operators_gpu
+from dali_pipelines.kernels.resample import warp_cuda_table
+from dali_pipelines.kernels.resample.prefilter_cuda import ROW_TILE
 from dali_pipelines.kernels.resample.warp import warp
+from dali_pipelines.kernels.resample.warp_cuda_table import blocks
 from dali_pipelines.stretch import Stretch
 
 Image = NDArray[np.float32]
@@ -104,6 +107,30 @@ def test_launches_of_a_batch(
     assert {name: counts["launches"] for name, counts in gpu.counts.items()} == dict.fromkeys(
         ("prefilter_rows", "prefilter_columns", "warp"), launches
     )
+
+
+def test_a_launch_has_no_more_images_than_a_gpu_takes(
+    gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warp_cuda_table, "MOST_BLOCKS", 2)
+    gpu.counts.clear()
+    check(gpu, [sample((12, 12), TURNED, (9, 9), seed=seed) for seed in range(5)], 1)
+    assert gpu.counts["warp"]["launches"] == 3
+
+
+def test_a_batch_of_none(gpu: Device) -> None:
+    """A graph may divide batches, and leave none for a part of it."""
+    assert list(operators_gpu._groups([])) == []
+    gpu.counts.clear()
+    assert gpu.decode([], "float32", (0, 0), ((0.0, 1.0),)) == ([], [])
+    assert not gpu.counts
+
+
+def test_an_image_of_too_many_rows() -> None:
+    """Of the kernels, that of the lowest tiles is the first that could not be launched."""
+    assert blocks(ROW_TILE, [(524280, 1)]) == (1, 65535, 1)
+    with pytest.raises(ValueError, match="at most 524280 rows, got one of 524281"):
+        blocks(ROW_TILE, [(3, 3), (524281, 1)])
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: str(curve.kind))

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from dali_pipelines.kernels.bits import load_int64
 from dali_pipelines.kernels.compiled import compiled
 
+MOST_BLOCKS = 65535
+"""Of a launch, in y and in z, on any GPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -71,8 +74,16 @@ def blocks(tile: tuple[int, int], shapes: Sequence[tuple[int, int]]) -> tuple[in
     """Return the blocks, across, down and by image, for images of these shapes and tiles of that.
 
     The blocks of the largest image; those that another does not need do nothing.
+
+    Raises
+    ------
+    ValueError
+        If an image has more rows of tiles than a GPU has blocks.
     """
     height, width = (max(sizes) for sizes in zip(*shapes, strict=True))
+    most = MOST_BLOCKS * tile[0]
+    if height > most:
+        raise ValueError(f"a GPU resamples images of at most {most} rows, got one of {height}")
     return -(-width // tile[1]), -(-height // tile[0]), len(shapes)
 
 
