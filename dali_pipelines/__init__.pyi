@@ -25,6 +25,7 @@ from .reexports import FitsReader as FitsReader
 from .reexports import HeaderRules as HeaderRules
 from .reexports import Index as Index
 from .reexports import JpegReader as JpegReader
+from .reexports import Mask as Mask
 from .reexports import NpyReader as NpyReader
 from .reexports import PointingTable as PointingTable
 from .reexports import ReadError as ReadError

@@ -20,10 +20,11 @@ from dali_pipelines.settings import (
     check_names,
     names_of,
 )
-from dali_pipelines.values import are_all, check_integer, numbers_of, pair_of
+from dali_pipelines.values import are_all, check_integer, check_targets, numbers_of, pair_of
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
 from readers.sampling.placement import PlacementOutput
 from readers.sampling.schedule import Tail
+from readers.targets.contract import Target
 
 NAMES = frozenset(PipelineSettings.__annotations__)
 """Names of all settings."""
@@ -77,6 +78,9 @@ class PipelineConfig:
     outputs: tuple[PlacementOutput, ...] = ()
     """More outputs that say where each sample lies in the image of its file, see
     `readers.sampling.placement.Placement`: ``window``, ``flip``, ``matrix``."""
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """Masks and boxes by name, which follow the geometry of the images and become outputs: `Mask`,
+    or a `readers.targets.contract.Target` of your own."""
 
     # What is done to each image.
     mode: Mode = "train"
@@ -256,6 +260,7 @@ class PipelineConfig:
                 "transform must be a function of (image, chance, config), or None, got "
                 f"{self.transform!r}"
             )
+        check_targets(self.targets)
         for what, example in (("columns", "label"), ("outputs", "window")):
             given: Any = getattr(self, what)
             are_several = isinstance(given, Collection) and not isinstance(given, str)

@@ -7,6 +7,7 @@ from readers import FitsReader as FitsReader
 from readers import HeaderRules as HeaderRules
 from readers import Index as Index
 from readers import JpegReader as JpegReader
+from readers import Mask as Mask
 from readers import NpyReader as NpyReader
 from readers import PointingTable as PointingTable
 from readers import ReadError as ReadError

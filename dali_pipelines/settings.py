@@ -14,6 +14,7 @@ from readers.messages import did_you_mean
 from readers.sampling.geometry import Flip, WindowMode
 from readers.sampling.placement import PlacementOutput
 from readers.sampling.schedule import Tail
+from readers.targets.contract import Target
 
 _ELSEWHERE = {
     "num_workers": "num_read_processes",
@@ -41,6 +42,7 @@ class ImageSettings(TypedDict, total=False):
     rejected: Mapping[int, str]
     columns: tuple[str, ...]
     outputs: tuple[PlacementOutput, ...]
+    targets: Mapping[str, Target]
     mode: Mode
     crop: int | tuple[int, int] | None
     window: WindowMode

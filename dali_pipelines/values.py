@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
 import numpy as np
+
+from readers.targets.contract import Target
 
 
 def is_integer(value: object, least: int) -> bool:
@@ -48,3 +50,17 @@ def are_all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
     """Return whether these are one or more numbers of this kind; also of NumPy."""
     are_several = isinstance(values, Sequence | np.ndarray) and getattr(values, "ndim", 1) == 1
     return are_several and len(values) > 0 and all(isinstance(value, kind) for value in values)
+
+
+def check_targets(targets: object) -> None:
+    """Raise ValueError if this is no mapping of names to targets."""
+    if not isinstance(targets, Mapping):
+        raise ValueError(
+            f"targets must be a mapping, as {{'mask': Mask('mask_path')}}, got {targets!r}"
+        )
+    for name, target in targets.items():
+        if not isinstance(name, str) or isinstance(target, type) or not isinstance(target, Target):
+            raise ValueError(
+                "targets must be named by text, and be Masks, Boxes or your own Target, got "
+                f"{name!r}: {target!r}"
+            )

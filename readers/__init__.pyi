@@ -17,12 +17,15 @@ from .jpeg.reader import JpegReader as JpegReader
 from .npy import NpyReader as NpyReader
 from .sampling.draws import Draws as Draws
 from .sampling.order import Order as Order
+from .sampling.placement import Placement as Placement
 from .sampling.schedule import Schedule as Schedule
 from .sampling.schedule import Slot as Slot
 from .sampling.schedule import Tail as Tail
 from .sampling.shard import Shard as Shard
 from .sampling.weighted import WeightedOrder as WeightedOrder
 from .source import Source as Source
+from .targets.contract import Target as Target
+from .targets.mask import Mask as Mask
 from .window import Window as Window
 from .worker.read_report import ReadReport as ReadReport
 

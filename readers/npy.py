@@ -48,7 +48,7 @@ class NpyReader:
                 window = window.within(*size)
                 y, x = window.place(*size)
                 height, width = window.height, window.width
-            lines, input_bytes = _read(row.path, stored, y, height)
+            lines, input_bytes = read_rows(row.path, stored, y, height)
         except Exception as error:
             raise _read_error(row, error) from error
         image = lines[:, x : x + width]
@@ -74,7 +74,7 @@ class NpyReader:
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})
 
     def _open(self, row: Row) -> np.memmap:
-        """Return the array without its elements, which must not be accessed, see `_read`."""
+        """Return the array without its elements, which must not be accessed, see `read_rows`."""
         open_regular(row.path).close()
         image: Any = np.lib.format.open_memmap(row.path, mode="r")
         if image.ndim == 2 and self.channels == 1:
@@ -87,7 +87,7 @@ class NpyReader:
         return image
 
 
-def _read(path: str, stored: np.memmap, first: int, count: int) -> tuple[np.ndarray, int]:
+def read_rows(path: str, stored: np.memmap, first: int, count: int) -> tuple[np.ndarray, int]:
     """Read rows of an array, and return the number of bytes read as well.
 
     Accessing the memory map would kill this process if the file has been truncated, or the disk has

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.contract import Reader, Sample, SampleSpec
+from readers.contract import Reader, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
 from readers.sampling.draws import Draws
@@ -26,6 +26,7 @@ from readers.sampling.geometry import WindowMode as WindowMode
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule, Slot
 from readers.sampling.weighted import WeightedOrder
+from readers.targets.several import Targets
 from readers.window import Window
 from readers.worker.read_report import ReadReport
 from readers.worker.timeout import TimeLimit, within
@@ -58,6 +59,8 @@ class Source(Geometry):
     """Numeric columns that are sent with each sample, shape ()."""
     chance: bool = True
     """False without any chance, in mode ``eval``."""
+    targets: Targets = field(default_factory=Targets)
+    """Masks, boxes and others that are sent with each sample."""
     num_draws: int | None = None
     """Random numbers for operators of the graph that are sent with each sample, as ``draws``."""
     num_epochs: int | None = None
@@ -70,10 +73,17 @@ class Source(Geometry):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_reader(self.reader)
+        has_size = hasattr(self.reader, "regions") or hasattr(self.reader, "turns")
+        if self.targets and not has_size:
+            raise ValueError(
+                f"targets {', '.join(self.targets)} need a Reader whose Samples have image_size; "
+                f"{type(self.reader).__name__} has neither regions nor turns"
+            )
 
     @property
     def _of_sample(self) -> tuple[SampleSpec, ...]:
-        return (*self.reader.specs, *self.geometry_specs(self.reader))
+        geometry = self.geometry_specs(self.reader)
+        return (*self.reader.specs, *geometry, *self.targets.specs)
 
     @property
     def _draws_specs(self) -> tuple[SampleSpec, ...]:
@@ -167,7 +177,11 @@ class Source(Geometry):
         """Return a sample of the size that all have, else of the given one."""
         shape = self.blank_shape or (height, width)
         blank = self.reader.blank(*shape)
-        return self._with_geometry(replace(blank, image_size=shape), None, (False, False))
+        sample = self._with_geometry(replace(blank, image_size=shape), None, (False, False))
+        if not self.targets:
+            return sample
+        placement = self.placement(None, shape, (False, False))
+        return replace(sample, arrays={**sample.arrays, **self.targets.blank(placement.shape)})
 
     def _with_geometry(
         self, sample: Sample, window: Window | None, flip: tuple[bool, bool]
@@ -205,10 +219,8 @@ class Source(Geometry):
             window = self.draw_window(*key, self._corner(number))
             if self.chance and getattr(self.reader, "uses_draws", False):
                 row = replace(row, draws=Draws.of(*key))
-            sample = within(self.read_timeout, self.reader.read, row, window)
-            for spec in self.reader.specs:
-                spec.check(sample[spec.name])
-            sample = self._with_geometry(sample, window, self.draw_flips(*key))
+            flip = self.draw_flips(*key)
+            sample = within(self.read_timeout, self._read_files, row, window, flip)
         except ReadError:
             raise
         except TimeLimit as error:
@@ -218,3 +230,18 @@ class Source(Geometry):
             raise ReadError(row.path, f"{type(error).__name__}: {error}", row=number) from error
         report.input_bytes += sample.input_bytes
         return sample
+
+    def _read_files(self, row: Row, window: Window | None, flip: tuple[bool, bool]) -> Sample:
+        sample = self.reader.read(row, window)
+        for spec in self.reader.specs:
+            spec.check(sample[spec.name])
+        sample = self._with_geometry(sample, window, flip)
+        if not self.targets:
+            return sample
+        if sample.image_size is None:
+            raise ValueError("the Samples of this Reader must have image_size")
+        found = self.targets.read(
+            self.columns, row, self.placement(window, sample.image_size, flip)
+        )
+        nbytes = sample.input_bytes + found.input_bytes
+        return replace(sample, arrays={**sample.arrays, **found.arrays}, input_bytes=nbytes)

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections import UserDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -44,7 +44,7 @@ class ReaderPipeline(ForkSafePipeline):
     source: Source
     output_names: tuple[str, ...]
     """Names of the outputs in order, for ``DALIGenericIterator``: image, row, valid, the columns
-    asked for, and report (see `readers.worker.read_report.ReadReport`)."""
+    and targets asked for, and report (see `readers.worker.read_report.ReadReport`)."""
     peek: Peek | None
     """Sizes of the first row that can be read, with its window; None if none of the first few can
     be read."""
@@ -151,8 +151,8 @@ def reader_pipeline(
     ReaderPipeline
         Not built yet: DALIGenericIterator, `build` or `start_py_workers` start the readers. Its
         outputs are named in its `output_names`: ``image`` (layout CHW, on the
-        device), ``row`` (int64) and ``valid`` (bool) on the CPU, the columns asked for on the
-        device, and ``report`` (uint8) on the CPU. It never ends: count steps by
+        device), ``row`` (int64) and ``valid`` (bool) on the CPU, the columns and targets asked for
+        on the device, and ``report`` (uint8) on the CPU. It never ends: count steps by
         ``source.schedule``.
 
     Raises
@@ -166,7 +166,7 @@ def reader_pipeline(
     if config.start_method != "fork":
         check_sendable(reader)
     source = make_source(index, reader, config)
-    if config.dtype == "uint16":
+    if "uint16" in (config.dtype, *(spec.dtype for spec in source.targets.specs)):
         allow_uint16_tensors()
     peek, too_small = peek_first(source)
     if config.num_read_processes and config.start_method == "forkserver":
@@ -181,7 +181,9 @@ def reader_pipeline(
         channels = reader.channels if decoded.channels is None else decoded.channels
         chance = Chance(nodes.get("draws"))
         image = transform(decoded, nodes, channels, config, chance)
-        pipeline.output_names, outputs = zip(*_outputs(image, nodes, decoded, config), strict=True)
+        targets = [spec.name for spec in source.targets.specs]
+        named = _outputs(image, nodes, decoded, config, targets)
+        pipeline.output_names, outputs = zip(*named, strict=True)
         pipeline.set_outputs(*outputs)
     if source.num_draws is not None:
         source.num_draws = chance.num_draws
@@ -234,11 +236,15 @@ def _sample_nodes(
 
 
 def _outputs(
-    image: Any, nodes: Mapping[str, Any], decoded: Decoded, config: PipelineConfig
+    image: Any,
+    nodes: Mapping[str, Any],
+    decoded: Decoded,
+    config: PipelineConfig,
+    targets: Sequence[str] = (),
 ) -> list[tuple[str, Any]]:
     """Return names and DataNodes of the pipeline's outputs."""
     placed = [(name, nodes[PLACEMENT_SPECS[name].name]) for name in config.outputs]
-    columns = [(name, nodes[name]) for name in config.columns]
+    columns = [(name, nodes[name]) for name in (*config.columns, *targets)]
     others = columns + placed + list(decoded.others.items())
     if config.device_id is not None:
         others = [(name, node.gpu()) for name, node in others]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from readers.sampling.schedule import Schedule
 from readers.sampling.shard import Shard
 from readers.sampling.weighted import WeightedOrder
 from readers.source import Source
+from readers.targets.several import Targets
 from readers.worker.timeout import TimeLimit, within
 
 _PEEKS = 16
@@ -57,6 +58,15 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     names = (*others, *config.outputs, *(spec.name for spec in reader.specs))
     if taken := set(config.columns) & set(names):
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
+    targets = Targets(config.targets).fitted(index.table)
+    _check_target_names([spec.name for spec in targets.specs], {*names, *config.columns})
+    corners = _corner_columns(index) if config.window == "row" else ()
+    columns = index.columns(
+        dict.fromkeys((*config.columns, *corners)),
+        parts=parts,
+        notes=getattr(reader, "notes", ()),
+        targets=targets.columns,
+    )
     schedule = Schedule(
         num_rows=len(index),
         shard=Shard(config.shard_id, config.num_shards),
@@ -67,16 +77,15 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         epoch_steps=config.epoch_steps,
         first_step=config.first_step,
     )
-    corners = _corner_columns(index) if config.window == "row" else ()
-    columns = dict.fromkeys((*config.columns, *corners))
     return Source(
-        columns=index.columns(columns, parts=parts, notes=getattr(reader, "notes", ())),
+        columns=columns,
         reader=reader,
         schedule=schedule,
         order=_order(index, config),
         sent_columns=config.columns,
         num_epochs=config.num_epochs,
         rejected=config.rejected,
+        targets=targets,
         chance=config.mode == "train",
         num_draws=0 if config.has_own_operators and config.mode == "train" else None,
         read_timeout=config.read_timeout,
@@ -97,6 +106,13 @@ def _corner_columns(index: Index) -> tuple[str, str]:
     return "y", "x"
 
 
+def _check_target_names(names: Sequence[str], taken: Collection[str]) -> None:
+    """Raise ValueError if outputs of targets have the name of another output."""
+    twice = sorted({name for name in names if name in taken or names.count(name) > 1})
+    if twice:
+        raise ValueError(f"targets {twice} have the name of another output: rename them")
+
+
 def _order(index: Index, config: PipelineConfig) -> Order | WeightedOrder:
     if config.weights is not None:
         return WeightedOrder(index.running_weights(config.weights), config.seed)
@@ -115,11 +131,14 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
         )
     except (OSError, TimeLimit):
         return None, None
+    size = peek.height, peek.width
     try:
-        source.check_size(peek.height, peek.width)
+        shape = source.placement(largest, size, (False, False)).shape
+        nbytes = peek.nbytes + source.targets.nbytes(shape)
+        source.check_size(*size)
     except ValueError as error:
         return peek, f"{printable(row.path)}: {error}"
-    return peek, None
+    return replace(peek, nbytes=nbytes), None
 
 
 def turned_pixels(source: Source, peek: Peek | None) -> int:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from readers.index import schema
-from readers.index.columns import StoredNumbers, StoredStrings
+from readers.index.columns import StoredLists, StoredNumbers, StoredStrings
+from readers.index.lists.arrays import is_number
 from readers.index.shared_file import SharedFile
 
 if TYPE_CHECKING:
@@ -103,6 +104,27 @@ class ArrowFile:
             return self._numbers(name, np.dtype(np.int64))
         return None
 
+    def lists(self, name: str) -> StoredLists | None:
+        """Return the position of a column of lists; None if `lists_of` must convert it."""
+        import pyarrow as pa
+
+        column = self.table[name]
+        kind = column.type.value_type
+        width = kind.list_size if pa.types.is_fixed_size_list(kind) else None
+        number = kind.value_type if width else kind
+        if not pa.types.is_large_list(column.type) or not is_number(number) or column.null_count:
+            return None
+        chunks, offsets, values = column.chunks, [], []
+        for chunk in chunks:
+            buffers, flat = chunk.buffers(), chunk.values
+            if flat.null_count or (width and flat.flatten().null_count):
+                return None
+            offsets.append(self._start(buffers[1]))
+            values.append((self._start(buffers[-1]), len(flat)))
+        places = tuple(offsets), tuple(values)
+        dtype = np.dtype(number.to_pandas_dtype()).str
+        return StoredLists(self.file, dtype, width, self.table.num_rows, self.batch_rows, *places)
+
     def _numbers(self, name: str, dtype: np.dtype[Any]) -> StoredNumbers:
         starts = tuple(self._start(column.buffers()[1]) for column in self.table[name].chunks)
         return StoredNumbers(self.file, dtype.str, self.table.num_rows, self.batch_rows, starts)
@@ -131,8 +153,9 @@ def read(path: str) -> pa.Table:
 def write(table: pa.Table, path: str, digest: str) -> None:
     """Write the table of an Index, whose paths are absolute.
 
-    Paths become large_string, bytes large_binary, HDUs and planes int64. The values under nulls are
-    set to what reader processes use instead: the empty path, no bytes, -1, NaN.
+    Paths become large_string, bytes large_binary, lists large_list, HDUs and planes int64. The
+    values under nulls are set to what reader processes use instead: the empty path, no bytes, -1,
+    NaN.
     """
     import pyarrow as pa
 
@@ -146,6 +169,10 @@ def write(table: pa.Table, path: str, digest: str) -> None:
     for field in table.schema:
         if schema.is_binary(field.type):
             located[field.name] = pa.large_binary()
+        elif pa.types.is_list(field.type):
+            located[field.name] = pa.large_list(field.type.value_field)
+        elif schema.holds_paths(field.name, table[field.name]):
+            located[field.name] = pa.large_string()
     fields = [field.with_type(located.get(field.name, field.type)) for field in table.schema]
     stored = pa.schema(fields, table.schema.metadata)
     note = {

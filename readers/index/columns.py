@@ -89,14 +89,54 @@ class StoredStrings:
         return self.file.read(blob + start, stop - start)
 
 
-def _locate(column: StoredNumbers | StoredStrings, row: int) -> tuple[int, int]:
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A column of lists of numbers, or of lists of equally many numbers."""
+
+    offsets: NDArray[np.int64]
+    """Shape (n + 1,): list i is ``values[offsets[i]:offsets[i + 1]]``."""
+    values: NDArray[Any]
+    """Shape (m,) or (m, k)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLists:
+    """Position of a column of lists, in such batches."""
+
+    file: SharedFile
+    dtype: str
+    """NumPy's name, with the byte order."""
+    width: int | None
+    """Numbers of each item; None if it is a single one."""
+    num_rows: int
+    batch_rows: int
+    offsets: tuple[int, ...]
+    """First byte of the n + 1 offsets (int64) of each batch."""
+    values: tuple[tuple[int, int], ...]
+    """First byte, and number of items, of the values of each batch."""
+
+    def array(self, row: int) -> NDArray[Any]:
+        """Read one list, shape (n,) or (n, width)."""
+        batch, number = _locate(self, row)
+        start, stop = _OFFSETS.unpack(self.file.read(self.offsets[batch] + 8 * number, 16))
+        first, count = self.values[batch]
+        if not 0 <= start <= stop <= count:
+            raise self.file.damaged(f"list {row} from item {start} to {stop} of {count}")
+        shape = (stop - start,) if self.width is None else (stop - start, self.width)
+        dtype, width = np.dtype(self.dtype), self.width or 1
+        nbytes = width * dtype.itemsize
+        found = self.file.read(first + start * nbytes, (stop - start) * nbytes)
+        return np.frombuffer(found, dtype).reshape(shape)
+
+
+def _locate(column: Stored, row: int) -> tuple[int, int]:
     if not 0 <= row < column.num_rows:
         raise IndexError(f"row must lie in [0, {column.num_rows}), got {row}")
     return divmod(row, column.batch_rows)
 
 
-Column = NDArray[Any] | Strings
-Stored = StoredNumbers | StoredStrings
+Column = NDArray[Any] | Strings | Lists
+Stored = StoredNumbers | StoredStrings | StoredLists
 
 
 class Columns:
@@ -104,8 +144,8 @@ class Columns:
 
     Parameters
     ----------
-    columns : mapping of str to ndarray, Strings, StoredNumbers or StoredStrings
-        The owner's columns; arrays and Strings are written into a temporary file. ``path`` is
+    columns : mapping of str to ndarray, Strings, Lists, or where they are stored
+        The owner's columns; those not stored are written into a temporary file. ``path`` is
         needed. Optional are ``hdu`` and ``plane`` (int64, -1 for none), and ``path_{part}`` (text,
         empty if the part is missing) with ``hdu_{part}`` and ``plane_{part}``.
     notes : sequence of str
@@ -171,6 +211,17 @@ class Columns:
         column.file.check()
         return found
 
+    def get(self, name: str, row: int) -> str | np.generic | NDArray[Any]:
+        """Return one value: text, a number, or a list as an array. Raises like `value`."""
+        column = self._stored[name]
+        found: str | np.generic | NDArray[Any]
+        if isinstance(column, StoredLists):
+            found = column.array(row)
+        else:
+            found = column.text(row) if isinstance(column, StoredStrings) else column.value(row)
+        column.file.check()
+        return found
+
     def row(self, number: int) -> Row:
         """Return a row for a Reader. Raises like `value`."""
         parts = {part: self._part(number, part) for part in self._parts}
@@ -195,13 +246,13 @@ class Columns:
     def _numbers(self, name: str) -> StoredNumbers:
         column = self._stored[name]
         if not isinstance(column, StoredNumbers):
-            raise TypeError(f"column {name!r} is text")
+            raise TypeError(f"column {name!r} is not numeric")
         return column
 
     def _strings(self, name: str) -> StoredStrings:
         column = self._stored[name]
         if not isinstance(column, StoredStrings):
-            raise TypeError(f"column {name!r} is numeric")
+            raise TypeError(f"column {name!r} is not text")
         return column
 
 
@@ -224,6 +275,12 @@ def _stored(columns: Mapping[str, Column]) -> dict[str, Stored]:
             offsets, blob = _append(file, column.offsets), _append(file, column.blob)
             blobs = ((blob, column.blob.nbytes),)
             stored[name] = StoredStrings(shared, rows, max(rows, 1), (offsets,), blobs)
+        elif isinstance(column, Lists):
+            rows, values = len(column.offsets) - 1, column.values
+            offsets, first = _append(file, column.offsets), _append(file, values)
+            width = None if values.ndim == 1 else values.shape[1]
+            places = (offsets,), ((first, len(values)),)
+            stored[name] = StoredLists(shared, values.dtype.str, width, rows, max(rows, 1), *places)
         else:
             start, rows = _append(file, column), len(column)
             dtype = column.dtype.str

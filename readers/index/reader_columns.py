@@ -10,6 +10,7 @@ import numpy as np
 from readers.index import schema
 from readers.index.arrow_file import ArrowFile
 from readers.index.columns import Column, Stored, StoredNumbers
+from readers.index.lists.arrays import is_lists, lists_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +22,7 @@ def reader_columns(
     names: Iterable[str],
     parts: Iterable[str],
     notes: Iterable[str],
+    targets: Iterable[str],
 ) -> dict[str, Column | Stored]:
     """Return the columns that reader processes need, see `readers.index.table.Index.columns`.
 
@@ -38,7 +40,23 @@ def reader_columns(
         if not schema.is_binary(kind):
             raise TypeError(f"column {name!r} must hold bytes for the Reader, got {kind}")
         columns[name] = schema.strings(table[name]) if file is None else file.strings(name)
+    for name in targets:
+        if name not in columns:
+            schema.check_column(table, name)
+            columns[name] = _any_column(table, file, name)
     return columns
+
+
+def _any_column(table: pa.Table, file: ArrowFile | None, name: str) -> Column | Stored:
+    import pyarrow as pa
+
+    column = table[name]
+    if schema.holds_text(column):
+        is_mapped = file is not None and pa.types.is_large_string(column.type)
+        return file.strings(name) if file and is_mapped else schema.strings(column)
+    if is_lists(column.type):
+        return (file and file.lists(name)) or lists_of(name, column)
+    return (file and file.numbers(name)) or schema.numbers(name, column)
 
 
 def _located_columns(

@@ -18,6 +18,9 @@ from readers.messages import printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
+OTHER_PATH = "_path"
+"""Suffix of columns that hold paths of other files, such as masks."""
+
 _CHUNK_ROWS = 1 << 16
 """Strings that are Python objects at the same time: some 10 MB of paths."""
 
@@ -33,7 +36,7 @@ def check(table: pa.Table) -> None:
     if table.num_rows == 0:
         raise ValueError("an Index needs at least one row, got none")
     paths = table["path"]
-    if not _is_text(paths):
+    if not holds_text(paths):
         raise ValueError(f"column 'path' must be text, got {paths.type}")
     empty = paths.null_count + (pc.sum(pc.equal(paths, "")).as_py() or 0)
     if empty:
@@ -48,7 +51,7 @@ def part_names(table: pa.Table) -> tuple[str, ...]:
     return tuple(
         name.removeprefix(PART)
         for name in table.column_names
-        if name.startswith(PART) and _is_text(table[name])
+        if name.startswith(PART) and holds_text(table[name])
     )
 
 
@@ -80,6 +83,12 @@ def digest(table: pa.Table) -> str:
     return sha256.hexdigest()
 
 
+def holds_paths(name: str, column: pa.ChunkedArray) -> bool:
+    """Return whether a column holds paths: of files of samples, or of others, as ``mask_path``."""
+    named = name == "path" or name.startswith(PART) or name.endswith(OTHER_PATH)
+    return named and holds_text(column)
+
+
 def absolute(table: pa.Table, folder: str) -> pa.Table:
     """Return the table with relative paths resolved against a folder."""
     import pyarrow as pa
@@ -87,12 +96,16 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
 
     for position, name in enumerate(table.column_names):
         paths = table[name]
-        if not (name == "path" or name.startswith(PART)) or not _is_text(paths):
+        if not holds_paths(name, paths):
             continue
         whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
         if pc.all(whole).as_py() is False:
-            for url in paths.filter(pc.match_substring_regex(paths, _URL.pattern))[:1]:
-                check_local(url.as_py())
+            is_url = pc.match_substring_regex(paths, _URL.pattern)
+            if name.endswith(OTHER_PATH):
+                whole = pc.or_(whole, is_url)  # of no meaning here, perhaps for its user
+            else:
+                for url in paths.filter(is_url)[:1]:
+                    check_local(url.as_py())
             paths = paths.cast(pa.large_string())
             prefix = pa.scalar(os.path.join(folder, ""), pa.large_string())
             separator = pa.scalar("", pa.large_string())
@@ -138,7 +151,7 @@ def _texts(column: pa.ChunkedArray) -> Iterator[Strings]:
     """Yield the chunks of a column of text, or of bytes."""
     import pyarrow as pa
 
-    kind, empty = (pa.large_string(), "") if _is_text(column) else (pa.large_binary(), b"")
+    kind, empty = (pa.large_string(), "") if holds_text(column) else (pa.large_binary(), b"")
     for chunk in column.chunks:
         text = chunk.cast(kind).fill_null(empty)
         _, offsets, blob = text.buffers()
@@ -225,7 +238,8 @@ def is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _is_text(column: pa.ChunkedArray) -> bool:
+def holds_text(column: pa.ChunkedArray) -> bool:
+    """Return whether a column holds text."""
     import pyarrow as pa
 
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))

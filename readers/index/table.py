@@ -201,6 +201,7 @@ class Index(IndexRows):
         *,
         parts: Iterable[str] = (),
         notes: Iterable[str] = (),
+        targets: Iterable[str] = (),
     ) -> Columns:
         """Return columns for reader processes: path, hdu and plane if present, and those named.
 
@@ -212,6 +213,8 @@ class Index(IndexRows):
             Parts whose files will be read, for samples of several files.
         notes : iterable of str
             Columns of bytes for the Reader; those that the Index lacks are ignored.
+        targets : iterable of str
+            Columns of text, lists of numbers, or numbers, for targets.
 
         Raises
         ------
@@ -219,7 +222,8 @@ class Index(IndexRows):
             If there is no such column or part.
         TypeError
             If a named column is not numeric (bool, integer, float or time), or has empty rows that
-            cannot become NaN. If a column of `notes` does not hold bytes.
+            cannot become NaN. If a column of `notes` does not hold bytes, or one of lists anything
+            but numbers.
 
         Notes
         -----
@@ -228,10 +232,11 @@ class Index(IndexRows):
         times in other units than ns.
         """
         known = set(self.table.column_names)
-        wanted = tuple(names), tuple(parts), tuple(name for name in notes if name in known)
+        present = tuple(name for name in notes if name in known)
+        wanted = tuple(names), tuple(parts), present, tuple(targets)
         if (columns := self._shared.get(wanted)) is None:
             found = reader_columns(self.table, self._file, *wanted)
-            columns = self._shared[wanted] = Columns(found, wanted[2])
+            columns = self._shared[wanted] = Columns(found, present)
         return columns
 
     @cached_property

@@ -198,8 +198,7 @@ class Geometry:
         if image is None:
             raise ValueError("the Samples of this Reader must have image_size")
         if self.outputs:
-            resize = self.resize if self.resize_shorter is None else self.crop
-            placement = Placement.of(window, image, resize, flip)
+            placement = self.placement(window, image, flip)
             found = {PLACEMENT_SPECS[name].name: getattr(placement, name) for name in self.outputs}
         for spec in self._graph_specs(reader):
             if window is None:
@@ -216,6 +215,13 @@ class Geometry:
                 matrix[:, 2] += 0.5 - matrix[:, :2] @ (0.5, 0.5) - (left, top)
                 found["affine"] = matrix.astype(np.float32)
         return found
+
+    def placement(
+        self, window: Window | None, image: tuple[int, int], flip: tuple[bool, bool]
+    ) -> Placement:
+        """Return where a sample lies in its image, given as for `geometry_arrays`."""
+        resize = self.resize if self.resize_shorter is None else self.crop
+        return Placement.of(window, image, resize, flip)
 
     @property
     def blank_shape(self) -> tuple[int, int] | None:

@@ -91,9 +91,9 @@ def test_rows_that_are_not_there() -> None:
         for look in (columns.row, lambda row: columns.value("number", row)):
             with pytest.raises(IndexError, match=rf"row must lie in \[0, 2\), got {row}"):
                 look(row)
-    with pytest.raises(TypeError, match="column 'path' is text"):
+    with pytest.raises(TypeError, match="column 'path' is not numeric"):
         columns.value("path", 0)
-    with pytest.raises(TypeError, match="column 'number' is numeric"):
+    with pytest.raises(TypeError, match="column 'number' is not text"):
         columns.text("number", 0)
 
 

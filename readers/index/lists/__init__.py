@@ -1,0 +1,1 @@
+"""Columns of lists of numbers: boxes and labels, and where they come from."""

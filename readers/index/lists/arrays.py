@@ -1,0 +1,68 @@
+"""Columns of lists of numbers as arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from readers.index.columns import Lists
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def is_lists(kind: pa.DataType) -> bool:
+    """Return whether a column holds lists, whatever is in them."""
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether this is a type of integers or floats."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def most_items(column: pa.ChunkedArray) -> int:
+    """Return the number of items of the longest list."""
+    import pyarrow.compute as pc
+
+    return int(pc.max(pc.list_value_length(column)).as_py() or 0)
+
+
+def lists_of(name: str, column: pa.ChunkedArray) -> Lists:
+    """Return a column of lists of numbers, or of lists of lists of equally many; null is empty.
+
+    Raises
+    ------
+    TypeError
+        If it holds something else, nulls inside lists, or lists of different lengths in lists.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy()
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    items, width = pc.list_flatten(column), None
+    if is_lists(items.type):
+        widths = np.unique(pc.list_value_length(items).fill_null(-1).to_numpy())
+        if len(widths) > 1:
+            raise TypeError(
+                f"column {name!r} must hold lists of equally many numbers in its lists, got "
+                f"{', '.join(map(str, widths.tolist()))} (-1: null)"
+            )
+        kind = items.type
+        width = kind.list_size if pa.types.is_fixed_size_list(kind) else int(widths.sum())
+        items = pc.list_flatten(items)
+    if pa.types.is_null(items.type) and not len(items):
+        items = items.cast(pa.float32())
+    if not is_number(items.type) or items.null_count:
+        found = f"{items.null_count} nulls in them" if items.null_count else str(column.type)
+        raise TypeError(f"column {name!r} must hold lists of numbers, got {found}")
+    values = np.ascontiguousarray(items.to_numpy())
+    return Lists(offsets, values if width is None else values.reshape(-1, width or 1))

@@ -1,0 +1,123 @@
+"""Masks: an image of classes or instances for each image, in a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from readers.contract import Sample, SampleSpec
+from readers.index.schema import check_column, holds_text
+from readers.messages import printable
+from readers.sampling.placement import Placement
+from readers.targets.mask_files import of_type, read_mask
+from readers.targets.nearest import NearestPixels
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.fits.hdus import HduName
+
+_DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A mask for each image, which takes the same crop, resize, flips, rotation and zoom.
+
+    Each pixel of the output has the value of the nearest pixel of the mask, unchanged; mean, std
+    and `transform` do not change it. The output has shape (batch, height, width).
+
+    Parameters
+    ----------
+    column : str
+        Text column of the Index: the file of each row's mask. If its name ends in ``_path``,
+        relative paths in an Index file or a catalogue are relative to its folder, like those of the
+        images. A row without a mask is rejected.
+    dtype : str
+        NumPy name of the output's type. A mask with values that do not fit it is rejected.
+    hdu : int, str or (str, int), optional
+        HDU of FITS files, as for `fits_pipeline`; by default the first one that holds an image.
+    outside : number
+        Value of pixels outside the image, which rotation and zoom may show.
+
+    Raises
+    ------
+    ValueError
+        If the dtype is not known, or `outside` is not of it.
+
+    Notes
+    -----
+    The format of a file is recognised by content. FITS: the window alone is read where astropy can;
+    BSCALE, BZERO and BLANK are applied. .npy: the rows of the window, shape (height, width). All
+    others by Pillow, whole: PNG, TIFF, BMP and others with one channel of 1 to 32 bits. Of palettes
+    the indices are taken, not the colours. A mask must have the size of its image: as displayed, if
+    EXIF turns it, and of the registered image for `aia_pipeline`. Floating-point masks need a
+    floating-point dtype.
+
+    Where two pixels are equally near, the one further right, or further down, is taken, as Pillow
+    and PyTorch's ``nearest-exact`` do.
+    """
+
+    column: str
+    dtype: str = "uint8"
+    hdu: HduName | None = None
+    outside: float = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str):
+            raise ValueError(f"column must be the name of a column, got {self.column!r}")
+        if self.dtype not in _DTYPES:
+            raise ValueError(f"dtype of a Mask must be one of {_DTYPES}, got {self.dtype!r}")
+        if not isinstance(self.outside, Real):
+            raise ValueError(f"outside must be a number, got {self.outside!r}")
+        try:
+            of_type(np.array(self.outside), self.dtype)
+        except ValueError:
+            raise ValueError(f"outside={self.outside!r} is no {self.dtype}") from None
+        if self.hdu is not None:
+            from readers.fits.hdus import checked
+
+            object.__setattr__(self, "hdu", checked(self.hdu))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of paths."""
+        return (self.column,)
+
+    def fitted(self, table: pa.Table) -> Self:
+        """Return this Mask; TypeError if the column is not text."""
+        check_column(table, self.column)
+        if not holds_text(table[self.column]):
+            raise TypeError(
+                f"column {self.column!r} must hold paths of masks, got {table[self.column].type}"
+            )
+        return self
+
+    def specs(self, name: str) -> tuple[SampleSpec, ...]:
+        """Return one, of shape (height, width)."""
+        return (SampleSpec(name=name, dtype=self.dtype, ndim=2),)
+
+    def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
+        """Read the part of the mask that the sample shows."""
+        path = values[self.column]
+        if not path:
+            raise ValueError(
+                f"column {self.column!r} names no mask for this row: leave it out of the Index"
+            )
+        nearest = NearestPixels.of(placement)
+        try:
+            part, nbytes = read_mask(path, self.hdu, placement.image, nearest.box)
+            part = of_type(part, self.dtype)
+        except Exception as error:
+            # Pillow and astropy raise many types on malformed input.
+            reason = str(error).replace(f": {path!r}", "") or type(error).__name__
+            raise ValueError(f"{printable(path)}: {reason}") from error
+        return Sample({name: nearest.take(part, self.outside)}, nbytes)
+
+    def blank(self, name: str, shape: tuple[int, int]) -> Sample:
+        """Return pixels that are outside."""
+        return Sample({name: np.full(shape, self.outside, self.dtype)})

@@ -1,0 +1,196 @@
+"""Read a mask, or a part of it, as it is stored: encoded images, FITS, .npy."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.files import open_regular
+from readers.window import Box, Window
+
+if TYPE_CHECKING:
+    from PIL.ImageFile import ImageFile
+
+    from readers.fits.hdus import HduName
+
+_NPY, _FITS = b"\x93NUMPY", (b"SIMPLE", b"\x1f\x8b")
+_MODES = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I;16N", "I", "F")
+"""Pillow's modes of one channel."""
+_SCALES = {"L;2": 85, "L;4": 17}
+"""Pillow's raw modes whose values it stretches to 8 bits, and by how much."""
+_SAMPLE_FORMAT = 339
+"""TIFF tag: 1 for unsigned, 2 for signed integers."""
+
+
+def read_mask(
+    path: str, hdu: HduName | None, size: tuple[int, int], box: Box
+) -> tuple[NDArray[Any], int]:
+    """Read a part of a mask.
+
+    Parameters
+    ----------
+    path : str
+        The file. Its format is recognised by content.
+    hdu : int, str or (str, int), optional
+        HDU of a FITS file; by default the first one that holds an image.
+    size : tuple of int
+        (height, width) that it must have, in pixels.
+    box : Box
+        The part.
+
+    Returns
+    -------
+    tuple of (ndarray, int)
+        Values as they are stored, of any type and byte order, shape (height, width) of the box;
+        and the bytes that were read.
+
+    Raises
+    ------
+    Exception
+        If it cannot be read, has another size, or more than one channel.
+    """
+    with open_regular(path) as file:
+        begin = file.read(8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # odd headers
+        if begin.startswith(_NPY):
+            return _read_npy(path, size, box)
+        if begin.startswith(_FITS):
+            return _read_fits(path, hdu, size, box)
+        return _read_encoded(path, size, box)
+
+
+def _read_npy(path: str, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
+    from readers.npy import read_rows
+
+    stored: Any = np.lib.format.open_memmap(path, mode="r")
+    if stored.ndim != 2:
+        raise ValueError(f"has shape {stored.shape}, expected (height, width)")
+    _check_size(stored.shape, size)
+    rows, nbytes = read_rows(path, stored, box.y, box.height)
+    return rows[:, box.x : box.x + box.width], nbytes
+
+
+def _read_fits(
+    path: str, hdu: HduName | None, size: tuple[int, int], box: Box
+) -> tuple[NDArray[Any], int]:
+    from readers.fits.file import FitsFile, bytes_read
+    from readers.fits.image import find_image
+
+    with FitsFile(path, hdu) as file:
+        found = find_image(file)
+        if found.shape.planes > 1:
+            raise ValueError(f"has {found.shape.planes} planes, expected one")
+        _check_size((found.shape.height, found.shape.width), size)
+        whole = (box.height, box.width) == size
+        window = None if whole else Window.at(*box, image=size)
+        file.need(*found.span(window, [0]))
+        before = bytes_read()
+        pixels = found.pixels(window, [0], scaled=True)[0]
+        return pixels, file.input_bytes(bytes_read() - before)
+
+
+def _read_encoded(path: str, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
+    from PIL import Image, UnidentifiedImageError
+
+    from readers.jpeg.exif import with_orientation
+    from readers.jpeg.structure import structure_of
+
+    with open_regular(path) as file:
+        encoded = file.read()
+    _, orientation = with_orientation(encoded, structure_of(encoded))
+    try:
+        with Image.open(io.BytesIO(encoded)) as image:
+            if image.mode not in _MODES:
+                raise ValueError(f"has several channels (mode {image.mode}), expected one")
+            shape = image.size[::-1]  # Pillow applies the orientation of a TIFF itself
+            _check_size(shape[::-1] if orientation in (5, 6, 7, 8) else shape, size)
+            pixels = _turned(_stored_values(image), orientation)
+    except UnidentifiedImageError:
+        raise OSError(
+            "not a mask of a known format: expected an image of one channel that Pillow reads, "
+            "FITS or .npy"
+        ) from None
+    return pixels[box.y : box.y + box.height, box.x : box.x + box.width], len(encoded)
+
+
+def _stored_values(image: ImageFile) -> NDArray[Any]:
+    """Return the values in the file, where Pillow changes some of them."""
+    decoder, raw = _encoding(image)
+    if decoder == "libtiff" and raw.endswith(("BS", "BF")):  # Pillow 13 swaps their bytes
+        raise ValueError(
+            "is a compressed TIFF, big-endian, signed or floating-point, which Pillow reads "
+            "wrong: save it without compression"
+        )
+    tags: Any = getattr(image, "tag_v2", None)  # of a TIFF
+    sample_format = None if tags is None else tags.get(_SAMPLE_FORMAT, (1,))[0]
+    image.load()
+    pixels = np.asarray(image)
+    if raw[:3] in _SCALES:
+        return pixels // _SCALES[raw[:3]]
+    if sample_format == 1 and image.mode == "I":
+        return pixels.view(np.uint32)
+    return pixels.view(np.int8) if sample_format == 2 and image.mode == "L" else pixels
+
+
+def _encoding(image: ImageFile) -> tuple[str, str]:
+    """Return Pillow's names of the decoder, and of how values are stored, before it is loaded."""
+    if not image.tile:
+        return "", ""
+    args = image.tile[0].args
+    raw = args[0] if isinstance(args, tuple) else args
+    return image.tile[0].codec_name, raw if isinstance(raw, str) else ""
+
+
+def _turned(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Return pixels as they are displayed, by their EXIF orientation."""
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.T
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return pixels[:, ::-1] if orientation in (2, 3, 6, 7) else pixels
+
+
+def _check_size(found: tuple[int, ...], size: tuple[int, int]) -> None:
+    if tuple(found) != size:
+        (height, width), (rows, columns) = found, size
+        raise ValueError(
+            f"has {height}x{width} pixels, and the image {rows}x{columns} (height x width): a mask "
+            "must have the size of its image as displayed"
+        )
+
+
+def of_type(pixels: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Return values as another type, native byte order; ValueError if one does not fit."""
+    kind, wanted = pixels.dtype, np.dtype(dtype)
+    if kind.kind not in "biuf":
+        raise ValueError(f"holds values of type {kind}, expected numbers")
+    if np.can_cast(kind, wanted):
+        return pixels.astype(wanted, copy=False)
+    if kind.kind == "f" and wanted.kind != "f":
+        raise ValueError(f"holds {kind.name}, and dtype is {dtype!r}: give dtype='float32'")
+    if kind.kind == "f":
+        largest = float(np.max(np.abs(pixels), initial=0, where=np.isfinite(pixels)))
+        if largest > float(np.finfo(wanted).max):
+            raise ValueError(f"holds values up to {largest:g}, and dtype is {dtype!r}")
+    else:
+        low, high = int(pixels.min()), int(pixels.max())
+        least, most = _range_of(wanted)
+        if low < least or high > most:
+            raise ValueError(
+                f"holds values from {low} to {high}, and dtype {dtype!r} has {least} to {most}"
+            )
+    return pixels.astype(wanted)
+
+
+def _range_of(kind: np.dtype[Any]) -> tuple[int, int]:
+    """Return the least and the largest of the integers that a type holds exactly."""
+    if kind.kind == "f":
+        most = 1 << (np.finfo(kind).nmant + 1)
+        return -most, most
+    limits = np.iinfo(kind)
+    return int(limits.min), int(limits.max)
