@@ -39,7 +39,7 @@ def refusing(*errors: type[Exception], status: int = 2, doing: str = "") -> Iter
     try:
         yield
     except errors as error:
-        raise Refusal(f"{doing}: {error}" if doing else error, status) from error
+        raise Refusal(f"{doing}: {one_line(error)}" if doing else error, status) from error
 
 
 def count(number: int, noun: str) -> str:
@@ -48,7 +48,12 @@ def count(number: int, noun: str) -> str:
 
 
 def one_line(message: object) -> str:
-    """Return a message without line breaks, runs of blanks and control characters."""
+    """Return a message without line breaks, runs of blanks and control characters.
+
+    Of an OSError it is the file and the reason, without the number of the error.
+    """
+    if isinstance(message, OSError) and message.strerror and message.filename is not None:
+        message = f"{os.fsdecode(message.filename)}: {message.strerror}"
     return printable(" ".join(str(message).split()))
 
 

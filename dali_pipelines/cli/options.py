@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.errors import Refusal, one_line
 
 Config = TypeVar("Config")
 
@@ -76,7 +76,7 @@ def parse(
             parser.error(f"the following arguments are required: {', '.join(missing)}")
         return config_class(**settings)
     except (OSError, ValueError) as error:
-        parser.error(str(error))
+        parser.error(one_line(error))
 
 
 def _parser(config_class: type[Any], description: str | None, name: str, partial: bool) -> Parser:

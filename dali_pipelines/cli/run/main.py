@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import EXTRA, Refusal, command
+from dali_pipelines.cli.errors import EXTRA, Refusal, command, one_line
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output
 from dali_pipelines.cli.run_config import RunConfig, choose_devices, cores, new_loader, open_index
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, FileNotFoundError, MemoryError) as error:
         raise Refusal(error) from error
     except (OSError, RuntimeError) as error:
-        raise Refusal(f"{error}{_remedy(error, config)}", 1) from error
+        raise Refusal(f"{one_line(error)}{_remedy(error, config)}", 1) from error
 
 
 def _remedy(error: Exception, config: RunConfig) -> str:

@@ -201,7 +201,7 @@ class TestUsage:
             (["archive", "--dtype=int8"], "argument --dtype: invalid choice"),
             (["archive", "--pointing-table=table.csv"], "table.csv: expected a master pointing"),
             (["archive", "--correction-table=table.csv"], "expected an AIA response table"),
-            (["archive", "--correction-table=none.csv"], "No such file or directory: 'none.csv'"),
+            (["archive", "--correction-table=none.csv"], "none.csv: No such file or directory"),
             (["archive/sub/a.fits", "archive"], "a.fits would be written to"),
         ],
     )
