@@ -5,14 +5,16 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psutil
+from warm_python import WarmJob
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "scripts"
 
 
-class Job(subprocess.Popen[str]):
+class Job(WarmJob):
     """A process that is killed, with all that it started, where a test fails around it.
 
     Its base class waits for it, so that a test that fails would hang.
@@ -29,3 +31,11 @@ class Job(subprocess.Popen[str]):
                 process.kill()
             self.kill()
         super().__exit__(kind, error, traceback)
+
+
+def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Do what `subprocess.run` does, with a `Job`; take what it prints as text."""
+    pipe = subprocess.PIPE
+    with Job(command, stdout=pipe, stderr=pipe, text=True, **options) as job:
+        out, err = job.communicate(timeout=200)
+    return subprocess.CompletedProcess(command, job.returncode, out, err)

@@ -1,0 +1,154 @@
+"""A `WarmJob` against a new interpreter: what a script can see of itself, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from warm_python import WarmJob
+
+KINDS: dict[str, Any] = {"new": subprocess.Popen, "warm": WarmJob}
+
+SEEN = """
+import json, multiprocessing, os, signal, sys, tempfile, threading
+from pathlib import Path
+
+def double(number):
+    return 2 * number, os.path.basename(sys.argv[0]), __name__
+
+def seen():
+    status = Path("/proc/self/status").read_text()
+    main = sys.modules["__main__"]
+    return {
+        "streams": [(each.encoding, each.errors, each.line_buffering, each.isatty(), each.mode)
+                    for each in (sys.stdin, sys.stdout, sys.stderr)],
+        "names": {name: repr(value) for name, value in vars(main).items() if name.startswith("__")
+                  and name not in ("__builtins__", "__loader__", "__spec__", "__annotations__")},
+        "main": seen.__globals__ is vars(main) and seen.__module__ == "__main__",
+        "words": [sys.argv, sys.orig_argv, sys.path, sys.executable, sys.prefix, os.getcwd()],
+        "flags": [str(sys.flags), sys.warnoptions, sys._xoptions],
+        "signals": {number: str(signal.getsignal(number)) for number in signal.valid_signals()},
+        "masks": [line for line in status.splitlines() if line[:4] in ("SigB", "SigI", "Thre")],
+        "environ": dict(os.environ),
+        "files": sorted(os.listdir("/proc/self/fd")),
+        "ids": [os.getppid(), os.getpgid(0) == os.getpid(), os.getsid(0) == os.getpid()],
+        "limits": Path("/proc/self/limits").read_text(),
+        "threads": [thread.name for thread in threading.enumerate()],
+        "children": [str(each) for each in multiprocessing.active_children()],
+        "temporary": tempfile.gettempdir(),
+        "stdin": sys.stdin.read(),
+    }
+
+if __name__ == "__main__":
+    found = seen()
+    methods = ["fork", "spawn", "forkserver"]
+    for method in methods if "__file__" in globals() else methods[:1]:
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            found[method] = pool.map(double, [1, 2])
+    print(json.dumps(found))
+"""
+
+
+def ended(kind: str, command: list[str], **options: Any) -> tuple[int, str, str]:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with KINDS[kind]([sys.executable, *command], text=True, **{**pipes, **options}) as job:
+        out, err = job.communicate("some\ninput", timeout=100)
+    return job.returncode, out, err
+
+
+@pytest.mark.parametrize("how", ["script", "module", "code"])
+def test_a_script_sees_the_same(how: str, tmp_path: Path) -> None:
+    (tmp_path / "seen.py").write_text(SEEN)
+    (tmp_path / "there").mkdir()
+    command = {"script": ["../seen.py"], "module": ["-m", "seen"], "code": ["-c", SEEN]}[how]
+    options = {
+        "cwd": tmp_path / "there",
+        "env": {**os.environ, "PYTHONPATH": f"{tmp_path}:/nowhere", "ADDED": "yes"},
+        "start_new_session": how == "module",
+    }
+    found = {}
+    for kind in KINDS:
+        status, out, err = ended(kind, [*command, "one", "-two"], **options)
+        assert (status, err) == (0, "")
+        found[kind] = json.loads(out)
+    for name in found["new"]:
+        assert found["warm"][name] == found["new"][name], name
+
+
+ENDS = {
+    "nothing": "",
+    "exit": "import sys; print(1, end=''); sys.exit(3)",
+    "text": "import sys; sys.exit('some text')",
+    "error": "import atexit; atexit.register(print, 'at exit'); print(1); 1 / 0",
+    "thread": "import threading, time\n"
+    "threading.Thread(target=lambda: (time.sleep(0.1), print('later'))).start()",
+    "interrupt": "import os; os.kill(os.getpid(), 2); import time; time.sleep(9)",
+    "signal": "import os; print(1); os.kill(os.getpid(), 15)",
+    "at once": "import os; print(1); os._exit(4)",
+    "wrong": "this is no Python",
+    "closed": "import os; os.write(1, b'raw'); print('text')",
+}
+
+
+@pytest.mark.parametrize("code", ENDS.values(), ids=ENDS)
+def test_a_script_ends_the_same(code: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(code)
+    found = {}
+    for kind in KINDS:
+        status, out, err = ended(kind, [str(tmp_path / "script.py")])
+        lines = err.splitlines()
+        assert len(lines) < 12
+        found[kind] = status, out, lines[-1:]
+    assert found["warm"] == found["new"]
+
+
+@pytest.mark.parametrize(
+    "option", [{}, {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}]
+)
+def test_streams_that_are_not_piped(option: dict[str, Any], tmp_path: Path) -> None:
+    code = "import os; print(*(os.readlink(f'/proc/self/fd/{n}') for n in (0, 1, 2)))"
+    with (tmp_path / "out").open("w+") as file:
+        for kind in KINDS:
+            ended(kind, ["-c", code], **{"stdin": subprocess.DEVNULL, "stdout": file, **option})
+        file.seek(0)
+        lines = file.read().splitlines()
+    assert len(lines) == (0 if option else 2)
+    if lines:
+        assert [line.split()[:2] for line in lines] == [["/dev/null", str(tmp_path / "out")]] * 2
+
+
+def test_it_can_be_signalled_and_leaves_nothing() -> None:
+    with WarmJob([sys.executable, "-c", "import time; time.sleep(100)"]) as job:
+        process = psutil.Process(job.pid)
+        assert process.ppid() == os.getpid()
+        assert job.poll() is None
+        job.send_signal(signal.SIGKILL)
+        assert job.wait(60) == -signal.SIGKILL
+    assert not process.is_running()
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (["-W", "error", "-c", "pass"], {}),
+        (["-c", "pass"], {"env": {**os.environ, "PYTHONHASHSEED": "1"}}),
+        (["-c", "pass"], {"env": {**os.environ, "NUMBA_DISABLE_JIT": "1"}}),
+    ],
+)
+def test_what_a_fork_cannot_do_is_a_new_interpreter(
+    command: list[str], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("warm_python._fork")
+    assert ended("warm", command, **options) == (0, "", "")
+
+
+def test_what_is_ours_is_imported_anew() -> None:
+    code = "import sys; print({'torch', 'dali_pipelines', 'readers', 'pytest'} & {*sys.modules})"
+    assert ended("warm", ["-c", code]) == (0, "{'torch'}\n", "")

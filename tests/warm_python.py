@@ -1,0 +1,257 @@
+"""Python processes that have imported what takes long: forks of one that does so once.
+
+PyTorch, DALI, astropy and numba take 3 s of a core to import, which is most of what the jobs of
+tests do. `WarmJob` starts a script as `subprocess.Popen` does, but as a fork of a process without
+threads that has imported them, one for all jobs of a pytest process; what is ours, it imports
+anew. The job is a child of the process that starts it. What tells it from a new interpreter: its
+command line and environment in /proc, the seed of `hash`, what `sys.modules` holds, frames of this
+file in tracebacks, and the order in which objects are deleted at its end. Tests of these start
+their own.
+
+The ranks of torchrun are forks, too, of a second such process, which is a child of torchrun.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib
+import multiprocessing.process
+import os
+import pickle
+import re
+import runpy
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SLOW = (
+    "astropy.io.fits",
+    "numba.core.ccallback",
+    "numba.cuda",
+    "nvidia.dali.plugin.numba.fn.experimental",
+    "nvidia.dali.plugin.pytorch",
+    "pandas",
+    "PIL.Image",
+    "torch._dynamo",
+    "torch.distributed.launcher.api",
+)
+"""Modules to import once; none starts a thread that is not told not to, see `NO_THREADS`."""
+
+NO_THREADS = {
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+READ_AT_START = ("CUDA_", "DALI_", "LD_", "MALLOC_", "NUMBA_", "OPENBLAS_", "PYTHON", "TMPDIR")
+"""How variables begin that Python, or what is imported, reads once; PYTHONPATH is no trouble."""
+
+STARTER = """
+import sys
+sys.path[0] = sys.argv[1]
+import warm_python
+warm_python.main(int(sys.argv[2]))
+"""
+TESTS = Path(__file__).parent
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_first = dict(os.environ)
+_popen = signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+
+
+class Task(NamedTuple):
+    """What a job is to run, and where: `command` as after ``python``; `before` that, a function."""
+
+    command: list[str]
+    folder: str
+    environ: dict[str, str]
+    new_session: bool
+    before: Callable[[], object] | None
+
+
+class WarmJob(subprocess.Popen[str]):
+    """A process that `subprocess.Popen` starts, or a fork if the command is a script of Python."""
+
+    def _execute_child(self, *args: Any) -> None:
+        given = _popen.bind(self, *args).arguments
+        python, *command = map(os.fspath, given["args"])
+        environ = dict(os.environ if given["env"] is None else given["env"])
+        knows_how = python == sys.executable and re.match("-[cmu]$|[^-]", command[0])
+        if given["pass_fds"] or not knows_how or _read_at_start(environ) != _read_at_start(_first):
+            super()._execute_child(*args)  # type: ignore[misc]
+            return
+        folder = os.path.abspath(given["cwd"] or ".")
+        task = Task(command, folder, environ, given["start_new_session"], given["preexec_fn"])
+        names = ("p2cread", "c2pwrite", "errwrite")
+        fds = [given[name] if given[name] >= 0 else fd for fd, name in enumerate(names)]
+        self.pid = _fork(task, fds)
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*map(given.get, pipes))  # type: ignore[attr-defined]
+
+
+def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
+    names = [name for name in environ if name.startswith(READ_AT_START) and name != "PYTHONPATH"]
+    return {name: environ[name] for name in names}
+
+
+def _fork(task: Task, fds: list[int]) -> int:
+    """Return the process that runs the task, once it is a child of this one."""
+    server = _server()
+    waits, goes = os.pipe()
+    with _adopting():
+        socket.send_fds(server, [pickle.dumps(task)], [*fds, waits])
+        pid = int(server.recv(100))
+        server.recv(1)  # what forked it has ended, so that it is ours
+    os.close(waits)
+    os.close(goes)
+    return pid
+
+
+@contextmanager
+def _adopting() -> Iterator[None]:
+    """Be the parent of processes whose own has ended, if that came from this one."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        prctl(SUBREAPER, 0)
+
+
+@cache
+def _server() -> socket.socket:
+    """Start what will be forked, with the streams of a job: no terminal, and no file."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    not_its = ("PYTHONPATH", "OMP_NUM_THREADS")
+    environ = {name: value for name, value in _first.items() if name not in not_its}
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTER, str(TESTS), str(its.fileno())],
+        pass_fds=[its.fileno()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**environ, **NO_THREADS},
+    )
+    its.close()
+    if not ours.recv(1):
+        raise RuntimeError(process.communicate()[1].decode())
+
+    def end() -> None:
+        ours.close()
+        process.communicate()
+
+    atexit.register(end)
+    return ours
+
+
+# ---- In the process that is forked, and in the forks ---------------------------------------------
+
+
+def main(fd: int) -> None:
+    """Import, fork for each task; in the fork, run it, and return or raise as its script does."""
+    path = sys.path[1:]
+    from numba.core.registry import cpu_target
+
+    for name in SLOW:
+        importlib.import_module(name)
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    assert len(os.listdir("/proc/self/task")) == 1, "a fork would lack threads"
+    gc.collect()
+    gc.freeze()  # or the garbage collection of each fork would copy all pages
+    gc.collect()  # of nothing: Python collects less often the more the last time has left
+    connection = socket.socket(fileno=fd)
+    connection.send(b".")
+    task = _serve(connection)
+    if task.command[:2] == ["-m", "torch.distributed.run"]:
+        task = _with_server(task)
+    _run(task, path)
+
+
+def _serve(connection: socket.socket) -> Task:
+    """Return the next task, in a fork; end with the process that asks for forks."""
+    while True:
+        message, fds, *_ = socket.recv_fds(connection, 1 << 20, 4)
+        if not message:
+            os._exit(0)
+        if not (between := os.fork()):
+            if pid := os.fork():
+                connection.send(str(pid).encode())
+                os._exit(0)
+            break
+        os.waitpid(between, 0)
+        connection.send(b".")
+        for fd in fds:
+            os.close(fd)
+    connection.close()
+    os.read(fds[3], 1)  # until it has its parent
+    for number, fd in enumerate(fds[:3]):
+        os.dup2(fd, number)
+    for fd in fds:
+        os.close(fd)
+    task: Task = pickle.loads(message)
+    if task.new_session:
+        os.setsid()
+    if task.before:
+        task.before()
+    return task
+
+
+def _with_server(task: Task) -> Task:
+    """Let torchrun start its ranks as forks of a process that is forked before it has threads."""
+    global _first, _server
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork():
+        from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+        its.close()
+        _first, _server = task.environ, lambda: ours  # type: ignore[assignment]
+        subprocess_handler.Popen = WarmJob  # type: ignore[assignment,attr-defined]
+        return task
+    ours.close()
+    return _serve(its)
+
+
+def _run(task: Task, path: list[str]) -> None:
+    """Run a file, a module or code as Python does."""
+    import torch
+
+    command = list(task.command)
+    os.chdir(task.folder)
+    os.environ.clear()
+    os.environ.update(task.environ)
+    if threads := task.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(int(threads))
+    multiprocessing.process.ORIGINAL_DIR = task.folder  # type: ignore[attr-defined]
+    sys.orig_argv = [sys.executable, *command]
+    while command[0] == "-u":
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        del command[0]
+    code, name = None, command[0]
+    if name in ("-c", "-m"):
+        name = command.pop(1)
+        first = "" if command[0] == "-c" else task.folder
+    else:
+        first = str(Path(name).resolve().parent)
+    places = [place for place in task.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    sys.path[:] = [first, *places, *path]
+    sys.argv[:] = command
+    names = vars(sys.modules["__main__"])
+    for ours in [name for name in names if not name.startswith("__")]:
+        del names[ours]
+    if command[0] == "-m":
+        runpy._run_module_as_main(name)  # type: ignore[attr-defined]
+        return
+    if command[0] == "-c":
+        code = compile(name, "<string>", "exec")
+    else:
+        names.update(__file__=os.path.join(task.folder, name), __cached__=None)
+        code = compile(Path(name).read_bytes(), name, "exec")
+    exec(code, names)
