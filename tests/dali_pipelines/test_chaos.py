@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from private_shm import in_private_shm
+from jobs import Job
+from private_shm import private_shm
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +34,11 @@ def test_each_row_once_whatever_happens(tmp_path: Path) -> None:
         if row in BAD:
             path.write_bytes(BAD[row])
     script = Path(__file__).with_name("chaos.py")
-    done = subprocess.run(
-        in_private_shm("64m", [sys.executable, str(script), str(tmp_path), str(EPOCHS)]),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    found = json.loads(done.stdout)
+    command = [sys.executable, str(script), str(tmp_path), str(EPOCHS)]
+    with Job(command, stdout=subprocess.PIPE, text=True, preexec_fn=private_shm("64m")) as job:
+        out, _ = job.communicate()
+    assert job.returncode == 0
+    found = json.loads(out)
     seen = {(epoch, row): times for epoch, row, times in found.pop("seen")}
     logger.info("%d epochs of %d rows: %s", EPOCHS, ROWS, found)
     assert found["kills"]

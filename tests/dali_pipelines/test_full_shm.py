@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs import SCRIPTS
-from private_shm import in_private_shm
+from jobs import SCRIPTS, run
+from private_shm import private_shm
 
 RUN = SCRIPTS / "run.py"
 
@@ -47,9 +46,7 @@ def test_a_reader_that_finds_no_room(archive: Path, tmp_path: Path) -> None:
     script = tmp_path / "consumer.py"
     script.write_text(CONSUMER)
     command = [sys.executable, str(script), str(archive), "spawn", "forkserver"]
-    found = subprocess.run(
-        in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
-    )
+    found = run(command, preexec_fn=private_shm("6m"))
     assert found.returncode == 0, found.stderr
     lines = found.stdout.splitlines()
     assert len(lines) == 2
@@ -67,14 +64,9 @@ def test_the_reason_is_not_lost_in_a_traceback(
     """What DALI was doing at the time is of no use to anybody."""
     script = tmp_path / "consumer.py"
     script.write_text(CONSUMER.replace("except RuntimeError", "except ZeroDivisionError"))
-    fill = "true"
-    if spare is not None:
-        fill = f"fallocate -l $((6 * 1048576 - {spare})) /dev/shm/full"
-    command = ["sh", "-c", f'{fill} && exec "$@"', "sh"]
-    command += [sys.executable, str(script), str(archive), "forkserver"]
-    found = subprocess.run(
-        in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
-    )
+    taken = 0 if spare is None else 6 * 1048576 - spare
+    command = [sys.executable, str(script), str(archive), "forkserver"]
+    found = run(command, preexec_fn=private_shm("6m", taken))
     assert found.returncode == 1
     lines = found.stderr.splitlines()
     assert "/dev/shm" in lines[-1]
@@ -89,9 +81,7 @@ def test_a_run_that_cannot_fit(tmp_path: Path) -> None:
         image = fits.PrimaryHDU(np.full((1024, 1024), row, np.int16))
         image.writeto(tmp_path / f"{row}.fits")
     command = [sys.executable, str(RUN), f"--data={tmp_path}", "--device=cpu", "--batch_size=4"]
-    found = subprocess.run(
-        in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
-    )
+    found = run(command, preexec_fn=private_shm("6m"))
     assert found.returncode == 2
     assert found.stderr.startswith(
         "dali-pipelines run: the readers need 32 MiB in /dev/shm, which has 6 MiB free"
@@ -118,9 +108,7 @@ for spare in map(int, sys.argv[2:]):
 def test_a_consumer_that_finds_no_room(archive: Path) -> None:
     """For semaphores, or for the tasks that it would write for its readers."""
     command = [sys.executable, "-c", FULL, str(archive), "0", str(64 << 10)]
-    found = subprocess.run(
-        in_private_shm("6m", command), capture_output=True, text=True, timeout=200, check=False
-    )
+    found = run(command, preexec_fn=private_shm("6m"))
     assert found.returncode == 0, found.stderr
     lines = found.stdout.splitlines()
     assert len(lines) == 2

@@ -12,12 +12,12 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import psutil
 import pytest
-from private_shm import in_private_shm
+from jobs import Job
+from private_shm import private_shm
 
 logger = logging.getLogger(__name__)
 
@@ -66,29 +66,32 @@ def test_nothing_outlives_its_consumer(
     script = tmp_path / "consumer.py"
     script.write_text(CONSUMER)
     arguments = [str(npy_folder), moment, str(READERS), str(BATCH), *START_METHODS]
-    command = in_private_shm("64m", [sys.executable, str(script), *arguments])
+    command = [sys.executable, str(script), *arguments]
     taken_s = []
     for _ in range(TIMES):
-        # A mark in the environment tells the processes that come from the consumer.
-        mark = uuid.uuid4().hex
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, env={**os.environ, "MARK": mark}
+        with Job(
+            command, stdout=subprocess.PIPE, text=True, preexec_fn=private_shm("64m")
         ) as consumer:
-            try:
-                assert consumer.stdout is not None
-                for _ in range(1 if moment == "started" else 3):
-                    assert consumer.stdout.readline() == b"ready\n"
-                taken_s.append(seconds_until_all_is_gone(consumer.pid, mark, number))
-            finally:
-                for process in marked(mark):
-                    process.kill()
+            assert consumer.stdout is not None
+            assert consumer.stdout.readline() == "ready\n"
+            # Its mounts tell the processes that come from it; while they are open, no others can
+            # get the same number.
+            with Path(f"/proc/{consumer.pid}/ns/mnt").open("rb") as mounts:
+                mark = os.fstat(mounts.fileno())
+                try:
+                    for _ in range(0 if moment == "started" else 2):
+                        assert consumer.stdout.readline() == "ready\n"
+                    taken_s.append(seconds_until_all_is_gone(consumer.pid, mark, number))
+                finally:
+                    for process in marked(mark):
+                        process.kill()
     logger.info(
         "%s to a consumer %s, %d times: all gone after %.2f s at most",
         *(number.name, moment, TIMES, max(taken_s)),
     )
 
 
-def seconds_until_all_is_gone(pid: int, mark: str, number: int) -> float:
+def seconds_until_all_is_gone(pid: int, mark: os.stat_result, number: int) -> float:
     shm = os.open(f"/proc/{pid}/root/dev/shm", os.O_RDONLY | os.O_DIRECTORY)
     try:
         assert len(marked(mark)) >= 1 + READERS * len(START_METHODS)
@@ -103,14 +106,14 @@ def seconds_until_all_is_gone(pid: int, mark: str, number: int) -> float:
         os.close(shm)
 
 
-def marked(mark: str) -> list[psutil.Process]:
-    """Return the processes that have the mark, but for dead ones that nobody has waited for yet."""
+def marked(mark: os.stat_result) -> list[psutil.Process]:
+    """Return the processes that have these mounts, but for dead ones that wait for their parent."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("MARK") == mark:
+            if os.path.samestat(os.stat(f"/proc/{process.pid}/ns/mnt"), mark):
                 found.append(process)
-        except psutil.Error:  # ended meanwhile, or somebody else's
+        except OSError:  # ended meanwhile, or somebody else's
             continue
     return found
 
