@@ -12,7 +12,6 @@ import doctest
 import importlib
 import re
 import shlex
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import jobs
 import numpy as np
 import pytest
 import solar_files
@@ -105,9 +105,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str], folder: Path) -> str:
-    found = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    found = jobs.run(command, cwd=folder)
     assert found.returncode == 0, found.stderr
     return found.stdout
 

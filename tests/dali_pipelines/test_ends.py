@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from fakes import MarkingReader
+from jobs import run
 
 from dali_pipelines import Index, Loader, npy_pipeline
 from dali_pipelines.config import PipelineConfig
@@ -82,7 +83,11 @@ if __name__ == "__main__":
 
 
 def test_no_thread_is_started_at_exit(npy_folder: Path, tmp_path: Path) -> None:
-    found = run(OPEN_AT_EXIT, tmp_path, str(npy_folder), "fork")
+    script = tmp_path / "script.py"
+    script.write_text(OPEN_AT_EXIT)
+    # Not a `Job`, of which more is imported when it ends.
+    command = [sys.executable, str(script), str(npy_folder), "fork"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert (found.returncode, found.stderr) == (1, "the user's own mistake\n")
     assert not any(psutil.pid_exists(int(pid)) for pid in found.stdout.split())
 
@@ -166,7 +171,9 @@ if __name__ == "__main__":
 
 
 def test_a_forked_process_leaves_the_readers_alone(npy_folder: Path, tmp_path: Path) -> None:
-    found = run(FORKING, tmp_path, str(npy_folder), "forkserver")
+    script = tmp_path / "script.py"
+    script.write_text(FORKING)
+    found = run([sys.executable, str(script), str(npy_folder), "forkserver"])
     assert found.returncode == 0, found.stderr
     refused = "and its readers work only for that one"
     lines = found.stdout.splitlines()
@@ -181,18 +188,6 @@ def test_a_forked_process_leaves_the_readers_alone(npy_folder: Path, tmp_path: P
         "True 0 4",
     ]
     assert len([line for line in lines if refused in line]) == 3
-
-
-def run(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    script = folder / "script.py"
-    script.write_text(program)
-    return subprocess.run(
-        [sys.executable, str(script), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
 
 
 def slow_pipeline(marks: Path, index: Index, **config: Any) -> ReaderPipeline:

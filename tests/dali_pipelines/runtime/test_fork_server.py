@@ -6,11 +6,11 @@ import multiprocessing.forkserver
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from jobs import run
 
 from dali_pipelines import NpyReader
 from dali_pipelines.runtime.fork_server import start_fork_server
@@ -40,13 +40,9 @@ def test_it_imports_what_the_script_does(npy_folder: Path, tmp_path: Path) -> No
     (there / "beside.py").write_text("from readers import NpyReader\nclass Mine(NpyReader): pass\n")
     script = there / "script.py"
     script.write_text(SCRIPT)
-    found = subprocess.run(
+    found = run(
         [sys.executable, str(script), str(npy_folder)],
         cwd=here,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )
     assert (found.returncode, found.stdout) == (0, "23\n"), found.stderr

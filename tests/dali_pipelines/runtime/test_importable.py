@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from types import ModuleType
 
+import jobs
 import pytest
 
 from dali_pipelines import (
@@ -48,16 +49,16 @@ check(ChannelsReader(Mine(), ("a", "b")), "forkserver")
 REFUSED = "and reader processes cannot import it from there: put it into a module (a .py file) and "
 
 
-def run(*command: str, text: str = "") -> list[str]:
-    found = subprocess.run(
-        [sys.executable, *command], input=text, capture_output=True, text=True, check=True
-    )
-    return found.stdout.splitlines()
-
-
 def test_a_class_of_a_notebooks_cell() -> None:
     """A notebook's __main__ has no file, as that of a session; forked processes need none."""
-    *lines, forked = run("-", text=PROGRAM + CHECKS + 'check(Mine(), "fork")\n')
+    found = subprocess.run(
+        [sys.executable, "-"],
+        input=PROGRAM + CHECKS + 'check(Mine(), "fork")\n',
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    *lines, forked = found.stdout.splitlines()
     assert len(lines) == 2
     for line in lines:
         assert line.startswith(f"Mine was defined in a notebook or a session, {REFUSED}")
@@ -69,7 +70,9 @@ def test_classes_above_and_below_the_guard_of_a_script(tmp_path: Path) -> None:
     guarded = 'check(Above(), "forkserver")\nclass Mine(NpyReader):\n    pass\n' + CHECKS
     below = textwrap.indent(guarded, "    ")
     script.write_text(f'{PROGRAM.replace("Mine", "Above")}\nif __name__ == "__main__":\n{below}')
-    above, *lines = run(str(script))
+    found = jobs.run([sys.executable, str(script)])
+    assert found.returncode == 0, found.stderr
+    above, *lines = found.stdout.splitlines()
     assert above == "accepted"
     assert len(lines) == 2
     for line in lines:
@@ -133,6 +136,6 @@ def test_a_script_without_a_guard(npy_index: Index, tmp_path: Path) -> None:
         f"index = Index.from_paths([{npy_index.path(0)!r}])\n"
         "list(Loader(npy_pipeline, index, batch_size=1, devices=[None]))\n"
     )
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    ended = jobs.run([sys.executable, str(script)])
     assert ended.stderr.count("Traceback") == 1
     assert f"import {script} again" in ended.stderr.splitlines()[-1]

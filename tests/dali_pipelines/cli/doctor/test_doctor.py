@@ -19,7 +19,7 @@ import psutil
 import pynvml
 import pytest
 from astropy.io import fits
-from jobs import SCRIPTS
+from jobs import SCRIPTS, run
 
 from dali_pipelines.cli.doctor import files, limits, main, software
 from dali_pipelines.cli.doctor.finding import Finding, Job
@@ -568,9 +568,7 @@ def test_as_a_command(shared_data: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('batch_size = 2\nnum_read_processes = 2\nnum_threads = 1\ndevice = "cpu"\n')
     command = [sys.executable, str(SCRIPT), f"--data={shared_data / 'fits'}", "--crop=6"]
-    found = subprocess.run(
-        [*command, f"--config={config}"], capture_output=True, text=True, timeout=200, check=False
-    )
+    found = run([*command, f"--config={config}"])
     lines = found.stdout.splitlines()
     assert found.returncode == 0, found.stdout + found.stderr
     assert len(lines) == len(main.CHECKS)

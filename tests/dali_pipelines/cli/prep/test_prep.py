@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from jobs import ROOT
+from jobs import ROOT, Job
 from solar_files import changed, frame, full_header, pointing_table, save, save_pointing
 
 from dali_pipelines.cli.prep import main as script
@@ -240,8 +240,14 @@ class TestEnds:
         first = save(tmp_path / "archive/000.fits", COUNTS, HEADER)
         for number in range(1, self.NUMBER):
             os.link(first, tmp_path / f"archive/{number:03d}.fits")
-        command = subprocess.Popen(
-            [sys.executable, ROOT / "scripts/prep.py", "archive", "-o=out", "--num_processes=2"],
+        command = Job(
+            [
+                sys.executable,
+                str(ROOT / "scripts/prep.py"),
+                "archive",
+                "-o=out",
+                "--num_processes=2",
+            ],
             cwd=tmp_path,
             stderr=subprocess.PIPE,
             text=True,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jobs
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -275,13 +275,7 @@ def test_wrong_usage(
 
 
 def test_as_a_command(several: Path) -> None:
-    found = subprocess.run(
-        [sys.executable, SCRIPT, several, "--device=cpu"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    found = jobs.run([sys.executable, str(SCRIPT), str(several), "--device=cpu"])
     assert found.stdout == f"{several}  plain  31x23  int16  0  OK\n"
     assert found.stderr == "1 files on the CPU: 1 OK, 0 DIFFERS, 0 REJECTED\n"
     assert found.returncode == 0
