@@ -26,6 +26,7 @@ FILES = {
         "dali_pipelines/test_factories.py",
         "dali_pipelines/graph/test_decode_jpeg.py",
         "dali_pipelines/graph/test_operators_psf.py",
+        "dali_pipelines/graph/test_cupy_memory.py",
         "dali_pipelines/runtime/test_jpeg_regions.py",
     ),
     "devices": ("on_gpu/test_devices.py",),
