@@ -91,7 +91,8 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
             images += _FRAMES * batch * footprint.frame_nbytes
         processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
     of_one = shared, images, processes + _CONSUMER_BYTES
-    cupy = max(pipeline.footprint.cupy_nbytes for pipeline in pipelines)  # each on its own GPU
+    # Each pipeline has its own GPU.
+    cupy = max((pipeline.footprint.cupy_nbytes for pipeline in pipelines), default=0)
     shared, images, processes = (num_consumers * nbytes for nbytes in of_one)
     return MemoryEstimate(shared, images, processes, cupy)
 
