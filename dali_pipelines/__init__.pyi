@@ -19,6 +19,7 @@ from .loader import Loader as Loader
 from .loading.stats import LoaderStats as LoaderStats
 from .loading.stats import Rejected as Rejected
 from .reexports import AiaReader as AiaReader
+from .reexports import Boxes as Boxes
 from .reexports import ChannelsReader as ChannelsReader
 from .reexports import CorrectionTable as CorrectionTable
 from .reexports import FitsReader as FitsReader

@@ -80,7 +80,7 @@ class PipelineConfig:
     `readers.sampling.placement.Placement`: ``window``, ``flip``, ``matrix``."""
     targets: Mapping[str, Target] = field(default_factory=dict)
     """Masks and boxes by name, which follow the geometry of the images and become outputs: `Mask`,
-    or a `readers.targets.contract.Target` of your own."""
+    `Boxes`, or a `readers.targets.contract.Target` of your own."""
 
     # What is done to each image.
     mode: Mode = "train"

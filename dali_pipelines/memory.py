@@ -88,6 +88,7 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
             held = 1 + ahead
             footprint = pipeline.footprint
             images += (held + footprint.num_stages - 1) * batch * footprint.image_nbytes
+            images += held * batch * footprint.targets_nbytes
             images += _FRAMES * batch * footprint.frame_nbytes
         processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
     of_one = shared, images, processes + _CONSUMER_BYTES

@@ -1,6 +1,7 @@
 """Names of `readers` that training code needs, part of `dali_pipelines`."""
 
 from readers import AiaReader as AiaReader
+from readers import Boxes as Boxes
 from readers import ChannelsReader as ChannelsReader
 from readers import CorrectionTable as CorrectionTable
 from readers import FitsReader as FitsReader

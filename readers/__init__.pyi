@@ -24,6 +24,7 @@ from .sampling.schedule import Tail as Tail
 from .sampling.shard import Shard as Shard
 from .sampling.weighted import WeightedOrder as WeightedOrder
 from .source import Source as Source
+from .targets.boxes import Boxes as Boxes
 from .targets.contract import Target as Target
 from .targets.mask import Mask as Mask
 from .window import Window as Window

@@ -25,6 +25,8 @@ class Footprint(NamedTuple):
     normalise, and the one that combines channels."""
     cupy_nbytes: int
     """Bytes that CuPy takes for a batch if the pipeline is on a GPU."""
+    targets_nbytes: int = 0
+    """Bytes of masks and boxes, of which each batch that is ready or held has a copy."""
 
     @classmethod
     def of(
@@ -35,6 +37,7 @@ class Footprint(NamedTuple):
         config: PipelineConfig,
         *,
         turned: int = 0,
+        targets_nbytes: int = 0,
     ) -> Footprint:
         """Return the sizes for images of this many channels.
 
@@ -58,4 +61,5 @@ class Footprint(NamedTuple):
             stages += (config.dtype == "float16") + (channels > 1)
         else:
             stages += bool(config.flip) + normalises(decoded, channels, config)
-        return cls(pixels * np.dtype(config.dtype).itemsize, frame, stages, cupy)
+        image = pixels * np.dtype(config.dtype).itemsize
+        return cls(image, frame, stages, cupy, targets_nbytes)

@@ -8,6 +8,7 @@ import warnings
 from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -19,7 +20,13 @@ from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.cupy_operator import free_unused
 from dali_pipelines.graph.decode import Decode, Decoded
 from dali_pipelines.graph.footprint import Footprint
-from dali_pipelines.graph.source import check_arguments, make_source, peek_first, turned_pixels
+from dali_pipelines.graph.source import (
+    check_arguments,
+    make_source,
+    peek_first,
+    targets_nbytes,
+    turned_pixels,
+)
 from dali_pipelines.graph.transform import check_decoded, transform
 from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_uint16_tensors
 from dali_pipelines.runtime.fork_server import start_fork_server
@@ -169,6 +176,9 @@ def reader_pipeline(
     if "uint16" in (config.dtype, *(spec.dtype for spec in source.targets.specs)):
         allow_uint16_tensors()
     peek, too_small = peek_first(source)
+    of_targets = targets_nbytes(source, peek)
+    if peek is not None:
+        peek = replace(peek, nbytes=peek.nbytes + of_targets)
     if config.num_read_processes and config.start_method == "forkserver":
         start_fork_server(reader)
     nbytes = peek.nbytes if peek is not None else 0
@@ -189,7 +199,9 @@ def reader_pipeline(
         source.num_draws = chance.num_draws
     pipeline.source, pipeline.peek, pipeline.too_small = source, peek, too_small
     turned = turned_pixels(source, peek) if "affine" in nodes else 0
-    pipeline.footprint = Footprint.of(peek, channels, decoded, config, turned=turned)
+    pipeline.footprint = Footprint.of(
+        peek, channels, decoded, config, turned=turned, targets_nbytes=of_targets
+    )
     return pipeline
 
 

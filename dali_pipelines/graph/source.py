@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TypeVar
 
 import numpy as np
@@ -131,14 +131,23 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
         )
     except (OSError, TimeLimit):
         return None, None
-    size = peek.height, peek.width
     try:
-        shape = source.placement(largest, size, (False, False)).shape
-        nbytes = peek.nbytes + source.targets.nbytes(shape)
-        source.check_size(*size)
+        source.check_size(peek.height, peek.width)
     except ValueError as error:
         return peek, f"{printable(row.path)}: {error}"
-    return replace(peek, nbytes=nbytes), None
+    return peek, None
+
+
+def targets_nbytes(source: Source, peek: Peek | None) -> int:
+    """Return the bytes of the targets of such an image; 0 if that is unknown."""
+    if peek is None or not source.targets:
+        return 0
+    size = peek.height, peek.width
+    try:
+        placement = source.placement(source.largest_window(), size, (False, False))
+    except ValueError:  # `peek_first` says why
+        return 0
+    return source.targets.nbytes(placement.shape)
 
 
 def turned_pixels(source: Source, peek: Peek | None) -> int:

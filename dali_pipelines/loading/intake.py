@@ -25,7 +25,7 @@ class Intake:
         self.policy, self._stats = policy, stats
         self._fills = settings["tail"] == "fill"
         self._known: dict[int, str] = settings["rejected"]
-        self._image_shape: torch.Size | None = None
+        self._shapes: dict[str, torch.Size] = {}
 
     def must_repeat(self, batches: list[Batch]) -> bool:
         """Reject the rows that the graph found damaged, if batches must be full of real pixels.
@@ -58,10 +58,11 @@ class Intake:
         if not self._fills and count < len(batch["valid"]):
             batch = valid_only(batch)
         if count:
-            self._image_shape = batch["image"].shape[1:]
-        elif len(batch["row"]) == 0 and self._image_shape is not None:
-            # A batch without rows was made of the smallest image.
-            batch["image"] = batch["image"].new_empty((0, *self._image_shape))
+            self._shapes = {name: tensor.shape[1:] for name, tensor in batch.items()}
+        elif len(batch["row"]) == 0:
+            # A batch without rows was made of the smallest image, and of masks of its size.
+            for name, shape in self._shapes.items():
+                batch[name] = batch[name].new_empty((0, *shape))
         self._stats.samples += count
         self._stats.output_pixels += count * batch["image"].shape[1:].numel()
         return batch

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from readers.index.columns import Lists
 
@@ -66,3 +68,33 @@ def lists_of(name: str, column: pa.ChunkedArray) -> Lists:
         raise TypeError(f"column {name!r} must hold lists of numbers, got {found}")
     values = np.ascontiguousarray(items.to_numpy())
     return Lists(offsets, values if width is None else values.reshape(-1, width or 1))
+
+
+def holds_arrays(values: object) -> TypeGuard[Sequence[NDArray[Any]]]:
+    """Return whether this is an array of shape (n, k) for each row."""
+    return (
+        isinstance(values, Sequence)
+        and len(values) > 0
+        and all(isinstance(value, np.ndarray) and value.ndim == 2 for value in values)
+    )
+
+
+def column_of_arrays(name: str, values: Sequence[NDArray[Any]]) -> pa.Array:
+    """Return a column of lists of k numbers each, of arrays of shape (n, k) for each row.
+
+    Raises
+    ------
+    ValueError
+        If k differs.
+    """
+    import pyarrow as pa
+
+    widths = sorted({value.shape[1] for value in values})
+    if len(widths) > 1:
+        raise ValueError(
+            f"column {name!r} needs arrays of shape (n, k) of one k, got k of {widths}"
+        )
+    several = np.concatenate(values)
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int64)
+    items = pa.FixedSizeListArray.from_arrays(pa.array(several.ravel()), several.shape[1])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), items)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from readers.index.classes import classes_of, with_classes
+from readers.index.lists.arrays import column_of_arrays, holds_arrays
 from readers.index.sources import IndexSources
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         return values
     if isinstance(values, str | bytes):
         raise ValueError(f"column {name!r} needs a value for each row, got {values!r}")
+    if holds_arrays(values):
+        return column_of_arrays(name, values)
     if hasattr(values, "__array__") and not hasattr(values, "__arrow_array__"):
         values = np.ma.asanyarray(values) if np.ma.isMaskedArray(values) else np.asarray(values)
         values = values.astype(values.dtype.newbyteorder("="), copy=False)  # of FITS tables

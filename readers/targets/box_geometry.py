@@ -1,0 +1,79 @@
+"""Boxes of an image as boxes of a sample: checked, moved, and cut at its edges.
+
+Boxes are arrays of shape (n, 4), float64: x1, y1, x2, y2 in pixels from the outer edge of the first
+one, as COCO and torchvision count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.sampling.placement import Placement
+
+Boxes = NDArray[np.float64]
+
+_ROUNDING = 1e-9
+"""Relative: a box that lies inside must not lose area to rounding."""
+_THIN = 1e-6
+"""Pixels: what is left of a box that ends at the edge of the sample."""
+
+
+def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
+    """Raise ValueError, which names the box, if one cannot be of an image of (height, width)."""
+    height, width = image
+    x1, y1, x2, y2 = boxes.T
+    for bad, reason in (
+        (~np.isfinite(boxes).all(axis=1), "is not finite"),
+        ((x2 < x1) | (y2 < y1), "is inverted: expected x1 <= x2 and y1 <= y2"),
+        (
+            (x2 <= 0) | (y2 <= 0) | (x1 >= width) | (y1 >= height),
+            f"is outside the image of {height}x{width} pixels (height x width)",
+        ),
+    ):
+        if bad.any():
+            number = int(np.argmax(bad))
+            values = ", ".join(f"{value:g}" for value in boxes[number])
+            raise ValueError(f"box {number} ({values}) {reason}")
+
+
+def placed_boxes(boxes: Boxes, placement: Placement) -> Boxes:
+    """Return the boxes in the sample, which may reach beyond it.
+
+    Of a rotated box it is the smallest that holds its four corners.
+    """
+    matrix, start = placement.matrix[:, :2], placement.matrix[:, 2]
+    corners = boxes[:, [[0, 1], [2, 1], [2, 3], [0, 3]]]
+    # The matrix leads from centres of pixels to centres, the other way.
+    moved = (corners - (start + 0.5)) @ np.linalg.inv(matrix).T + 0.5
+    return np.concatenate((moved.min(axis=1), moved.max(axis=1)), axis=1)
+
+
+def cut_boxes(
+    boxes: Boxes, shape: tuple[int, int], min_area: float, min_visible: float
+) -> tuple[Boxes, NDArray[np.intp]]:
+    """Cut boxes at the edges of a sample.
+
+    Parameters
+    ----------
+    boxes : ndarray, shape (n, 4)
+        From `placed_boxes`.
+    shape : tuple of int
+        (height, width) of the sample.
+    min_area : float
+        Pixels of which a box must have this many left.
+    min_visible : float
+        Share of its area that must be left.
+
+    Returns
+    -------
+    tuple of ndarray
+        The boxes that are left, in order, and their numbers.
+    """
+    height, width = shape
+    cut = np.clip(boxes, 0, [width, height, width, height])
+    sides = cut[:, 2:] - cut[:, :2]
+    area, whole = sides.prod(axis=1), (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+    enough = np.maximum(min_area, min_visible * whole) * (1 - _ROUNDING)
+    kept = np.flatnonzero((sides > _THIN).all(axis=1) & (area >= enough))
+    return cut[kept], kept

@@ -1,0 +1,152 @@
+"""Boxes: a list of rectangles for each image, with or without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from readers.contract import Sample, SampleSpec
+from readers.index.lists.arrays import is_lists, most_items
+from readers.index.schema import check_column
+from readers.sampling.placement import Placement
+from readers.targets.box_geometry import check_boxes, cut_boxes, placed_boxes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes for each image, which take the same crop, resize, flips, rotation and zoom.
+
+    They are cut at the edges of the sample, and those of which too little is left are dropped. A
+    rotated box becomes the smallest upright one that holds its corners, as in torchvision.
+
+    A target named ``boxes`` gives three outputs: ``boxes``, float32, shape (batch, max_boxes, 4),
+    padded with 0; ``num_boxes``, int32, shape (batch,); and, under the name of their column, the
+    labels, int64, shape (batch, max_boxes), padded with -1.
+
+    Parameters
+    ----------
+    column : str
+        Column of the Index with a list of boxes for each row, of four numbers each: x1, y1, x2, y2
+        in pixels of the image as displayed, counted from the outer edge of its first pixel, as by
+        COCO and torchvision. A row may have no boxes; null means none.
+    labels : str, optional
+        Column with a list of integers for each row, one for each box.
+    max_boxes : int, optional
+        Room for boxes. By default as many as the row of the Index with the most of them has. A row
+        with more left is rejected.
+    min_area : float
+        A box is dropped if less than this is left of it, in pixels of the sample.
+    min_visible : float
+        A box is dropped if less than this share of its area is left, 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range.
+
+    Notes
+    -----
+    A row is rejected if one of its boxes is not finite, inverted (x2 < x1) or outside the image, or
+    if it has not as many labels as boxes.
+    """
+
+    column: str
+    labels: str | None = None
+    max_boxes: int | None = None
+    min_area: float = 1.0
+    min_visible: float = 0.0
+
+    def __post_init__(self) -> None:
+        for what, value in (("column", self.column), ("labels", self.labels or "")):
+            if not isinstance(value, str):
+                raise ValueError(f"{what} must be the name of a column, got {value!r}")
+        most = self.max_boxes
+        if most is not None and (not isinstance(most, Integral) or most < 1):
+            raise ValueError(f"max_boxes must be an integer, at least 1, got {most!r}")
+        if not isinstance(self.min_area, Real) or not self.min_area >= 0:
+            raise ValueError(f"min_area must be pixels, at least 0, got {self.min_area!r}")
+        if not isinstance(self.min_visible, Real) or not 0 <= self.min_visible <= 1:
+            raise ValueError(f"min_visible must be a share, 0 to 1, got {self.min_visible!r}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of boxes and labels."""
+        return (self.column,) if self.labels is None else (self.column, self.labels)
+
+    def fitted(self, table: pa.Table) -> Self:
+        """Return these Boxes with `max_boxes`; TypeError if a column holds no such lists."""
+        import pyarrow as pa
+
+        for name in self.columns:
+            check_column(table, name)
+        boxes = table[self.column]
+        is_empty = is_lists(boxes.type) and pa.types.is_null(boxes.type.value_type)
+        if not is_lists(boxes.type) or not (is_empty or is_lists(boxes.type.value_type)):
+            raise TypeError(
+                f"column {self.column!r} must hold a list of boxes for each row, each of four "
+                f"numbers, got {boxes.type}"
+            )
+        if self.labels is not None:
+            kind = table[self.labels].type
+            inner = kind.value_type if is_lists(kind) else kind
+            if inner == kind or not (pa.types.is_integer(inner) or pa.types.is_null(inner)):
+                raise TypeError(
+                    f"column {self.labels!r} must hold a list of integers for each row, got {kind}"
+                )
+        return replace(self, max_boxes=self.max_boxes or max(1, most_items(boxes)))
+
+    def specs(self, name: str) -> tuple[SampleSpec, ...]:
+        """Return those of the boxes, their number, and the labels if there are any."""
+        boxes = SampleSpec(name=name, dtype="float32", ndim=2, unit="pixel")
+        count = SampleSpec(name=f"num_{name}", dtype="int32", ndim=0)
+        if self.labels is None:
+            return boxes, count
+        return boxes, count, SampleSpec(name=self.labels, dtype="int64", ndim=1)
+
+    def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
+        """Move the boxes of a row, and cut them."""
+        boxes = np.asarray(values[self.column], np.float64)
+        if len(boxes) and boxes.shape[1:] != (4,):
+            raise ValueError(
+                f"column {self.column!r} has boxes of {boxes.shape[1]} numbers, expected x1, y1, "
+                "x2, y2"
+            )
+        boxes = boxes.reshape(-1, 4)
+        labels = None if self.labels is None else values[self.labels]
+        if labels is not None and len(labels) != len(boxes):
+            raise ValueError(
+                f"column {self.labels!r} has {len(labels)} labels for {len(boxes)} boxes"
+            )
+        check_boxes(boxes, placement.image)
+        placed = placed_boxes(boxes, placement)
+        left, kept = cut_boxes(placed, placement.shape, self.min_area, self.min_visible)
+        sample = self.blank(name, placement.shape)
+        if len(left) > len(sample[name]):
+            raise ValueError(
+                f"{len(left)} boxes are left, and max_boxes is {len(sample[name])}: raise it, or "
+                "drop small ones by min_area or min_visible"
+            )
+        sample[name][: len(left)] = left
+        sample[f"num_{name}"][()] = len(left)
+        if self.labels is not None and labels is not None:
+            sample[self.labels][: len(left)] = labels[kept]
+        return sample
+
+    def blank(self, name: str, shape: tuple[int, int]) -> Sample:
+        """Return no boxes."""
+        del shape
+        room = self.max_boxes or 1
+        arrays = {
+            name: np.zeros((room, 4), np.float32),
+            f"num_{name}": np.zeros((), np.int32),
+        }
+        if self.labels is not None:
+            arrays[self.labels] = np.full(room, -1, np.int64)
+        return Sample(arrays)

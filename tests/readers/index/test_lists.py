@@ -1,0 +1,182 @@
+"""Columns of lists: in files, in the reader processes, and in all that makes an Index of others."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from readers import Columns, Index, ReadError
+from readers.index import arrow_file
+from readers.index.columns import StoredLists
+
+ROWS = 50
+COUNTS = np.random.default_rng(0).integers(0, 6, ROWS)
+BOXES = [np.random.default_rng(n).uniform(0, 99, (k, 4)).round() for n, k in enumerate(COUNTS)]
+LABELS = [np.arange(count) + row for row, count in enumerate(COUNTS)]
+PATHS = [f"/{row}" for row in range(ROWS)]
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "list of fixed": (pa.list_(pa.list_(pa.float32(), 4)), pa.list_(pa.int32())),
+    "large list of fixed": (pa.large_list(pa.list_(pa.float64(), 4)), pa.large_list(pa.int64())),
+    "list of lists": (pa.list_(pa.list_(pa.float64())), pa.list_(pa.uint8())),
+    "large lists": (pa.large_list(pa.large_list(pa.float32())), pa.large_list(pa.uint16())),
+}
+
+
+def table(kind: str, chunks: int = 3) -> pa.Table:
+    boxes, labels = KINDS[kind]
+    whole = pa.table(
+        {
+            "path": PATHS,
+            "boxes": pa.array([each.tolist() for each in BOXES], boxes),
+            "labels": pa.array([each.tolist() for each in LABELS], labels),
+            "time": np.arange(ROWS),
+        }
+    )
+    bounds = np.linspace(0, ROWS, chunks + 1).astype(int).tolist()
+    parts = [whole.slice(a, b - a) for a, b in pairwise(bounds)]
+    return pa.concat_tables(parts)
+
+
+def check(index: Index, rows: Any = range(ROWS)) -> None:
+    """Compare with what was given, for these rows of it in order."""
+    owner = index.columns(targets=("boxes", "labels"))
+    columns: Columns = pickle.loads(pickle.dumps(owner))
+    assert len(index) == len(rows)
+    for place, row in enumerate(rows):
+        for found in (columns, owner):
+            boxes: Any = found.get("boxes", place)
+            np.testing.assert_array_equal(boxes.reshape(-1, 4), BOXES[row])
+            np.testing.assert_array_equal(found.get("labels", place), LABELS[row])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("suffix", ["", ".parquet", ".arrow"])
+def test_lists_in_memory_and_in_files(tmp_path: Path, kind: str, suffix: str) -> None:
+    index = Index(table(kind))
+    if suffix:
+        index.save(tmp_path / f"i{suffix}")
+        index = Index.load(tmp_path / f"i{suffix}")
+    check(index)
+
+
+def test_arrow_files_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are large files of several batches; whatever the number of rows, pickles are small."""
+    monkeypatch.setattr(arrow_file, "_BATCH_BYTES", 1500)
+    for kind in ("list of fixed", "large list of fixed"):
+        path = tmp_path / "i.arrow"
+        Index(table(kind)).save(path)
+        index = Index.load(path)
+        assert index.table["boxes"].num_chunks > 2
+        columns = index.columns(targets=("boxes", "labels"))
+        for name in ("boxes", "labels"):
+            stored = columns._stored[name]
+            assert isinstance(stored, StoredLists)
+            assert stored.file.path == str(path)
+        check(index)
+
+
+def test_nulls_are_empty(tmp_path: Path) -> None:
+    values = [[[1.0, 2, 3, 4]], None, []]
+    for kind in (pa.list_(pa.list_(pa.float32(), 4)), pa.list_(pa.list_(pa.float32()))):
+        index = Index(pa.table({"path": ["/a", "/b", "/c"], "boxes": pa.array(values, kind)}))
+        index.save(tmp_path / "i.arrow")
+        for each in (index, Index.load(tmp_path / "i.arrow")):
+            columns = each.columns(targets=("boxes",))
+            found: list[Any] = [columns.get("boxes", row) for row in range(3)]
+            assert [len(boxes) for boxes in found] == [1, 0, 0]
+
+
+def test_a_null_may_hide_values() -> None:
+    """Arrow allows values below a null."""
+    hidden = pa.LargeListArray.from_arrays(
+        pa.array([0, 2, 3]), pa.array([7, 8, 9]), mask=pa.array([True, False])
+    )
+    columns = Index(pa.table({"path": ["/a", "/b"], "n": hidden})).columns(targets=("n",))
+    found: list[Any] = [columns.get("n", row) for row in range(2)]
+    assert [each.tolist() for each in found] == [[], [9]]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([[[1, 2, 3, 4]], [[1, 2, 3]]], "lists of equally many numbers in its lists, got 3, 4"),
+        ([[[1, 2, 3, 4], None], []], r"got -1, 4 \(-1: null\)"),
+        ([[[1, 2, None, 4]], []], "must hold lists of numbers, got 1 nulls in them"),
+        ([["a"], []], "must hold lists of numbers, got list<"),
+    ],
+)
+def test_lists_of_something_else(values: Any, reason: str) -> None:
+    index = Index(pa.table({"path": ["/a", "/b"], "boxes": values}))
+    with pytest.raises(TypeError, match=reason):
+        index.columns(targets=("boxes",))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_makes_an_index_of_others_keeps_lists(kind: str) -> None:
+    index = Index(table(kind))
+    rows = [7, 3, 3, 49, 0]
+    check(index.select(rows), rows)
+    check(index.where("time >= 40"), range(40, 50))
+    for part in index.split({"a": 0.5, "b": 0.5}).values():
+        check(part, part.table["time"].to_pylist())
+    check(Index.concat([index, index.select(rows)]), [*range(ROWS), *rows])
+    check(index.with_column("weight", np.ones(ROWS)))
+    again = Index(index.table.drop_columns(["boxes", "labels"]))
+    again = again.with_column("boxes", BOXES).with_column("labels", LABELS)
+    check(again)
+    assert again.digest == index.digest
+
+
+def test_concat_of_different_lists() -> None:
+    others = [Index(table(kind)) for kind in ("large list of fixed", "list of fixed")]
+    check(Index.concat(others), [*range(ROWS), *range(ROWS)])
+
+
+def test_arrays_of_boxes_must_have_one_width() -> None:
+    index = Index(pa.table({"path": ["/a", "/b"]}))
+    with pytest.raises(ValueError, match="column 'boxes' needs arrays"):
+        index.with_column("boxes", [np.ones((1, 4)), np.ones((1, 5))])
+
+
+def test_damaged_offsets_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "i.arrow"
+    Index(table("list of fixed")).save(path)
+    index = Index.load(path)
+    stored: Any = index.columns(targets=("boxes",))._stored["boxes"]
+    with path.open("r+b") as file:
+        file.seek(stored.offsets[0] + 8 * 5)
+        file.write(np.int64(-7).tobytes())
+    with pytest.raises(ReadError, match="written to while it was in use"):
+        index.columns(targets=("boxes",)).get("boxes", 5)
+    assert _raises_damaged(Index.load(path))
+
+
+def _raises_damaged(index: Index) -> bool:
+    with pytest.raises(ReadError, match="damaged: list 5 from item -7"):
+        index.columns(targets=("boxes",)).get("boxes", 5)
+    return True
+
+
+def test_other_paths_are_relative_to_the_index(tmp_path: Path) -> None:
+    """Those of masks; what is no path of a file here is left alone."""
+    names = {"path": ["a", "/b", "c"], "mask_path": ["m/a.png", None, "s3://bucket/c"]}
+    for suffix in (".parquet", ".arrow"):
+        Index(pa.table(names)).save(tmp_path / f"i{suffix}")
+        index = Index.load(tmp_path / f"i{suffix}")
+        columns = index.columns(targets=("mask_path",))
+        expected = [f"{tmp_path}/m/a.png", "", "s3://bucket/c"]
+        assert [columns.get("mask_path", row) for row in range(3)] == expected
+    (tmp_path / "i.csv").write_text("path,mask_path,other\na.png,m/a.png,m/a.png\n")
+    row = Index.scan(tmp_path / "i.csv").table.to_pylist()[0]
+    assert row == {
+        "path": f"{tmp_path}/a.png",
+        "mask_path": f"{tmp_path}/m/a.png",
+        "other": "m/a.png",
+    }
