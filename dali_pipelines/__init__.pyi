@@ -2,6 +2,10 @@ from .aia.calibration import Calibration as Calibration
 from .aia.preset import Preset as Preset
 from .aia.preset import load_preset as load_preset
 from .aia.preset import preset_names as preset_names
+from .augment.blur import Blur as Blur
+from .augment.color import ColorJitter as ColorJitter
+from .augment.color import RandomGrayscale as RandomGrayscale
+from .augment.erase import Erase as Erase
 from .cli.samples.sets import fits_samples as fits_samples
 from .cli.samples.sets import jpeg_samples as jpeg_samples
 from .config import PipelineConfig as PipelineConfig

@@ -12,11 +12,13 @@ import numpy as np
 
 from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.settings import (
+    Augmentation,
     DType,
     Mode,
     PipelineSettings,
     StartMethod,
     Transform,
+    check_augment,
     check_names,
     names_of,
 )
@@ -112,8 +114,11 @@ class PipelineConfig:
     """Subtracted from each channel, in units of the decoded image. A float is for all channels."""
     std: tuple[float, ...] | None = None
     """Each channel is divided by it after the mean was subtracted, in units of the image."""
+    augment: tuple[Augmentation, ...] = ()
+    """Random changes of the images after the flips, one after the other, such as
+    `dali_pipelines.ColorJitter`; none in mode eval."""
     transform: Transform | None = None
-    """Adds operators of your own to the graph, before mean and std; see
+    """Adds operators of your own to the graph, after `augment` and before mean and std; see
     `dali_pipelines.graph.chance.Chance`."""
     dtype: DType = "float32"
     """Element type of the output. Integer types give the values as stored in the files, which must
@@ -192,10 +197,11 @@ class PipelineConfig:
             if getattr(self, name) not in get_args(choices):
                 known = ", ".join(repr(choice) for choice in get_args(choices))
                 raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
-        if self.transform is not None and self.dtype in ("uint16", "int16", "int32"):
+        own = ["augment"] * bool(self.augment) + ["transform"] * (self.transform is not None)
+        if own and self.dtype in ("uint16", "int16", "int32"):
             raise ValueError(
-                f"dtype {self.dtype!r} gives the values as stored: leave out transform, or choose "
-                "float32, or uint8 for images of 8 bits"
+                f"dtype {self.dtype!r} gives the values as stored: leave out {' and '.join(own)}, "
+                "or choose float32, or uint8 for images of 8 bits"
             )
         Geometry(**{one.name: getattr(self, one.name) for one in fields(Geometry)})
         if self.random_area is not None and self.resize is None:
@@ -214,6 +220,7 @@ class PipelineConfig:
         zoom = (least, most) if least == most else (1.0, 1.0)
         for name, value in (("window", window), ("flip", ""), ("rotate", 0.0), ("zoom", zoom)):
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "augment", ())
 
     @property
     def is_window(self) -> bool:
@@ -223,7 +230,7 @@ class PipelineConfig:
     @property
     def has_own_operators(self) -> bool:
         """Whether the graph has operators between the geometry and mean and std."""
-        return self.transform is not None
+        return bool(self.augment) or self.transform is not None
 
     @property
     def resized_to(self) -> tuple[int, int] | None:
@@ -261,6 +268,8 @@ class PipelineConfig:
                 f"{self.transform!r}"
             )
         check_targets(self.targets)
+        check_augment(self.augment)
+        object.__setattr__(self, "augment", tuple(self.augment))
         for what, example in (("columns", "label"), ("outputs", "window")):
             given: Any = getattr(self, what)
             are_several = isinstance(given, Collection) and not isinstance(given, str)

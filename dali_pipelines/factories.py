@@ -10,7 +10,13 @@ from typing import Any, Unpack
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
+from dali_pipelines.graph.decode import (
+    aia_decoder,
+    are_of_8_bits,
+    decode_array,
+    decode_fits,
+    decode_jpeg,
+)
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable
 from dali_pipelines.jpeg_index import warn_of_old_rows
@@ -194,9 +200,10 @@ def jpeg_pipeline(
         0 to 255 where it has 8 bits a sample or fewer, the integers that are stored, up to 65535,
         where it has more; mean and std are in these units. With dtype ``uint8`` or ``uint16``
         images of another depth are rejected; with a float type a batch may hold both, each in its
-        own units (float16 ends at 65504). Alpha is left out, palettes and CMYK become RGB. Images
-        that DALI cannot decode at their full depth (32 bits, signed or floating-point) are
-        rejected. Without crop or resize all images of a batch must be of one size.
+        own units (float16 ends at 65504), unless an augmentation of colours is for 8 bits alone.
+        Alpha is left out, palettes and CMYK become RGB. Images that DALI cannot decode at their
+        full depth (32 bits, signed or floating-point) are rejected. Without crop or resize all
+        images of a batch must be of one size.
 
     Raises
     ------
@@ -207,6 +214,7 @@ def jpeg_pipeline(
     warn_of_old_rows(index)
     settings = PipelineConfig(**config)
     stored = settings.dtype if settings.dtype in ("uint8", "uint16") else None
+    stored = "uint8" if are_of_8_bits(settings) else stored
     reader = JpegReader(channels, stored, check_entropy)
     gpu = settings.device_id
     regions = gpu is None or not settings.is_window or regions_decode(gpu)

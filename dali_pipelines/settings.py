@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, Required, TypedDict, Unpack, get_args, get_origin
+from typing import Any, Literal, Protocol, Required, TypedDict, Unpack, get_args, get_origin
 
 from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
 from dali_pipelines.aia.preset import Preset
@@ -32,6 +32,37 @@ Mode = Literal["train", "eval"]
 Transform = Callable[[Any, Any, Any], Any]
 """(image, `dali_pipelines.graph.chance.Chance`, PipelineConfig) -> image; layout HWC."""
 
+
+class Augmentation(Protocol):
+    """One of `augment`, such as `dali_pipelines.augment.color.ColorJitter`."""
+
+    @property
+    def of_8_bits(self) -> bool:
+        """Whether encoded images of more than 8 bits are rejected, as their range is unknown."""
+
+    @property
+    def num_images(self) -> int:
+        """Batches of float32 images that its operators hold, for the estimate of memory."""
+
+    def add(self, image: Any, chance: Any, kind: Any) -> Any:
+        """Add its operators to the graph.
+
+        Parameters
+        ----------
+        image : DataNode
+            Layout HWC.
+        chance : dali_pipelines.graph.chance.Chance
+            Random numbers.
+        kind : dali_pipelines.graph.own_operators.ImageKind
+            Properties of the image.
+
+        Returns
+        -------
+        DataNode
+            Of the same layout, type and device.
+        """
+
+
 DType = Literal["float32", "float16", "uint8", "uint16", "int16", "int32"]
 
 
@@ -55,6 +86,7 @@ class ImageSettings(TypedDict, total=False):
     resize: int | tuple[int, int] | None
     mean: float | Sequence[float] | None
     std: float | Sequence[float] | None
+    augment: Sequence[Augmentation]
     transform: Transform | None
     dtype: DType
     num_threads: int
@@ -121,6 +153,21 @@ def names_of(factory: Callable[..., Any], *, unpacked: bool = True) -> frozenset
         elif unpacked:
             names |= get_args(parameter.annotation)[0].__annotations__.keys()
     return frozenset(names)
+
+
+def check_augment(augment: Any) -> None:
+    """Raise ValueError if these are no augmentations."""
+    if not isinstance(augment, Sequence) or isinstance(augment, str):
+        raise ValueError(
+            f"augment must be augmentations in a tuple, as (Blur(3),), got {augment!r}"
+        )
+    for one in augment:
+        if isinstance(one, type) or not callable(getattr(one, "add", None)):
+            instead = f": give {one.__name__}(...)" if isinstance(one, type) else ""
+            raise ValueError(
+                f"augment must be augmentations, such as Blur(3) or ColorJitter(0.4), got {one!r}"
+                f"{instead}"
+            )
 
 
 def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:

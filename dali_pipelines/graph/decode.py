@@ -44,6 +44,9 @@ class Decoded(NamedTuple):
     cupy_nbytes: Callable[[int, int, int], int] | None = None
     """(batch size; bytes of what is decoded of a sample, and of its image as decoded or warped) ->
     bytes that CuPy takes on a GPU, see `dali_pipelines.graph.cupy_memory`. None if none."""
+    largest: float | None = None
+    """Largest value that an image can have, where 0 is the least, before mean and std: 255 for
+    those of 8 bits. None if it is unknown, or not the same for all images."""
     other: Other | None = None
     """Images of another element type, where a batch may hold both."""
 
@@ -187,8 +190,8 @@ def decode_jpeg(
     """Decode at full depth to RGB or gray, shape (height, width, channels), or only a window.
 
     Images of 8 bits become uint8, of 16 bits uint16, and a batch may hold both, unless the settings
-    ask for one of these dtypes. EXIF orientation is applied, and the window is in the image as
-    displayed.
+    ask for one of these dtypes, or have augmentations for 8 bits. EXIF orientation is applied, and
+    the window is in the image as displayed.
 
     Parameters
     ----------
@@ -205,11 +208,17 @@ def decode_jpeg(
     names = ("encoded", "anchor", "shape") if config.is_window else ("encoded",)
     inputs = [arrays[name] for name in names]
     decode = functools.partial(_decode_image, channels=channels, regions=regions, config=config)
-    if config.dtype in ("uint8", "uint16"):
-        return Decoded(decode(inputs, config.dtype), config.dtype)
+    if config.dtype in ("uint8", "uint16") or are_of_8_bits(config):
+        dtype = "uint16" if config.dtype == "uint16" else "uint8"
+        return Decoded(decode(inputs, dtype), dtype, largest=255 if dtype == "uint8" else None)
     deep, shallow = zip(*(split(node, arrays["deep"]) for node in inputs), strict=True)
     other = Other(arrays["deep"], decode(deep, "uint16"), "uint16")
     return Decoded(decode(shallow, "uint8"), "uint8", other=other)
+
+
+def are_of_8_bits(config: PipelineConfig) -> bool:
+    """Return whether augmentations need encoded images that all have 8 bits."""
+    return any(one.of_8_bits for one in config.augment)
 
 
 def _decode_image(

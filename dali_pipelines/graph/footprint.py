@@ -19,7 +19,8 @@ class Footprint(NamedTuple):
     image_nbytes: int
     """Bytes of the output image; 0 if unknown."""
     frame_nbytes: int
-    """Bytes decoded for the image before it is turned, resized or warped; 0 if it is none of it."""
+    """Bytes decoded for the image before it is turned, resized or warped, and held while it is
+    augmented; 0 if it is none of it."""
     num_stages: int
     """Operators that hold a batch of images of their own: decode or warp, turn, flip, resize,
     normalise, and the one that combines channels."""
@@ -56,6 +57,8 @@ class Footprint(NamedTuple):
         else:
             frame = 0 if peek is None else peek.between_nbytes * decoded.frames
         frame += turned * channels * np.dtype("float32").itemsize
+        augmented = sum(one.num_images for one in config.augment) * pixels
+        frame += 0 if peek is None else augmented * np.dtype("float32").itemsize
         stages = 1 + (config.resized_to is not None) + (turned > 0)
         if decoded.finished:
             stages += (config.dtype == "float16") + (channels > 1)

@@ -38,7 +38,7 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     """
     from dali_pipelines.kernels import entries
 
-    operator = _operator(
+    operator = compiled_operator(
         entries.decode_entry(dtype),
         out_types=[to_dali_type(dtype), types.INT32],
         in_types=[types.UINT8, types.UINT8, types.INT64, types.FLOAT64, types.INT32, types.FLOAT],
@@ -68,7 +68,7 @@ def resize(dtype: str, image: Any, carrier: Any) -> Any:
     """
     from dali_pipelines.kernels import entries
 
-    operator = _operator(
+    operator = compiled_operator(
         entries.resize_entry(dtype),
         out_types=[types.FLOAT],
         in_types=[to_dali_type(dtype), types.UINT8],
@@ -107,7 +107,7 @@ def warp(inputs: list[Any], order: int) -> Any:
         *(fn.cast(node, dtype=types.FLOAT64) for node in (frame, constant, reduce)),
         axis=0,
     )
-    operator = _operator(
+    operator = compiled_operator(
         entries.warp_entry(),
         out_types=[types.FLOAT],
         in_types=[types.FLOAT, types.UINT8, types.FLOAT64, types.INT32],
@@ -117,7 +117,8 @@ def warp(inputs: list[Any], order: int) -> Any:
     return fn.reshape(operator(image, grid, numbers, flip), layout="CHW")
 
 
-def _operator(entry: Entry, **options: Any) -> Any:
+def compiled_operator(entry: Entry, **options: Any) -> Any:
+    """Return DALI's operator for a kernel; `options` are types and numbers of axes."""
     run, setup = (function.address for function in entry)
     operator = compiled_function()
     return operator(run_fn=run, setup_fn=setup, batch_processing=False, **options)

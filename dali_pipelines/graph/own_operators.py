@@ -1,8 +1,9 @@
-"""The place in the graph for operators of users."""
+"""The place in the graph for augmentations and for operators of users."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from nvidia.dali import fn
 from nvidia.dali.data_node import DataNode
@@ -12,7 +13,18 @@ from dali_pipelines.graph.chance import Chance
 from dali_pipelines.runtime.dali_private import random_operator
 
 
-def own_operators(image: Any, chance: Chance, config: PipelineConfig) -> Any:
+class ImageKind(NamedTuple):
+    """Properties of the images at this place, for augmentations."""
+
+    dtype: str
+    """Element type, float32 or uint8."""
+    channels: int
+    """Channels; three are taken for red, green and blue."""
+    largest: float | None
+    """See `dali_pipelines.graph.decode.Decoded`."""
+
+
+def own_operators(image: Any, chance: Chance, config: PipelineConfig, kind: ImageKind) -> Any:
     """Add what the settings ask for between the flips, and mean and std.
 
     Parameters
@@ -23,6 +35,8 @@ def own_operators(image: Any, chance: Chance, config: PipelineConfig) -> Any:
         Random numbers.
     config : PipelineConfig
         Settings.
+    kind : ImageKind
+        Properties of the image.
 
     Returns
     -------
@@ -34,16 +48,21 @@ def own_operators(image: Any, chance: Chance, config: PipelineConfig) -> Any:
     TypeError
         If `config.transform` does not return a DataNode.
     ValueError
-        If it uses random operators of DALI, or returns an image on another device.
+        If an augmentation does not fit the images; if `config.transform` uses random operators of
+        DALI, or returns an image on another device.
     """
+    for one in config.augment:
+        name = f"augmentation {type(one).__qualname__!r}"
+        image = _checked(name, image, one.add, chance, kind)
     if config.transform is not None:
-        image = _call(config.transform, image, chance, config)
+        name = f"transform {getattr(config.transform, '__qualname__', config.transform)!r}"
+        image = _checked(name, image, config.transform, chance, config)
     return image
 
 
-def _call(transform: Any, image: Any, chance: Chance, config: PipelineConfig) -> Any:
-    name = f"transform {getattr(transform, '__qualname__', transform)!r}"
-    made = transform(image, chance, config)
+def _checked(name: str, image: Any, add: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function adds to the image, if it keeps the promises."""
+    made = add(image, *arguments)
     if not isinstance(made, DataNode):
         raise TypeError(f"{name} must return the image, a DataNode of DALI, got {made!r}")
     if made.device != image.device:

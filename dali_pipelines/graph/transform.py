@@ -13,7 +13,7 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
 from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.decode import Decoded, mean_and_std
-from dali_pipelines.graph.own_operators import own_operators
+from dali_pipelines.graph.own_operators import ImageKind, own_operators
 from dali_pipelines.runtime.dali_private import merge, split
 
 _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}
@@ -79,8 +79,8 @@ def transform(
     TypeError
         If `config.transform` does not return a DataNode.
     ValueError
-        If the images cannot be converted to the dtype, mean and std do not fit the channels, or
-        `config.transform` uses random operators of DALI.
+        If the images cannot be converted to the dtype, mean and std do not fit the channels, an
+        augmentation does not fit the images, or `config.transform` uses random operators of DALI.
     """
     if decoded.finished and not {"affine", "part"}.isdisjoint(nodes):
         raise ValueError(
@@ -96,8 +96,8 @@ def transform(
         )
     if decoded.finished and (config.mean is not None or config.std is not None):
         raise ValueError(
-            "transform comes before mean and std, which this decoder has applied: return "
-            "finished=False if config.has_own_operators"
+            "augment and transform come before mean and std, which this decoder has applied: "
+            "return finished=False if config.has_own_operators"
         )
     dtype = "uint8" if config.dtype == "uint8" else "float32"
 
@@ -107,7 +107,8 @@ def transform(
         image = placed.image if placed.layout == "HWC" else _permute(placed.image, "HWC", channels)
         return image if placed.dtype == dtype else fn.cast(image, dtype=to_dali_type(dtype))
 
-    image = own_operators(_of_types(decoded, prepared), chance, config)
+    kind = ImageKind(dtype, channels, decoded.largest)
+    image = own_operators(_of_types(decoded, prepared), chance, config, kind)
     return _finish(decoded._replace(image=image, dtype=dtype, layout="HWC"), channels, config)
 
 

@@ -39,6 +39,14 @@ def compiled(function: Callable[..., Any]) -> Any:
     return stamped(kept(njit, nogil=True)(function))
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a part of a kernel as `compiled` does, and copy it to where it is called.
+
+    Without, a loop that calls a large function does not become vectors.
+    """
+    return stamped(kept(njit, nogil=True, forceinline=True)(function))
+
+
 def contracted(function: Callable[..., Any]) -> Any:
     """Compile as `compiled` does, and allow fused multiplication and addition."""
     return stamped(kept(njit, nogil=True, fastmath={"contract"})(function))

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import carray, cfunc, types
 
+from dali_pipelines.kernels.augment.color import retouch
+from dali_pipelines.kernels.augment.erase import choose_part
 from dali_pipelines.kernels.bits import load_int64, pointer, store_int64
 from dali_pipelines.kernels.compiled import STAMP, compiled, kept
 from dali_pipelines.kernels.fits.image import decode_image
@@ -49,6 +51,18 @@ def resize_entry(dtype: str) -> Entry:
 def warp_entry() -> Entry:
     """Return `warp`."""
     return Entry(_warp(), _warp_setup())
+
+
+@cache
+def retouch_entry() -> Entry:
+    """Return `retouch`."""
+    return Entry(_retouch(), _same_shape_setup())
+
+
+@cache
+def choose_part_entry() -> Entry:
+    """Return `choose_part`."""
+    return Entry(_choose_part(), _part_setup())
 
 
 @compiled
@@ -123,6 +137,33 @@ def _warp(stamp: str = STAMP) -> Any:
     return run
 
 
+def _retouch(stamp: str = STAMP) -> Any:
+    @kept(cfunc, _RUN)
+    def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), _extent(in_shapes, 0, 2))
+        out = carray(pointer(_entry(outs, 0)), shape, np.float32)
+        image = carray(pointer(_entry(ins, 0)), shape, np.float32)
+        numbers, num_steps = _entry(ins, 1), _extent(in_shapes, 1, 0) // 2
+        steps = carray(pointer(numbers + 4), (num_steps, 2), np.float32)
+        retouch(out, image, steps, carray(pointer(numbers), 1, np.float32)[0])
+
+    return run
+
+
+def _choose_part(stamp: str = STAMP) -> Any:
+    @kept(cfunc, _RUN)
+    def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        part = carray(pointer(_entry(outs, 0)), 4, np.float32)
+        fractions = carray(pointer(_entry(ins, 0)), _extent(in_shapes, 0, 0), np.float32)
+        shape = carray(pointer(_entry(ins, 1)), 3, np.int64)
+        settings = carray(pointer(_entry(ins, 2)), 5, np.float32)
+        choose_part(part, fractions, shape[0], shape[1], settings)
+
+    return run
+
+
 @cache
 def _decode_setup(stamp: str = STAMP) -> Any:
     """Set the shapes of image and status: that of the first input and the planes, and (1,).
@@ -157,6 +198,33 @@ def _resize_setup(stamp: str = STAMP) -> Any:
             store_int64(image, _extent(in_shapes, num_samples + sample, 0))
             store_int64(image + 8, _extent(in_shapes, num_samples + sample, 1))
             store_int64(image + 16, _extent(in_shapes, sample, 2))
+
+    return setup
+
+
+@cache
+def _same_shape_setup(stamp: str = STAMP) -> Any:
+    """Set the shape of the output: that of the first input, of three axes."""
+
+    @kept(cfunc, _SETUP)
+    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        for sample in range(num_samples):
+            for axis in range(3):
+                extent = _extent(in_shapes, sample, axis)
+                store_int64(_entry(out_shapes, sample) + 8 * axis, extent)
+
+    return setup
+
+
+def _part_setup(stamp: str = STAMP) -> Any:
+    """Set the shape of the output: (4,)."""
+
+    @kept(cfunc, _SETUP)
+    def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        for sample in range(num_samples):
+            store_int64(_entry(out_shapes, sample), 4)
 
     return setup
 

@@ -81,7 +81,7 @@ def test_a_misspelt_setting_is_found_with_what_is_near(factory: Any, name: str, 
 
 
 def test_all_names_are_listed() -> None:
-    with pytest.raises(TypeError, match="'qqq': There are bad_sample, batch_size, channels, "):
+    with pytest.raises(TypeError, match="'qqq': There are augment, bad_sample, batch_size, "):
         Loader(jpeg_pipeline, NOWHERE, batch_size=1, qqq=1)  # type: ignore[call-arg]
 
 

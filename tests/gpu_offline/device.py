@@ -141,6 +141,11 @@ class Device:
             columns = [[*map(on_device, arrays)] for arrays in zip(*samples, strict=True)]
             return [np.array(image) for image in Warp(order)(*columns)]
 
+    def apply(self, operator: Any, *columns: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Apply the function of an operator to a batch; return its outputs of one kind."""
+        with self._installed() as on_device:
+            return [np.array(out) for out in operator(*([*map(on_device, c)] for c in columns))]
+
     @contextmanager
     def _installed(self) -> Iterator[Callable[..., DeviceArray]]:
         """Put stand-ins where operators look; give the function that copies to the device."""

@@ -15,6 +15,7 @@ from numba import types
 from numba.cuda.dispatcher import CUDADispatcher
 
 from dali_pipelines import kernels
+from dali_pipelines.kernels.augment import color_cuda
 from dali_pipelines.kernels.fits import image_cuda
 from dali_pipelines.kernels.fits.image_cuda_table import WARP
 from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
@@ -44,6 +45,8 @@ KERNELS = (
     Kernel(prefilter_cuda, "prefilter_rows", (_WORD,), _PREFILTER),
     Kernel(prefilter_cuda, "prefilter_columns", (_WORD,), _PREFILTER),
     Kernel(warp_cuda, "warp", (_WORD,), warp_cuda.BLOCK[0] * warp_cuda.BLOCK[1]),
+    Kernel(color_cuda, "sum_gray", (_WORD,), color_cuda.THREADS),
+    Kernel(color_cuda, "retouch", (_WORD,), color_cuda.THREADS),
 )
 
 

@@ -48,6 +48,13 @@ class Gpu:
             columns = [[*map(cupy.asarray, arrays)] for arrays in zip(*samples, strict=True)]
             return [image.get() for image in Warp(order)(*columns)]
 
+    def apply(self, operator: Any, *columns: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Apply the function of an operator to a batch; return its outputs of one kind."""
+        import cupy
+
+        with self._counted():
+            return [out.get() for out in operator(*([*map(cupy.asarray, c)] for c in columns))]
+
     @contextmanager
     def _counted(self) -> Iterator[None]:
         with ExitStack() as stack:

@@ -17,6 +17,8 @@ from gpu_offline.kernels import KERNELS, fingerprint
 
 from benchmarks.main import BenchConfig
 from benchmarks.report.tables import Sheet, number
+from dali_pipelines.graph.operators_augment import Retouch
+from dali_pipelines.kernels.augment.color import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from dali_pipelines.stretch import Stretch
 from readers import FitsReader, Row
 
@@ -91,6 +93,11 @@ def _worked(arch: str, folder: Path) -> Iterator[tuple[str, int, Device]]:
         device = Device(folder, arch, count_sectors=True)
         (image,) = device.warp([_warp_sample(holes)], order)
         yield name, image.size, device
+    for name, (operator, numbers) in AUGMENTED.items():
+        device = Device(folder, arch, count_sectors=True)
+        pixels = np.random.default_rng(0).integers(0, 256, (_HEIGHT, _WIDTH, 3))
+        device.apply(operator, [pixels.astype(np.float32)], [np.array(numbers, np.float32)])
+        yield name, pixels.size, device
 
 
 DECODED: dict[str, dict[str, Any]] = {
@@ -109,6 +116,16 @@ WARPED = {
     "warp of order 1, 1 % holes": (1, 0.01),
 }
 """Images that are warped: order, and share of holes."""
+
+
+AUGMENTED: dict[str, tuple[Any, tuple[float, ...]]] = {
+    "brightness of RGB": (Retouch(), (255, BRIGHTNESS, 1.2)),
+    "brightness, contrast, saturation and hue of RGB": (
+        Retouch(),
+        (255, BRIGHTNESS, 1.2, CONTRAST, 0.8, SATURATION, 1.1, HUE, 0.1),
+    ),
+}
+"""Augmentations: operator, and the numbers of a sample."""
 
 
 def _fits_sample(path: Path, *, scale: float, kind: str = "int16", **options: Any) -> Any:

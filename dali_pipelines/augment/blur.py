@@ -1,0 +1,63 @@
+"""Random blur."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nvidia.dali import fn
+
+from dali_pipelines.augment.checks import check_p, range_of
+from dali_pipelines.augment.parts import in_some
+from dali_pipelines.graph.chance import Chance
+from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.values import check_integer
+
+
+@dataclass(frozen=True)
+class Blur:
+    """Blur images by a Gaussian of random width; they are mirrored at their borders.
+
+    As torchvision.transforms.v2.GaussianBlur, but for `p`. A NaN makes all pixels NaN that are
+    nearer than half of the kernel.
+
+    Parameters
+    ----------
+    kernel_size : int
+        Width and height of the kernel in pixels, odd.
+    sigma : float or (float, float)
+        Range of the standard deviation in pixels, uniform.
+    p : float
+        Probability that an image is blurred.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range.
+    """
+
+    kernel_size: int
+    sigma: float | tuple[float, float] = (0.1, 2.0)
+    p: float = 1.0
+
+    of_8_bits = False
+    num_images = 2
+
+    def __post_init__(self) -> None:
+        check_integer("kernel_size", self.kernel_size, 1)
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size must be odd, got {self.kernel_size}")
+        range_of("sigma", self.sigma, 1e-3)
+        check_p(self.p)
+
+    def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        del kind
+
+        def blurred(pixels: Any, sigma: Any) -> Any:
+            return fn.gaussian_blur(pixels, sigma=sigma, window_size=int(self.kernel_size))
+
+        sigma = chance.uniform(*range_of("sigma", self.sigma, 1e-3))
+        if self.p == 1:
+            return blurred(image, sigma)
+        return in_some(chance.bernoulli(self.p), image, blurred, sigma)

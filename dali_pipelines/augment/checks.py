@@ -1,0 +1,48 @@
+"""Checks of the values of augmentations."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.values import are_all
+
+
+def check_number(name: str, value: object, least: float, most: float = math.inf) -> None:
+    """Raise ValueError if it is no finite number in [least, most]."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not (math.isfinite(float(value)) and least <= float(value) <= most):  # type: ignore[arg-type]
+        raise ValueError(f"{name} must be a number {_limits(least, most)}, got {value!r}")
+
+
+def check_p(p: object) -> None:
+    """Raise ValueError if it is no probability."""
+    check_number("p", p, 0, 1)
+
+
+def range_of(name: str, value: Any, least: float, most: float = math.inf) -> tuple[float, float]:
+    """Return (lowest, highest) of a setting that takes a number or such a pair; or ValueError."""
+    pair: Any = (value, value) if isinstance(value, Real) else value
+    valid = are_all(pair, Real) and len(pair) == 2
+    if not valid or not least <= pair[0] <= pair[1] <= most or math.isinf(pair[1]):
+        raise ValueError(
+            f"{name} must be (lowest, highest), or one number for both, {_limits(least, most)}, "
+            f"got {value!r}"
+        )
+    return float(pair[0]), float(pair[1])
+
+
+def check_8_bits(what: str, kind: ImageKind) -> None:
+    """Raise ValueError if the images are not known to be of 8 bits."""
+    if kind.largest is None:
+        raise ValueError(
+            f"{what} is for images of 8 bits, 0 to 255, and these have any values: leave it out. "
+            "Erase, Blur, Noise, PhotonNoise, and ColorJitter with brightness and contrast alone "
+            "fit all images"
+        )
+
+
+def _limits(least: float, most: float) -> str:
+    return f"from {least:g} on" if math.isinf(most) else f"from {least:g} to {most:g}"

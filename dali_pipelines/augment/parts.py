@@ -1,0 +1,33 @@
+"""Pieces of graphs that several augmentations share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from nvidia.dali import fn, types
+
+from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.runtime.dali_private import merge, split
+
+
+def in_float(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> Any:
+    """Change an image as float32; results are rounded to the type of the image."""
+    if kind.dtype == "float32":
+        return change(image)
+    return fn.cast(change(fn.cast(image, dtype=types.FLOAT)), dtype=types.UINT8)
+
+
+def in_some(where: Any, image: Any, change: Callable[..., Any], *arguments: Any) -> Any:
+    """Change the images for which `where`, bool, is True; the others cost nothing.
+
+    `change` gets the image and the arguments of these samples.
+    """
+    those, others = split(image, where)
+    return merge(change(those, *(split(node, where)[0] for node in arguments)), others, where)
+
+
+def constant(values: Any, dtype: Any = np.float32) -> Any:
+    """Return a DataNode on the CPU with the same array for each sample of a whole batch."""
+    return types.Constant(np.array(values, dtype), device="cpu")

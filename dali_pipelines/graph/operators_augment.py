@@ -1,0 +1,107 @@
+"""Operators of augmentations: kernels of this project on the CPU and on the GPU.
+
+They take no constants, so that they also run on a part of a batch: what they need is an array for
+each sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nvidia.dali import fn, types
+
+from dali_pipelines.graph.cupy_operator import launch, python_operator
+from dali_pipelines.graph.operators import compiled_operator
+
+
+def retouch(image: Any, numbers: Any) -> Any:
+    """Add `dali_pipelines.kernels.augment.color.retouch` to the graph.
+
+    Parameters
+    ----------
+    image : DataNode
+        float32, layout HWC, on the CPU or the GPU.
+    numbers : DataNode
+        float32, shape (1 + 2 steps,): the largest value, to which others are clamped, or infinity;
+        then code and magnitude of each step; on the CPU.
+
+    Returns
+    -------
+    DataNode
+        float32, layout HWC, on the device of the image.
+    """
+    if image.device == "gpu":
+        return python_operator(Retouch(), [image, numbers], ["HWC"])
+    from dali_pipelines.kernels import entries
+
+    operator = compiled_operator(
+        entries.retouch_entry(),
+        out_types=[types.FLOAT],
+        in_types=[types.FLOAT, types.FLOAT],
+        outs_ndim=[3],
+        ins_ndim=[3, 1],
+    )
+    return fn.reshape(operator(image, numbers), layout="HWC")
+
+
+@dataclass(frozen=True)
+class Retouch:
+    """The function that changes the colours of a batch, for fn.python_function."""
+
+    def __call__(self, images: list[Any], numbers: list[Any]) -> list[Any]:
+        """Take a batch of CuPy arrays. CuPy's stream is DALI's."""
+        import cupy
+        import numpy as np
+
+        from dali_pipelines.kernels.augment import color_cuda
+
+        outs = [cupy.empty(image.shape, np.float32) for image in images]
+        sums = [cupy.empty((color_cuda.PARTS, 2), np.float64) for _ in images]
+        described = [
+            color_cuda.Image(
+                out=out.data.ptr,
+                image=image.data.ptr,
+                pixels=image.shape[0] * image.shape[1],
+                channels=image.shape[2],
+                numbers=values.data.ptr,
+                num_steps=values.size // 2,
+                sums=scratch.data.ptr,
+            )
+            for out, image, values, scratch in zip(outs, images, numbers, sums, strict=True)
+        ]
+        if not described:  # the part of a batch that goes this way may be empty
+            return outs
+        table, threads = cupy.asarray(color_cuda.launch_table(described)), color_cuda.THREADS
+        grid = (color_cuda.PARTS, len(outs))
+        launch(color_cuda.sum_gray, grid, threads, table.data.ptr)
+        grid = (color_cuda.tiles(described), len(outs))
+        launch(color_cuda.retouch, grid, threads, table.data.ptr)
+        return outs
+
+
+def choose_part(fractions: Any, shape: Any, settings: Any) -> Any:
+    """Add `dali_pipelines.kernels.augment.erase.choose_part` to the graph.
+
+    Parameters
+    ----------
+    fractions, settings : DataNode
+        float32; as the kernel takes them.
+    shape : DataNode
+        int64, shape (3,): height and width of the image, and its channels.
+
+    Returns
+    -------
+    DataNode
+        float32, shape (4,), on the CPU, as all others.
+    """
+    from dali_pipelines.kernels import entries
+
+    operator = compiled_operator(
+        entries.choose_part_entry(),
+        out_types=[types.FLOAT],
+        in_types=[types.FLOAT, types.INT64, types.FLOAT],
+        outs_ndim=[1],
+        ins_ndim=[1, 1, 1],
+    )
+    return operator(fractions, shape, settings)

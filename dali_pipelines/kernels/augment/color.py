@@ -1,0 +1,196 @@
+"""Change the colours of an image: a sequence of steps, each a code and a magnitude.
+
+`touched` and `value_touched` are what a GPU does with one pixel, `retouch` what a core of a CPU
+does with all of them: a loop for each step, so that most become vectors.
+
+Notes
+-----
+As torchvision.transforms.v2.functional does with floats. Contrast is about the mean of the gray
+image that the steps before have made, 0.299 R + 0.587 G + 0.114 B; pixels that are NaN do not
+count. An image of other than three channels is gray: saturation and hue leave it as it is.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dali_pipelines.kernels.bits import quotient32
+from dali_pipelines.kernels.compiled import compiled, inlined
+
+BRIGHTNESS, CONTRAST, SATURATION, HUE, POSTERIZE, SOLARIZE = range(6)
+"""Codes of the steps. Magnitudes are a factor, 0 to remove all, 1 to keep the image (brightness,
+contrast, saturation); a part of the circle of hues, -0.5 to 0.5; the distance of the levels that
+are left (posterize); and the value from which on an image is inverted (solarize)."""
+
+_RED, _GREEN, _BLUE = np.float32(0.299), np.float32(0.587), np.float32(0.114)
+_ZERO, _ONE = np.float32(0), np.float32(1)
+
+
+@compiled
+def retouch(out, image, steps, largest):  # type: ignore[no-untyped-def]
+    """Take the steps one after the other.
+
+    Parameters
+    ----------
+    out : ndarray, shape (height, width, channels), float32
+        C-contiguous, as all arrays; written.
+    image : ndarray, shape (height, width, channels), float32
+        Image.
+    steps : ndarray, shape (steps, 2), float32
+        Code and magnitude of each.
+    largest : float32
+        After each step values are clamped to 0 ... `largest`; infinity not to clamp.
+    """
+    line, source = out.reshape(-1), image.reshape(-1)
+    for i in range(line.size):
+        line[i] = source[i]
+    is_rgb = image.shape[2] == 3
+    for step in range(steps.shape[0]):
+        code, magnitude = int(steps[step, 0]), steps[step, 1]
+        mean = gray_mean(line, is_rgb) if code == CONTRAST else _ZERO
+        if code in (SATURATION, HUE):
+            if is_rgb:
+                _colors_touched(line, code, magnitude, largest)
+        else:
+            _values_touched(line, code, magnitude, mean, largest)
+
+
+@compiled
+def _values_touched(line, code, magnitude, mean, largest):  # type: ignore[no-untyped-def]
+    low = lowest(largest)
+    if code <= CONTRAST:  # or BRIGHTNESS
+        offset = mean * (_ONE - magnitude)
+        for i in range(line.size):
+            line[i] = clamped(line[i] * magnitude + offset, low, largest)
+    else:
+        for i in range(line.size):
+            line[i] = value_touched(line[i], code, magnitude, mean, largest)
+
+
+@compiled
+def _colors_touched(line, code, magnitude, largest):  # type: ignore[no-untyped-def]
+    if code == SATURATION:
+        low = lowest(largest)
+        for i in range(line.size // 3):
+            red, green, blue = line[3 * i], line[3 * i + 1], line[3 * i + 2]
+            red, green, blue = _saturated(red, green, blue, magnitude)
+            line[3 * i] = clamped(red, low, largest)
+            line[3 * i + 1] = clamped(green, low, largest)
+            line[3 * i + 2] = clamped(blue, low, largest)
+    else:
+        for i in range(line.size // 3):
+            red, green, blue = line[3 * i], line[3 * i + 1], line[3 * i + 2]
+            red, green, blue = _turned(red, green, blue, magnitude)
+            line[3 * i], line[3 * i + 1], line[3 * i + 2] = red, green, blue
+
+
+@compiled
+def gray_mean(line, is_rgb):  # type: ignore[no-untyped-def]
+    """Return the mean of the gray image, float32; 0 without pixels that are numbers."""
+    total, count = 0.0, 0.0
+    if is_rgb:
+        for i in range(line.size // 3):
+            value = gray(line[3 * i], line[3 * i + 1], line[3 * i + 2])
+            if value == value:
+                total += value
+                count += 1
+    else:
+        for value in line:
+            if value == value:
+                total += value
+                count += 1
+    return np.float32(total / count) if count > 0 else _ZERO
+
+
+@compiled
+def gray(red, green, blue):  # type: ignore[no-untyped-def]
+    """Return the luma of a pixel."""
+    return _RED * red + _GREEN * green + _BLUE * blue
+
+
+@compiled
+def touched(red, green, blue, code, magnitude, mean, largest):  # type: ignore[no-untyped-def]
+    """Return a pixel after one step, clamped; `mean` is that of the gray image."""
+    if code == HUE:
+        return _turned(red, green, blue, magnitude)
+    if code == SATURATION:
+        low = lowest(largest)
+        red, green, blue = _saturated(red, green, blue, magnitude)
+        return (
+            clamped(red, low, largest),
+            clamped(green, low, largest),
+            clamped(blue, low, largest),
+        )
+    return (
+        value_touched(red, code, magnitude, mean, largest),
+        value_touched(green, code, magnitude, mean, largest),
+        value_touched(blue, code, magnitude, mean, largest),
+    )
+
+
+@compiled
+def value_touched(value, code, magnitude, mean, largest):  # type: ignore[no-untyped-def]
+    """Return a value of a gray pixel, or of one channel, after a step."""
+    if code <= CONTRAST:  # or BRIGHTNESS
+        offset = mean * (_ONE - magnitude) if code == CONTRAST else _ZERO
+        value = value * magnitude + offset
+    elif code == POSTERIZE:
+        value = np.float32(math.floor(value / magnitude)) * magnitude
+    elif code == SOLARIZE:
+        value = value if value < magnitude else largest - value
+    return clamped(value, lowest(largest), largest)
+
+
+@compiled
+def lowest(largest):  # type: ignore[no-untyped-def]
+    """Return the lower limit that goes with the upper one."""
+    return _ZERO if largest < np.float32(math.inf) else np.float32(-math.inf)
+
+
+@compiled
+def clamped(value, low, high):  # type: ignore[no-untyped-def]
+    """Limit a value; NaN stays."""
+    value = low if value < low else value
+    return high if value > high else value
+
+
+@compiled
+def _saturated(red, green, blue, factor):  # type: ignore[no-untyped-def]
+    offset = gray(red, green, blue) * (_ONE - factor)
+    return red * factor + offset, green * factor + offset, blue * factor + offset
+
+
+@inlined
+def _turned(red, green, blue, shift):  # type: ignore[no-untyped-def]
+    """Shift the hue of HSV, without leaving the values' own range."""
+    high = _larger(red, _larger(green, blue))
+    chroma = high + _larger(-red, _larger(-green, -blue))
+    inverse = quotient32(_ONE, chroma if chroma > _ZERO else _ONE)
+    hue = (red - green) * inverse + np.float32(4)
+    hue = (blue - red) * inverse + np.float32(2) if high == green else hue
+    hue = (green - blue) * inverse if high == red else hue
+    hue = hue + np.float32(6) * shift
+    return (
+        high - chroma * _share(hue + np.float32(5)),
+        high - chroma * _share(hue + np.float32(3)),
+        high - chroma * _share(hue + np.float32(1)),
+    )
+
+
+@compiled
+def _larger(a, b):  # type: ignore[no-untyped-def]
+    return a if a > b else b
+
+
+@compiled
+def _share(sextants):  # type: ignore[no-untyped-def]
+    """Return the share of the chroma that is missing; `sextants` is from -6 to 18."""
+    positive = sextants + np.float32(6)
+    turns = np.float32(np.int32(positive * np.float32(1 / 6)))
+    place = positive - np.float32(6) * turns
+    rest = np.float32(4) - place
+    share = place if place < rest else rest
+    share = share if share > _ZERO else _ZERO
+    return share if share < _ONE else _ONE

@@ -1,0 +1,49 @@
+"""Choose the part of an image that is erased."""
+
+from __future__ import annotations
+
+import math
+
+from dali_pipelines.kernels.compiled import compiled
+
+ATTEMPTS = 10
+"""Parts that are tried, as many as torchvision tries."""
+NUM_FRACTIONS = 3 + 2 * ATTEMPTS
+
+P, LEAST_AREA, MOST_AREA, LEAST_RATIO, MOST_RATIO = range(5)
+"""Numbers of the settings."""
+
+
+@compiled
+def choose_part(part, fractions, height, width, settings):  # type: ignore[no-untyped-def]
+    """Choose it as torchvision's RandomErasing does.
+
+    Parameters
+    ----------
+    part : ndarray, shape (4,), float32
+        Written: y, x, height and width in pixels; 0 for none.
+    fractions : ndarray, shape (NUM_FRACTIONS,), float32
+        Random numbers in [0, 1).
+    height, width : int
+        Shape of the image.
+    settings : ndarray, shape (5,), float32
+        Probability, least and most share of the area, least and most ratio of height to width,
+        which is log-uniform.
+    """
+    part[:] = 0
+    if not fractions[0] < settings[P]:
+        return
+    log_least, log_most = math.log(settings[LEAST_RATIO]), math.log(settings[MOST_RATIO])
+    for attempt in range(ATTEMPTS):
+        share = (
+            settings[LEAST_AREA]
+            + (settings[MOST_AREA] - settings[LEAST_AREA]) * fractions[3 + 2 * attempt]
+        )
+        ratio = math.exp(log_least + (log_most - log_least) * fractions[4 + 2 * attempt])
+        area = height * width * share
+        rows, columns = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if rows < height and columns < width:
+            part[0] = math.floor(fractions[1] * (height - rows + 1))
+            part[1] = math.floor(fractions[2] * (width - columns + 1))
+            part[2], part[3] = rows, columns
+            return

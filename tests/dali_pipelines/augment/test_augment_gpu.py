@@ -1,0 +1,57 @@
+"""Kernels of augmentations for a GPU, their PTX run on the CPU, against those of the CPU."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from gpu_offline.device import Device
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dali_pipelines.graph.operators_augment import Retouch
+from dali_pipelines.kernels.augment.color import POSTERIZE, SOLARIZE, retouch
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.floats(0, 2, width=32))
+    | st.tuples(st.just(3), st.floats(-0.5, 0.5, width=32)),
+    max_size=5,
+    unique_by=lambda step: step[0],
+)
+
+
+def check_colors(gpu: Device, images: list[Any], numbers: list[Any]) -> None:
+    for image, values, found in zip(
+        images, numbers, gpu.apply(Retouch(), images, numbers), strict=True
+    ):
+        expected = np.empty_like(image)
+        retouch(expected, image, values[1:].reshape(-1, 2), values[0])
+        # A GPU fuses products and sums.
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-3)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 50), st.integers(1, 40), st.sampled_from((1, 3, 4))),
+    steps=STEPS,
+    largest=st.sampled_from((255.0, math.inf)),
+    seed=st.integers(0, 99),
+)
+def test_colours_are_those_of_the_cpu(
+    gpu: Device, shape: Any, steps: list[tuple[int, float]], largest: float, seed: int
+) -> None:
+    image = np.random.default_rng(seed).integers(0, 256, shape).astype(np.float32)
+    check_colors(gpu, [image], [np.array([largest, *np.ravel(steps)], np.float32)])
+
+
+def test_colours_of_a_batch(gpu: Device) -> None:
+    """Images of several sizes and steps, several tiles of one, holes, and an empty batch."""
+    random = np.random.default_rng(0)
+    shapes = ((90, 100, 3), (3, 7, 3), (1, 1, 3), (40, 40, 3), (20, 20, 1))
+    images = [random.integers(0, 256, shape).astype(np.float32) for shape in shapes]
+    images[-1][3:9] = np.nan
+    steps = [(1, 0.4, 0, 1.5), (POSTERIZE, 32), (SOLARIZE, 100), (2, 0.1, 1, 0.0), (1, 3)]
+    numbers = [np.array([255, *step], np.float32) for step in steps]
+    numbers[-1][0] = np.inf
+    check_colors(gpu, images, numbers)
+    assert gpu.apply(Retouch(), [], []) == []

@@ -1,0 +1,235 @@
+"""The setting `augment`: purity of what it does to samples, and values that make no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from nvidia.dali import fn
+from PIL import Image
+
+from dali_pipelines import (
+    Blur,
+    ColorJitter,
+    Erase,
+    Index,
+    Loader,
+    PipelineConfig,
+    RandomGrayscale,
+    aia_pipeline,
+    fits_pipeline,
+    jpeg_pipeline,
+    npy_pipeline,
+)
+from dali_pipelines.memory import estimate_memory
+
+NUM_ROWS = 7
+COLORS = (ColorJitter(0.4, 0.4, 0.4, 0.1), RandomGrayscale(0.5))
+PARTS = (Blur(5, p=0.5), Erase(0.7, value=9))
+EVERYTHING = (*COLORS, *PARTS)
+NOWHERE = Index.from_paths(["/nowhere/0.fits"])
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder, random = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    for row in range(NUM_ROWS):
+        pixels = random.integers(0, 256, (20, 24, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{row}.png")
+    return Index.scan(folder)
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("arrays")
+    for row in range(NUM_ROWS):
+        np.save(folder / f"{row}.npy", np.full((20, 24), 1000 * row, np.float32))
+    return Index.scan(folder)
+
+
+def images_of(factory: Any, index: Index, steps: int, **options: Any) -> Iterator[tuple[int, Any]]:
+    """Give row and image of the first steps of a pipeline, without reader processes."""
+    pipeline = factory(index, num_read_processes=0, crop=16, window="random", flip="hv", **options)
+    pipeline.build()
+    for _ in range(steps):
+        image, row, valid, *_ = pipeline.run()
+        for number in range(len(row)):
+            if np.array(valid.at(number)):
+                yield int(np.array(row.at(number))), np.array(image.at(number))
+    pipeline.close()
+
+
+@settings(max_examples=12)
+@given(
+    batch_size=st.integers(1, 8),
+    num_shards=st.integers(1, 3),
+    position=st.integers(0, NUM_ROWS - 1),
+    epoch=st.integers(0, 2),
+    dtype=st.sampled_from(("float32", "uint8")),
+)
+@example(batch_size=7, num_shards=1, position=0, epoch=1, dtype="float32")
+def test_images_are_those_of_any_batch_shard_and_resume(
+    photos: Index, batch_size: int, num_shards: int, position: int, epoch: int, dtype: str
+) -> None:
+    options: dict[str, Any] = {"augment": EVERYTHING, "seed": 3, "dtype": dtype, "tail": "partial"}
+    expected = dict(
+        images_of(jpeg_pipeline, photos, NUM_ROWS, batch_size=1, epoch=epoch, **options)
+    )
+    assert len(expected) == NUM_ROWS
+    found: dict[int, Any] = {}
+    left = NUM_ROWS - position
+    for shard in range(num_shards):
+        found |= dict(
+            images_of(
+                jpeg_pipeline,
+                photos,
+                -(-left // (batch_size * num_shards)),
+                **{**options, "batch_size": batch_size, "epoch": epoch, "position": position},
+                num_shards=num_shards,
+                shard_id=shard,
+            )
+        )
+    assert len(found) >= min(left, 1)
+    for row, image in found.items():
+        np.testing.assert_array_equal(image, expected[row])
+
+
+def test_each_epoch_and_row_is_another(photos: Index) -> None:
+    found = [
+        dict(images_of(jpeg_pipeline, photos, 1, batch_size=7, epoch=epoch, augment=EVERYTHING))
+        for epoch in (0, 1)
+    ]
+    for row in range(NUM_ROWS):
+        assert not np.array_equal(found[0][row], found[1][row])
+
+
+def test_eval_leaves_images_as_they_are(photos: Index) -> None:
+    found = [
+        dict(images_of(jpeg_pipeline, photos, 1, batch_size=7, mode="eval", augment=augment))
+        for augment in (EVERYTHING, ())
+    ]
+    for row in range(NUM_ROWS):
+        assert np.array_equal(found[0][row], found[1][row])
+    assert not PipelineConfig(batch_size=1, mode="eval", augment=EVERYTHING).has_own_operators
+
+
+def test_without_augmentations_there_are_no_operators(photos: Index) -> None:
+    for augment, draws in (((), None), ((Blur(3),), 1)):
+        pipeline = jpeg_pipeline(photos, batch_size=2, augment=augment)
+        assert pipeline.source.num_draws == draws
+        names = {spec.name for spec in pipeline.source.specs}
+        assert ("draws" in names) == (draws is not None)
+
+
+def test_they_come_before_transform_and_mean(arrays: Index) -> None:
+    seen = []
+
+    def lamp(image: Any, _chance: Any, _config: Any) -> Any:
+        seen.append(image)
+        return image + 1
+
+    options: dict[str, Any] = {"augment": (ColorJitter(brightness=(2, 2)),), "transform": lamp}
+    images = dict(images_of(npy_pipeline, arrays, 1, batch_size=7, mean=1, std=10, **options))
+    for row, image in images.items():
+        np.testing.assert_allclose(image, 2000 * row / 10, rtol=1e-6)
+
+
+def test_images_of_16_bits_are_rejected(tmp_path: Path) -> None:
+    Image.fromarray(np.full((20, 20), 300, np.uint16)).save(tmp_path / "deep.png")
+    Image.fromarray(np.full((20, 20), 30, np.uint8)).save(tmp_path / "flat.png")
+    options: dict[str, Any] = {"batch_size": 2, "num_read_processes": 1, "bad_sample": "skip"}
+    for augment, reasons in ((COLORS, ["16 bits per sample, expected 8"]), (PARTS, [])):
+        with Loader(
+            jpeg_pipeline, Index.scan(tmp_path), crop=16, devices=[None], augment=augment, **options
+        ) as loader:
+            rows = [row for (batch,) in loader for row in batch["row"].tolist()]
+            assert len(rows) == 2 - len(reasons)
+            for bad, reason in zip(loader.stats.rejected.values(), reasons, strict=True):
+                assert reason in bad.reason
+
+
+@pytest.mark.parametrize(
+    "one", [RandomGrayscale(), ColorJitter(saturation=0.1), ColorJitter(hue=0.1)]
+)
+@pytest.mark.parametrize("factory", [npy_pipeline, fits_pipeline])
+def test_values_without_a_range(arrays: Index, factory: Any, one: Any) -> None:
+    with pytest.raises(ValueError, match=r"is for images of 8 bits.*: leave it out. Erase, Blur, "):
+        factory(arrays, batch_size=1, augment=(one,))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ColorJitter(), "changes nothing: give one of brightness, contrast, "),
+        (lambda: ColorJitter(brightness=-1), "brightness must be a number from 0 on, got -1"),
+        (
+            lambda: ColorJitter(contrast=(2, 1)),
+            r"contrast must be \(lowest, highest\), .* \(2, 1\)",
+        ),
+        (lambda: ColorJitter(hue=0.6), "hue must be a number from 0 to 0.5, got 0.6"),
+        (lambda: ColorJitter(hue=(-0.6, 0.1)), "from -0.5 to 0.5, got"),
+        (lambda: ColorJitter(saturation=float("nan")), "saturation must be a number from 0 on"),
+        (lambda: RandomGrayscale(1.5), "p must be a number from 0 to 1, got 1.5"),
+        (lambda: Blur(4), "kernel_size must be odd, got 4"),
+        (lambda: Blur(0), "kernel_size must be an integer, at least 1, got 0"),
+        (lambda: Blur(3, sigma=0), r"sigma must be \(lowest, highest\), .* from 0.001 on, got 0"),
+        (lambda: Erase(scale=(0.5, 1.2)), "scale must be .* from 0 to 1, got"),
+        (lambda: Erase(ratio=(0, 1)), "ratio must be .* from 0.001 on, got"),
+        (lambda: Erase(value=cast(Any, "red")), "value must be a number .* got 'r'"),
+    ],
+)
+def test_values_that_make_no_sense(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"augment": Blur(3)}, r"augment must be augmentations in a tuple, as \(Blur\(3\),\), got"),
+        ({"augment": "Blur"}, "augment must be augmentations in a tuple"),
+        ({"augment": (Blur,)}, r"must be augmentations, such as .*: give Blur\(...\)"),
+        ({"augment": (3,)}, r"must be augmentations, such as Blur\(3\) or .*, got 3"),
+        ({"augment": PARTS, "dtype": "uint16"}, "leave out augment, or choose float32, or uint8"),
+    ],
+)
+def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PipelineConfig(batch_size=1, **options)
+
+
+def test_each_channel_needs_its_value(photos: Index) -> None:
+    with pytest.raises(ValueError, match="value of Erase must be one number, or 3, one for each"):
+        jpeg_pipeline(photos, batch_size=1, augment=(Erase(value=(1, 2)),))
+
+
+def test_random_operators_of_dali_are_no_augmentations(photos: Index) -> None:
+    class Grain:
+        of_8_bits, num_images = False, 1
+
+        def add(self, image: Any, _chance: Any, _kind: Any) -> Any:
+            return fn.noise.gaussian(image, stddev=3.0)
+
+    with pytest.raises(ValueError, match=r"augmentation '.*Grain' uses noise\.Gaussian, whose r"):
+        jpeg_pipeline(photos, batch_size=1, augment=(Grain(),))
+
+
+def test_their_images_count_in_the_estimate_of_memory(photos: Index) -> None:
+    plain, more = (
+        estimate_memory(
+            [jpeg_pipeline(photos, batch_size=2, num_read_processes=1, augment=augment)]
+        )
+        for augment in ((), EVERYTHING)
+    )
+    held = sum(one.num_images for one in EVERYTHING)
+    assert more.images - plain.images == 2 * 2 * held * 20 * 24 * 3 * 4
+
+
+def test_aia_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="ColorJitter with saturation or hue is for images of 8"):
+        aia_pipeline(NOWHERE, batch_size=1, size=64, augment=COLORS)
