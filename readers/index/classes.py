@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LABELS = ("label", "labels")
+"""Columns of class numbers: one for each row, or one for each box."""
+
 _KEY = b"dali-pipelines classes"
+_IDS_KEY = b"dali-pipelines category ids"
 
 
 def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str, int]:
@@ -76,11 +80,20 @@ def classes_of(table: pa.Table) -> tuple[str, ...]:
     return tuple(json.loads((table.schema.metadata or {}).get(_KEY, "[]")))
 
 
-def with_classes(table: pa.Table, classes: Sequence[str]) -> pa.Table:
-    """Return the table with the names of the classes, if any, in its metadata."""
+def category_ids_of(table: pa.Table) -> tuple[int, ...]:
+    """Return the ids of the classes in a COCO file, in the order of their labels; else ()."""
+    return tuple(json.loads((table.schema.metadata or {}).get(_IDS_KEY, "[]")))
+
+
+def with_classes(
+    table: pa.Table, classes: Sequence[str], category_ids: Sequence[int] = ()
+) -> pa.Table:
+    """Return the table with the names of the classes, if any, in its metadata; and their ids."""
     if not classes:
         return table
     added = {_KEY: json.dumps(list(classes))}
+    if category_ids:
+        added[_IDS_KEY] = json.dumps(list(category_ids))
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 from readers.index import arrow_file, schema
 from readers.index.arrow_file import ArrowFile
-from readers.index.classes import class_table, classes_of
+from readers.index.classes import category_ids_of, class_table, classes_of
+from readers.index.lists.coco import coco_table
 from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ class IndexSources:
         They are stored in the metadata of the table, and so in an Index file.
         """
         return classes_of(self.table)
+
+    @property
+    def category_ids(self) -> tuple[int, ...]:
+        """Ids of `classes` in the COCO file of `from_coco`, in the order of their labels; else ().
+
+        ``index.category_ids[label]`` is the category_id for COCO's evaluation.
+        """
+        return category_ids_of(self.table)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -158,6 +167,43 @@ class IndexSources:
                 )
             classes = classes.classes
         return cls(class_table(root, paths, classes))
+
+    @classmethod
+    def from_coco(cls, images: str | os.PathLike[str], annotations: str | os.PathLike[str]) -> Self:
+        """Make an Index of images with boxes, from an annotation file of COCO (instances).
+
+        Parameters
+        ----------
+        images : path
+            Folder of the images; ``file_name`` is relative to it.
+        annotations : path
+            The JSON file, such as ``instances_train2017.json``.
+
+        Returns
+        -------
+        Index
+            One row for each image, in the order of the file, also for those without boxes. With
+            ``image_id``; ``boxes``, a list of x1, y1, x2, y2 in pixels, float64; and ``labels``, a
+            list of int64: places of the categories, in the order of their ids, from 0 on. Their
+            names are its `classes`, their ids its `category_ids`. The columns are for
+            `readers.targets.boxes.Boxes`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the file or an image is missing.
+        ValueError
+            If it is no such file, two images have one id or one file, or an annotation is of an
+            unknown image or category.
+
+        Notes
+        -----
+        Boxes of crowds (``iscrowd``) and those without area are left out; the log counts them.
+        Segmentations (polygons and run lengths) are not read: write them to mask files, e.g. by
+        pycocotools, and name these in a column for `readers.targets.mask.Mask`. Two files number
+        the same categories alike, whichever of them have boxes.
+        """
+        return cls(coco_table(os.fspath(images), os.fspath(annotations)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from readers.index.classes import classes_of, with_classes
+from readers.index.classes import LABELS, category_ids_of, classes_of, with_classes
 from readers.index.lists.arrays import column_of_arrays, holds_arrays
 from readers.index.sources import IndexSources
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_LABEL = "label"
 
 
 def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
@@ -31,7 +29,8 @@ def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
     if not fill:
         _check_columns(tables)
     # Labels without classes number other classes than labels with them.
-    classes = {classes_of(table) for table in tables if _LABEL in table.column_names}
+    labelled = [table for table in tables if not set(LABELS).isdisjoint(table.column_names)]
+    classes = {classes_of(table) for table in labelled}
     if len(classes) > 1:
         raise ValueError(
             f"the labels number different classes: {' and '.join(map(str, sorted(classes)))}; "
@@ -40,7 +39,8 @@ def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
         )
     names = dict.fromkeys(name for table in tables for name in table.column_names)
     table = pa.table({name: _joined_column(name, tables) for name in names})
-    return with_classes(table, classes.pop() if classes else ())
+    ids = {category_ids_of(table) for table in labelled}
+    return with_classes(table, classes.pop() if classes else (), ids.pop() if len(ids) == 1 else ())
 
 
 def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
@@ -52,7 +52,7 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
         )
     if name not in table.column_names:
         return table.append_column(name, column)
-    if name == _LABEL:
+    if name in LABELS:
         table = table.replace_schema_metadata(None)
     return table.set_column(table.column_names.index(name), name, column)
 

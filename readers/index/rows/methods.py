@@ -212,6 +212,6 @@ class IndexRows(IndexSources):
 
         Notes
         -----
-        New values of ``label`` number other classes, so the Index loses its `classes`.
+        New values of ``label`` or ``labels`` number other classes: the Index loses its `classes`.
         """
         return type(self)(replaced(self.table, name, values))

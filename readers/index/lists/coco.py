@@ -1,0 +1,141 @@
+"""The table of a COCO annotation file: boxes and labels of each image."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index import schema
+from readers.index.classes import with_classes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+_LISTS = ("images", "annotations", "categories")
+
+
+def coco_table(images: str, annotations: str) -> pa.Table:
+    """Return the table of an annotation file, see `readers.index.table.Index.from_coco`."""
+    import pyarrow as pa
+
+    with open(annotations, "rb") as file:
+        content = _parsed(annotations, file.read())
+    try:
+        paths = _paths(images, content["images"])
+        rows = {image["id"]: row for row, image in enumerate(content["images"])}
+        if len(rows) < len(paths):
+            raise ValueError(f"{len(paths) - len(rows)} images have the id of another one")
+        categories = sorted(content["categories"], key=lambda category: category["id"])
+        ids = [category["id"] for category in categories]
+        if len(set(ids)) < len(ids):
+            raise ValueError(f"categories have the id of another one, got {ids}")
+        found = _boxes(content["annotations"], rows, {each: n for n, each in enumerate(ids)})
+    except KeyError as error:
+        raise ValueError(
+            f"{annotations}: an entry lacks {error}: expected the instances of COCO, with id and "
+            "file_name of images, id of categories, and image_id, category_id and bbox of "
+            "annotations"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{annotations}: {error}") from None
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(found.rows, minlength=len(paths)))])
+    boxes = pa.FixedSizeListArray.from_arrays(pa.array(found.boxes.ravel()), 4)
+    columns = {
+        "path": schema.text_column(paths),
+        "image_id": pa.array([image["id"] for image in content["images"]]),
+        "boxes": pa.LargeListArray.from_arrays(pa.array(offsets), boxes),
+        "labels": pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(found.labels)),
+    }
+    names = [str(category.get("name", category["id"])) for category in categories]
+    return with_classes(pa.table(columns), names, ids)
+
+
+def _parsed(path: str, content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a JSON file: {error}") from None
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), list) for name in _LISTS):
+        raise ValueError(f"{path}: expected the instances of COCO, with lists {', '.join(_LISTS)}")
+    return found
+
+
+def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the paths of the images; FileNotFoundError if some are missing."""
+    schema.check_local(folder)
+    root = os.path.abspath(folder)
+    paths = [os.path.join(root, image["file_name"]) for image in images]
+    for path in paths:
+        schema.check_local(path)
+    if not paths:
+        raise ValueError("there are no images")
+    (path, count), *_ = Counter(paths).most_common(1)
+    if count > 1:
+        raise ValueError(f"{count} images have the file {path}")
+    known: dict[str, set[str]] = {}  # a listing takes less than a look at each file
+    missing = []
+    for path in paths:
+        parent, name = os.path.split(path)
+        if parent not in known:
+            known[parent] = set(os.listdir(parent)) if os.path.isdir(parent) else set()
+        if name not in known[parent]:
+            missing.append(path)
+    if missing:
+        raise FileNotFoundError(f"{len(missing)} of {len(paths)} images are missing: {missing[0]}")
+    return paths
+
+
+class _Boxes(NamedTuple):
+    """Boxes of all images, in the order of their rows."""
+
+    rows: NDArray[np.int64]
+    boxes: NDArray[np.float64]
+    labels: NDArray[np.int64]
+
+
+def _boxes(
+    annotations: Sequence[Mapping[str, Any]],
+    rows: Mapping[Any, int],
+    labels: Mapping[Any, int],
+) -> _Boxes:
+    single = [each for each in annotations if not each.get("iscrowd")]
+    for what, known in (("image_id", rows), ("category_id", labels)):
+        for each in single:
+            if each[what] not in known:
+                raise ValueError(
+                    f"annotation {each.get('id')} has {what} {each[what]!r}, which is not listed"
+                )
+    try:
+        corners = np.array([each["bbox"] for each in single], np.float64).reshape(-1, 4)
+    except (TypeError, ValueError):
+        bad = next(each for each in single if not _is_box(each["bbox"]))
+        raise ValueError(
+            f"annotation {bad.get('id')} has bbox {bad['bbox']!r}, expected x, y, width, height"
+        ) from None
+    has_area = (corners[:, 2:] > 0).all(axis=1)
+    crowds, empty = len(annotations) - len(single), int((~has_area).sum())
+    if crowds or empty:
+        logger.info("boxes left out: %d of crowds, %d without area", crowds, empty)
+    corners[:, 2:] += corners[:, :2]
+    numbers = np.array([rows[each["image_id"]] for each in single], np.int64)
+    found = np.array([labels[each["category_id"]] for each in single], np.int64)
+    kept = np.flatnonzero(has_area)
+    kept = kept[np.argsort(numbers[kept], kind="stable")]
+    return _Boxes(numbers[kept], corners[kept], found[kept])
+
+
+def _is_box(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 4
+        and all(isinstance(number, int | float) for number in value)
+    )

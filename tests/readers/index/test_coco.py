@@ -1,0 +1,159 @@
+"""Indexes of COCO files, written here as COCO describes them (cocodataset.org, data format)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from readers import Index
+
+
+def content() -> dict[str, Any]:
+    return {
+        "images": [
+            {"id": 30, "file_name": "b.jpg", "height": 40, "width": 50},
+            {"id": 7, "file_name": "sub/a.jpg", "height": 20, "width": 30},
+            {"id": 8, "file_name": "none.jpg", "height": 20, "width": 30},
+        ],
+        "annotations": [
+            {"id": 1, "image_id": 7, "category_id": 90, "bbox": [1.5, 2, 3.25, 4], "iscrowd": 0},
+            {"id": 2, "image_id": 30, "category_id": 1, "bbox": [0, 0, 50, 40], "iscrowd": 0},
+            {"id": 3, "image_id": 7, "category_id": 3, "bbox": [5, 6, 7, 8], "iscrowd": 0},
+            {"id": 4, "image_id": 7, "category_id": 3, "bbox": [5, 6, 7, 8], "iscrowd": 1},
+            {"id": 5, "image_id": 30, "category_id": 3, "bbox": [9, 9, 0, 8]},
+        ],
+        "categories": [
+            {"id": 90, "name": "toothbrush"},
+            {"id": 1, "name": "person"},
+            {"id": 3, "name": "car"},
+            {"id": 50, "name": "spoon"},
+        ],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "images" / "sub").mkdir(parents=True)
+    for name in ("b.jpg", "sub/a.jpg", "none.jpg", "other.jpg"):
+        (tmp_path / "images" / name).touch()
+    return tmp_path
+
+
+def made(folder: Path, found: Any) -> Index:
+    (folder / "a.json").write_text(found if isinstance(found, str) else json.dumps(found))
+    return Index.from_coco(folder / "images", folder / "a.json")
+
+
+def test_boxes_and_labels(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    index = made(folder, content())
+    images = folder / "images"
+    assert index.table.to_pylist() == [
+        {
+            "path": f"{images}/b.jpg",
+            "image_id": 30,
+            "boxes": [[0.0, 0.0, 50.0, 40.0]],
+            "labels": [0],
+        },
+        {
+            "path": f"{images}/sub/a.jpg",
+            "image_id": 7,
+            "boxes": [[1.5, 2.0, 4.75, 6.0], [5.0, 6.0, 12.0, 14.0]],
+            "labels": [3, 1],
+        },
+        {"path": f"{images}/none.jpg", "image_id": 8, "boxes": [], "labels": []},
+    ]
+    assert index.classes == ("person", "car", "spoon", "toothbrush")
+    assert index.category_ids == (1, 3, 50, 90)
+    assert "boxes left out: 1 of crowds, 1 without area" in caplog.text
+
+
+def test_classes_stay(folder: Path) -> None:
+    index = made(folder, content())
+    for suffix in (".parquet", ".arrow"):
+        index.save(folder / f"i{suffix}")
+        assert Index.load(folder / f"i{suffix}").category_ids == index.category_ids
+    both = Index.concat([index, index.select([1])])
+    assert (both.classes, both.category_ids) == (index.classes, index.category_ids)
+    assert index.with_column("labels", [[], [], []]).classes == ()
+    other = content()
+    other["categories"][0]["name"] = "brush"
+    with pytest.raises(ValueError, match="the labels number different classes"):
+        Index.concat([index, made(folder, other)])
+
+
+def test_no_annotation_at_all(folder: Path) -> None:
+    found = content()
+    found["annotations"] = []
+    columns: Any = made(folder, found).columns(targets=("boxes", "labels"))
+    assert len(columns.get("boxes", 0)) == len(columns.get("labels", 2)) == 0
+
+
+def change(what: str, number: int, **fields: Any) -> dict[str, Any]:
+    found = content()
+    found[what][number] |= fields
+    return found
+
+
+def without(what: str, number: int, field: str) -> dict[str, Any]:
+    found = content()
+    del found[what][number][field]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "reason"),
+    [
+        ("{", ValueError, "not a JSON file"),
+        ("[]", ValueError, "expected the instances of COCO, with lists images, annotations"),
+        ({"images": []}, ValueError, "expected the instances of COCO"),
+        (content() | {"images": []}, ValueError, "there are no images"),
+        (without("annotations", 0, "bbox"), ValueError, "an entry lacks 'bbox'"),
+        (without("images", 0, "file_name"), ValueError, "an entry lacks 'file_name'"),
+        (change("images", 0, file_name="c.jpg"), FileNotFoundError, "1 of 3 images are missing"),
+        (change("images", 0, file_name="x/c.jpg"), FileNotFoundError, "images/x/c.jpg"),
+        (change("images", 0, file_name="sub/a.jpg"), ValueError, "2 images have the file"),
+        (change("images", 0, id=7), ValueError, "1 images have the id of another one"),
+        (change("categories", 0, id=1), ValueError, "categories have the id of another one"),
+        (change("annotations", 2, image_id=5), ValueError, "annotation 3 has image_id 5, which"),
+        (change("annotations", 2, category_id=5), ValueError, "annotation 3 has category_id 5"),
+        (change("annotations", 2, bbox=[1, 2, 3]), ValueError, r"annotation 3 has bbox \[1, 2, 3"),
+        (change("annotations", 2, bbox=None), ValueError, "annotation 3 has bbox None"),
+    ],
+)
+def test_bad_files(folder: Path, found: Any, error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        made(folder, found)
+
+
+def test_a_missing_annotation_file(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"a\.json"):
+        Index.from_coco(folder / "images", folder / "a.json")
+
+
+def test_against_a_loop(folder: Path) -> None:
+    """Many, in any order."""
+    generator = np.random.default_rng(0)
+    found = content()
+    ids, categories = [30, 7, 8], [90, 1, 3, 50]
+    found["annotations"] = [
+        {
+            "id": number,
+            "image_id": ids[generator.integers(3)],
+            "category_id": categories[generator.integers(4)],
+            "bbox": generator.uniform(1, 20, 4).tolist(),
+        }
+        for number in range(300)
+    ]
+    index = made(folder, found)
+    for row, image in enumerate(ids):
+        own = [each for each in found["annotations"] if each["image_id"] == image]
+        boxes = [[x, y, x + w, y + h] for x, y, w, h in (each["bbox"] for each in own)]
+        labels = [sorted(categories).index(each["category_id"]) for each in own]
+        assert index.table["boxes"][row].as_py() == boxes
+        assert index.table["labels"][row].as_py() == labels
