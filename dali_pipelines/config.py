@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
 from threading import TIMEOUT_MAX
@@ -20,7 +20,6 @@ from dali_pipelines.settings import (
     Transform,
     check_augment,
     check_names,
-    names_of,
 )
 from dali_pipelines.values import are_all, check_integer, check_targets, numbers_of, pair_of
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
@@ -30,13 +29,6 @@ from readers.targets.contract import Target
 
 NAMES = frozenset(PipelineSettings.__annotations__)
 """Names of all settings."""
-
-_OF_THE_LOADER = {
-    "device_id": "give devices",
-    "epoch": "give load_state_dict a state",
-    "position": "give load_state_dict a state",
-    "first_step": "give load_state_dict a state",
-}
 
 _OPTIONAL_COUNTS = ("num_epochs", "prefetch", "epoch_steps", "resize_shorter")
 
@@ -279,25 +271,3 @@ class PipelineConfig:
                 )
             if len(set(given)) < len(given):
                 raise ValueError(f"{what} must be named once each, got {given!r}")
-
-
-def check_settings(
-    factory: Callable[..., Any], settings: Mapping[str, Any], others: Collection[str]
-) -> None:
-    """Raise TypeError or ValueError for keywords that a Loader would pass to its factory.
-
-    A factory checks itself the values of keywords that it declares one by one, and all names if it
-    takes any keyword. `others` are the keywords of the Loader itself.
-    """
-    for name, instead in _OF_THE_LOADER.items():
-        if name in settings:
-            raise TypeError(f"a Loader sets {name} of its pipelines itself: {instead}")
-    names = names_of(factory)
-    if names is not None:
-        function = getattr(factory, "func", factory)  # of a functools.partial
-        title = getattr(function, "__name__", type(function).__name__)
-        known = (names | set(others)) - {*_OF_THE_LOADER, "factory", "index", "config"}
-        check_names(f"Loader with {title}", settings, known)
-    declared = names_of(factory, unpacked=False) or ()
-    checked = {name: settings[name] for name in NAMES & set(settings) - set(declared)}
-    PipelineConfig(**{"batch_size": 1, **checked})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
-from dali_pipelines.config import PipelineConfig, check_settings
+from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.graph.source import check_index
 from dali_pipelines.loading.bad_samples import BadSample, BadSamplePolicy
@@ -16,6 +16,7 @@ from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.intake import Intake
 from dali_pipelines.loading.maker import PipelineMaker
 from dali_pipelines.loading.running import RunningPipelines
+from dali_pipelines.loading.settings import check_settings
 from dali_pipelines.loading.state import check_state, state_of
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.devices import Device, LatePlacement
