@@ -54,6 +54,8 @@ def one_line(message: object) -> str:
     """
     if isinstance(message, OSError) and message.strerror and message.filename is not None:
         message = f"{os.fsdecode(message.filename)}: {message.strerror}"
+    if isinstance(message, KeyError) and message.args:
+        message = message.args[0]  # else it is quoted
     return printable(" ".join(str(message).split()))
 
 

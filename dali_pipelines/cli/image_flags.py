@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.options import option
+
+if TYPE_CHECKING:
+    from readers.targets.contract import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,38 @@ class ImageFlags:
             "random_area": self.random_area and tuple(self.random_area),
             "resize_shorter": self.resize_shorter,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetFlags:
+    """What belongs to each image, and follows its geometry."""
+
+    mask: str | None = option(
+        None, "column of the Index with the file of each image's mask", metavar="COLUMN"
+    )
+    boxes: str | None = option(
+        None, "column with lists of boxes, each x1, y1, x2, y2", metavar="COLUMN"
+    )
+    labels: str | None = option(None, "column with lists of their labels", metavar="COLUMN")
+
+    def targets(self) -> dict[str, Target]:
+        """Return the targets for the pipeline factory, by the names of their outputs.
+
+        Raises
+        ------
+        ValueError
+            If there are labels without boxes.
+        """
+        from readers import Boxes, Mask
+
+        if self.labels is not None and self.boxes is None:
+            raise ValueError("--labels are those of --boxes: give both")
+        found: dict[str, Target] = {}
+        if self.mask is not None:
+            found["mask"] = Mask(self.mask)
+        if self.boxes is not None:
+            found["boxes"] = Boxes(self.boxes, labels=self.labels)
+        return found
 
 
 def check_finite(flags: object, names: Iterable[str]) -> None:

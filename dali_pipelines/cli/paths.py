@@ -24,9 +24,9 @@ def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = No
 
 
 def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:
-    """Return the Index itself if it is the only file and has samples of several, or all images."""
+    """Return the Index of the only file, with all its columns, or one of all images of several."""
     indexes = [_scan(file, suffixes) for file in files]
-    return indexes[0] if len(files) == 1 and indexes[0].parts else _images(indexes)
+    return indexes[0] if len(files) == 1 else _images(indexes)
 
 
 def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:

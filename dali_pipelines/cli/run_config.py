@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
-from dali_pipelines.cli.image_flags import ImageFlags, check_finite, pair
+from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, check_finite, pair
 from dali_pipelines.cli.options import option
 from dali_pipelines.cli.shared_flags import (
     DeviceFlags,
@@ -44,7 +44,7 @@ def _number_or(word: str) -> Callable[[str], int | str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags):
+class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, TargetFlags):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
@@ -53,6 +53,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags):
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window flip rotate zoom random_area random_aspect_ratio "
         "resize_shorter resize mean std",
+        "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "mode shuffle weights seed epochs epoch_steps max_batches tail "
         "state resume",
@@ -164,8 +165,10 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags):
 
     def pipeline_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory."""
+        targets = self.targets()
         return {
             **self.image_settings(),
+            **({"targets": targets} if targets else {}),
             "mean": self.mean,
             "std": self.std,
             "num_threads": self.num_threads or max(1, cores() // self.num_gpus),

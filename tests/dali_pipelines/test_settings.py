@@ -114,7 +114,7 @@ def test_what_the_loader_sets_itself(name: str) -> None:
     ("settings", "message"),
     [
         ({"crop": 7.5}, r"crop must be \(height, width\) in pixels, .* got 7.5"),
-        ({"window": "left"}, "window must be one of 'center', 'random', got 'left'"),
+        ({"window": "left"}, "window must be one of 'center', 'random', 'row', got 'left'"),
         ({"columns": "label"}, r"columns must be names in a tuple, as \('label',\), got 'label'"),
         ({"seed": 1.5}, "seed must be an integer, at least 0, got 1.5"),
         ({"seed": 2**64}, r"seed must be an integer below 2\*\*64, got 18446744073709551616"),

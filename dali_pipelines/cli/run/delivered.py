@@ -35,12 +35,13 @@ def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config:
     OSError
         If the file cannot be written.
     """
-    from dali_pipelines.cli.show.pictures import image_picture
+    from dali_pipelines.cli.show.pictures import Targets, image_picture
     from dali_pipelines.cli.show.sheet import save_sheet
 
     columns = index.columns()
     pictures = [
-        image_picture(columns.row(row), _displayable(image, config), SIZE) for row, image in images
+        image_picture(columns.row(row), _displayable(image, config), SIZE, Targets())
+        for row, image in images
     ]
     path = cache_folder() / f"run-{config.pipeline}.png"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.name in EXTRA:
             raise
         raise Refusal(error) from error
-    except (ValueError, TypeError, FileNotFoundError, MemoryError) as error:
+    except (ValueError, TypeError, KeyError, FileNotFoundError, MemoryError) as error:
         raise Refusal(error) from error
     except (OSError, RuntimeError) as error:
         raise Refusal(f"{one_line(error)}{_remedy(error, config)}", 1) from error

@@ -8,8 +8,9 @@
 FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
 channel of AIA. Colours run from the 1st to the 99.9th percentile, those of magnetograms equally
 far from 0 on both sides; the range under an image is that of all its pixels. Pixels without a
-value are grey. A file that cannot be read has its reason in place of the image. A sample of
-several files has a picture for each, in the order of the channels.
+value are grey. Masks are laid over the images in colours, and boxes are outlined. A file that
+cannot be read has its reason in place of the image. A sample of several files has a picture for
+each, in the order of the channels.
 
 With --before_after there is one file, and a picture after each step of its calibration; then the
 limb, at full resolution, and the circle on which the header says that it is.
@@ -27,7 +28,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
-from dali_pipelines.cli.image_flags import ImageFlags
+from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags
 from dali_pipelines.cli.options import at_least, log_errors, option, parse
 from dali_pipelines.cli.paths import check_output, samples_of
 from dali_pipelines.cli.shared_flags import (
@@ -52,7 +53,7 @@ COLUMNS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags):
+class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags, TargetFlags):
     """Flags of ``show``."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
@@ -60,6 +61,7 @@ class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags):
         "images": "pipeline hdu",
         "geometry and augmentation": "mode seed crop window flip rotate zoom random_area "
         "random_aspect_ratio resize_shorter resize",
+        "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset pointing_table correction_table exposure psf",
     }
 
@@ -120,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = _rows(pictures, config.columns or several or drawn)
         heading = _heading(config, calibration, index, len(found))
         save_sheet(config.output, rows, heading=heading, size=config.size)
-    except ValueError as error:  # of the settings, before the first picture
+    except (KeyError, TypeError, ValueError) as error:  # of the settings, before the first picture
         raise Refusal(error) from error
     except (OSError, RuntimeError, MemoryError) as error:
         raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
@@ -174,12 +176,14 @@ def _pictures(
     index: Index, config: ShowConfig, calibration: Calibration | None
 ) -> Generator[Picture, None, None]:
     """Yield a picture for each file of each row, as often as it is drawn."""
-    from dali_pipelines.cli.show.pictures import image_picture, rejected_picture
+    from dali_pipelines.cli.show.pictures import Targets, image_picture, rejected_picture
     from dali_pipelines.cli.show.sheet import Picture
 
     index = index.select([row for row in range(len(index)) for _ in range(config.draws)])
     columns = index.columns(parts=index.parts)
     settings: dict[str, Any] = {**config.image_settings(), "seed": config.seed}
+    if targets := config.targets():
+        settings["targets"] = targets
     if calibration is not None:
         settings["calibration"] = calibration
     if config.pipeline == "fits":
@@ -198,7 +202,7 @@ def _pictures(
                 else:
                     image = batch["image"][0]
                     image = image[channel : channel + 1] if index.parts else image
-                    yield image_picture(file, image, config.size)
+                    yield image_picture(file, image, config.size, Targets.of(batch, config.labels))
             del batch  # what is held here cannot be reused for the next one
 
 

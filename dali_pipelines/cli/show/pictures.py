@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_pipelines.cli.errors import one_line
-from dali_pipelines.cli.show.sheet import Picture
+from dali_pipelines.cli.show.sheet import Outline, Picture
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import torch
     from numpy.typing import NDArray
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 KEYS = ("TELESCOP", "INSTRUME", "WAVELNTH", "CONTENT", "T_OBS", "DATE-OBS")
 """Header keys that a picture is coloured and described by."""
 
+COLOURS = tuple(f"C{number}" for number in range(10))
+"""Of classes and labels, by Matplotlib's names."""
+
 _DEEP = 1020
 """Photographs with larger values have 16 bits: those of 8 that are resized or made brighter exceed
 255, too."""
@@ -28,7 +31,28 @@ _SIGNED = ("MAGNETOGRAM", "DOPPLERGRAM")
 """CONTENT of HMI whose values have a sign: 0 is in the middle of their colours."""
 
 
-def image_picture(file: Row, image: torch.Tensor, size: int) -> Picture:
+class Targets(NamedTuple):
+    """What is drawn over an image."""
+
+    mask: torch.Tensor | None = None
+    """Classes, shape (height, width); 0 is not drawn."""
+    boxes: Sequence[Sequence[float]] = ()
+    """Each x1, y1, x2, y2 in pixels."""
+    labels: Sequence[int | None] = ()
+    """None for a box without a label."""
+
+    @classmethod
+    def of(cls, batch: Mapping[str, torch.Tensor], labels: str | None) -> Targets:
+        """Take those of the first sample of a batch; `labels` names its labels."""
+        mask = batch["mask"][0] if "mask" in batch else None
+        if "boxes" not in batch:
+            return cls(mask)
+        count = int(batch["num_boxes"][0])
+        found = batch[labels][0, :count].tolist() if labels else [None] * count
+        return cls(mask, batch["boxes"][0, :count].tolist(), found)
+
+
+def image_picture(file: Row, image: torch.Tensor, size: int, targets: Targets) -> Picture:
     """Make the picture of an image of a file, shape (channels, height, width).
 
     It has one channel, first row at the bottom if the file is FITS; or it is RGB from 0 to 255, or
@@ -42,7 +66,42 @@ def image_picture(file: Row, image: torch.Tensor, size: int) -> Picture:
         subject(facts),
         *describe(image),
     )
-    return Picture(tuple(filter(None, caption)), coloured(reduced(image, size), facts))
+    pixels = coloured(reduced(image, size), facts)
+    upwards = len(image) != 3  # as `coloured` has it
+    if targets.mask is not None:
+        pixels = _masked(pixels, targets.mask, upwards)
+    outlines = _outlines(targets, image.shape[1:], pixels.shape[:2], upwards)
+    return Picture(tuple(filter(None, caption)), pixels, outlines=outlines)
+
+
+def _masked(pixels: NDArray[Any], mask: torch.Tensor, upwards: bool) -> NDArray[Any]:
+    """Lay the classes of a mask over a picture, each in a colour of its own."""
+    import numpy as np
+    from matplotlib.colors import to_rgb
+
+    rows, columns = (
+        (np.arange(cells) * 2 + 1) * pixels_of // (2 * cells)
+        for cells, pixels_of in zip(pixels.shape[:2], mask.shape, strict=True)
+    )
+    classes = mask.numpy()[:: -1 if upwards else 1][rows][:, columns]
+    colours = np.array([to_rgb(color) for color in COLOURS]) * 255
+    over = (pixels + colours[classes.astype(np.int64) % len(COLOURS)]) / 2
+    return np.where((classes != 0)[..., None], over, pixels).astype(np.uint8)
+
+
+def _outlines(
+    targets: Targets, image: Sequence[int], picture: Sequence[int], upwards: bool
+) -> list[Outline]:
+    """Return the boxes in pixels of a picture, which may be smaller than the image."""
+    down, across = picture[0] / image[0], picture[1] / image[1]
+    outlines = []
+    for (x1, y1, x2, y2), label in zip(targets.boxes, targets.labels, strict=True):
+        top = image[0] - y2 if upwards else y1
+        text = "" if label is None else str(label)
+        color = COLOURS[(label or 0) % len(COLOURS)]
+        place = x1 * across, top * down, (x2 - x1) * across, (y2 - y1) * down
+        outlines.append(Outline(*place, text, color))
+    return outlines
 
 
 def rejected_picture(file: Row, reason: str) -> Picture:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dali_pipelines.cli.paths import write_file
 
@@ -27,6 +27,18 @@ CHARACTER = 6.05
 """Pixels that a character of that size is wide at most."""
 
 
+class Outline(NamedTuple):
+    """A rectangle over a picture, in its pixels, counted from the outer edge of the first."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    text: str
+    """Beside it."""
+    color: str
+
+
 @dataclass(frozen=True, slots=True)
 class Picture:
     """One cell of a sheet."""
@@ -39,6 +51,8 @@ class Picture:
     """Text in a cell without picture."""
     circle: tuple[float, float, float] | None = None
     """Drawn over the picture: x, y and radius in its pixels, (0, 0) the middle of the first."""
+    outlines: Sequence[Outline] = ()
+    """Drawn over the picture."""
 
 
 def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, size: int) -> None:
@@ -86,6 +100,13 @@ def _draw(figure: Figure, x: int, y: int, size: int, picture: Picture) -> None:
     side = max(rows, columns)
     axes.set_xlim((columns - side - 1) / 2, (columns + side - 1) / 2)
     axes.set_ylim((rows + side - 1) / 2, (rows - side - 1) / 2)
+    for left, top, width, height, text, color in picture.outlines:
+        from matplotlib.patches import Rectangle
+
+        corner = left - 0.5, top - 0.5
+        box = Rectangle(corner, width, height, edgecolor=color, linewidth=1.2, fill=False)
+        axes.add_patch(box)
+        axes.text(*corner, text, color=color, size=FONT, va="bottom", clip_on=True)
     if picture.circle is not None:
         from matplotlib.patches import Circle
 
