@@ -61,6 +61,10 @@ class Source(Geometry):
     """False without any chance, in mode ``eval``."""
     targets: Targets = field(default_factory=Targets)
     """Masks, boxes and others that are sent with each sample."""
+    usual_size: tuple[int, int] = (1, 1)
+    """(height, width) of images without a crop, as far as is known."""
+    empty_size: tuple[int, int] = (1, 1)
+    """Likewise, for batches without a row, of which nothing is delivered."""
     num_draws: int | None = None
     """Random numbers for operators of the graph that are sent with each sample, as ``draws``."""
     num_epochs: int | None = None
@@ -138,7 +142,7 @@ class Source(Geometry):
         ended = last is not None and self.schedule.counted_epoch(slot) >= last
         if ended or (batch_start >= self.schedule.num_rows and self.schedule.tail != "fill"):
             # No slot of this batch has a row, so the smallest image is enough.
-            return 0, self._blank(), False, report
+            return 0, self._blank(*self.empty_size), False, report
         valid, unreadable = slot.position < self.schedule.num_rows, None
         if valid or self.schedule.tail == "fill":
             row = 0  # if the weights cannot be read
@@ -160,7 +164,7 @@ class Source(Geometry):
             try:
                 row = self._row(slot, ahead - slot.index)
                 if self.schedule.tail != "fill" and self.blank_shape is not None:
-                    return row, self._blank()
+                    return row, self._blank(*self.blank_shape)
                 if row == unreadable:
                     continue
                 if self.schedule.tail == "fill":
@@ -171,9 +175,9 @@ class Source(Geometry):
                 timeouts += isinstance(error.__cause__ or error, TimeLimit)
                 if timeouts == _MOST_TIMEOUTS:
                     break
-        return 0, self._blank()
+        return 0, self._blank(*self.usual_size)
 
-    def _blank(self, height: int = 1, width: int = 1) -> Sample:
+    def _blank(self, height: int, width: int) -> Sample:
         """Return a sample of the size that all have, else of the given one."""
         shape = self.blank_shape or (height, width)
         blank = self.reader.blank(*shape)

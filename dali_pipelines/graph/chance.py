@@ -6,9 +6,13 @@ or a resume would change their results.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 from nvidia.dali import fn, math, types
+from nvidia.dali.data_node import DataNode
+
+from dali_pipelines.values import check_integer, is_integer
 
 
 class Chance:
@@ -33,7 +37,15 @@ class Chance:
         """Return float32 from a uniform distribution in [least, most), shape ().
 
         Both are numbers or DataNodes of one value for each sample.
+
+        Raises
+        ------
+        TypeError
+            If one is neither.
         """
+        for limit in (least, most):
+            if not isinstance(limit, Real | DataNode):
+                raise TypeError(f"uniform takes two numbers or DataNodes, got {limit!r}")
         return least + (most - least) * self._take()
 
     def bernoulli(self, p: float = 0.5) -> Any:
@@ -42,9 +54,10 @@ class Chance:
         Raises
         ------
         ValueError
-            If `p` is no probability.
+            If `p` is no probability. It is the same for all samples: compare `uniform` with a
+            DataNode for others.
         """
-        if not 0 <= p <= 1:
+        if not isinstance(p, Real) or not 0 <= p <= 1:
             raise ValueError(f"p must be a probability, 0 to 1, got {p}")
         return self._take() < p
 
@@ -56,12 +69,13 @@ class Chance:
         ValueError
             If `count` is not from 1 to 2**16.
         """
-        if not 1 <= count <= 1 << 16:
+        if not is_integer(count, 1) or count > 1 << 16:
             raise ValueError(f"count must be an integer from 1 to {1 << 16}, got {count!r}")
         return fn.cast(math.floor(self._take() * float(count)), dtype=types.INT32)
 
     def fractions(self, count: int) -> Any:
         """Return float32 in [0, 1), shape (count,), multiples of 2**-24."""
+        check_integer("count", count, 1)
         return self._take(count)
 
     def _take(self, count: int | None = None) -> Any:

@@ -41,7 +41,7 @@ def own_operators(image: Any, chance: Chance, config: PipelineConfig, kind: Imag
     Returns
     -------
     DataNode
-        Layout HWC, with as many channels.
+        Layout HWC. A transform may return another type or number of channels.
 
     Raises
     ------

@@ -176,6 +176,10 @@ def reader_pipeline(
     if "uint16" in (config.dtype, *(spec.dtype for spec in source.targets.specs)):
         allow_uint16_tensors()
     peek, too_small = peek_first(source)
+    if peek is not None:
+        source.usual_size = peek.height, peek.width
+    if config.transform is not None:  # it may need room
+        source.empty_size = source.usual_size
     of_targets = targets_nbytes(source, peek)
     if peek is not None:
         peek = replace(peek, nbytes=peek.nbytes + of_targets)

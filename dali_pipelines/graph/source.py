@@ -16,6 +16,7 @@ from readers.index.table import Index
 from readers.messages import printable
 from readers.sampling.geometry import Geometry
 from readers.sampling.order import Order
+from readers.sampling.placement import PLACEMENT_SPECS
 from readers.sampling.schedule import Schedule
 from readers.sampling.shard import Shard
 from readers.sampling.weighted import WeightedOrder
@@ -55,7 +56,8 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
             "a ChannelsReader, or an Index of single files"
         )
     others = ("image", "row", "valid", "report", "flip", "draws", "part", "affine")
-    names = (*others, *config.outputs, *(spec.name for spec in reader.specs))
+    placed = (spec.name for spec in PLACEMENT_SPECS.values())
+    names = (*others, *config.outputs, *placed, *(spec.name for spec in reader.specs))
     if taken := set(config.columns) & set(names):
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
     targets = Targets(config.targets).fitted(index.table)

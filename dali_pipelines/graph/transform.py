@@ -109,7 +109,18 @@ def transform(
 
     kind = ImageKind(dtype, channels, decoded.largest)
     image = own_operators(_of_types(decoded, prepared), chance, config, kind)
-    return _finish(decoded._replace(image=image, dtype=dtype, layout="HWC"), channels, config)
+    # A transform may return another type, or another number of channels.
+    image = fn.cast(image, dtype=to_dali_type(dtype))
+    if config.dtype == dtype and config.mean is None and config.std is None:
+        return fn.transpose(image, perm=[2, 0, 1], output_layout="CHW")
+    mean_and_std(config, channels)  # raises an error if they do not fit
+    return fn.crop_mirror_normalize(
+        image,
+        dtype=_NORMALISED[config.dtype],
+        output_layout="CHW",
+        mean=list(config.mean or (0.0,)),
+        std=list(config.std or (1.0,)),
+    )
 
 
 def _of_types(decoded: Decoded, make: Callable[[Decoded, Callable[[Any], Any]], Any]) -> Any:

@@ -19,7 +19,7 @@ def next_batch(iterator: Iterator[list[Batch]]) -> Batch:
         if "representable as a tensor" in str(error) or "uniform" in str(error):
             raise ValueError(
                 "the images of one batch differ in size: give crop or resize, or leave images of "
-                "other sizes out of the Index"
+                "other sizes out of the Index; what a transform returns must be of one size, too"
             ) from error
         raise
 

@@ -9,6 +9,8 @@ from contextlib import closing
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from readers.errors import ReadError
 
+_READABLE = "it can be read, but the graph (decoder or transform) fails on it"
+
 MakePipeline = Callable[[int, Mapping[int, str]], ReaderPipeline]
 """(position of the epoch to begin with, rows to leave out and why) -> pipeline of batches of one
 sample, which reads in this process and does not read ahead."""
@@ -37,7 +39,7 @@ def find_undecodable(make: MakePipeline, positions: Iterable[int]) -> Iterator[t
             if _runs(make(position, {row: ""})):
                 try:
                     source.reader.verify(source.columns.row(row))
-                    yield row, f"it can be read, but the graph cannot decode it: {_cause(error)}"
+                    yield row, f"{_READABLE}: {_cause(error)}"
                 except ReadError as bad:
                     yield row, bad.reason
     if pipeline is not None:

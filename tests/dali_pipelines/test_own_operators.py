@@ -170,6 +170,10 @@ def test_columns_may_not_have_the_names_of_outputs(ramps: Index) -> None:
     options: dict[str, Any] = {"columns": ("window",), "outputs": ("window",), "crop": 8}
     with pytest.raises(ValueError, match=r"\['window'\] have the name of another output"):
         npy_pipeline(index, channels=3, batch_size=1, **options)
+    index = ramps.with_column("placed_matrix", np.arange(len(ramps)))
+    options = {"columns": ("placed_matrix",), "outputs": ("matrix",), "crop": 8}
+    with pytest.raises(ValueError, match=r"\['placed_matrix'\] have the name of another output"):
+        npy_pipeline(index, channels=3, batch_size=1, **options)
 
 
 # Operators of users.
@@ -315,6 +319,71 @@ def test_physical_values_of_fits(tmp_path: Path, planes: tuple[int, ...] | None)
     np.testing.assert_allclose(found[0]["image"], expected, rtol=1e-5)
 
 
+def with_negative(image: Any, chance: Any, config: PipelineConfig) -> Any:
+    del chance, config
+    return fn.cat(image, -image, axis=2)
+
+
+@pytest.mark.parametrize("options", [{}, {"mean": 1.0, "std": 2.0}, {"dtype": "float16"}], ids=str)
+def test_a_transform_may_add_channels(tmp_path: Path, options: dict[str, Any]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 99, (6, 5)).astype(np.float32)
+    fits.writeto(tmp_path / "0.fits", pixels)
+    found = delivered(fits_pipeline, Index.scan(tmp_path), transform=with_negative, **options)
+    expected = (np.stack((pixels, -pixels)) - options.get("mean", 0)) / options.get("std", 1)
+    assert np.array_equal(found[0]["image"], expected)
+
+
+def as_type(kind: Any) -> Any:
+    def convert(image: Any, chance: Any, config: PipelineConfig) -> Any:
+        del chance, config
+        return fn.cast(image + 0.5, dtype=kind)
+
+    return convert
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("kind", [types.UINT8, types.INT32, types.FLOAT64, types.FLOAT])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
+def test_what_a_transform_returns_becomes_the_dtype(
+    tmp_path: Path, channels: int, kind: Any, dtype: Any
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 254, (4, 6), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "0.png")
+    options: dict[str, Any] = {"channels": channels, "dtype": dtype}
+    found = delivered(jpeg_pipeline, Index.scan(tmp_path), transform=as_type(kind), **options)
+    assert found[0]["image"].dtype == dtype
+    assert found[0]["image"].shape == (channels, 4, 6)
+    assert np.abs(found[0]["image"] - (pixels + 0.5)).max() <= 0.5
+
+
+def middle(image: Any, chance: Any, config: PipelineConfig) -> Any:
+    del chance, config
+    return fn.crop(image, crop=(50, 50))
+
+
+def test_batches_without_rows_have_room_for_a_transform(tmp_path: Path) -> None:
+    for number in range(7):
+        Image.new("L", (60, 60), number).save(tmp_path / f"{number}.png")
+    options: dict[str, Any] = {"transform": middle, "batch_size": 3, "devices": [None, None]}
+    found = delivered(jpeg_pipeline, Index.scan(tmp_path), channels=1, **options)
+    for row, sample in found.items():
+        assert sample["image"].shape == (1, 50, 50)
+        assert (sample["image"] == row).all()
+
+
+def test_many_bad_rows_beside_whole_images(tmp_path: Path) -> None:
+    """More of them than rows that are tried for the size of a substitute."""
+    for number in range(7):
+        Image.new("L", (40, 30), number).save(tmp_path / f"good{number}.png")
+    paths = [tmp_path / f"gone{number}.png" for number in range(70)]
+    index = Index.concat([Index.scan(tmp_path), Index.from_paths(paths)])
+    for tail in ("partial", "fill"):
+        options: dict[str, Any] = {"batch_size": 77, "shuffle": False, "tail": tail}
+        with new_loader(jpeg_pipeline, index, bad_sample="skip", **options) as loader:
+            rows = [row for (batch,) in loader for row in batch["row"][batch["valid"]].tolist()]
+        assert sorted(rows) == list(range(7))
+
+
 def random_noise(image: Any, chance: Any, config: PipelineConfig) -> Any:
     del chance, config
     return fn.noise.gaussian(image, stddev=2.0)
@@ -357,7 +426,13 @@ def test_chance_has_limits(ramps: Index) -> None:
     for p in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="p must be a probability"):
             asks(lambda image, chance, _, p=p: image * chance.bernoulli(p))
-    for count in (0, 1 << 17):
+    for least in ((0.6, 1.4), None, "1"):
+        with pytest.raises(TypeError, match="uniform takes two numbers or DataNodes, got"):
+            asks(lambda image, chance, _, least=least: image * chance.uniform(least))
+    for count in (-1, 0, 1.5):
+        with pytest.raises(ValueError, match="count must be an integer, at least 1"):
+            asks(lambda image, chance, _, count=count: image * chance.fractions(count)[0])
+    for count in (0, 1 << 17, 2.5):
         with pytest.raises(ValueError, match="count must be an integer from 1"):
             asks(lambda image, chance, _, count=count: image * chance.choice(count))
 

@@ -117,7 +117,10 @@ def test_a_graph_of_the_users_own(heights: Index) -> None:
     with Loader(short_pipeline, heights, batch_size=2, bad_sample="skip", **OPTIONS) as loader:
         assert epoch(loader) == [1, 2, 3, 5, 6, 7]
     assert sorted(loader.stats.rejected) == [0, 4]
-    assert "can be read, but the graph cannot decode it: " in loader.stats.rejected[0].reason
+    assert (
+        "it can be read, but the graph (decoder or transform) fails on it: "
+        in loader.stats.rejected[0].reason
+    )
 
 
 def test_a_graph_that_always_fails_is_no_fault_of_the_rows(heights: Index) -> None:
