@@ -82,15 +82,17 @@ class WarmJob(subprocess.Popen[str]):
         given = _popen.bind(self, *args).arguments
         python, *command = map(os.fspath, given["args"])
         environ = dict(os.environ if given["env"] is None else given["env"])
-        knows_how = python == sys.executable and re.match("-[cmu]$|[^-]", command[0])
-        if given["pass_fds"] or not knows_how or _read_at_start(environ) != _read_at_start(_first):
+        is_python = python == sys.executable and re.match("-[cmu]$|[^-]", command[0])
+        knows_how = is_python and not given["pass_fds"]
+        alike = _read_at_start(environ) == _read_at_start(_first)
+        if not (knows_how and alike and (server := _server())):
             super()._execute_child(*args)  # type: ignore[misc]
             return
         folder = os.path.abspath(given["cwd"] or ".")
         task = Task(command, folder, environ, given["start_new_session"], given["preexec_fn"])
         names = ("p2cread", "c2pwrite", "errwrite")
         fds = [given[name] if given[name] >= 0 else fd for fd, name in enumerate(names)]
-        self.pid = _fork(task, fds)
+        self.pid = _fork(server, task, fds)
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*map(given.get, pipes))  # type: ignore[attr-defined]
@@ -101,9 +103,8 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in names}
 
 
-def _fork(task: Task, fds: list[int]) -> int:
+def _fork(server: socket.socket, task: Task, fds: list[int]) -> int:
     """Return the process that runs the task, once it is a child of this one."""
-    server = _server()
     waits, goes = os.pipe()
     with _adopting():
         socket.send_fds(server, [pickle.dumps(task)], [*fds, waits])
@@ -126,8 +127,11 @@ def _adopting() -> Iterator[None]:
 
 
 @cache
-def _server() -> socket.socket:
-    """Start what will be forked, with the streams of a job: no terminal, and no file."""
+def _server() -> socket.socket | None:
+    """Start what will be forked, with the streams of a job: no terminal, and no file.
+
+    None if imports start threads, as libraries for GPUs may, so that it cannot be forked.
+    """
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     not_its = ("PYTHONPATH", "OMP_NUM_THREADS")
     environ = {name: value for name, value in _first.items() if name not in not_its}
@@ -140,7 +144,7 @@ def _server() -> socket.socket:
         env={**environ, **NO_THREADS},
     )
     its.close()
-    if not ours.recv(1):
+    if not (threads := ours.recv(100)):
         raise RuntimeError(process.communicate()[1].decode())
 
     def end() -> None:
@@ -148,7 +152,7 @@ def _server() -> socket.socket:
         process.communicate()
 
     atexit.register(end)
-    return ours
+    return ours if threads == b"1" else None
 
 
 # ---- In the process that is forked, and in the forks ---------------------------------------------
@@ -163,12 +167,11 @@ def main(fd: int) -> None:
         importlib.import_module(name)
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-    assert len(os.listdir("/proc/self/task")) == 1, "a fork would lack threads"
     gc.collect()
     gc.freeze()  # or the garbage collection of each fork would copy all pages
     gc.collect()  # of nothing: Python collects less often the more the last time has left
     connection = socket.socket(fileno=fd)
-    connection.send(b".")
+    connection.send(str(len(os.listdir("/proc/self/task"))).encode())
     task = _serve(connection)
     if task.command[:2] == ["-m", "torch.distributed.run"]:
         task = _with_server(task)
