@@ -203,7 +203,7 @@ def test_dir_and_help_show_each_public_name(package: ModuleType) -> None:
         "missing = [name for name in package.__all__ if name not in text]\n"
         "assert not missing, missing\n"
     )
-    run([sys.executable, "-W", "ignore", "-c", program], ROOT)
+    run([sys.executable, "-c", program], ROOT)
 
 
 def test_each_field_of_a_public_dataclass_is_documented() -> None:
