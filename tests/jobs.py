@@ -33,9 +33,11 @@ class Job(WarmJob):
         super().__exit__(kind, error, traceback)
 
 
-def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], *, timeout: float = 200, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Do what `subprocess.run` does, with a `Job`; take what it prints as text."""
     pipe = subprocess.PIPE
     with Job(command, stdout=pipe, stderr=pipe, text=True, **options) as job:
-        out, err = job.communicate(timeout=200)
+        out, err = job.communicate(timeout=timeout)
     return subprocess.CompletedProcess(command, job.returncode, out, err)

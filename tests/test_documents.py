@@ -105,7 +105,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str], folder: Path) -> str:
-    found = jobs.run(command, cwd=folder)
+    found = jobs.run(command, cwd=folder, timeout=LIMIT_S)
     assert found.returncode == 0, found.stderr
     return found.stdout
 
