@@ -14,7 +14,18 @@ import pytest
 from nvidia.dali import Pipeline, fn
 from nvidia.dali.types import to_dali_type
 
-from dali_pipelines import Calibration, Index, PipelineConfig, npy_pipeline
+from dali_pipelines import (
+    Blur,
+    Calibration,
+    ColorJitter,
+    Erase,
+    Index,
+    PipelineConfig,
+    RandAugment,
+    RandomGrayscale,
+    TrivialAugment,
+    npy_pipeline,
+)
 from dali_pipelines.graph import cupy_operator
 from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.cupy_operator import _placed, python_operator
@@ -31,6 +42,15 @@ from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, JpegReader, NpyReader
 from readers.contract import Reader
 from readers.sampling.geometry import Geometry
+
+AUGMENTATIONS: list[Any] = [
+    ColorJitter(0.4, 0.4, 0.4, 0.1),
+    RandomGrayscale(),
+    Blur(3, p=0.5),
+    Erase(),
+    TrivialAugment(),
+    RandAugment(),
+]
 
 
 def arrays_of(reader: Reader, config: PipelineConfig | None = None) -> dict[str, Any]:
@@ -119,6 +139,26 @@ def test_the_graph_of_own_operators_is_accepted(dtype: str) -> None:
     stored = "uint8" if dtype == "uint8" else None
     graph = serialized(JpegReader(3, stored), decode_jpeg, dtype=dtype, transform=jittered)
     assert b"GaussianBlur" in graph
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("one", AUGMENTATIONS, ids=lambda one: type(one).__name__)
+def test_the_graph_of_augmentations_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, one: Any, dtype: str, channels: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    monkeypatch.setattr(cupy_operator, "find_spec", lambda name: name)
+    options: dict[str, Any] = {"crop": (8, 8), "dtype": dtype, "augment": (one,)}
+    config = PipelineConfig(batch_size=2, device_id=0, **options)
+    reader = JpegReader(channels, "uint8")
+    with Pipeline(batch_size=2, num_threads=1, device_id=None):
+        nodes = arrays_of(reader, config)
+        chance = Chance(fn.external_source(name="draws", dtype=to_dali_type("float32"), ndim=1))
+        decoded = decode_jpeg(nodes, config, channels=channels)
+        image = transform(decoded, nodes, channels, config, chance)
+    assert image.device == "gpu"
+    assert chance.num_draws > 0
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -20,7 +20,9 @@ from dali_pipelines import (
     Index,
     Loader,
     PipelineConfig,
+    RandAugment,
     RandomGrayscale,
+    TrivialAugment,
     aia_pipeline,
     fits_pipeline,
     jpeg_pipeline,
@@ -30,8 +32,9 @@ from dali_pipelines.memory import estimate_memory
 
 NUM_ROWS = 7
 COLORS = (ColorJitter(0.4, 0.4, 0.4, 0.1), RandomGrayscale(0.5))
+POLICIES = (TrivialAugment(), RandAugment(2, 9))
 PARTS = (Blur(5, p=0.5), Erase(0.7, value=9))
-EVERYTHING = (*COLORS, *PARTS)
+EVERYTHING = (*COLORS, *POLICIES, *PARTS)
 NOWHERE = Index.from_paths(["/nowhere/0.fits"])
 
 
@@ -154,7 +157,7 @@ def test_images_of_16_bits_are_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "one", [RandomGrayscale(), ColorJitter(saturation=0.1), ColorJitter(hue=0.1)]
+    "one", [RandomGrayscale(), ColorJitter(saturation=0.1), ColorJitter(hue=0.1), *POLICIES]
 )
 @pytest.mark.parametrize("factory", [npy_pipeline, fits_pipeline])
 def test_values_without_a_range(arrays: Index, factory: Any, one: Any) -> None:

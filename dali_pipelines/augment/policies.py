@@ -1,0 +1,294 @@
+"""TrivialAugment and RandAugment: one operation out of 14, or several in turn.
+
+Each sample draws a row of a table, which has all that its operation needs. The images go through
+one operator after the other, each of which gets only the samples that drew it.
+
+Notes
+-----
+Operations and magnitudes are those of torchvision.transforms.v2, TrivialAugmentWide and
+RandAugment. The operations differ in details: results are rounded, not truncated; sharpness also
+changes the border; equalize follows OpenCV, as DALI's operator does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from nvidia.dali import fn, types
+from nvidia.dali import math as dali_math
+
+from dali_pipelines.augment.checks import check_8_bits, check_number
+from dali_pipelines.augment.parts import constant, in_some
+from dali_pipelines.graph.chance import Chance
+from dali_pipelines.graph.operators_augment import retouch
+from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.kernels.augment.color import (
+    BRIGHTNESS,
+    CONTRAST,
+    POSTERIZE,
+    SATURATION,
+    SOLARIZE,
+)
+from dali_pipelines.values import check_integer
+
+Interpolation = Literal["nearest", "bilinear"]
+_INTERPOLATIONS = {"nearest": types.INTERP_NN, "bilinear": types.INTERP_LINEAR}
+
+COLOR, GEOMETRY, SHARPNESS, AUTOCONTRAST, EQUALIZE = range(5)
+"""Kinds of operations: each is an operator of the graph."""
+_LARGEST = 255
+
+
+class Operation(NamedTuple):
+    """What a sample draws; all fields are numbers, in this order a row of the table."""
+
+    kind: int = COLOR
+    code: int = BRIGHTNESS
+    magnitude: float = 1.0
+    """Of `COLOR`, as `dali_pipelines.kernels.augment.color` has them; the factor of `SHARPNESS`."""
+    xx: float = 1.0
+    xy: float = 0.0
+    yx: float = 0.0
+    yy: float = 1.0
+    """Of `GEOMETRY`: matrix from (x, y) of the output to the input, in pixels from the centre."""
+    centre: float = 0.0
+    """1 if that is the centre of the image, 0 if it is its upper left corner."""
+    x: float = 0.0
+    y: float = 0.0
+    """Shift in whole pixels ..."""
+    x_share: float = 0.0
+    y_share: float = 0.0
+    """... and as a share of width and height, rounded towards zero."""
+
+
+class Ranges(NamedTuple):
+    """Largest magnitudes."""
+
+    shear: float
+    shift: Operation
+    """Its shift in both directions."""
+    degrees: float
+    factor: float
+    bits: int
+    """Bits that posterize takes away."""
+
+
+_WIDE = Ranges(0.99, Operation(x=32, y=32), 135, 0.99, 6)
+_RAND = Ranges(0.3, Operation(x_share=150 / 331, y_share=150 / 331), 30, 0.9, 4)
+
+
+def operations(ranges: Ranges, strength: float, sign: int) -> list[Operation]:
+    """Return the 14 operations at a strength from 0 to 1; `sign` is that of those that have one."""
+    signed = sign * strength
+    shear, factor = ranges.shear * signed, 1 + ranges.factor * signed
+    cos, sin = (f(math.radians(ranges.degrees * signed)) for f in (math.cos, math.sin))
+    x, y, x_share, y_share = (signed * value for value in ranges.shift[-4:])
+    level = 2.0 ** round(ranges.bits * strength)
+    return [
+        Operation(),
+        Operation(GEOMETRY, xy=shear),
+        Operation(GEOMETRY, yx=shear),
+        Operation(GEOMETRY, x=x, x_share=x_share),
+        Operation(GEOMETRY, y=y, y_share=y_share),
+        Operation(GEOMETRY, xx=cos, xy=sin, yx=-sin, yy=cos, centre=1),
+        Operation(COLOR, BRIGHTNESS, factor),
+        Operation(COLOR, SATURATION, factor),
+        Operation(COLOR, CONTRAST, factor),
+        Operation(SHARPNESS, magnitude=factor),
+        Operation(COLOR, POSTERIZE, level),
+        Operation(COLOR, SOLARIZE, _LARGEST * (1 - strength)),
+        Operation(AUTOCONTRAST),
+        Operation(EQUALIZE),
+    ]
+
+
+def table_of(ranges: Ranges, strengths: Sequence[float]) -> NDArray[np.float32]:
+    """Return the rows of operations of both signs and these strengths, each as likely."""
+    rows = [
+        operation
+        for strength in strengths
+        for sign in (1, -1)
+        for operation in operations(ranges, strength, sign)
+    ]
+    return np.array(rows, np.float32)
+
+
+class _Policy:
+    """The part that both share."""
+
+    num_magnitude_bins: int
+    interpolation: Interpolation
+    fill: float
+    of_8_bits = True
+
+    def _check(self) -> None:
+        check_integer("num_magnitude_bins", self.num_magnitude_bins, 2)
+        check_number("fill", self.fill, 0, _LARGEST)
+        if self.interpolation not in get_args(Interpolation):
+            known = ", ".join(map(repr, get_args(Interpolation)))
+            raise ValueError(f"interpolation must be one of {known}, got {self.interpolation!r}")
+
+    def _apply(
+        self, image: Any, chance: Chance, kind: ImageKind, table: NDArray[np.float32], times: int
+    ) -> Any:
+        """Apply operations of the table, each after the other."""
+        check_8_bits(type(self).__name__, kind)
+        changed = image if kind.dtype == "uint8" else fn.cast(image, dtype=types.UINT8)
+        for _ in range(times):
+            changed = self._operate(changed, constant(table)[chance.choice(len(table))])
+        return changed if kind.dtype == "uint8" else fn.cast(changed, dtype=types.FLOAT)
+
+    def _operate(self, image: Any, row: Any) -> Any:
+        """Add the operators for images of uint8, and what each sample has drawn."""
+        numbers = fn.cat(constant([_LARGEST]), row[1:3], axis=0)
+        blur = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13
+        same = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0]])
+        weights = constant(blur) + constant(same - blur) * row[2]
+        operators: list[tuple[int, Callable[..., Any], list[Any]]] = [
+            (GEOMETRY, self._warped, [_matrix(row, image.shape())]),
+            (COLOR, _recolored, [numbers]),
+            (SHARPNESS, _filtered, [weights]),
+            (AUTOCONTRAST, _stretched, []),
+            (EQUALIZE, fn.equalize, []),
+        ]
+        for kind, change, arguments in operators:
+            image = in_some(row[0] == float(kind), image, change, *arguments)
+        return image
+
+    def _warped(self, image: Any, matrix: Any) -> Any:
+        return fn.warp_affine(
+            image,
+            matrix=matrix,
+            fill_value=float(self.fill),
+            interp_type=_INTERPOLATIONS[self.interpolation],
+        )
+
+
+@dataclass(frozen=True)
+class TrivialAugment(_Policy):
+    """Apply one of 14 operations at a random magnitude; for images of 8 bits.
+
+    As torchvision.transforms.v2.TrivialAugmentWide: nothing, shear, shift and rotation, brightness,
+    saturation, contrast, sharpness, posterize, solarize, autocontrast, equalize.
+
+    Parameters
+    ----------
+    num_magnitude_bins : int
+        Number of different magnitudes.
+    interpolation : {"nearest", "bilinear"}
+        Of shear, shift and rotation.
+    fill : float
+        Value of pixels outside the image.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range.
+
+    Notes
+    -----
+    Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation", 2021.
+    """
+
+    num_magnitude_bins: int = 31
+    interpolation: Interpolation = "nearest"
+    fill: float = 0.0
+
+    num_images = 2
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        table = table_of(_WIDE, np.linspace(0, 1, self.num_magnitude_bins).tolist())
+        return self._apply(image, chance, kind, table, 1)
+
+
+@dataclass(frozen=True)
+class RandAugment(_Policy):
+    """Apply several of the operations of `TrivialAugment`, one after the other, at one magnitude.
+
+    As torchvision.transforms.v2.RandAugment, whose ranges are smaller.
+
+    Parameters
+    ----------
+    num_ops : int
+        Number of operations; each is drawn by itself, and the same may come again.
+    magnitude : int
+        From 0 to num_magnitude_bins - 1.
+    num_magnitude_bins : int
+        Number of different magnitudes.
+    interpolation : {"nearest", "bilinear"}
+        Of shear, shift and rotation.
+    fill : float
+        Value of pixels outside the image.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range.
+
+    Notes
+    -----
+    Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space",
+    2019.
+    """
+
+    num_ops: int = 2
+    magnitude: int = 9
+    num_magnitude_bins: int = 31
+    interpolation: Interpolation = "nearest"
+    fill: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._check()
+        check_integer("num_ops", self.num_ops, 1)
+        check_integer("magnitude", self.magnitude, 0)
+        if self.magnitude >= self.num_magnitude_bins:
+            raise ValueError(
+                f"magnitude must be below num_magnitude_bins, {self.num_magnitude_bins}, got "
+                f"{self.magnitude}"
+            )
+
+    @property
+    def num_images(self) -> int:
+        """Two for each operation."""
+        return 2 * self.num_ops
+
+    def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        table = table_of(_RAND, [self.magnitude / (self.num_magnitude_bins - 1)])
+        return self._apply(image, chance, kind, table, self.num_ops)
+
+
+def _matrix(row: Any, shape: Any) -> Any:
+    """Return what `fn.warp_affine` takes, shape (2, 3), for images of this shape."""
+    size = fn.cast(fn.cat(shape[1:2], shape[0:1], axis=0), dtype=types.FLOAT)
+    turn, centre = fn.reshape(row[3:7], shape=[2, 2]), size * 0.5 * row[7]
+    shift = row[8:10] + row[10:12] * size
+    whole = dali_math.floor(dali_math.abs(shift)) * (1.0 - 2.0 * (shift < 0.0))
+    moved = centre - fn.reductions.sum(turn * centre, axes=[1]) + whole
+    return fn.cat(turn, fn.reshape(moved, shape=[2, 1]), axis=1)
+
+
+def _recolored(image: Any, numbers: Any) -> Any:
+    return fn.cast(retouch(fn.cast(image, dtype=types.FLOAT), numbers), dtype=types.UINT8)
+
+
+def _filtered(image: Any, weights: Any) -> Any:
+    return fn.filter(image, weights if image.device == "cpu" else weights.gpu())
+
+
+def _stretched(image: Any) -> Any:
+    """Stretch each channel from 0 to 255; one without contrast stays."""
+    low = fn.cast(fn.reductions.min(image, axis_names="HW", keep_dims=True), dtype=types.FLOAT)
+    high = fn.cast(fn.reductions.max(image, axis_names="HW", keep_dims=True), dtype=types.FLOAT)
+    is_flat = fn.cast(high == low, dtype=types.FLOAT)
+    factor = is_flat + (1.0 - is_flat) * float(_LARGEST) / (high - low + is_flat)
+    return fn.cast((image - low * (1.0 - is_flat)) * factor, dtype=types.UINT8)
