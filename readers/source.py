@@ -21,7 +21,7 @@ from readers.errors import ReadError
 from readers.index.columns import Columns
 from readers.sampling.draws import Draws
 from readers.sampling.geometry import Flip as Flip
-from readers.sampling.geometry import Geometry
+from readers.sampling.geometry import Geometry, check_size_known
 from readers.sampling.geometry import WindowMode as WindowMode
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule, Slot
@@ -77,12 +77,7 @@ class Source(Geometry):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_reader(self.reader)
-        has_size = hasattr(self.reader, "regions") or hasattr(self.reader, "turns")
-        if self.targets and not has_size:
-            raise ValueError(
-                f"targets {', '.join(self.targets)} need a Reader whose Samples have image_size; "
-                f"{type(self.reader).__name__} has neither regions nor turns"
-            )
+        check_size_known(self.reader, "targets", self.targets)
 
     @property
     def _of_sample(self) -> tuple[SampleSpec, ...]:

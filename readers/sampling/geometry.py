@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -140,11 +141,7 @@ class Geometry:
                 "random_area and resize_shorter need a Reader that reads the pixels of "
                 f"Window.within; {name} has no regions = True"
             )
-        if self.outputs and not (regions or getattr(reader, "turns", False)):
-            raise ValueError(
-                f"outputs {self.outputs} need a Reader whose Samples have image_size; {name} has "
-                "neither regions = True nor turns = True"
-            )
+        check_size_known(reader, "outputs", self.outputs)
 
     @property
     def is_turned(self) -> bool:
@@ -289,3 +286,13 @@ class Geometry:
             return False, False
         draws = Draws.of(seed, epoch, row)
         return draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip
+
+
+def check_size_known(reader: Reader, what: str, names: Iterable[str]) -> None:
+    """Raise ValueError if there are names of what needs `Sample.image_size`, and it lacks it."""
+    known = getattr(reader, "regions", False) or getattr(reader, "turns", False)
+    if (wanted := ", ".join(names)) and not known:
+        raise ValueError(
+            f"{what} {wanted} need a Reader whose Samples have image_size; {type(reader).__name__} "
+            "has neither regions = True nor turns = True"
+        )
