@@ -6,6 +6,8 @@ from .augment.blur import Blur as Blur
 from .augment.color import ColorJitter as ColorJitter
 from .augment.color import RandomGrayscale as RandomGrayscale
 from .augment.erase import Erase as Erase
+from .augment.noise import Noise as Noise
+from .augment.noise import PhotonNoise as PhotonNoise
 from .augment.policies import RandAugment as RandAugment
 from .augment.policies import TrivialAugment as TrivialAugment
 from .cli.samples.sets import fits_samples as fits_samples

@@ -7,12 +7,15 @@ each sample.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nvidia.dali import fn, types
 
 from dali_pipelines.graph.cupy_operator import launch, python_operator
 from dali_pipelines.graph.operators import compiled_operator
+
+if TYPE_CHECKING:
+    from dali_pipelines.kernels.entries import Entry
 
 
 def retouch(image: Any, numbers: Any) -> Any:
@@ -35,8 +38,38 @@ def retouch(image: Any, numbers: Any) -> Any:
         return python_operator(Retouch(), [image, numbers], ["HWC"])
     from dali_pipelines.kernels import entries
 
+    return _on_cpu(entries.retouch_entry(), image, numbers)
+
+
+def noise(image: Any, numbers: Any, *, of_photons: bool) -> Any:
+    """Add a kernel of `dali_pipelines.kernels.augment.noise` to the graph.
+
+    Parameters
+    ----------
+    image : DataNode
+        float32, layout HWC, on the CPU or the GPU.
+    numbers : DataNode
+        float32, as the kernel takes them; on the CPU.
+    of_photons : bool
+        `add_photon_noise` instead of `add_noise`.
+
+    Returns
+    -------
+    DataNode
+        float32, layout HWC, on the device of the image.
+    """
+    if image.device == "gpu":
+        return python_operator(Noise(of_photons), [image, numbers], ["HWC"])
+    from dali_pipelines.kernels import entries
+
+    entry = entries.photon_noise_entry() if of_photons else entries.noise_entry()
+    return _on_cpu(entry, image, numbers)
+
+
+def _on_cpu(entry: Entry, image: Any, numbers: Any) -> Any:
+    """Add a kernel that makes an image of an image and of numbers, all float32."""
     operator = compiled_operator(
-        entries.retouch_entry(),
+        entry,
         out_types=[types.FLOAT],
         in_types=[types.FLOAT, types.FLOAT],
         outs_ndim=[3],
@@ -77,6 +110,32 @@ class Retouch:
         launch(color_cuda.sum_gray, grid, threads, table.data.ptr)
         grid = (color_cuda.tiles(described), len(outs))
         launch(color_cuda.retouch, grid, threads, table.data.ptr)
+        return outs
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The function that adds noise to a batch, for fn.python_function."""
+
+    of_photons: bool
+
+    def __call__(self, images: list[Any], numbers: list[Any]) -> list[Any]:
+        """Take a batch of CuPy arrays. CuPy's stream is DALI's."""
+        import cupy
+        import numpy as np
+
+        from dali_pipelines.kernels.augment import noise_cuda
+
+        outs = [cupy.empty(image.shape, np.float32) for image in images]
+        described = [
+            noise_cuda.Image(out.data.ptr, image.data.ptr, image.size, values.data.ptr)
+            for out, image, values in zip(outs, images, numbers, strict=True)
+        ]
+        if described:
+            kernel = noise_cuda.add_photon_noise if self.of_photons else noise_cuda.add_noise
+            table = cupy.asarray(noise_cuda.launch_table(described))
+            grid = (noise_cuda.tiles(described), len(outs))
+            launch(kernel, grid, noise_cuda.THREADS, table.data.ptr)
         return outs
 
 

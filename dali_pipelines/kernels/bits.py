@@ -183,3 +183,14 @@ def quotient32(typing_context: Any, a: Any, b: Any) -> Any:
         return builder.fdiv(*args)
 
     return types.float32(types.float32, types.float32), codegen
+
+
+@intrinsic
+def quotient64(typing_context: Any, a: Any, b: Any) -> Any:
+    """Divide float64 by float64, as `quotient32` does."""
+    del typing_context, a, b
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.fdiv(*args)
+
+    return types.float64(types.float64, types.float64), codegen

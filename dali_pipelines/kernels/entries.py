@@ -14,6 +14,7 @@ from numba import carray, cfunc, types
 
 from dali_pipelines.kernels.augment.color import retouch
 from dali_pipelines.kernels.augment.erase import choose_part
+from dali_pipelines.kernels.augment.noise import add_noise, add_photon_noise
 from dali_pipelines.kernels.bits import load_int64, pointer, store_int64
 from dali_pipelines.kernels.compiled import STAMP, compiled, kept
 from dali_pipelines.kernels.fits.image import decode_image
@@ -57,6 +58,18 @@ def warp_entry() -> Entry:
 def retouch_entry() -> Entry:
     """Return `retouch`."""
     return Entry(_retouch(), _same_shape_setup())
+
+
+@cache
+def noise_entry() -> Entry:
+    """Return `add_noise`."""
+    return Entry(_noise(add_noise), _same_shape_setup())
+
+
+@cache
+def photon_noise_entry() -> Entry:
+    """Return `add_photon_noise`."""
+    return Entry(_noise(add_photon_noise), _same_shape_setup())
 
 
 @cache
@@ -147,6 +160,18 @@ def _retouch(stamp: str = STAMP) -> Any:
         numbers, num_steps = _entry(ins, 1), _extent(in_shapes, 1, 0) // 2
         steps = carray(pointer(numbers + 4), (num_steps, 2), np.float32)
         retouch(out, image, steps, carray(pointer(numbers), 1, np.float32)[0])
+
+    return run
+
+
+def _noise(add: Any, stamp: str = STAMP) -> Any:
+    @kept(cfunc, _RUN)
+    def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        values = _extent(in_shapes, 0, 0) * _extent(in_shapes, 0, 1) * _extent(in_shapes, 0, 2)
+        out = carray(pointer(_entry(outs, 0)), values, np.float32)
+        image = carray(pointer(_entry(ins, 0)), values, np.float32)
+        add(out, image, carray(pointer(_entry(ins, 1)), _extent(in_shapes, 1, 0), np.float32))
 
     return run
 

@@ -163,7 +163,22 @@ def log1p32(x):  # type: ignore[no-untyped-def]
     # 2**-power; 2**-128 is 0 here, where there is no rounding error.
     shift = power if power < np.int32(127) else np.int32(127)
     down = float32_of_bits(np.int32(np.int32(0x3F800000) - np.int32(shift << np.int32(23))))
-    f = (mantissa - one) + (x - (u - one)) * down
+    result = _logarithm((mantissa - one) + (x - (u - one)) * down, power)
+    return x if x > _MOST else result  # infinity
+
+
+@compiled
+def log32(x):  # type: ignore[no-untyped-def]
+    """Return log(x) of a positive, normal float32, without branches."""
+    bits = bits_of_float32(x)
+    power = np.int32(np.int32(bits - np.int32(0x3F3504F3)) >> np.int32(23))
+    mantissa = float32_of_bits(np.int32(bits - np.int32(power << np.int32(23))))
+    return _logarithm(mantissa - np.float32(1), power)
+
+
+@compiled
+def _logarithm(f, power):  # type: ignore[no-untyped-def]
+    """Return log(1 + f) + power log 2, for f between sqrt(1/2) - 1 and sqrt(2) - 1."""
     p = np.float32(7.0376836292e-2)
     p = p * f + np.float32(-1.1514610310e-1)
     p = p * f + np.float32(1.1676998740e-1)
@@ -177,8 +192,7 @@ def log1p32(x):  # type: ignore[no-untyped-def]
     # log 2 in two parts, of which the large one times a power is exact.
     number = np.float32(power)
     small = p * f * square + number * np.float32(-2.12194440e-4) - np.float32(0.5) * square
-    result = (f + small) + number * np.float32(0.693359375)
-    return x if x > _MOST else result  # infinity
+    return (f + small) + number * np.float32(0.693359375)
 
 
 @compiled

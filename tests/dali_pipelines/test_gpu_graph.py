@@ -20,6 +20,8 @@ from dali_pipelines import (
     ColorJitter,
     Erase,
     Index,
+    Noise,
+    PhotonNoise,
     PipelineConfig,
     RandAugment,
     RandomGrayscale,
@@ -50,6 +52,8 @@ AUGMENTATIONS: list[Any] = [
     Erase(),
     TrivialAugment(),
     RandAugment(),
+    Noise(2.0),
+    PhotonNoise(3.0, 1.0),
 ]
 
 

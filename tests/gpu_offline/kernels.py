@@ -15,7 +15,7 @@ from numba import types
 from numba.cuda.dispatcher import CUDADispatcher
 
 from dali_pipelines import kernels
-from dali_pipelines.kernels.augment import color_cuda
+from dali_pipelines.kernels.augment import color_cuda, noise_cuda
 from dali_pipelines.kernels.fits import image_cuda
 from dali_pipelines.kernels.fits.image_cuda_table import WARP
 from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
@@ -47,6 +47,8 @@ KERNELS = (
     Kernel(warp_cuda, "warp", (_WORD,), warp_cuda.BLOCK[0] * warp_cuda.BLOCK[1]),
     Kernel(color_cuda, "sum_gray", (_WORD,), color_cuda.THREADS),
     Kernel(color_cuda, "retouch", (_WORD,), color_cuda.THREADS),
+    Kernel(noise_cuda, "add_noise", (_WORD,), noise_cuda.THREADS),
+    Kernel(noise_cuda, "add_photon_noise", (_WORD,), noise_cuda.THREADS),
 )
 
 

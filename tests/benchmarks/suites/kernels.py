@@ -17,7 +17,7 @@ from gpu_offline.kernels import KERNELS, fingerprint
 
 from benchmarks.main import BenchConfig
 from benchmarks.report.tables import Sheet, number
-from dali_pipelines.graph.operators_augment import Retouch
+from dali_pipelines.graph.operators_augment import Noise, Retouch
 from dali_pipelines.kernels.augment.color import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from dali_pipelines.stretch import Stretch
 from readers import FitsReader, Row
@@ -119,6 +119,9 @@ WARPED = {
 
 
 AUGMENTED: dict[str, tuple[Any, tuple[float, ...]]] = {
+    "noise": (Noise(of_photons=False), (0.1, 0.2, 5)),
+    "noise of photons, at most 15": (Noise(of_photons=True), (0.1, 0.2, 1 / 17, 2)),
+    "noise of photons, thousands": (Noise(of_photons=True), (0.1, 0.2, 1000, 2)),
     "brightness of RGB": (Retouch(), (255, BRIGHTNESS, 1.2)),
     "brightness, contrast, saturation and hue of RGB": (
         Retouch(),

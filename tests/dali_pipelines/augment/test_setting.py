@@ -19,6 +19,8 @@ from dali_pipelines import (
     Erase,
     Index,
     Loader,
+    Noise,
+    PhotonNoise,
     PipelineConfig,
     RandAugment,
     RandomGrayscale,
@@ -33,7 +35,7 @@ from dali_pipelines.memory import estimate_memory
 NUM_ROWS = 7
 COLORS = (ColorJitter(0.4, 0.4, 0.4, 0.1), RandomGrayscale(0.5))
 POLICIES = (TrivialAugment(), RandAugment(2, 9))
-PARTS = (Blur(5, p=0.5), Erase(0.7, value=9))
+PARTS = (Blur(5, p=0.5), Erase(0.7, value=9), Noise((1, 9)), PhotonNoise(2.0, 1.0))
 EVERYTHING = (*COLORS, *POLICIES, *PARTS)
 NOWHERE = Index.from_paths(["/nowhere/0.fits"])
 
@@ -181,6 +183,9 @@ def test_values_without_a_range(arrays: Index, factory: Any, one: Any) -> None:
         (lambda: Blur(4), "kernel_size must be odd, got 4"),
         (lambda: Blur(0), "kernel_size must be an integer, at least 1, got 0"),
         (lambda: Blur(3, sigma=0), r"sigma must be \(lowest, highest\), .* from 0.001 on, got 0"),
+        (lambda: Noise(-1), r"std must be \(lowest, highest\), .* from 0 on, got -1"),
+        (lambda: PhotonNoise(0), "gain must be a number from 1e-30 to 1e\\+30, got 0"),
+        (lambda: PhotonNoise(1, -1), "read_noise must be a number from 0 on, got -1"),
         (lambda: Erase(scale=(0.5, 1.2)), "scale must be .* from 0 to 1, got"),
         (lambda: Erase(ratio=(0, 1)), "ratio must be .* from 0.001 on, got"),
         (lambda: Erase(value=cast(Any, "red")), "value must be a number .* got 'r'"),

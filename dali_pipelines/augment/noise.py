@@ -1,0 +1,89 @@
+"""Random noise, other for each value of an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nvidia.dali import fn
+
+from dali_pipelines.augment.checks import check_number, range_of
+from dali_pipelines.augment.parts import constant, in_float
+from dali_pipelines.graph.chance import Chance
+from dali_pipelines.graph.operators_augment import noise
+from dali_pipelines.graph.own_operators import ImageKind
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Add normal noise of mean 0.
+
+    Values are not clamped; with dtype ``uint8`` they are rounded to 0 ... 255. A NaN stays.
+
+    Parameters
+    ----------
+    std : float or (float, float)
+        Standard deviation in units of the image, or its range for different samples, uniform.
+
+    Raises
+    ------
+    ValueError
+        If `std` is negative, or no number.
+    """
+
+    std: float | tuple[float, float]
+
+    of_8_bits = False
+    num_images = 1
+
+    def __post_init__(self) -> None:
+        range_of("std", self.std, 0)
+
+    def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        least, most = range_of("std", self.std, 0)
+        drawn = chance.fractions(3)
+        numbers = constant([0, 0, least]) + constant([1, 1, most - least]) * drawn
+        return in_float(image, kind, lambda pixels: noise(pixels, numbers, of_photons=False))
+
+
+@dataclass(frozen=True)
+class PhotonNoise:
+    """Count photons and read them out: the noise of a detector, for images in physical units.
+
+    A value v becomes ``(P + R) / gain``, with P from the Poisson distribution of mean ``v * gain``
+    and R from the normal distribution of standard deviation `read_noise`. Values below 0, e.g. of a
+    background that was subtracted, have no photons: they only get R. NaN and infinity stay.
+
+    Parameters
+    ----------
+    gain : float
+        Electrons for one unit of the image.
+    read_noise : float
+        Standard deviation of the read noise in electrons.
+
+    Raises
+    ------
+    ValueError
+        If `gain` is not positive, `read_noise` is negative, or one is no number.
+
+    Notes
+    -----
+    See `dali_pipelines.kernels.augment.noise` for how exact that is.
+    """
+
+    gain: float
+    read_noise: float = 0.0
+
+    of_8_bits = False
+    num_images = 1
+
+    def __post_init__(self) -> None:
+        check_number("gain", self.gain, 1e-30, 1e30)
+        check_number("read_noise", self.read_noise, 0)
+
+    def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
+        """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
+        settings = constant([self.gain, self.read_noise])
+        numbers = fn.cat(chance.fractions(2), settings, axis=0)
+        return in_float(image, kind, lambda pixels: noise(pixels, numbers, of_photons=True))

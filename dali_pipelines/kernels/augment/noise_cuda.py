@@ -1,0 +1,102 @@
+"""Add noise to a batch of images on a GPU, see `noise`. Arrays are passed as addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+from numba import cuda
+from numpy.typing import NDArray
+
+from dali_pipelines.kernels.augment.noise import VALUES, exposed, normal_block
+from dali_pipelines.kernels.augment.philox import key_of
+from dali_pipelines.kernels.bits import load_float32, load_int64, store_float32
+from dali_pipelines.kernels.compiled import compiled, kept, stamped
+
+THREADS = 256
+"""Threads of a block."""
+TILE = 4096
+"""Values that a block writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image of a batch: addresses on the device, and its size."""
+
+    out: int
+    image: int
+    values: int
+    numbers: int
+    """As the functions of `noise` take them."""
+
+
+_NUM_FIELDS = len(fields(Image))
+OUT, IMAGE, VALUES_OF_IMAGE, NUMBERS = range(_NUM_FIELDS)
+"""Fields of an `Image` in the table."""
+
+
+def launch_table(images: Sequence[Image]) -> NDArray[np.int64]:
+    """Return the table of a batch."""
+    return np.array([astuple(image) for image in images], np.int64)
+
+
+def tiles(images: Sequence[Image]) -> int:
+    """Return the blocks that the largest image takes."""
+    return max(-(-image.values // TILE) for image in images)
+
+
+@stamped
+@kept(cuda.jit)
+def add_noise(table):  # type: ignore[no-untyped-def]
+    """Add normal noise; launch ``[(tiles(...), images), THREADS]`` with a `launch_table`."""
+    out, image, values, numbers = _fields(table, cuda.blockIdx.y)
+    key, std = _key_at(numbers), load_float32(numbers + 8)
+    block = np.int64(cuda.blockIdx.x) * (TILE // VALUES) + cuda.threadIdx.x
+    end = min(-(-values // VALUES), np.int64(cuda.blockIdx.x + 1) * (TILE // VALUES))
+    while block < end:
+        a, b, c, d = normal_block(key, np.uint64(block))
+        at = VALUES * block
+        _add(out, image, values, at, a * std)
+        _add(out, image, values, at + 1, b * std)
+        _add(out, image, values, at + 2, c * std)
+        _add(out, image, values, at + 3, d * std)
+        block += THREADS
+
+
+@stamped
+@kept(cuda.jit)
+def add_photon_noise(table):  # type: ignore[no-untyped-def]
+    """Count photons, and read them out; launch as `add_noise`."""
+    out, image, values, numbers = _fields(table, cuda.blockIdx.y)
+    key = _key_at(numbers)
+    gain = np.float64(load_float32(numbers + 8))
+    read_noise = np.float64(load_float32(numbers + 12))
+    place = np.int64(cuda.blockIdx.x) * TILE + cuda.threadIdx.x
+    end = min(values, np.int64(cuda.blockIdx.x + 1) * TILE)
+    while place < end:
+        value = load_float32(image + 4 * place)
+        store_float32(out + 4 * place, exposed(value, key, place, gain, read_noise))
+        place += THREADS
+
+
+@compiled
+def _fields(table, image):  # type: ignore[no-untyped-def]
+    row = table + 8 * _NUM_FIELDS * image
+    return (
+        load_int64(row + 8 * OUT),
+        load_int64(row + 8 * IMAGE),
+        load_int64(row + 8 * VALUES_OF_IMAGE),
+        load_int64(row + 8 * NUMBERS),
+    )
+
+
+@compiled
+def _key_at(numbers):  # type: ignore[no-untyped-def]
+    return key_of((load_float32(numbers), load_float32(numbers + 4)))
+
+
+@compiled
+def _add(out, image, values, place, noise):  # type: ignore[no-untyped-def]
+    if place < values:
+        store_float32(out + 4 * place, load_float32(image + 4 * place) + noise)
