@@ -62,7 +62,8 @@ class Footprint(NamedTuple):
         stages = 1 + (config.resized_to is not None) + (turned > 0)
         if decoded.finished:
             stages += (config.dtype == "float16") + (channels > 1)
-        else:
+        elif config.device_id is not None or config.resize is None or config.has_own_operators:
+            # Else the resize flips and normalises as well.
             stages += bool(config.flip) + normalises(decoded, channels, config)
         image = pixels * np.dtype(config.dtype).itemsize
         return cls(image, frame, stages, cupy, targets_nbytes)

@@ -49,7 +49,7 @@ def decode_image(dtype: str, inputs: list[Any], planes: int = 1) -> tuple[Any, A
     return fn.reshape(image, layout="HWC" if planes == 1 else "CHW"), status
 
 
-def resize(dtype: str, image: Any, carrier: Any) -> Any:
+def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any) -> Any:
     """Add `dali_pipelines.kernels.resample.resize.resize` to the graph.
 
     Parameters
@@ -60,22 +60,27 @@ def resize(dtype: str, image: Any, carrier: Any) -> Any:
         Layout HWC, on the CPU.
     carrier : DataNode
         uint8, shape (height, width) of the output, with any values; on the CPU.
+    flip : DataNode
+        int32, shape (2,): whether to flip left-right and up-down; on the CPU.
+    finish : DataNode
+        float32, shape (channels, 2): what is subtracted from each channel, and then multiplied with
+        it; on the CPU.
 
     Returns
     -------
     DataNode
-        float32, layout HWC.
+        float32, layout CHW.
     """
     from dali_pipelines.kernels import entries
 
     operator = compiled_operator(
         entries.resize_entry(dtype),
         out_types=[types.FLOAT],
-        in_types=[to_dali_type(dtype), types.UINT8],
+        in_types=[to_dali_type(dtype), types.UINT8, types.INT32, types.FLOAT],
         outs_ndim=[3],
-        ins_ndim=[3, 2],
+        ins_ndim=[3, 2, 1, 2],
     )
-    return fn.reshape(operator(image, carrier), layout="HWC")
+    return fn.reshape(operator(image, carrier, flip, finish), layout="CHW")
 
 
 def warp(inputs: list[Any], order: int) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
@@ -144,7 +145,10 @@ def _place(
     config: PipelineConfig,
     select: Callable[[Any], Any],
 ) -> Decoded:
-    """Turn, resize and flip the images, where the decoder has not; HWC if anything was done."""
+    """Turn, resize and flip the images, where the decoder has not.
+
+    The resize on the CPU also finishes them, unless own operators come first.
+    """
     image, layout, dtype = decoded.image, decoded.layout, decoded.dtype
     flips = bool(config.flip) and not decoded.finished
     resamples = "affine" in nodes or config.resized_to is not None
@@ -152,9 +156,18 @@ def _place(
         image, layout = _permute(image, "HWC", channels), "HWC"
     if "affine" in nodes:
         image, dtype = _turn(image, select(nodes["affine"]), config), "float32"
-    if config.resized_to is not None:
+    if config.resized_to is not None and (config.device_id is not None or "part" in nodes):
         part = select(nodes["part"]) if "part" in nodes else None
-        image, dtype = _resize(image, dtype, config, select, part), "float32"
+        image, dtype = _resize(image, config.resized_to, part), "float32"
+    elif config.resized_to is not None:
+        flip = select(nodes["flip"] if flips else _constant(np.zeros(2, np.int32)))
+        mean, std = [0.0] * channels, [1.0] * channels
+        if finishes := not (decoded.finished or config.has_own_operators):
+            mean, std = mean_and_std(config, channels)
+        finish = np.stack((mean, 1 / np.array(std)), axis=1).astype(np.float32)
+        image = _resize_and_finish(image, dtype, config.resized_to, select, flip, finish)
+        finished = decoded.finished or finishes
+        return decoded._replace(image=image, layout="CHW", dtype="float32", finished=finished)
     if flips:
         # After the resize, where there is less to copy; the filter is symmetric.
         flags = select(nodes["flip"])
@@ -207,16 +220,27 @@ def _turn(image: Any, matrix: Any, config: PipelineConfig) -> Any:
     )
 
 
-def _resize(
-    image: Any, dtype: str, config: PipelineConfig, select: Callable[[Any], Any], part: Any
+def _resize(image: Any, shape: tuple[int, int], part: Any) -> Any:
+    """Resize the image, or a part of it, to float32."""
+    region = {} if part is None else {"roi_start": part[0:2], "roi_end": part[2:4]}
+    options = {"size": shape, "dtype": types.FLOAT, "interp_type": types.INTERP_LINEAR}
+    return fn.resize(image, **options, **region)
+
+
+def _resize_and_finish(
+    image: Any,
+    dtype: str,
+    shape: tuple[int, int],
+    select: Callable[[Any], Any],
+    flip: Any,
+    finish: NDArray[np.float32],
 ) -> Any:
-    """Resize the image, or a part of it, to float32 by the same filter on both devices."""
-    shape = config.resized_to or (1, 1)
-    if config.device_id is not None or part is not None:
-        region = {} if part is None else {"roi_start": part[0:2], "roi_end": part[2:4]}
-        options = {"size": shape, "dtype": types.FLOAT, "interp_type": types.INTERP_LINEAR}
-        return fn.resize(image, **options, **region)
+    """Resize by the same filter on the CPU; flip, normalise and permute to CHW on the way."""
     if dtype == "uint16":
         image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
-    carrier = types.Constant(np.zeros(shape, np.uint8), device="cpu")
-    return operators.resize(dtype, image, select(carrier))
+    carrier = _constant(np.zeros(shape, np.uint8))
+    return operators.resize(dtype, image, select(carrier), flip, select(_constant(finish)))
+
+
+def _constant(value: Any) -> Any:
+    return types.Constant(value, device="cpu")

@@ -121,9 +121,12 @@ def _resize(dtype: Any, stamp: str = STAMP) -> Any:
         stamp  # noqa: B018  as above
         channels = _extent(in_shapes, 0, 2)
         in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
-        out_shape = (_extent(out_shapes, 0, 0), _extent(out_shapes, 0, 1), channels)
-        out = carray(pointer(_entry(outs, 0)), out_shape, np.float32)
-        resize(out, carray(pointer(_entry(ins, 0)), in_shape, dtype))
+        rows, columns = _extent(in_shapes, 1, 0), _extent(in_shapes, 1, 1)
+        image = carray(pointer(_entry(ins, 0)), in_shape, dtype)
+        flip = carray(pointer(_entry(ins, 2)), 2, np.int32)
+        finish = carray(pointer(_entry(ins, 3)), (channels, 2), np.float32)
+        out = carray(pointer(_entry(outs, 0)), (channels, rows, columns), np.float32)
+        resize(out.transpose(1, 2, 0), image, flip, finish)
 
     return run
 
@@ -213,16 +216,16 @@ def _decode_setup(stamp: str = STAMP) -> Any:
 
 @cache
 def _resize_setup(stamp: str = STAMP) -> Any:
-    """Set the shape of the output: (height, width) of the second input, channels of the first."""
+    """Set the shape of the output: channels of the first input, (height, width) of the second."""
 
     @kept(cfunc, _SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  as above
         for sample in range(num_samples):
             image = _entry(out_shapes, sample)
-            store_int64(image, _extent(in_shapes, num_samples + sample, 0))
-            store_int64(image + 8, _extent(in_shapes, num_samples + sample, 1))
-            store_int64(image + 16, _extent(in_shapes, sample, 2))
+            store_int64(image, _extent(in_shapes, sample, 2))
+            store_int64(image + 8, _extent(in_shapes, num_samples + sample, 0))
+            store_int64(image + 16, _extent(in_shapes, num_samples + sample, 1))
 
     return setup
 

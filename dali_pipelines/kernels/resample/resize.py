@@ -1,5 +1,8 @@
 """Resize by an antialiased linear filter on the CPU, as DALI's ``fn.resize`` does, but faster.
 
+Flips, mean and std are applied to each pixel before it is written: as operators of their own they
+take a third of the time of the resize of a photograph to 224x224.
+
 On 1280x853 RGB to 224x224 one thread takes 1.2 ms here, Pillow 3.7 ms and ``fn.resize`` 5 ms
 (scripts/bench.py has the comparison of whole pipelines). Compiled by numba and called without the
 GIL from DALI's threads.
@@ -15,15 +18,19 @@ from dali_pipelines.kernels.compiled import compiled, contracted
 
 
 @contracted
-def resize(out, image):  # type: ignore[no-untyped-def]
+def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
     """Write the resized image.
 
     Parameters
     ----------
     out : ndarray, shape (rows, columns, channels), float32
-        Written in full.
+        Written in full; not contiguous if the layout is to be CHW.
     image : ndarray, shape (height, width, channels), uint8 or float32
         At least 1x1. Output pixels are NaN if a NaN has a weight in them.
+    flip : ndarray, shape (2,), int32
+        Whether to flip left-right and up-down.
+    finish : ndarray, shape (channels, 2), float32
+        What is subtracted from each channel, and then multiplied with it.
 
     Notes
     -----
@@ -58,10 +65,11 @@ def resize(out, image):  # type: ignore[no-untyped-def]
         for i in range(pad):
             line[i] = middle[i % channels]
             line[pad + size + i] = middle[size - channels + i % channels]
+        row = out[rows - 1 - y if flip[1] else y]
         if channels == 3:
-            _sum_rgb(out[y], line, pad, first, count, weights)
+            _sum_rgb(row, line, pad, first, count, weights, flip[0], finish)
         else:
-            _sum_any(out[y], line, pad, first, count, weights)
+            _sum_any(row, line, pad, first, count, weights, flip[0], finish)
 
 
 @compiled
@@ -86,8 +94,10 @@ def _filter(size, new_size):  # type: ignore[no-untyped-def]
 
 
 @contracted
-def _sum_rgb(out, line, pad, first, count, weights):  # type: ignore[no-untyped-def]
-    for x in range(out.shape[0]):
+def _sum_rgb(out, line, pad, first, count, weights, flip, finish):  # type: ignore[no-untyped-def]
+    (mean0, factor0), (mean1, factor1), (mean2, factor2) = finish[0], finish[1], finish[2]
+    last = out.shape[0] - 1
+    for x in range(last + 1):
         red = green = blue = np.float32(0)
         at = first[x] * 3 + pad
         for k in range(count[x]):
@@ -96,16 +106,20 @@ def _sum_rgb(out, line, pad, first, count, weights):  # type: ignore[no-untyped-
             green += weight * line[at + 1]
             blue += weight * line[at + 2]
             at += 3
-        out[x, 0], out[x, 1], out[x, 2] = red, green, blue
+        to = last - x if flip else x
+        out[to, 0] = (red - mean0) * factor0
+        out[to, 1] = (green - mean1) * factor1
+        out[to, 2] = (blue - mean2) * factor2
 
 
 @contracted
-def _sum_any(out, line, pad, first, count, weights):  # type: ignore[no-untyped-def]
-    channels = out.shape[1]
-    for x in range(out.shape[0]):
+def _sum_any(out, line, pad, first, count, weights, flip, finish):  # type: ignore[no-untyped-def]
+    channels, last = out.shape[1], out.shape[0] - 1
+    for x in range(last + 1):
+        to = last - x if flip else x
         for c in range(channels):
             total = np.float32(0)
             at = first[x] * channels + pad + c
             for k in range(count[x]):
                 total += weights[x, k] * line[at + k * channels]
-            out[x, c] = total
+            out[to, c] = (total - finish[c, 0]) * finish[c, 1]

@@ -22,9 +22,27 @@ def dali_resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    out = np.full((*size, image.shape[2]), np.nan, np.float32)
-    resize(out, image)
+    finish = np.tile(np.array((0, 1), np.float32), (image.shape[2], 1))
+    return finished(image, size, (0, 0), finish)
+
+
+def finished(
+    image: np.ndarray, size: tuple[int, int], flip: tuple[int, int], finish: np.ndarray
+) -> np.ndarray:
+    out = np.full((image.shape[2], *size), np.nan, np.float32).transpose(1, 2, 0)
+    resize(out, image, np.array(flip, np.int32), finish)
     return out
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("flip", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_flips_and_normalises(channels: int, flip: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (31, 47, channels), np.uint8)
+    mean, factor = np.arange(channels, dtype=np.float32) + 7, np.float32(0.25)
+    finish = np.stack((mean, np.full(channels, factor)), axis=1)
+    across, down = (-1 if flipped else 1 for flipped in flip)
+    expected = (resized(image, (20, 13))[::down, ::across] - mean) * factor
+    np.testing.assert_allclose(finished(image, (20, 13), flip, finish), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
