@@ -63,13 +63,13 @@ def retouch_entry() -> Entry:
 @cache
 def noise_entry() -> Entry:
     """Return `add_noise`."""
-    return Entry(_noise(add_noise), _same_shape_setup())
+    return Entry(_noise(of_photons=False), _same_shape_setup())
 
 
 @cache
 def photon_noise_entry() -> Entry:
     """Return `add_photon_noise`."""
-    return Entry(_noise(add_photon_noise), _same_shape_setup())
+    return Entry(_noise(of_photons=True), _same_shape_setup())
 
 
 @cache
@@ -167,14 +167,18 @@ def _retouch(stamp: str = STAMP) -> Any:
     return run
 
 
-def _noise(add: Any, stamp: str = STAMP) -> Any:
+def _noise(*, of_photons: bool, stamp: str = STAMP) -> Any:
     @kept(cfunc, _RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
         stamp  # noqa: B018  as above
         values = _extent(in_shapes, 0, 0) * _extent(in_shapes, 0, 1) * _extent(in_shapes, 0, 2)
         out = carray(pointer(_entry(outs, 0)), values, np.float32)
         image = carray(pointer(_entry(ins, 0)), values, np.float32)
-        add(out, image, carray(pointer(_entry(ins, 1)), _extent(in_shapes, 1, 0), np.float32))
+        numbers = carray(pointer(_entry(ins, 1)), _extent(in_shapes, 1, 0), np.float32)
+        if of_photons:
+            add_photon_noise(out, image, numbers)
+        else:
+            add_noise(out, image, numbers)
 
     return run
 
