@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import json
 import re
 import shlex
 import sys
@@ -101,7 +102,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / "photos" / "ab"[number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (300, 240), (number * 20, 0, 0)).save(path)
+    _write_targets(folder)
     return folder
+
+
+def _write_targets(folder: Path) -> None:
+    """Write masks, a catalogue of them, and a COCO file for the photographs."""
+    (folder / "masks").mkdir()
+    lines, images, annotations = ["path,mask_path"], [], []
+    for number in range(10):
+        name, mask = f"{'ab'[number % 2]}/{number}.jpg", np.zeros((240, 300), np.uint8)
+        mask[20 : 100 + number, 30:200] = 1
+        Image.fromarray(mask).save(folder / "masks" / f"{number}.png")
+        lines.append(f"photos/{name},masks/{number}.png")
+        images.append({"id": number, "file_name": name})
+        box = {"id": number, "image_id": number, "category_id": 18, "bbox": [30, 20, 170, 80]}
+        annotations.append(box)
+    (folder / "segmentation.csv").write_text("\n".join(lines))
+    categories = [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}]
+    content = {"images": images, "annotations": annotations, "categories": categories}
+    (folder / "instances.json").write_text(json.dumps(content))
 
 
 def run(command: list[str], folder: Path) -> str:
