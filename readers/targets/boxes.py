@@ -14,13 +14,14 @@ from readers.index.lists.arrays import is_lists, most_items
 from readers.index.schema import check_column
 from readers.sampling.placement import Placement
 from readers.targets.box_geometry import check_boxes, cut_boxes, placed_boxes
+from readers.targets.contract import Target
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 @dataclass(frozen=True)
-class Boxes:
+class Boxes(Target):
     """Boxes for each image, which take the same crop, resize, flips, rotation and zoom.
 
     They are cut at the edges of the sample, and those of which too little is left are dropped. A

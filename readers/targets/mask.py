@@ -13,6 +13,7 @@ from readers.contract import Sample, SampleSpec
 from readers.index.schema import check_column, holds_text
 from readers.messages import printable
 from readers.sampling.placement import Placement
+from readers.targets.contract import Target
 from readers.targets.mask_files import of_type, read_mask
 from readers.targets.nearest import NearestPixels
 
@@ -25,7 +26,7 @@ _DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "flo
 
 
 @dataclass(frozen=True)
-class Mask:
+class Mask(Target):
     """A mask for each image, which takes the same crop, resize, flips, rotation and zoom.
 
     Each pixel of the output has the value of the nearest pixel of the mask, unchanged; mean, std
@@ -58,8 +59,8 @@ class Mask:
     EXIF turns it, and of the registered image for `aia_pipeline`. Floating-point masks need a
     floating-point dtype.
 
-    Where two pixels are equally near, the one further right, or further down, is taken, as Pillow
-    and PyTorch's ``nearest-exact`` do.
+    Where two pixels are equally near, the one further right, or further down, is taken, as by
+    PyTorch's ``nearest-exact``. Pillow and OpenCV may take the other one.
     """
 
     column: str

@@ -22,7 +22,8 @@ class NearestPixels:
     """The pixel of an image that is nearest to each pixel of a sample.
 
     Where two are equally near, it is the one further right, or further down, in the image. That is
-    ``floor((x + 0.5) * scale)`` of a resize, as Pillow and ``nearest-exact`` of PyTorch choose.
+    ``floor((x + 0.5) * scale)`` of a resize, as ``nearest-exact`` of PyTorch chooses; where Pillow
+    and OpenCV differ, it is at such ties.
     """
 
     placement: Placement

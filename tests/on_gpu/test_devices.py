@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from dali_pipelines import Index, Loader, fits_pipeline
+from dali_pipelines import Boxes, Index, Loader, Mask, fits_pipeline
 from dali_pipelines.runtime.devices import visible_gpus
 from on_gpu import archives
-from on_gpu.devices import SEED, check, epoch, gathered, one_by_one
+from on_gpu.devices import DEVICES, SEED, check, epoch, gathered, one_by_one
 
 SETTINGS: dict[str, Any] = {"crop": (20, 30), "window": "random", "flip": "hv"}
 
@@ -55,3 +56,30 @@ def test_images_are_where_their_pipeline_is(index: Index, on_gpu: bool) -> None:
         for _ in loader:  # another epoch
             pass
     check(gathered(steps), one_by_one(fits_pipeline, index, **SETTINGS))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_targets_are_there_too(index: Index, device: int | None) -> None:
+    """Each image is its own mask here."""
+    paths = [index.path(row) for row in range(len(index))]
+    boxes = [np.array([[1.0, 2, 40, 50]] * (row % 3)).reshape(-1, 4) for row in range(len(paths))]
+    labels = [[7] * len(each) for each in boxes]
+    several = index.with_column("mask_path", paths).with_column("boxes", boxes)
+    targets = {"mask": Mask("mask_path", "float64"), "boxes": Boxes("boxes", "labels")}
+    found = []
+    for where in (None, device):
+        with Loader(
+            fits_pipeline,
+            several.with_column("labels", labels),
+            batch_size=3,
+            devices=[where],
+            seed=SEED,
+            targets=targets,
+            **SETTINGS,
+        ) as loader:
+            found.append([batch for (batch,) in loader])
+    for on_cpu, there in zip(*found, strict=True):
+        torch.testing.assert_close(there["mask"].float(), there["image"][:, 0], equal_nan=True)
+        for name in ("mask", "boxes", "num_boxes", "labels"):
+            assert there[name].is_cuda == (device is not None)
+            np.testing.assert_array_equal(there[name].cpu(), on_cpu[name])
