@@ -228,8 +228,9 @@ class Loader:
             the first sample that is not delivered) and digest of the Index, all of them plain
             Python values. It does not depend on batch size or number of shards. All processes of a
             job have the same state if they have taken the same number of steps. With weights it has
-            their digest, too. With epoch_steps it has steps (since the start of epoch 0), and epoch
-            counts passes through the rows.
+            their digest, too. With epoch_steps it has steps (since the start of epoch 0) and start
+            (steps, pass and position where the current epoch begins), and epoch counts passes
+            through the rows.
         """
         seed, shuffle = self._config["seed"], self._config["shuffle"]
         return state_of(self._cursor, self.index, self._weights, seed=seed, shuffle=shuffle)
@@ -252,9 +253,7 @@ class Loader:
         check_state(state, self.index, self._weights)
         self.close()
         self._config.update(seed=int(state["seed"]), shuffle=state["shuffle"])
-        cursor, epoch = self._cursor, int(state["epoch"])
-        cursor.epoch, cursor.position = epoch, int(state["position"])
-        cursor.steps = int(state.get("steps", epoch * (cursor.epoch_steps or 0)))
+        self._cursor.load(state)
 
     @property
     def epoch(self) -> int:

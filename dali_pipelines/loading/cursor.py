@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from dali_pipelines.runtime.devices import Device, LatePlacement, Placement
 from readers.sampling.schedule import Schedule, Tail
@@ -29,6 +30,9 @@ class Cursor:
         """Of the first sample that is not delivered yet, in the order."""
         self.steps = 0
         """With `epoch_steps`: steps since the start of epoch 0."""
+        self.start = 0, 0, 0
+        """Steps, epoch and position where the current epoch begins, with `epoch_steps`: other step
+        sizes may have come before."""
         self._schedule_of(late.least)
 
     @property
@@ -85,15 +89,23 @@ class Cursor:
     def reset(self, epoch: int | None = None) -> bool:
         """Go to the start of an epoch, by default of the current one; return whether that moves."""
         epoch = self.counted_epoch if epoch is None else epoch
-        if self.epoch_steps is None:
-            start = epoch, 0, self.steps
-        else:
-            # As if all steps before had been of the present size.
-            steps, schedule = epoch * self.epoch_steps, self.schedule
-            start = *schedule.place(0, steps * schedule.stride), steps
-        moves = start != (self.epoch, self.position, self.steps)
-        self.epoch, self.position, self.steps = start
+        target = self.steps, epoch, 0
+        if self.epoch_steps is not None:
+            self.start = target = self._start_of(epoch, self.epoch_steps)
+        moves = target != (self.steps, self.epoch, self.position)
+        self.steps, self.epoch, self.position = target
         return moves
+
+    def _start_of(self, epoch: int, epoch_steps: int) -> tuple[int, int, int]:
+        """Return steps, epoch and position where an epoch of `epoch_steps` begins."""
+        steps, schedule = epoch * epoch_steps, self.schedule
+        if steps == self.start[0]:
+            return self.start
+        # The sizes of earlier steps are unknown: as if all had been of the present size.
+        known = epoch >= self.counted_epoch
+        origin = (self.steps, self.epoch, self.position) if known else (0, 0, 0)
+        position = origin[2] + (steps - origin[0]) * schedule.stride
+        return steps, *max((0, 0), schedule.place(origin[1], position))
 
     def advance(self) -> None:
         """Move to the next step."""
@@ -103,6 +115,24 @@ class Cursor:
             position = min(position, self._num_rows)
         self.epoch, self.position = replace(schedule, position=position).start
         self.steps += 1
+        if self.epoch_steps is not None and self.steps % self.epoch_steps == 0:
+            self.start = self.steps, self.epoch, self.position
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go to the step of a state, see `dali_pipelines.loading.state`."""
+        self.epoch, self.position = int(state["epoch"]), int(state["position"])
+        self.steps = int(state.get("steps", self.epoch * (self.epoch_steps or 0)))
+        if self.epoch_steps is not None:
+            self.start = self._loaded_start(state, self.steps - self.steps % self.epoch_steps)
+
+    def _loaded_start(self, state: Mapping[str, Any], first: int) -> tuple[int, int, int]:
+        """Return where the epoch of a state begins, after `first` steps; (0, 0, 0) if unknown."""
+        if "steps" not in state:  # its pass becomes the epoch
+            return first, self.epoch, 0
+        steps, epoch, position = map(int, state.get("start", (0, 0, 0)))
+        if steps != first == self.steps:
+            return first, self.epoch, self.position
+        return steps, epoch, position
 
     def positions(self) -> Iterator[tuple[Device, list[int]]]:
         """Yield each device of this process with the positions that it takes in the next step.

@@ -27,7 +27,7 @@ def state_of(
     if weights is not None:
         state["weights"] = weights.digest
     if cursor.epoch_steps is not None:
-        state["steps"] = cursor.steps
+        state["steps"], state["start"] = cursor.steps, list(cursor.start)
     return state
 
 
@@ -57,6 +57,7 @@ def check_state(state: Any, index: Index, weights: RunningWeights | None = None)
     _check_integer(state, "position", len(index))
     if "steps" in state:
         _check_integer(state, "steps", 2**63 - 1)
+        _check_start(state.get("start", [0, 0, 0]), len(index))
     _check_version(state)
     _check_weights(state, weights)
 
@@ -65,6 +66,19 @@ def _check_integer(state: Mapping[str, Any], name: str, most: int) -> None:
     value = state[name]
     if not is_integer(value, 0) or int(value) > most:
         raise ValueError(f"{name} of the state must be an integer in [0, {most}], got {value!r}")
+
+
+def _check_start(start: Any, num_rows: int) -> None:
+    most = (2**63 - 1, 2**63 - 1, num_rows)
+    is_triple = isinstance(start, list | tuple) and len(start) == 3
+    if not is_triple or not all(
+        is_integer(value, 0) and int(value) <= limit
+        for value, limit in zip(start, most, strict=True)
+    ):
+        raise ValueError(
+            "start of the state must be three integers, the steps, pass and position where its "
+            f"epoch begins, got {start!r}"
+        )
 
 
 def _check_version(state: Mapping[str, Any]) -> None:

@@ -111,6 +111,45 @@ def test_resumed_with_other_steps(data: st.DataObject, num_rows: int) -> None:
     assert divmod(len(delivered), num_rows) == (state["epoch"], state["position"])
 
 
+def first_slot(loader: CountingLoader) -> Any:
+    """Take a step, and return (epoch, position) of its first sample."""
+    return next(iter(loader))[0]
+
+
+@given(st.data(), st.integers(1, 30), st.integers(1, 7))
+def test_reset_after_other_steps(data: st.DataObject, num_rows: int, epoch_steps: int) -> None:
+    """It goes to the first sample of the epoch, whatever sizes the steps before had."""
+    index = Index.from_paths([f"{row}.npy" for row in range(num_rows)])
+    state: Any = None
+    place = start = 0  # of the next sample, and of the first of the epoch, counted over all passes
+    for _ in range(data.draw(st.integers(1, 4))):
+        loader = CountingLoader(
+            npy_pipeline,
+            index,
+            batch_size=data.draw(st.integers(1, num_rows + 5)),
+            epoch_steps=epoch_steps,
+            devices=[None],
+        )
+        if state is not None:
+            loader.load_state_dict(state)
+        for _ in range(data.draw(st.integers(0, 9))):
+            place += loader._config["batch_size"]
+            next(iter(loader))
+            if loader.step == 0:
+                start = place
+        state = loader.state_dict()
+        loader.reset()
+        assert (loader.epoch, loader.step) == (state["steps"] // epoch_steps, 0)
+        assert first_slot(loader) == divmod(start, num_rows)
+        loader.load_state_dict(state)
+        loader.reset(loader.epoch + 1)
+        left = epoch_steps - state["steps"] % epoch_steps
+        following = place + left * loader._config["batch_size"]
+        assert first_slot(loader) == divmod(following, num_rows)
+        loader.reset(0)
+        assert first_slot(loader) == (0, 0)
+
+
 def test_break_and_resume_with_other_shards(npy_index: Index) -> None:
     """In the middle of an epoch that reaches into the next pass; windows and flips as well."""
     options: dict[str, Any] = {"epoch_steps": 4, "seed": 9}
@@ -242,6 +281,27 @@ class TestState:
             assert rows_of(loader) == stream(12, start=5 * ROWS + 20)
             assert loader.epoch == 6
 
+    def test_its_pass_becomes_the_epoch(self, npy_index: Index) -> None:
+        """Which begins where that Loader's did."""
+        state = make_loader(npy_index, epoch_steps=None).state_dict()
+        with make_loader(npy_index, epoch_steps=3) as loader:
+            loader.load_state_dict(state | {"epoch": 5, "position": 20})
+            loader.reset()
+            assert rows_of(loader) == stream(12, start=5 * ROWS)
+
+    @pytest.mark.parametrize("steps", [1, 3, 5])
+    def test_of_a_release_that_saved_no_start(self, npy_index: Index, steps: int) -> None:
+        with make_loader(npy_index, epoch_steps=3) as loader:
+            loader.reset(steps // 3)
+            taken = list(islice(loader, steps % 3))
+            state = loader.state_dict()
+        assert len(taken) == steps % 3
+        del state["start"]
+        with make_loader(npy_index, epoch_steps=3) as loader:
+            loader.load_state_dict(state)
+            loader.reset()
+            assert rows_of(loader) == stream(12, start=steps // 3 * 12)
+
     def test_in_a_loader_of_whole_epochs(self, npy_index: Index) -> None:
         with make_loader(npy_index, epoch_steps=3) as loader:
             for _ in range(4):
@@ -249,7 +309,7 @@ class TestState:
             state = loader.state_dict()
         assert {**state, "digest": ""} == {
             "version": 2, "seed": 0, "shuffle": True, "epoch": 2, "position": 2, "digest": "",
-            "steps": 12,
+            "steps": 12, "start": [12, 2, 2],
         }  # fmt: skip
         with make_loader(npy_index, epoch_steps=None) as loader:
             loader.load_state_dict(state)
@@ -270,6 +330,15 @@ class TestState:
         loader = make_loader(npy_index)
         with pytest.raises(ValueError, match=r"steps of the state must be an integer in \[0, "):
             loader.load_state_dict({**loader.state_dict(), "steps": steps})
+        assert loader.state_dict()["steps"] == 0
+
+    @pytest.mark.parametrize(
+        "start", [0, "000", None, [0, 0], [0, 0, 0, 0], [0, 0, -1], [0, 1.0, 0], [0, 0, ROWS + 1]]
+    )
+    def test_a_start_that_makes_no_sense(self, npy_index: Index, start: Any) -> None:
+        loader = make_loader(npy_index)
+        with pytest.raises(ValueError, match="start of the state must be three integers, "):
+            loader.load_state_dict({**loader.state_dict(), "steps": 1, "start": start})
         assert loader.state_dict()["steps"] == 0
 
 
