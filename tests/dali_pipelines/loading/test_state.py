@@ -54,6 +54,15 @@ def test_refused_and_nothing_changed(loader: Loader, change: dict[str, Any], rea
     assert (loader.epoch, loader.step) == (0, 0)
 
 
+def test_weights_and_no_shuffle(npy_index: Index) -> None:
+    weighted = npy_index.with_column("w", range(23))
+    loader = Loader(npy_pipeline, weighted, batch_size=4, devices=[None], weights="w")
+    before = loader.state_dict()
+    with pytest.raises(ValueError, match="weights draw rows at random, and shuffle of the state"):
+        loader.load_state_dict({**before, "shuffle": False})
+    assert loader.state_dict() == before
+
+
 @pytest.mark.parametrize("name", ["seed", "shuffle", "epoch", "position", "digest"])
 def test_a_key_that_is_missing(loader: Loader, name: str) -> None:
     state = loader.state_dict()
