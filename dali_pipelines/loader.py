@@ -16,7 +16,7 @@ from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.intake import Intake
 from dali_pipelines.loading.maker import PipelineMaker
 from dali_pipelines.loading.running import RunningPipelines
-from dali_pipelines.loading.settings import check_settings
+from dali_pipelines.loading.settings import bound_settings, check_settings
 from dali_pipelines.loading.state import check_state, state_of
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.devices import Device, LatePlacement
@@ -83,13 +83,15 @@ class Loader:
     **config
         Further keywords of the factory, see `dali_pipelines.settings.LoaderSettings`: mode, crop,
         window, flip, resize, mean, std, dtype, columns, ... Type checkers know those of the
-        factories of this package; bind others with functools.partial.
+        factories of this package; bind others with functools.partial. Keywords that are bound
+        count as if given here, and those named above cannot be bound.
 
     Raises
     ------
     TypeError
-        If the factory has no such setting. Of your own factories, those whose ``**config`` is
-        annotated as ``Unpack[PipelineSettings]`` are checked here, others when they are called.
+        If the factory has no such setting, or functools.partial binds one of the Loader. Of your
+        own factories, those whose ``**config`` is annotated as ``Unpack[PipelineSettings]`` are
+        checked here, others when they are called.
     ValueError
         If settings contradict each other or do not fit the data.
     """
@@ -117,8 +119,10 @@ class Loader:
         check_index(index)
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
-        check_settings(factory, config, inspect.signature(Loader).parameters)
-        self._starts_anew = config.get("mode") == "eval"
+        own = inspect.signature(Loader).parameters
+        settings: dict[str, Any] = {**bound_settings(factory, own), **config}
+        check_settings(factory, settings, own)
+        self._starts_anew = settings.get("mode") == "eval"
         if shuffle is None:
             shuffle = not self._starts_anew
         order: dict[str, Any] = {"weights": weights, "epoch_steps": epoch_steps}
@@ -127,12 +131,12 @@ class Loader:
         self._weights = None if weights is None else index.running_weights(weights)
         self.stats = LoaderStats()
         self._config: dict[str, Any] = {
-            **config,
+            **settings,
             "batch_size": batch_size,
             "seed": seed,
             "shuffle": shuffle,
             "tail": tail,
-            "rejected": dict(config.get("rejected", {})),
+            "rejected": dict(settings.get("rejected", {})),
         }
         # Not every factory takes them.
         self._config |= {name: value for name, value in order.items() if value is not None}

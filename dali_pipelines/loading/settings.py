@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from dali_pipelines.config import NAMES, PipelineConfig
@@ -14,6 +15,31 @@ _OF_THE_LOADER = {
     "position": "give load_state_dict a state",
     "first_step": "give load_state_dict a state",
 }
+
+
+def bound_settings(factory: Callable[..., Any], others: Collection[str]) -> dict[str, Any]:
+    """Return the keywords that functools.partial binds to a factory; none if it is no partial.
+
+    TypeError if one of them is a keyword of the Loader itself (`others`), which sets it.
+    """
+    bound: dict[str, Any] = {}
+    function = factory
+    while isinstance(function, partial):
+        bound = {**function.keywords, **bound}
+        function = function.func
+    for name in bound:
+        if name in others and name not in ("factory", "config"):
+            raise TypeError(
+                f"functools.partial binds {name} of {_title(factory)}, and a Loader sets it for "
+                f"its pipelines: give {name} to the Loader"
+            )
+    return bound
+
+
+def _title(factory: Callable[..., Any]) -> str:
+    while isinstance(factory, partial):
+        factory = factory.func
+    return getattr(factory, "__name__", type(factory).__name__)
 
 
 def check_settings(
@@ -29,10 +55,8 @@ def check_settings(
             raise TypeError(f"a Loader sets {name} of its pipelines itself: {instead}")
     names = names_of(factory)
     if names is not None:
-        function = getattr(factory, "func", factory)  # of a functools.partial
-        title = getattr(function, "__name__", type(function).__name__)
         known = (names | set(others)) - {*_OF_THE_LOADER, "factory", "index", "config"}
-        check_names(f"Loader with {title}", settings, known)
+        check_names(f"Loader with {_title(factory)}", settings, known)
     declared = names_of(factory, unpacked=False) or ()
     checked = {name: settings[name] for name in NAMES & set(settings) - set(declared)}
     PipelineConfig(**{"batch_size": 1, **checked})

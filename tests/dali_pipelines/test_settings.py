@@ -103,6 +103,50 @@ def test_a_factory_that_says_nothing_is_asked_when_it_is_called() -> None:
         loader.start()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["seed", "shuffle", "weights", "tail", "epoch_steps", "batch_size", "num_shards", "index"],
+)
+@pytest.mark.parametrize("factory", [npy_pipeline, untyped])
+def test_what_only_a_loader_can_be_given(factory: Any, name: str) -> None:
+    bound = partial(_Partial(factory, **{name: None}), crop=3)
+    message = f"functools.partial binds {name} of {factory.__name__}, .*: give {name} to the Loader"
+    with pytest.raises(TypeError, match=message):
+        Loader(bound, NOWHERE, batch_size=1)
+
+
+class _Partial(partial):
+    """functools.partial does not merge others of another class."""
+
+
+@pytest.mark.parametrize("name", ["device_id", "epoch", "position"])
+def test_what_the_loader_sets_itself_cannot_be_bound(name: str) -> None:
+    with pytest.raises(TypeError, match=f"a Loader sets {name} of its pipelines itself: give "):
+        Loader(_Partial(jpeg_pipeline, **{name: 0}), NOWHERE, batch_size=1)
+
+
+def test_bound_settings_count_as_if_given(npy_index: Index) -> None:
+    bound = _Partial(partial(npy_pipeline, mode="eval", num_epochs=1, columns=("c",)), num_epochs=2)
+    index = npy_index.with_column("c", range(len(npy_index)))
+    with Loader(bound, index, batch_size=10, num_read_processes=1, devices=[None]) as loader:
+        assert not loader.state_dict()["shuffle"]
+        for _ in range(2):
+            (batch,) = next(iter(loader))
+            assert batch["row"].tolist() == batch["c"].tolist() == list(range(10))
+        assert [len(list(loader)) for _ in range(2)] == [3, 3]
+        with pytest.raises(RuntimeError, match="all num_epochs=2 epochs were delivered"):
+            list(loader)
+    with pytest.raises(ValueError, match=r"draws rows at random: leave out .* mode 'eval'"):
+        Loader(partial(npy_pipeline, mode="eval"), index, batch_size=1, weights="c")
+
+
+def test_what_is_given_wins_over_what_is_bound(npy_index: Index) -> None:
+    bound = partial(npy_pipeline, mode="eval")
+    with Loader(bound, npy_index, batch_size=4, devices=[None], mode="train") as loader:
+        assert loader.state_dict()["shuffle"]
+        assert loader.make_pipelines()[0].source.chance
+
+
 @pytest.mark.parametrize("name", ["device_id", "epoch", "position"])
 def test_what_the_loader_sets_itself(name: str) -> None:
     setting: dict[str, Any] = {name: 0}
