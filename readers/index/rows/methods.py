@@ -47,13 +47,18 @@ class IndexRows(IndexSources):
             SQL expression on the columns, in DuckDB's dialect, e.g. ``"wavelnth = 171 AND exptime >
             1.9"``. Names of columns are those of the Index, in any case. It cannot reach anything
             but the table. A row for which it is null, e.g. because a value is missing, is left out.
+            NaN is a missing value, too: ``flux IS NULL`` finds it.
 
         Raises
         ------
         ModuleNotFoundError
             If DuckDB is not installed; it is in the extra ``cli``.
+        TypeError
+            If the condition is no text, but e.g. a mask.
         ValueError
-            If it is no such expression, is neither true nor false, or no row matches.
+            If it is no such expression, is neither true nor false, calls a function such as
+            ``random`` that gives other values each time, or no row matches; or if names of columns
+            differ only in case.
         """
         try:
             rows = matching(self.table, condition)

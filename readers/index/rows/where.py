@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from readers.index.fact_table import column_name
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
 _ROW = "row of the index"
@@ -30,6 +32,8 @@ _DUCKDB_CONFIG = {
 def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[np.int64]:
     """Return the rows for which the condition is true, in order, shape (k,).
 
+    NaN in a column of floats is a missing value, as null is.
+
     `SQLExpression` takes a single expression and nothing that could follow or replace one.
 
     Parameters
@@ -45,24 +49,37 @@ def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[n
     ------
     ModuleNotFoundError
         If DuckDB is not installed.
+    TypeError
+        If the condition is no text.
     ValueError
-        If the condition is no such expression, or is neither true nor false. It begins with
+        If the condition is no such expression, is neither true nor false, or calls a function that
+        gives other values each time; or if names of columns differ only in case. It begins with
         "where".
     """
     import duckdb
 
+    if not isinstance(where, str):
+        raise TypeError(
+            "where takes an SQL expression as text, such as 'exptime > 1.9', got "
+            f"{type(where).__name__}: row numbers and masks are for select"
+        )
+    _check_case(where, table.column_names)
     for key in keys:
         if column_name(key) != key.lower():
             table = table.append_column(key, table[column_name(key)])
-    table = table.append_column(_ROW, [np.arange(table.num_rows)])
+    row_name = _ROW
+    while row_name in map(str.lower, table.column_names):
+        row_name += "_"
+    table = table.append_column(row_name, [np.arange(table.num_rows)])
     connection = duckdb.connect(":memory:", config=_DUCKDB_CONFIG)
     try:
-        archive = connection.register("archive", table).table("archive")
+        archive = _without_nan(connection.register("archive", table).table("archive"))
         condition = duckdb.SQLExpression(where)
         kinds = [str(kind) for kind in archive.project(condition).types]
         if kinds not in (["BOOLEAN"], ['"NULL"']):
             raise ValueError(f"where must be true or false, {where!r} is {', '.join(kinds)}")
-        rows = archive.filter(condition).project(f'"{_ROW}"').fetchnumpy()[_ROW]
+        _check_repeatable(where, connection)
+        rows = archive.filter(condition).project(f'"{row_name}"').fetchnumpy()[row_name]
     except duckdb.Error as error:
         # With the names that it proposes, but without the query and long lists of functions.
         reason = re.split(r"\n[\n\t]", str(error))[0]
@@ -70,3 +87,41 @@ def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[n
     finally:
         connection.close()
     return np.sort(rows)
+
+
+def _check_case(where: str, names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise ValueError(
+                f"where {where!r}: columns {other!r} and {name!r} differ only in case, and SQL "
+                "does not tell them apart: rename one of them"
+            )
+
+
+def _without_nan(archive: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Return the table with null for NaN, which is larger than all numbers in DuckDB."""
+    replaced = []
+    for name, kind in zip(archive.columns, archive.types, strict=True):
+        if str(kind) in ("FLOAT", "DOUBLE"):
+            quoted = '"' + name.replace('"', '""') + '"'
+            replaced.append(f"nullif({quoted}, 'nan'::{kind}) AS {quoted}")
+    return archive.project(f"* REPLACE ({', '.join(replaced)})") if replaced else archive
+
+
+def _check_repeatable(where: str, connection: duckdb.DuckDBPyConnection) -> None:
+    import duckdb
+
+    query = "SELECT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE'"
+    volatile = {name for (name,) in connection.execute(query).fetchall()}
+    text = where.encode()  # tokens begin at bytes
+    tokens = duckdb.tokenize(where)
+    for (start, kind), (stop, _) in pairwise(tokens):
+        name = text[start:stop].decode().split()[0].strip('"').lower()
+        is_call = kind == duckdb.token_type.identifier and text[stop : stop + 1] == b"("
+        if is_call and name in volatile:
+            raise ValueError(
+                f"where {where!r}: {name}() gives other rows each time: Index.split divides rows "
+                "in a way that can be repeated, and Index.select takes row numbers"
+            )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,6 +47,61 @@ def test_rows_for_which_it_is_null_are_left_out() -> None:
     assert paths(index.where("x > 0")) == ["/a", "/é"]
     assert paths(index.where("x IS NULL")) == ["/b"]
     assert paths(index.where("path = '/é'")) == ["/é"]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_nan_is_a_missing_value(kind: pa.DataType) -> None:
+    values = pa.array([1, float("nan"), None, 4, float("inf")], kind)
+    index = Index(pa.table({"path": list("abcde"), 'f "1"': values}))
+    assert paths(index.where('"f ""1""" > 2')) == ["d", "e"]
+    assert paths(index.where('NOT "f ""1""" < 2')) == ["d", "e"]
+    assert paths(index.where('"f ""1""" != 4')) == ["a", "e"]
+    assert paths(index.where('"f ""1""" IS NULL')) == ["b", "c"]
+    kept = index.where("true").table['f "1"']
+    assert kept.null_count == 1
+    assert np.isnan(kept[1].as_py())
+
+
+@pytest.mark.parametrize("name", ["row of the index", "Row of the Index"])
+def test_a_column_named_as_that_of_row_numbers(index: Index, name: str) -> None:
+    other = index.with_column(name, np.full(1000, 4))
+    assert paths(other.where("exptime < 0.1")) == paths(index.where("exptime < 0.1"))
+    assert len(other.where(f'"{name}" = 4')) == 1000
+
+
+def test_columns_that_differ_only_in_case(index: Index) -> None:
+    other = index.with_column("EXPTIME", np.zeros(1000))
+    with pytest.raises(ValueError, match="columns 'exptime' and 'EXPTIME' differ only in case"):
+        other.where("exptime > 1")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "random() < 0.7",
+        "path = 'é' OR RANDOM ( ) < 0.7",
+        'exptime < 3 * "random"()',
+        "main.random() < 0.7",
+        "uuid()::text < 'a'",
+        "exptime > (SELECT min(random()) FROM archive)",
+    ],
+)
+def test_what_cannot_be_repeated(index: Index, sql: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"(random|uuid)\(\) gives other rows .* Index.split .*select"
+    ):
+        index.where(sql)
+
+
+def test_columns_named_as_functions_that_cannot_be_repeated(index: Index) -> None:
+    other = index.with_column("random", np.arange(1000)).with_column("uuid", ["random()"] * 1000)
+    assert len(other.where("random in (1, 2) AND uuid = 'random()' AND (random) < 9")) == 2
+
+
+@pytest.mark.parametrize("condition", [None, 1, True, np.ones(1000, bool), [0, 1]])
+def test_what_is_no_text(index: Index, condition: Any) -> None:
+    with pytest.raises(TypeError, match=r"where takes an SQL expression .*masks are for select"):
+        index.where(condition)
 
 
 def test_of_a_mapped_file(index: Index, tmp_path: Path) -> None:
