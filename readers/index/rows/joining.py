@@ -19,6 +19,8 @@ def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
     """Return the table of several Indexes, see `readers.index.table.Index.concat`."""
     import pyarrow as pa
 
+    if not isinstance(indexes, Iterable):
+        raise TypeError(f"concat takes a sequence of Indexes, as [first, second], got {indexes!r}")
     several = list(indexes)
     for index in several:
         if not isinstance(index, IndexSources):
@@ -45,6 +47,10 @@ def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
 
 def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
     """Return the table with a column, see `readers.index.table.Index.with_column`."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a column must be text, got {name!r}")
+    if not name:
+        raise ValueError("the name of a column is empty")
     column = _column(name, values)
     if len(column) != table.num_rows:
         raise ValueError(

@@ -15,7 +15,25 @@ from readers.index.sources import IndexSources
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
+
+
+def _row_numbers(rows: ArrayLike, count: int) -> NDArray[Any]:
+    """Return the row numbers that are given, or those of a mask; see `IndexRows.select`."""
+    chosen = np.asarray(rows)
+    if chosen.dtype == bool and chosen.ndim > 0:
+        if chosen.shape != (count,):
+            raise ValueError(f"a mask must have shape ({count},), got {chosen.shape}")
+        return np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (len(chosen) and not np.issubdtype(chosen.dtype, np.integer)):
+        what = rows if chosen.ndim == 0 else f"{chosen.dtype} of shape {chosen.shape}"
+        raise TypeError(
+            "select takes row numbers, integers of shape (k,), or a mask, bools of shape "
+            f"({count},); got {what!s}"
+        )
+    for place in np.flatnonzero((chosen < 0) | (chosen >= count))[:1]:
+        raise IndexError(f"row numbers must lie in [0, {count}), got {chosen[place]}")
+    return chosen
 
 
 class IndexRows(IndexSources):
@@ -27,15 +45,20 @@ class IndexRows(IndexSources):
         Parameters
         ----------
         rows : array_like, shape (k,) of int, or (len,) of bool
-            Row numbers, or a mask.
+            Row numbers, counted from 0, or a mask.
+
+        Raises
+        ------
+        IndexError
+            If there is no row of a number; negative numbers do not count from the end.
+        TypeError
+            If they are neither row numbers nor a mask.
+        ValueError
+            If a mask has another shape, or no row is chosen.
         """
         import pyarrow as pa
 
-        chosen, count = np.asarray(rows), self.table.num_rows
-        if chosen.dtype == bool:
-            if chosen.shape != (count,):
-                raise ValueError(f"a mask must have shape ({count},), got {chosen.shape}")
-            chosen = np.flatnonzero(chosen)
+        chosen = _row_numbers(rows, self.table.num_rows)
         return type(self)(self.table.take(pa.array(chosen, pa.int64())))
 
     def where(self, condition: str) -> Self:
@@ -212,8 +235,10 @@ class IndexRows(IndexSources):
 
         Raises
         ------
+        TypeError
+            If the name is no text.
         ValueError
-            If they are not one value for each row, all of one type.
+            If they are not one value for each row, all of one type, or the name is empty.
 
         Notes
         -----

@@ -338,6 +338,9 @@ SELECTED = [
     (np.array([True, False, True]), ["/a", "/c"]),
     ([False, False, True], ["/c"]),
     (range(3), ["/a", "/b", "/c"]),
+    (np.array([2, 0], np.uint64), ["/c", "/a"]),
+    (pa.array([2, 0]), ["/c", "/a"]),
+    (pa.array([True, False, False]), ["/a"]),
 ]
 
 
@@ -345,8 +348,27 @@ BAD_SELECTIONS = [
     ([True, False], ValueError, r"a mask must have shape \(3,\), got \(2,\)"),
     ([False] * 3, ValueError, "an Index needs at least one row, got none"),
     ([], ValueError, "an Index needs at least one row, got none"),
-    ([3], IndexError, "3 out of bounds"),
-    ([-1], IndexError, "-1 out of bounds"),
+    ([0, 3], IndexError, r"row numbers must lie in \[0, 3\), got 3"),
+    ([-1], IndexError, r"row numbers must lie in \[0, 3\), got -1"),
+    (np.array([2**64 - 1], np.uint64), IndexError, r"in \[0, 3\), got 18446744073709551615"),
+    *(
+        (
+            rows,
+            TypeError,
+            rf"select takes row numbers, .* or a mask, bools of shape \(3,\); got {got}",
+        )
+        for rows, got in (
+            ([0.0, 1.0], r"float64 of shape \(2,\)"),
+            ([True, None, False], r"object of shape \(3,\)"),
+            ([[0, 1]], r"int64 of shape \(1, 2\)"),
+            (["a"], "<U1 of shape"),
+            (1, "1"),
+            (True, "True"),
+            (None, "None"),
+            (slice(0, 2), r"slice\(0, 2, None\)"),
+            ("x > 1", "x > 1"),
+        )
+    ),
 ]
 
 

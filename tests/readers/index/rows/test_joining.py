@@ -85,6 +85,12 @@ class TestConcat:
         with pytest.raises(TypeError, match=r"concat takes a sequence of Indexes, got a (Tab|str)"):
             Index.concat(given)
 
+    @pytest.mark.parametrize("given", [index(), None, 3])
+    def test_no_sequence(self, given: Any) -> None:
+        message = r"concat takes a sequence of Indexes, as \[first, second\], got (<Index|None|3)"
+        with pytest.raises(TypeError, match=message):
+            Index.concat(given)
+
     def test_classes(self, tmp_path: Path) -> None:
         for name in ("a/x.jpg", "b/y.jpg", "c/z.jpg"):
             (tmp_path / name).parent.mkdir()
@@ -106,6 +112,15 @@ class TestConcat:
 
 
 class TestWithColumn:
+    @pytest.mark.parametrize("name", [3, None, b"x", ("x",)])
+    def test_a_name_that_is_no_text(self, name: Any) -> None:
+        with pytest.raises(TypeError, match="the name of a column must be text, got "):
+            index().with_column(name, [1, 2])
+
+    def test_an_empty_name(self) -> None:
+        with pytest.raises(ValueError, match="the name of a column is empty"):
+            index().with_column("", [1, 2])
+
     @pytest.mark.parametrize(
         ("values", "expected"),
         [
