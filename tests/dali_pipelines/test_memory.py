@@ -24,7 +24,10 @@ def test_estimate_counts_every_batch_in_flight(npy_index: Index) -> None:
     assert found.shared == 2 * (2 + 2) * 4 * frame
     assert found.images == 2 * 3 * 4 * frame
     worked_on = npy_pipeline(npy_index, prefetch=1, flip="h", resize=3, mean=1, **options)
-    assert estimate_memory([worked_on]).images == (2 + 3) * 4 * 3 * 3 * 4 + 2 * 4 * frame
+    # Its resize also flips and normalises.
+    assert estimate_memory([worked_on]).images == (2 + 1) * 4 * 3 * 3 * 4 + 2 * 4 * frame
+    worked_on = npy_pipeline(npy_index, prefetch=1, flip="h", crop=3, mean=1, **options)
+    assert estimate_memory([worked_on]).images == (2 + 2) * 4 * 3 * 3 * 4
 
 
 @pytest.mark.parametrize(("psf", "frames"), [((), 1), ((171,), 3)])
