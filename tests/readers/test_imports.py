@@ -38,6 +38,8 @@ def test_importing_does_nothing(fresh_python: Callable[..., bytes]) -> None:
 LIGHT = [
     ("readers", [*HEAVY, "numpy"]),
     ("readers.npy", HEAVY),
+    ("readers.targets.mask", HEAVY),
+    ("readers.targets.boxes", HEAVY),
     ("readers.fits.reader", [name for name in HEAVY if name != "astropy"]),
     ("readers.aia.reader", [name for name in HEAVY if name != "astropy"]),
     ("readers.jpeg.reader", [name for name in HEAVY if name != "PIL"]),
