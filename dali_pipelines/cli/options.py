@@ -218,6 +218,17 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
+def number_or(word: str) -> Callable[[str], int | str]:
+    """Return a type for `option`: numbers from 0 on, or a word."""
+
+    def number(text: str) -> int | str:
+        if text != word and not text.isdecimal():
+            raise argparse.ArgumentTypeError(f"expected a number or {word}, got {text!r}")
+        return text if text == word else int(text)
+
+    return number
+
+
 def hdu_name(text: str) -> int | str | tuple[str, int]:
     """Read an HDU of the command line: a number, EXTNAME, or EXTNAME,EXTVER."""
     name, comma, version = text.rpartition(",")

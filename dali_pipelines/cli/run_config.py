@@ -6,13 +6,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
 from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, check_finite, pair
-from dali_pipelines.cli.options import option
+from dali_pipelines.cli.options import number_or, option
+from dali_pipelines.cli.own_flags import OwnFlags
 from dali_pipelines.cli.shared_flags import (
     DeviceFlags,
     HduFlags,
@@ -32,19 +33,8 @@ _COUNTS = (
 )
 
 
-def _number_or(word: str) -> Callable[[str], int | str]:
-    """Return a type for `option`: numbers from 0 on, or a word."""
-
-    def number(text: str) -> int | str:
-        if text != word and not text.isdecimal():
-            raise argparse.ArgumentTypeError(f"expected a number or {word}, got {text!r}")
-        return text if text == word else int(text)
-
-    return number
-
-
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, TargetFlags):
+class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
@@ -52,7 +42,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, TargetFlags):
         "readers": "num_read_processes read_timeout restart_readers start_method",
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window flip rotate zoom random_area random_aspect_ratio "
-        "resize_shorter resize mean std",
+        "resize_shorter resize augment transform mean std outputs",
         "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "mode shuffle weights seed epochs epoch_steps max_batches tail "
@@ -64,7 +54,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, TargetFlags):
     planes: tuple[int | Literal["all"], ...] | None = option(
         None,
         "fits: planes to read of images with more than two axes, as channels, or all",
-        type=_number_or("all"),
+        type=number_or("all"),
         nargs="+",
         metavar="N",
     )
@@ -72,7 +62,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, TargetFlags):
         4,
         "reader processes in all, shared out over the shards; auto: as many as a short measurement "
         "finds useful",
-        type=_number_or("auto"),
+        type=number_or("auto"),
         metavar="NUMBER",
     )
     batch_size: int = option(16, "samples per shard and step")
@@ -168,6 +158,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, TargetFlags):
         targets = self.targets()
         return {
             **self.image_settings(),
+            **self.own_settings(),
             **({"targets": targets} if targets else {}),
             "mean": self.mean,
             "std": self.std,

@@ -1,0 +1,102 @@
+"""The flags --augment, --transform and --outputs of run, and their keys of TOML."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import dali_pipelines
+from dali_pipelines import Blur, ColorJitter, Erase, RandAugment, TrivialAugment
+from dali_pipelines.cli.own_flags import AUGMENTATIONS, augmentation_of, transform_of
+from dali_pipelines.cli.run.main import main
+
+
+def test_each_augmentation_of_the_package_has_a_name() -> None:
+    public = {name: getattr(dali_pipelines, name) for name in dali_pipelines.__all__}
+    found = {name for name, one in public.items() if hasattr(one, "of_8_bits")}
+    assert found == set(AUGMENTATIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TrivialAugment", TrivialAugment()),
+        ("TrivialAugment()", TrivialAugment()),
+        (" RandAugment(2, magnitude=-1 + 0j)", None),
+        ("RandAugment(3, magnitude=5)", RandAugment(3, 5)),
+        ("ColorJitter(0.4, hue=(-0.1, 0.2))", ColorJitter(0.4, hue=(-0.1, 0.2))),
+        ("Erase(value=[1, 2, 3])", Erase(value=[1, 2, 3])),
+        ("{'name': 'Blur', 'kernel_size': 5, 'p': 0.5}", Blur(5, p=0.5)),
+        ("Blur(kernel_size=__import__('os').system('true'))", None),
+        ("Blur(**{'kernel_size': 3})", None),
+        ("dali_pipelines.Blur(3)", None),
+        ("{'kernel_size': 5}", None),
+        ("Blur(3", None),
+        ("3", None),
+        ("", None),
+    ],
+)
+def test_texts_of_augmentations(text: str, expected: Any) -> None:
+    if expected is not None:
+        assert augmentation_of(text) == expected
+    else:
+        with pytest.raises(ValueError, match="--augment"):
+            augmentation_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ColourJitter(0.4)", "--augment has no 'ColourJitter': did you mean ColorJitter"),
+        ("Index()", "--augment has no 'Index': .*there are ColorJitter, TrivialAugment, "),
+        ("Blur(4)", r"--augment 'Blur\(4\)': kernel_size must be odd, got 4"),
+        ("Blur(size=3)", r"--augment 'Blur\(size=3\)': .*unexpected keyword argument 'size'"),
+    ],
+)
+def test_what_is_wrong_with_a_text(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        augmentation_of(text)
+
+
+@pytest.mark.parametrize("name", ["nothing", "json:nothing", "no_such_module:f", "json:"])
+def test_a_transform_that_is_not_there(name: str) -> None:
+    with pytest.raises(ValueError, match=f"--transform={name}: "):
+        transform_of(name)
+
+
+def test_a_run_with_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for row in range(3):
+        pixels = np.full((20, 24, 3), 40 * row, np.uint8)
+        Image.fromarray(pixels).save(folder / f"{row}.png")
+    (tmp_path / "my_operators.py").write_text(
+        "calls = []\n\ndef lamp(image, chance, config):\n"
+        "    calls.append(config)\n    return image\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    report = tmp_path / "report.json"
+    (tmp_path / "run.toml").write_text(
+        f'data = "{folder}"\npipeline = "jpeg"\ndevice = "cpu"\nbatch_size = 3\ncrop = 16\n'
+        f'report = "{report}"\noutputs = ["window", "matrix"]\ntransform = "my_operators:lamp"\n'
+        'num_read_processes = 1\n[[augment]]\nname = "ColorJitter"\nbrightness = 0.4\n'
+        '[[augment]]\nname = "TrivialAugment"\n'
+    )
+    assert main(["--config=run.toml"]) == 0
+    calls = sys.modules.pop("my_operators").calls
+    config = calls[-1]
+    assert config.augment == (ColorJitter(brightness=0.4), TrivialAugment())
+    assert config.outputs == ("window", "matrix")
+    seen = json.loads(report.read_text())["config"]
+    assert seen["transform"] == "my_operators:lamp"
+    assert augmentation_of(seen["augment"][0]) == ColorJitter(brightness=0.4)
+    assert main(["--config=run.toml", "--augment", "RandAugment(1)", "Blur(3)"]) == 0
+    calls = sys.modules.pop("my_operators").calls
+    assert calls[-1].augment == (RandAugment(1), Blur(3))
+    assert main(["--config=run.toml", "--augment", "Blur(4)"]) == 2
