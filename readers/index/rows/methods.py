@@ -165,10 +165,10 @@ class IndexRows(IndexSources):
 
     def each_window(
         self,
-        crop: int | tuple[int, int],
-        image: tuple[int, int] | tuple[str, str],
+        crop: int | Sequence[int],
+        image: Sequence[int] | Sequence[str],
         *,
-        stride: int | tuple[int, int] | None = None,
+        stride: int | Sequence[int] | None = None,
     ) -> Self:
         """Return an Index with one row for each window of a grid over each image.
 
@@ -178,12 +178,12 @@ class IndexRows(IndexSources):
 
         Parameters
         ----------
-        crop : int or tuple of int
+        crop : int or sequence of int
             (height, width) of the windows in pixels, or one number for both.
-        image : tuple of int or str
+        image : sequence of int or str
             (height, width) of all images in pixels, or the names of two columns that hold them,
             e.g. ``("naxis2", "naxis1")``.
-        stride : int or tuple of int, optional
+        stride : int or sequence of int, optional
             Pixels from one window to the next along rows and columns; by default those of the crop.
 
         Raises
@@ -191,12 +191,10 @@ class IndexRows(IndexSources):
         KeyError
             If there is no such column.
         ValueError
-            If an image is smaller than the crop, numbers make no sense, or the Index has a column
+            If an image is smaller than the crop, these are no sizes, or the Index has a column
             ``y`` or ``x``.
         """
-        size = crop if isinstance(crop, tuple) else (crop, crop)
-        step = size if stride is None else stride if isinstance(stride, tuple) else (stride, stride)
-        return type(self)(window_rows(self.table, size, image, step))
+        return type(self)(window_rows(self.table, crop, image, stride))
 
     @classmethod
     def concat(cls, indexes: Iterable[IndexSources], *, fill: bool = False) -> Self:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from readers.index.schema import check_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -13,9 +17,9 @@ if TYPE_CHECKING:
 
 def window_rows(
     table: pa.Table,
-    crop: tuple[int, int],
-    image: tuple[int, int] | tuple[str, str],
-    stride: tuple[int, int],
+    crop: int | Sequence[int],
+    image: Sequence[int] | Sequence[str],
+    stride: int | Sequence[int] | None,
 ) -> pa.Table:
     """Return a row for each window of each row, with columns ``y`` and ``x``.
 
@@ -25,8 +29,8 @@ def window_rows(
 
     if taken := {"y", "x"} & set(table.column_names):
         raise ValueError(f"the Index already has columns {sorted(taken)}: rename or drop them")
-    if min(crop) < 1 or min(stride) < 1:
-        raise ValueError(f"crop and stride must be at least 1, got {crop} and {stride}")
+    crop = _pixels("crop", crop)
+    stride = crop if stride is None else _pixels("stride", stride)
     sizes = _sizes(table, image)
     corners: dict[tuple[int, int], NDArray[np.int64]] = {}
     for height, width in np.unique(sizes, axis=0).tolist():
@@ -48,21 +52,47 @@ def window_rows(
     return chosen.append_column("y", pa.array(y)).append_column("x", pa.array(x))
 
 
-def _sizes(table: pa.Table, image: tuple[int, int] | tuple[str, str]) -> NDArray[np.int64]:
-    sides = []
-    for side in image:
-        if isinstance(side, str) and side not in table.column_names:
-            raise KeyError(
-                f"the Index has no column {side!r}, it has {', '.join(table.column_names)}"
-            )
-        found = table[side].to_numpy() if isinstance(side, str) else np.full(table.num_rows, side)
-        if not np.issubdtype(found.dtype, np.integer):
-            raise ValueError(
-                f"image must be (height, width), integers or names of columns of integers without "
-                f"empty rows, got {side!r}, {found.dtype}"
-            )
-        sides.append(found.astype(np.int64))
-    return np.stack(sides, -1)
+def _pixels(name: str, given: int | Sequence[int]) -> tuple[int, int]:
+    """Return (height, width) of an argument that is one or two integers."""
+    pair: Sequence[Any] = _two(given) or (given, given)
+    if not all(map(_is_size, pair)):
+        raise ValueError(
+            f"{name} must be (height, width) in pixels, integers from 1 on, or one for both, got "
+            f"{given!r}"
+        )
+    return int(pair[0]), int(pair[1])
+
+
+def _two(given: Any) -> Sequence[Any] | None:
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    return given if isinstance(given, list | tuple) and len(given) == 2 else None
+
+
+def _is_size(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) > 0
+
+
+def _sizes(table: pa.Table, image: Any) -> NDArray[np.int64]:
+    pair = _two(image)
+    if pair is None or not all(isinstance(side, str) or _is_size(side) for side in pair):
+        raise ValueError(
+            "image must be (height, width), two integers from 1 on or two names of columns, got "
+            f"{image!r}"
+        )
+    return np.stack([_lengths(table, side) for side in pair], -1)
+
+
+def _lengths(table: pa.Table, side: int | str) -> NDArray[np.int64]:
+    """Return the heights or widths of all images."""
+    if not isinstance(side, str):
+        return np.full(table.num_rows, int(side))
+    check_column(table, side)
+    found = table[side].to_numpy()
+    if not np.issubdtype(found.dtype, np.integer):
+        raise ValueError(
+            f"image: column {side!r} must hold integers and have no empty rows, got {found.dtype}"
+        )
+    return found.astype(np.int64)
 
 
 def _starts(size: int, pixels: int, step: int) -> NDArray[np.int64]:

@@ -63,15 +63,48 @@ def test_rows_keep_their_columns_and_order() -> None:
     ("arguments", "error", "message"),
     [
         (((5, 4), (4, 6)), ValueError, r"/0.fits \(row 0\): crop 5x4 is larger than the image 4x6"),
-        ((0, (4, 6)), ValueError, "crop and stride must be at least 1"),
+        *(
+            ((crop, (4, 6)), ValueError, r"crop must be \(height, width\) in pixels, .* got ")
+            for crop in (
+                0,
+                2.5,
+                True,
+                "2",
+                None,
+                (2, 2, 2),
+                [2],
+                (2, 0),
+                (True, 2),
+                np.ones((2, 2)),
+            )
+        ),
+        *(
+            ((2, image), ValueError, r"image must be \(height, width\), two .* got ")
+            for image in (6, "height", (4, 6, 3), (-4, 6), (True, 6), ([4], 6), None, [4.5, 6])
+        ),
         ((2, ("height", "breadth")), KeyError, "no column 'breadth', it has path"),
-        ((2, ("height", "path")), ValueError, "got 'path', object"),
-        ((2, (4.5, 6)), ValueError, "got 4.5, float64"),
+        ((2, ("height", "path")), ValueError, "column 'path' must hold integers .* got object"),
     ],
 )
 def test_what_makes_no_grid(arguments: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         index_of([(4, 6)]).each_window(*arguments)
+
+
+@pytest.mark.parametrize("stride", [0, 7.5, True, "2", (1, 2, 3), (1, -1)])
+def test_what_is_no_stride(stride: Any) -> None:
+    with pytest.raises(ValueError, match=r"stride must be \(height, width\) in pixels, .* got "):
+        index_of([(4, 6)]).each_window(2, (4, 6), stride=stride)
+
+
+@pytest.mark.parametrize("crop", [[2, 3], np.array([2, 3]), (np.int16(2), np.uint64(3))])
+@pytest.mark.parametrize("image", [[4, 6], np.array([4, 6]), (4, "width"), ["height", "width"]])
+def test_lists_and_numpy(crop: Any, image: Any) -> None:
+    index = index_of([(4, 6)])
+    expected = index.each_window((2, 3), (4, 6), stride=(1, 1)).table
+    strides: list[Any] = [np.int64(1), [1, 1]]
+    for stride in strides:
+        assert index.each_window(crop, image, stride=stride).table.equals(expected)
 
 
 def test_a_grid_is_made_once() -> None:
