@@ -68,7 +68,7 @@ def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, b
 
 
 def digest(table: pa.Table) -> str:
-    """Return the SHA-256 of all paths, HDUs and planes, in order."""
+    """Return the SHA-256 of all paths, HDUs, planes and corners of windows, in order."""
     sha256 = hashlib.sha256()
     for name, is_text in file_columns(table, sorted(part_names(table))):
         sha256.update(name.encode())
@@ -80,7 +80,20 @@ def digest(table: pa.Table) -> str:
         else:
             for chunk in table[name].chunks:
                 sha256.update(hdus_or_planes(chunk).data)
+    for name in _corners(table):
+        sha256.update(name.encode())
+        for chunk in table[name].chunks:
+            sha256.update(hdus_or_planes(chunk.cast("int64", safe=False)).data)
     return sha256.hexdigest()
+
+
+def _corners(table: pa.Table) -> tuple[str, ...]:
+    """Return the columns of the first row and column of windows: both, integers, or none."""
+    import pyarrow as pa
+
+    names = {"y", "x"} & set(table.column_names)
+    are_corners = len(names) == 2 and all(pa.types.is_integer(table[name].type) for name in names)
+    return ("y", "x") if are_corners else ()
 
 
 def holds_paths(name: str, column: pa.ChunkedArray) -> bool:

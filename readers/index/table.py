@@ -192,7 +192,10 @@ class Index(IndexRows):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of paths, HDUs and planes, in order; a saved state must have the same."""
+        """SHA-256 of paths, HDUs and planes, in order; a saved state must have the same.
+
+        And of columns ``y`` and ``x`` where both hold integers, the corners of windows.
+        """
         return schema.digest(self.table) if self._file is None else self._file.digest
 
     def columns(

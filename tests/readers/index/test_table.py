@@ -476,10 +476,33 @@ class TestDigest:
         ]
         assert len({Index(other).digest for other in tables}) == len(tables)
 
+    def test_corners_of_windows_count(self) -> None:
+        corners: dict[str, Any] = {"y": [0, 1, 2], "x": [3, 4, 5]}
+        tables = [
+            table(),
+            table(**corners),
+            table(**corners | {"y": [0, 1, 3]}),
+            table(y=corners["x"], x=corners["y"]),
+            table(**corners | {"x": [3, 4, None]}),
+            table(**corners | {"x": pa.array([3, 4, 2**64 - 2], pa.uint64())}),
+        ]
+        assert len({Index(other).digest for other in tables}) == len(tables)
+        assert Index(table(x=pa.array([3, 4, 5], pa.uint8()), y=[0, 1, 2])).digest == (
+            Index(table(**corners)).digest
+        )
+
+    @pytest.mark.parametrize(
+        "columns", [{"y": [1, 2, 3]}, {"x": [1, 2, 3]}, {"y": [1, 2, 3], "x": [0.5, 1, 2]}]
+    )
+    def test_other_columns_of_these_names_do_not_count(self, columns: dict[str, Any]) -> None:
+        assert Index(table(**columns)).digest == Index(table()).digest
+
     def test_value(self) -> None:
         """It may never change: saved states are checked against it."""
         digest = "ab364c0959b29dacdb017ce7fecb3c7802ef32408e63ebd4ba01358ae2ef1086"
         assert Index(table(hdu=[0, None, 2])).digest == digest
+        digest = "4261d81b2dcc57b13f5a1de58f42b59ec6603b15d37deb2039a6049f98e8ae51"
+        assert Index(table(y=[0, 1, 2], x=[3, 4, 5])).digest == digest
 
 
 COLUMNS = [
