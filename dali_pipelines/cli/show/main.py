@@ -3,6 +3,7 @@
     dali-pipelines show archive/ -o sheet.png
     dali-pipelines show archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10
     dali-pipelines show photos/ -o draws.png --pipeline jpeg --crop 224 --window random --draws 6
+    dali-pipelines show photo.jpg -o each.png --pipeline jpeg --augment "Erase()" --each_augment
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
 
 FITS images have their first row at the bottom, and SunPy's colour tables where the header names a
@@ -25,20 +26,19 @@ import sys
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags
 from dali_pipelines.cli.options import at_least, log_errors, option, parse
+from dali_pipelines.cli.own_flags import OwnFlags
 from dali_pipelines.cli.paths import check_output, samples_of
 from dali_pipelines.cli.shared_flags import (
     FileFlags,
     HduFlags,
     PipelineFlags,
-    factory_of,
     suffixes_of,
 )
-from dali_pipelines.cli.single_rows import single_rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -46,27 +46,29 @@ if TYPE_CHECKING:
     from dali_pipelines import Calibration
     from dali_pipelines.cli.show.sheet import Picture
     from readers import Index
-    from readers.contract import Row
 
 COLUMNS = 6
 """Of a sheet, by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags, TargetFlags):
+class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags):
     """Flags of ``show``."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "sheet": "output count draws columns size before_after",
+        "sheet": "output count draws columns size each_augment before_after",
         "images": "pipeline hdu",
         "geometry and augmentation": "mode seed crop window flip rotate zoom random_area "
-        "random_aspect_ratio resize_shorter resize",
+        "random_aspect_ratio resize_shorter resize augment transform outputs",
         "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset pointing_table correction_table exposure psf",
     }
 
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
     before_after: bool = option(False, "aia: one file, after each of these steps")
+    each_augment: bool = option(
+        False, "the first image alone, with each --augment by itself, in rows of --draws"
+    )
     count: int = option(24, "most samples, evenly spread", type=at_least(1), metavar="N")
     draws: int = option(
         1, "times that each is shown, each time by other chance", type=at_least(1), metavar="N"
@@ -88,6 +90,8 @@ class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags, TargetFlags):
             raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
         if self.before_after and self.pipeline != "aia":
             raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
+        if self.each_augment and (not self.augment or self.before_after):
+            raise ValueError("--each_augment needs --augment, and goes without --before_after")
 
 
 @command("show")
@@ -100,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check_output(config.output)
     if not find_spec("sunpy"):
         raise Refusal("show needs SunPy: pip install 'dali-pipelines[aia]'")
+    from dali_pipelines.cli.show.delivered import delivered_pictures
     from dali_pipelines.cli.show.sheet import save_sheet
 
     with refusing(OSError, ValueError):
@@ -107,13 +112,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = samples_of(config.files, suffixes_of(config.pipeline))
     if config.before_after and (len(found) > 1 or found.parts):
         raise Refusal(f"--before_after is for one file, got {len(found)}")
-    index = _spread(found, config.count)
+    index = _spread(found, 1 if config.each_augment else config.count)
     pictures: list[Picture] = []
     try:
         if config.before_after:
             made = _steps(index, calibration, config.size)
         else:
-            made = _pictures(index, config, calibration)
+            made = delivered_pictures(index, config, calibration)
         with closing(made):
             bar = tqdm(made, unit=" pictures", disable=not sys.stderr.isatty())
             pictures.extend(bar)
@@ -167,43 +172,6 @@ def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, 
         "exposure" if calibration.exposure else "",
     )
     return "; ".join((heading, *filter(None, steps)))
-
-
-# ---- The images --------------------------------------------------------------------------------
-
-
-def _pictures(
-    index: Index, config: ShowConfig, calibration: Calibration | None
-) -> Generator[Picture, None, None]:
-    """Yield a picture for each file of each row, as often as it is drawn."""
-    from dali_pipelines.cli.show.pictures import Targets, image_picture, rejected_picture
-    from dali_pipelines.cli.show.sheet import Picture
-
-    index = index.select([row for row in range(len(index)) for _ in range(config.draws)])
-    columns = index.columns(parts=index.parts)
-    settings: dict[str, Any] = {**config.image_settings(), "seed": config.seed}
-    if targets := config.targets():
-        settings["targets"] = targets
-    if calibration is not None:
-        settings["calibration"] = calibration
-    if config.pipeline == "fits":
-        settings["hdu"] = config.hdu
-    with single_rows(factory_of(config.pipeline), index, **settings) as loader:
-        for number, (batch,) in enumerate(loader):
-            row = columns.row(number)
-            files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
-            rejected = loader.stats.rejected.get(number)
-            for channel, file in enumerate(files):
-                if file is None:
-                    caption = f"channel {index.parts[channel]}", f"of {row.path}"
-                    yield Picture(caption, None, "missing: the sample has no such file")
-                elif rejected is not None:
-                    yield rejected_picture(file, rejected.reason)
-                else:
-                    image = batch["image"][0]
-                    image = image[channel : channel + 1] if index.parts else image
-                    yield image_picture(file, image, config.size, Targets.of(batch, config.labels))
-            del batch  # what is held here cannot be reused for the next one
 
 
 def _steps(

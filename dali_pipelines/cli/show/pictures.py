@@ -52,11 +52,14 @@ class Targets(NamedTuple):
         return cls(mask, batch["boxes"][0, :count].tolist(), found)
 
 
-def image_picture(file: Row, image: torch.Tensor, size: int, targets: Targets) -> Picture:
+def image_picture(
+    file: Row, image: torch.Tensor, size: int, targets: Targets, lines: Sequence[str] = ()
+) -> Picture:
     """Make the picture of an image of a file, shape (channels, height, width).
 
     It has one channel, first row at the bottom if the file is FITS; or it is RGB from 0 to 255, or
-    to 65535, first row on top. If it is larger than `size` pixels, it shrinks to that.
+    to 65535, first row on top. If it is larger than `size` pixels, it shrinks to that. `lines` end
+    the caption.
     """
     from readers.header_scan import file_facts
 
@@ -65,6 +68,7 @@ def image_picture(file: Row, image: torch.Tensor, size: int, targets: Targets) -
         file.path,
         subject(facts),
         *describe(image),
+        *lines,
     )
     pixels = coloured(reduced(image, size), facts)
     upwards = len(image) != 3  # as `coloured` has it

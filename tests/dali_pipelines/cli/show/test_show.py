@@ -202,6 +202,54 @@ def test_images_are_shown_as_the_flags_change_them(
         assert np.array_equal(enlarged, pixels[y : y + 16, x : x + 16])
 
 
+def test_each_augmentation_has_a_row(tmp_path: Path, show: Show, captions: Captions) -> None:
+    for number in range(2):
+        pixels = np.full((SIZE, SIZE, 3), 100 + 50 * number, np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    augment = ("Erase(1, value=7)", "ColorJitter((2, 2))")
+    flags = ["--pipeline=jpeg", "--each_augment", "--draws=3", "--outputs", "window", "flip"]
+    drawn, _ = show(tmp_path, "--augment", *augment, *flags)
+    last = [caption[-3:] for caption, _ in captions]
+    assert last == [(text, "window 0 0 64 64", "flip 0 0") for text in augment for _ in range(3)]
+    for place in range(3):
+        assert np.unique(cell(drawn, place, 3, 6)).tolist() == [7, 100]
+        assert (cell(drawn, 3 + place, 3, 6) == 200).all()
+
+
+@pytest.mark.parametrize("kind", ["photographs", "fits"])
+def test_masks_and_boxes_lie_where_they_belong(tmp_path: Path, show: Show, kind: str) -> None:
+    """A white rectangle below the middle, its mask and its box, drawn as large as the image."""
+    image, box = np.zeros((SIZE, SIZE), np.uint8), (10, 36, 40, 56)
+    image[box[1] : box[3], box[0] : box[2]] = 255
+    mask = (image > 0).astype(np.uint8)
+    if kind == "fits":
+        path, mask_path = tmp_path / "0.fits", tmp_path / "mask.fits"
+        fits.writeto(path, image.astype(np.int16))
+        fits.writeto(mask_path, mask)
+    else:
+        path, mask_path = tmp_path / "0.png", tmp_path / "mask.png"
+        Image.fromarray(image).convert("RGB").save(path)
+        Image.fromarray(mask).save(mask_path)
+    table = {"path": [str(path)], "mask_path": [str(mask_path)], "box": [[[*map(float, box)]]]}
+    Index(pa.table({**table, "labels": [[3]]})).save(tmp_path / "all.arrow")
+    flags = ["--pipeline=jpeg"] if kind == "photographs" else []
+    arguments = (tmp_path / "all.arrow", *flags)
+    plain = cell(show(*arguments)[0], 0, 1, 3).astype(int)
+    masked = cell(show(*arguments, "--mask=mask_path")[0], 0, 1, 3).astype(int)
+    rectangle = plain.max(axis=2) == 255
+    assert int(rectangle.sum()) == 30 * 20
+    assert np.flatnonzero(rectangle.any(axis=1))[0] == (36 if kind == "photographs" else 8)
+    assert np.array_equal((masked != plain).any(axis=2), rectangle)
+    boxed = cell(show(*arguments, "--boxes=box", "--labels=labels")[0], 0, 1, 3).astype(int)
+    rows, columns = np.nonzero((boxed != plain).any(axis=2))
+    left, right = 10, 40
+    top, bottom = (36, 56) if kind == "photographs" else (8, 28)
+    assert abs(columns.min() - left) <= 2
+    assert abs(columns.max() + 1 - right) <= 2
+    assert abs(rows.max() + 1 - bottom) <= 2
+    assert top - 14 <= rows.min() <= top  # the label is above it
+
+
 def test_images_are_spread_over_the_index(tmp_path: Path, show: Show, captions: Captions) -> None:
     for number in range(10):
         write(tmp_path / f"{number}.fits", np.full((4, 4), number, np.int16))

@@ -1,0 +1,79 @@
+"""Pictures of images as the pipeline delivers them, with all that the flags ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dali_pipelines.cli.own_flags import augmentation_of
+from dali_pipelines.cli.shared_flags import factory_of
+from dali_pipelines.cli.show.pictures import Targets, image_picture, rejected_picture
+from dali_pipelines.cli.show.sheet import Picture
+from dali_pipelines.cli.single_rows import single_rows
+
+if TYPE_CHECKING:
+    import torch
+
+    from dali_pipelines import Calibration
+    from dali_pipelines.cli.show.main import ShowConfig
+    from readers import Index
+    from readers.contract import Row
+
+
+def delivered_pictures(
+    index: Index, config: ShowConfig, calibration: Calibration | None
+) -> Generator[Picture, None, None]:
+    """Yield a picture for each file of each row, as often as it is drawn.
+
+    With ``--each_augment`` that is done for each augmentation by itself.
+    """
+    settings: dict[str, Any] = {
+        **config.image_settings(),
+        **config.own_settings(),
+        "seed": config.seed,
+    }
+    if targets := config.targets():
+        settings["targets"] = targets
+    if calibration is not None:
+        settings["calibration"] = calibration
+    if config.pipeline == "fits":
+        settings["hdu"] = config.hdu
+    index = index.select([row for row in range(len(index)) for _ in range(config.draws)])
+    if not config.each_augment:
+        yield from _pictures(index, config, settings)
+        return
+    for text in config.augment or ():
+        settings["augment"] = (augmentation_of(text),)
+        yield from _pictures(index, config, settings, (text,))
+
+
+def _pictures(
+    index: Index, config: ShowConfig, settings: dict[str, Any], caption: tuple[str, ...] = ()
+) -> Generator[Picture, None, None]:
+    columns = index.columns(parts=index.parts)
+    with single_rows(factory_of(config.pipeline), index, **settings) as loader:
+        for number, (batch,) in enumerate(loader):
+            row = columns.row(number)
+            files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
+            rejected = loader.stats.rejected.get(number)
+            for channel, file in enumerate(files):
+                if file is None:
+                    title = f"channel {index.parts[channel]}", f"of {row.path}"
+                    yield Picture(title, None, "missing: the sample has no such file")
+                elif rejected is not None:
+                    yield rejected_picture(file, rejected.reason)
+                else:
+                    image = batch["image"][0]
+                    image = image[channel : channel + 1] if index.parts else image
+                    targets = Targets.of(batch, config.labels)
+                    lines = (*caption, *_placed(batch, config.outputs or ()))
+                    yield image_picture(file, image, config.size, targets, lines)
+            del batch  # what is held here cannot be reused for the next one
+
+
+def _placed(batch: dict[str, torch.Tensor], outputs: Sequence[str]) -> list[str]:
+    """Return lines that say where a sample lies in its image."""
+    return [
+        f"{name} " + " ".join(f"{number:.4g}" for number in batch[name][0].flatten().tolist())
+        for name in outputs
+    ]
