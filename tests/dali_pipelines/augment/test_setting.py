@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import solar_files
+from astropy.io import fits
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nvidia.dali import fn
@@ -238,6 +240,33 @@ def test_their_images_count_in_the_estimate_of_memory(photos: Index) -> None:
     assert more.images - plain.images == 2 * 2 * held * 20 * 24 * 3 * 4
 
 
-def test_aia_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aia_takes_those_for_any_values(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ColorJitter with saturation or hue is for images of 8"):
         aia_pipeline(NOWHERE, batch_size=1, size=64, augment=COLORS)
+    pixels, header = solar_files.frame()
+    index = Index.from_paths([solar_files.save(tmp_path / "a.fits", pixels, header)])
+    found = []
+    for factor in (1.5, 3.0):
+        augment = (ColorJitter(brightness=(factor, factor)),)
+        pipeline = aia_pipeline(
+            index, batch_size=1, size=64, num_read_processes=0, augment=augment, flip="hv"
+        )
+        pipeline.build()
+        found.append(np.array(pipeline.run()[0].at(0)))
+    assert found[0].shape == (1, 64, 64)
+    assert np.nanstd(found[0]) > 0
+    np.testing.assert_allclose(found[1], 2 * found[0], rtol=1e-6)
+
+
+def test_photons_of_fits(tmp_path: Path) -> None:
+    pixels = np.full((200, 100), 50, np.float32)
+    pixels[:, ::4] = np.nan
+    fits.PrimaryHDU(pixels).writeto(tmp_path / "a.fits")
+    pipeline = fits_pipeline(
+        Index.scan(tmp_path), batch_size=1, num_read_processes=0, augment=(PhotonNoise(2.0, 3.0),)
+    )
+    pipeline.build()
+    image = np.array(pipeline.run()[0].at(0))[0]
+    assert np.array_equal(np.isnan(image), np.isnan(pixels))
+    assert abs(np.nanmean(image) / 50 - 1) < 0.01
+    assert abs(np.nanstd(image) / ((100 + 9) ** 0.5 / 2) - 1) < 0.03
