@@ -101,7 +101,7 @@ def test_images_are_those_of_any_batch_shard_and_resume(
                 shard_id=shard,
             )
         )
-    assert len(found) >= min(left, 1)
+    assert len(found) == left
     for row, image in found.items():
         np.testing.assert_array_equal(image, expected[row])
 
