@@ -6,7 +6,7 @@ Notes
 -----
 Numbers of photons below `_MANY` follow exactly from 64 random bits. Others are the integers of the
 Cornish-Fisher expansion of Giles, "Algorithm 955: Approximation of the inverse Poisson cumulative
-distribution function", ACM TOMS 42, 2016, of the order 1/mean: less than 1 of 10,000 is another one
+distribution function", ACM TOMS 42, 2016, of the order 1/mean: 2 of 10,000 are another one
 than the exact inverse gives, and then a neighbour.
 """
 
