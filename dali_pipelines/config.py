@@ -21,7 +21,15 @@ from dali_pipelines.settings import (
     check_augment,
     check_names,
 )
-from dali_pipelines.values import are_all, check_integer, check_targets, numbers_of, pair_of
+from dali_pipelines.values import (
+    are_all,
+    check_integer,
+    check_mean_and_std,
+    check_rejected,
+    check_targets,
+    numbers_of,
+    pair_of,
+)
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
 from readers.sampling.placement import PlacementOutput
 from readers.sampling.schedule import Tail
@@ -154,10 +162,11 @@ class PipelineConfig:
             object.__setattr__(self, name, numbers_of(name, getattr(self, name)))
         for name in ("zoom", "random_area", "random_aspect_ratio"):
             value = getattr(self, name)
-            if value is not None and (not are_all(value, Real) or len(value) != 2):
+            if value is None and name == "random_area":
+                continue
+            if not are_all(value, Real) or len(value) != 2:
                 raise ValueError(f"{name} must be (least, most), two numbers, got {value!r}")
-        if self.std is not None and not all(value > 0 for value in self.std):
-            raise ValueError(f"std must be positive, got {self.std}")
+        check_mean_and_std(self.mean, self.std)
         names = ("resize", "resize_shorter", "mean", "std")
         calculated = [name for name in names if getattr(self, name) is not None]
         calculated += ["rotate"] * (self.rotate != 0) + ["zoom"] * (tuple(self.zoom) != (1, 1))
@@ -249,7 +258,6 @@ class PipelineConfig:
             ("shuffle", bool | np.bool_, "True or False"),
             ("rotate", Real, "a number of degrees"),
             ("read_timeout", Real | None, "a number of seconds, or None"),
-            ("rejected", Mapping, "a mapping of rows to reasons"),
             ("weights", str | None, "the name of a column, or None"),
         ):
             if not isinstance(getattr(self, name), kind):
@@ -259,6 +267,7 @@ class PipelineConfig:
                 "transform must be a function of (image, chance, config), or None, got "
                 f"{self.transform!r}"
             )
+        check_rejected(self.rejected)
         check_targets(self.targets)
         check_augment(self.augment)
         object.__setattr__(self, "augment", tuple(self.augment))

@@ -83,8 +83,8 @@ class Loader:
     **config
         Further keywords of the factory, see `dali_pipelines.settings.LoaderSettings`: mode, crop,
         window, flip, resize, mean, std, dtype, columns, ... Type checkers know those of the
-        factories of this package; bind others with functools.partial. Keywords that are bound
-        count as if given here, and those named above cannot be bound.
+        factories of this package; bind others with functools.partial: they count as if given here,
+        and those named above cannot be bound.
 
     Raises
     ------
@@ -120,8 +120,8 @@ class Loader:
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
         own = inspect.signature(Loader).parameters
-        settings: dict[str, Any] = {**bound_settings(factory, own), **config}
-        check_settings(factory, settings, own)
+        settings: dict[str, Any] = bound_settings(factory, own) | dict(config)
+        check_settings(factory, settings, own, len(index))
         self._starts_anew = settings.get("mode") == "eval"
         if shuffle is None:
             shuffle = not self._starts_anew
@@ -233,8 +233,7 @@ class Loader:
             Python values. It does not depend on batch size or number of shards. All processes of a
             job have the same state if they have taken the same number of steps. With weights it has
             their digest, too. With epoch_steps it has steps (since the start of epoch 0) and start
-            (steps, pass and position where the current epoch begins), and epoch counts passes
-            through the rows.
+            (its epoch's first steps, pass and position), and epoch counts passes.
         """
         seed, shuffle = self._config["seed"], self._config["shuffle"]
         return state_of(self._cursor, self.index, self._weights, seed=seed, shuffle=shuffle)

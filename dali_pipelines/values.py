@@ -10,6 +10,10 @@ import numpy as np
 
 from readers.targets.contract import Target
 
+_MOST = float(np.finfo(np.float32).max)
+_LEAST_STD = 2.0**-126
+"""Up to its inverse, 1 / std is a normal number in float32."""
+
 
 def is_integer(value: object, least: int) -> bool:
     """Return whether a value is an integer, at least `least`; also of NumPy, but not bool."""
@@ -47,9 +51,30 @@ def numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[floa
 
 
 def are_all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
-    """Return whether these are one or more numbers of this kind; also of NumPy."""
+    """Return whether these are one or more numbers of this kind; also of NumPy, but no bools."""
     are_several = isinstance(values, Sequence | np.ndarray) and getattr(values, "ndim", 1) == 1
-    return are_several and len(values) > 0 and all(isinstance(value, kind) for value in values)
+    return (
+        are_several
+        and len(values) > 0
+        and all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
+    )
+
+
+def check_mean_and_std(mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
+    """Raise ValueError if a number, or the inverse of a std, is not finite in float32."""
+    if mean is not None and not all(abs(value) <= _MOST for value in mean):
+        raise ValueError(f"mean must be finite in float32, got {mean}")
+    if std is not None and not all(_LEAST_STD <= value <= 1 / _LEAST_STD for value in std):
+        raise ValueError(
+            f"std must be positive, got {std}"
+            + "; and its inverse must be finite in float32" * all(value > 0 for value in std)
+        )
+
+
+def check_rejected(rejected: object) -> None:
+    """Raise ValueError if these are no reasons by row."""
+    if not isinstance(rejected, Mapping) or not all(is_integer(row, 0) for row in rejected):
+        raise ValueError(f"rejected must be a mapping of rows to reasons, got {rejected!r}")
 
 
 def check_targets(targets: object) -> None:

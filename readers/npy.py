@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,11 @@ from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.files import open_regular
 from readers.window import Window
+
+_DTYPES = (
+    *("float32", "float64", "float16", "uint8", "uint16", "uint32", "uint64"),
+    *("int8", "int16", "int32", "int64", "bool"),
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,11 @@ class NpyReader:
         NumPy name of the element type of all files, e.g. ``"float32"``.
     channels : int
         Size of the last axis; 1 for two-dimensional arrays.
+
+    Raises
+    ------
+    ValueError
+        If there is no such type of numbers, or the size is no integer, at least 1.
     """
 
     dtype: str = "float32"
@@ -32,6 +43,16 @@ class NpyReader:
 
     regions: ClassVar[bool] = True
     """It reads what `Window.within` gives."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, str) or self.dtype not in _DTYPES:
+            known = ", ".join(_DTYPES)
+            raise ValueError(
+                f"the element type of .npy files must be one of {known}, got {self.dtype!r}"
+            )
+        is_integer = isinstance(self.channels, Integral) and not isinstance(self.channels, bool)
+        if not is_integer or self.channels < 1:
+            raise ValueError(f"channels must be an integer, at least 1, got {self.channels!r}")
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:

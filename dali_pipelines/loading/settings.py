@@ -43,12 +43,12 @@ def _title(factory: Callable[..., Any]) -> str:
 
 
 def check_settings(
-    factory: Callable[..., Any], settings: Mapping[str, Any], others: Collection[str]
+    factory: Callable[..., Any], settings: Mapping[str, Any], others: Collection[str], num_rows: int
 ) -> None:
     """Raise TypeError or ValueError for keywords that a Loader would pass to its factory.
 
     A factory checks itself the values of keywords that it declares one by one, and all names if it
-    takes any keyword. `others` are the keywords of the Loader itself.
+    takes any keyword. `others` are keywords of the Loader itself; its Index has `num_rows`.
     """
     for name, instead in _OF_THE_LOADER.items():
         if name in settings:
@@ -60,3 +60,6 @@ def check_settings(
     declared = names_of(factory, unpacked=False) or ()
     checked = {name: settings[name] for name in NAMES & set(settings) - set(declared)}
     PipelineConfig(**{"batch_size": 1, **checked})
+    for row in checked.get("rejected", ()):
+        if row >= num_rows:
+            raise ValueError(f"rejected must be rows of the Index, 0 to {num_rows - 1}, got {row}")

@@ -26,6 +26,9 @@ their first row and column."""
 ASPECT_RATIOS = (3 / 4, 4 / 3)
 """Default range of `Geometry.random_aspect_ratio`, that of torchvision and DALI."""
 
+_ZOOMS = 1e-3, 1e3
+"""Least and most `Geometry.zoom`."""
+
 
 @dataclass(kw_only=True)
 class Geometry:
@@ -113,8 +116,12 @@ class Geometry:
     def _check_turns(self) -> None:
         if not 0 <= self.rotate <= 180:
             raise ValueError(f"rotate must be 0 to 180 degrees, got {self.rotate}")
-        if not 0 < self.zoom[0] <= self.zoom[1] < math.inf:
-            raise ValueError(f"zoom must be (least, most), both above 0, got {self.zoom}")
+        least, most = _ZOOMS
+        if not least <= self.zoom[0] <= self.zoom[1] <= most:
+            raise ValueError(
+                f"zoom must be (least, most), both from {least} to {most:g} (numbers overflow "
+                f"beyond), got {self.zoom}"
+            )
         if not self.is_turned:
             return
         if self.random_area is not None or self.resize_shorter is not None:

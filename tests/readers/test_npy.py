@@ -47,6 +47,20 @@ class TestColour(TestNpy):
         return saved(tmp_path, np.arange(31 * 23 * 3, dtype=">u2").reshape(31, 23, 3))
 
 
+@pytest.mark.parametrize("dtype", ["float31", "complex64", "float", "", None, np.float32, ">f4"])
+def test_what_is_no_element_type(dtype: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"the element type of .npy files must be one of float32, "
+    ):
+        NpyReader(dtype)
+
+
+@pytest.mark.parametrize("channels", [0, -1, 1.0, "3", True, None])
+def test_what_is_no_number_of_channels(channels: Any) -> None:
+    with pytest.raises(ValueError, match="channels must be an integer, at least 1, got "):
+        NpyReader(channels=channels)
+
+
 STORED = [
     np.arange(60, dtype="<f4").reshape(10, 6),
     np.arange(60, dtype=">f4").reshape(10, 6),

@@ -498,8 +498,10 @@ ERRORS = [
     ({"rotate": 5.0, "reader": TurningReader()}, "rotate and zoom need a crop"),
     ({"rotate": -1.0}, "rotate must be 0 to 180 degrees, got -1"),
     ({"rotate": math.nan}, "rotate must be 0 to 180 degrees, got nan"),
-    ({"zoom": (2, 1)}, r"zoom must be \(least, most\), both above 0, got \(2, 1\)"),
-    ({"zoom": (0, 1)}, r"zoom must be \(least, most\), both above 0, got \(0, 1\)"),
+    *(
+        ({"zoom": zoom}, r"zoom must be \(least, most\), both from 0.001 to 1000 .*, got \(")
+        for zoom in ((2, 1), (0, 1), (1e-4, 1), (1, 1001), (1, math.nan), (math.nan, 1))
+    ),
     ({"crop": (0, 5)}, r"crop must be at least 1x1 \(height x width\), got \(0, 5\)"),
     (
         {"random_area": (0.1, 1)},
