@@ -271,6 +271,12 @@ class PipelineConfig:
         check_targets(self.targets)
         check_augment(self.augment)
         object.__setattr__(self, "augment", tuple(self.augment))
+        moving = [type(one).__name__ for one in self.augment if one.moves_pixels]
+        if moving and self.mode == "train" and (self.targets or self.outputs):
+            raise ValueError(
+                f"{moving[0]} also shears, shifts and rotates images, which targets and outputs do "
+                "not follow: give rotate and zoom, and a ColorJitter, instead"
+            )
         for what, example in (("columns", "label"), ("outputs", "window")):
             given: Any = getattr(self, what)
             are_several = isinstance(given, Collection) and not isinstance(given, str)

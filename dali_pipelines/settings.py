@@ -41,6 +41,10 @@ class Augmentation(Protocol):
         """Whether encoded images of more than 8 bits are rejected, as their range is unknown."""
 
     @property
+    def moves_pixels(self) -> bool:
+        """Whether it also changes the geometry, which `targets` and `outputs` do not follow."""
+
+    @property
     def num_images(self) -> int:
         """Batches of float32 images that its operators hold, for the estimate of memory."""
 

@@ -41,6 +41,7 @@ class Blur:
     p: float = 1.0
 
     of_8_bits = False
+    moves_pixels = False
     num_images = 2
 
     def __post_init__(self) -> None:

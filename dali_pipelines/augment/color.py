@@ -51,6 +51,7 @@ class ColorJitter:
     hue: float | tuple[float, float] = 0.0
 
     of_8_bits = True
+    moves_pixels = False
     num_images = 1
 
     def __post_init__(self) -> None:
@@ -101,6 +102,7 @@ class RandomGrayscale:
     p: float = 0.1
 
     of_8_bits = True
+    moves_pixels = False
     num_images = 1
 
     def __post_init__(self) -> None:

@@ -47,6 +47,7 @@ class Erase:
     value: float | Sequence[float] = 0.0
 
     of_8_bits = False
+    moves_pixels = False
     num_images = 1
 
     def __post_init__(self) -> None:

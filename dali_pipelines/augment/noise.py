@@ -34,6 +34,7 @@ class Noise:
     std: float | tuple[float, float]
 
     of_8_bits = False
+    moves_pixels = False
     num_images = 1
 
     def __post_init__(self) -> None:
@@ -76,6 +77,7 @@ class PhotonNoise:
     read_noise: float = 0.0
 
     of_8_bits = False
+    moves_pixels = False
     num_images = 1
 
     def __post_init__(self) -> None:

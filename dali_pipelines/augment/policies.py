@@ -125,6 +125,7 @@ class _Policy:
     interpolation: Interpolation
     fill: float
     of_8_bits = True
+    moves_pixels = True
 
     def _check(self) -> None:
         check_integer("num_magnitude_bins", self.num_magnitude_bins, 2)

@@ -21,6 +21,7 @@ from dali_pipelines import (
     Erase,
     Index,
     Loader,
+    Mask,
     Noise,
     PhotonNoise,
     PipelineConfig,
@@ -213,6 +214,17 @@ def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> N
         PipelineConfig(batch_size=1, **options)
 
 
+@pytest.mark.parametrize(
+    "others", [{"targets": {"mask": Mask("mask_path")}}, {"outputs": ("matrix",)}], ids=str
+)
+@pytest.mark.parametrize("one", [TrivialAugment(), RandAugment()])
+def test_what_moves_pixels_goes_without_targets(one: Any, others: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{type(one).__name__} also shears, shifts and rotates"):
+        PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), one), **others)
+    PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), one), mode="eval", **others)
+    PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), Erase()), **others)
+
+
 def test_each_channel_needs_its_value(photos: Index) -> None:
     with pytest.raises(ValueError, match="value of Erase must be one number, or 3, one for each"):
         jpeg_pipeline(photos, batch_size=1, augment=(Erase(value=(1, 2)),))
@@ -220,7 +232,7 @@ def test_each_channel_needs_its_value(photos: Index) -> None:
 
 def test_random_operators_of_dali_are_no_augmentations(photos: Index) -> None:
     class Grain:
-        of_8_bits, num_images = False, 1
+        of_8_bits, moves_pixels, num_images = False, False, 1
 
         def add(self, image: Any, _chance: Any, _kind: Any) -> Any:
             return fn.noise.gaussian(image, stddev=3.0)
