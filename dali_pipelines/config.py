@@ -98,7 +98,7 @@ class PipelineConfig:
     rotate: float = 0.0
     """Largest random rotation of a window in degrees, either way."""
     zoom: tuple[float, float] = (1.0, 1.0)
-    """Range of the random enlargement of a window, log-uniform."""
+    """Range of the random enlargement of a window, log-uniform, within 0.001 to 1000."""
     random_area: tuple[float, float] | None = None
     """Least and most share of the image's area, e.g. (0.08, 1): a region of random size, shape and
     place is read in place of a crop, and resized to `resize`. None for no such regions."""

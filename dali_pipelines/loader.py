@@ -233,7 +233,7 @@ class Loader:
             Python values. It does not depend on batch size or number of shards. All processes of a
             job have the same state if they have taken the same number of steps. With weights it has
             their digest, too. With epoch_steps it has steps (since the start of epoch 0) and start
-            (its epoch's first steps, pass and position), and epoch counts passes.
+            (steps, pass and position where its epoch begins), and epoch counts passes.
         """
         seed, shuffle = self._config["seed"], self._config["shuffle"]
         return state_of(self._cursor, self.index, self._weights, seed=seed, shuffle=shuffle)
