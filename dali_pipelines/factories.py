@@ -184,7 +184,8 @@ def jpeg_pipeline(
     index : Index
         Each row is an image file.
     channels : {3, 1}
-        Decode to RGB or to gray; the gray of colours is the luma, 0.299 R + 0.587 G + 0.114 B.
+        Decode to RGB or to gray. The gray of colours is the luma: of a JPEG the Y that it stores,
+        else 0.299 R + 0.587 G + 0.114 B, which differs from Y where the colours of a JPEG clip.
     check_entropy : bool
         Whether the readers check the entropy-coded data of each JPEG, which finds nearly all
         damage: see `readers.jpeg.entropy.check_entropy`. For whole images that adds about half of

@@ -287,6 +287,25 @@ def test_jpeg_equals_pillow(
         assert far_share(image, expected) < 1e-3, index.path(row)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_gray_of_colour_jpegs_is_their_luma_as_stored(device: int | None, tmp_path: Path) -> None:
+    """It is not that of the decoded colours where these clip; of other formats it is."""
+    colours = np.random.default_rng(0).choice(np.array([0, 255], np.uint8), (8, 8, 3))
+    picture = Image.fromarray(colours.repeat(16, 0).repeat(16, 1))
+    picture.save(tmp_path / "0.jpg", quality=60)
+    picture.save(tmp_path / "1.png")
+    found = images(jpeg_pipeline, Index.scan(tmp_path), device, channels=1)
+    with Image.open(tmp_path / "0.jpg") as opened:
+        of_decoded = np.asarray(opened) @ [0.299, 0.587, 0.114]
+    with Image.open(tmp_path / "0.jpg") as opened:
+        opened.draft("L", None)
+        stored = np.asarray(opened)
+    assert far_share(found[0], stored[..., None]) < 1e-3
+    assert far_share(found[0], of_decoded[..., None]) > 0.05
+    of_png = np.asarray(picture) @ [0.299, 0.587, 0.114]
+    assert far_share(found[1], of_png[..., None]) == 0
+
+
 @pytest.fixture
 def oddities(shared_data: Path, tmp_path: Path) -> Index:
     """All EXIF orientations, and files that are not what their names say."""
