@@ -48,8 +48,6 @@ def check_state(state: Any, index: Index, weights: RunningWeights | None = None)
     _check_integer(state, "epoch", 2**63 - 1)  # leaves room for further epochs
     if not isinstance(state["shuffle"], bool):
         raise ValueError(f"shuffle of the state must be True or False, got {state['shuffle']!r}")
-    if weights is not None and not state["shuffle"]:
-        raise ValueError("weights draw rows at random, and shuffle of the state is False: set True")
     if state["digest"] != index.digest:
         raise ValueError(
             "the state was saved with another Index (digest "
@@ -62,6 +60,8 @@ def check_state(state: Any, index: Index, weights: RunningWeights | None = None)
         _check_start(state.get("start", [0, 0, 0]), len(index))
     _check_version(state)
     _check_weights(state, weights)
+    if weights is not None and not state["shuffle"]:
+        raise ValueError("weights draw rows at random, and shuffle of the state is False: set True")
 
 
 def _check_integer(state: Mapping[str, Any], name: str, most: int) -> None:
