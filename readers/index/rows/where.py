@@ -73,7 +73,9 @@ def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[n
     table = table.append_column(row_name, [np.arange(table.num_rows)])
     connection = duckdb.connect(":memory:", config=_DUCKDB_CONFIG)
     try:
-        archive = _without_nan(connection.register("archive", table).table("archive"))
+        # A view, so that the condition may ask it for more: (SELECT avg(exptime) FROM archive).
+        stored = connection.register("stored", table).table("stored")
+        archive = _without_nan(stored).create_view("archive")
         condition = duckdb.SQLExpression(where)
         kinds = [str(kind) for kind in archive.project(condition).types]
         if kinds not in (["BOOLEAN"], ['"NULL"']):

@@ -57,6 +57,7 @@ def test_nan_is_a_missing_value(kind: pa.DataType) -> None:
     assert paths(index.where('NOT "f ""1""" < 2')) == ["d", "e"]
     assert paths(index.where('"f ""1""" != 4')) == ["a", "e"]
     assert paths(index.where('"f ""1""" IS NULL')) == ["b", "c"]
+    assert paths(index.where('"f ""1""" = (SELECT max("f ""1""") FROM archive)')) == ["e"]
     kept = index.where("true").table['f "1"']
     assert kept.null_count == 1
     assert np.isnan(kept[1].as_py())
