@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,24 @@ logger = logging.getLogger(__name__)
 _LIMIT_S = 120
 _TOLERANCE = 4
 """Greatest difference between a region and the same pixels of the whole image, of 255."""
+_KINDS = ("420", "444", "Gray")
+"""Of images. nvImageCodec 0.9 with an nvJPEG before 13.2 leaves regions of subsampled ones to the
+CPU, without a word, but none of the others."""
+_SHAPE = (479, 637)
+_WINDOWS = (
+    (0, 0, 224, 224),
+    (17, 33, 224, 224),
+    (255, 413, 224, 224),
+    (5, 600, 470, 9),
+    (0, 636, 1, 1),
+    (478, 0, 1, 1),
+    (311, 0, 168, 637),
+    (8, 16, 3, 5),
+    (0, 0, 479, 637),
+)
+"""Row, column, height and width: also corners, odd ones, and all of an image."""
+_DECODERS = ("nvidia-dali", "nvidia-nvimgcodec", "nvidia-nvjpeg")
+"""How the names of packages begin whose versions decide what works."""
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _DRIVER = Path("/proc/driver/nvidia")
 
@@ -37,8 +54,8 @@ def regions_decode(device: int) -> bool:
     """Return whether a GPU decodes regions of JPEG images; log a warning if it does not.
 
     The first call on a machine takes some seconds, as it starts a process. A good answer, or a
-    crash, is noted in the user's cache, for this driver, these GPUs and this nvImageCodec. Without
-    any GPU nothing is tried, and DALI reports that there is none.
+    crash, is noted in the user's cache, for this driver, these GPUs and these versions of DALI,
+    nvImageCodec and nvJPEG. Without any GPU nothing is tried, and DALI reports that there is none.
     """
     if not visible_gpus():
         return True
@@ -83,17 +100,18 @@ def _keep(note: Path, reason: str) -> None:
 
 
 def _machine() -> str:
-    """Return a hash of the driver, the GPUs, those that are visible, and nvImageCodec."""
+    """Return a hash of the driver, the GPUs, those that are visible, and the decoders' versions."""
     files = [_DRIVER / "version", *sorted(_DRIVER.glob("gpus/*/information"))]
     known = [file.read_bytes() for file in files if file.exists()]
     known.append(os.environ.get("CUDA_VISIBLE_DEVICES", "").encode())
-    with suppress(importlib.metadata.PackageNotFoundError):  # from conda, or a container
-        known.append(importlib.metadata.version("nvidia-nvimgcodec-cu12").encode())
+    # From conda, or in a container, they may be no packages.
+    found = ((one.name.lower(), one.version) for one in importlib.metadata.distributions())
+    known += sorted(f"{name} {one}".encode() for name, one in found if name.startswith(_DECODERS))
     return hashlib.sha256(b"\0".join(known)).hexdigest()[:16]
 
 
 def decode_regions(device: int | None) -> None:
-    """Decode regions of a JPEG image, and compare them with the whole image.
+    """Decode regions of JPEG images, and compare them with the whole images.
 
     Raises
     ------
@@ -102,30 +120,47 @@ def decode_regions(device: int | None) -> None:
     RuntimeError
         If DALI fails.
     """
-    import simplejpeg
-    from nvidia.dali import Pipeline, fn
+    from nvidia.dali import Pipeline, fn, types
 
-    y, x = np.indices((480, 640))
-    image = np.stack((y // 2, x // 3, (y + x) // 5), axis=-1).astype(np.uint8)
-    encoded = np.frombuffer(simplejpeg.encode_jpeg(image, colorsubsampling="420"), np.uint8)
-    windows = [(0, 0, 224, 224), (17, 33, 224, 224), (255, 415, 225, 225), (5, 600, 470, 9)]
-    starts, shapes = np.array(windows, np.int32).reshape(-1, 2, 2).swapaxes(0, 1)
-    pipeline = Pipeline(batch_size=len(windows), num_threads=1, device_id=device)
+    tried = [(kind, window) for kind in _KINDS for window in _WINDOWS]
+    images = {kind: _encoded(kind) for kind in _KINDS}
+    starts, shapes = np.array([w for _, w in tried], np.int32).reshape(-1, 2, 2).swapaxes(0, 1)
+    options: dict[str, Any] = {"device": "cpu" if device is None else "mixed"}
+    options["jpeg_fancy_upsampling"] = True
+    pipeline = Pipeline(batch_size=len(tried), num_threads=1, device_id=device)
     with pipeline:
-        inputs = [
+        encoded, *window = (
             fn.external_source([list(arrays)] * 2)
-            for arrays in ([encoded] * len(windows), starts, shapes)
-        ]
-        options: dict[str, Any] = {"device": "cpu" if device is None else "mixed"}
-        options["jpeg_fancy_upsampling"] = True
-        regions = fn.decoders.image_slice(*inputs, axis_names="HW", **options)
-        wholes = fn.slice(fn.decoders.image(inputs[0], **options), *inputs[1:], axis_names="HW")
-        pipeline.set_outputs(regions, wholes)
+            for arrays in ([images[kind] for kind, _ in tried], starts, shapes)
+        )
+        outputs = []
+        for output_type in (types.RGB, types.GRAY):
+            options["output_type"] = output_type
+            outputs.append(fn.decoders.image_slice(encoded, *window, axis_names="HW", **options))
+            image = fn.decoders.image(encoded, **options)
+            outputs.append(fn.slice(image, *window, axis_names="HW"))
+        pipeline.set_outputs(*outputs)
     found = [output.as_cpu() for output in pipeline.run()]
-    for number, window in enumerate(windows):
-        region, whole = (np.array(output[number]).astype(int) for output in found)
-        if region.shape != whole.shape or np.abs(region - whole).max() > _TOLERANCE:
-            raise ValueError(f"the region {window} is not that of the whole image")
+    for number, (kind, place) in enumerate(tried):
+        arrays = [np.array(output[number]).astype(int) for output in found]
+        for region, whole in zip(arrays[::2], arrays[1::2], strict=True):
+            if region.shape != whole.shape or np.abs(region - whole).max() > _TOLERANCE:
+                raise ValueError(f"the region {place} of {kind} is not that of the whole image")
+
+
+def _encoded(kind: str) -> Any:
+    """Encode an image in which a step of one pixel shows, with colours that hardly change."""
+    import simplejpeg
+
+    y, x = np.indices(_SHAPE)
+    light = 110 + 50 * np.sin(y / 7) + 50 * np.sin(x / 5)
+    image = np.stack((light + x / 32, light, light + y / 32), axis=-1).astype(np.uint8)
+    if kind == "Gray":
+        gray = np.ascontiguousarray(image[..., :1])
+        data = simplejpeg.encode_jpeg(gray, colorspace="GRAY", colorsubsampling=kind)
+    else:
+        data = simplejpeg.encode_jpeg(image, colorsubsampling=kind)
+    return np.frombuffer(data, np.uint8)
 
 
 if __name__ == "__main__":

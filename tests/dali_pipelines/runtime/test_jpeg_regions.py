@@ -6,8 +6,12 @@ import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import simplejpeg
+from nvidia.dali import fn, types
 
 from dali_pipelines.runtime import jpeg_regions
 from dali_pipelines.runtime.jpeg_regions import decode_regions, regions_decode
@@ -24,6 +28,26 @@ def answers_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 
 def test_what_is_tried_works_on_the_cpu() -> None:
     decode_regions(None)
+
+
+def test_the_kinds_that_are_tried() -> None:
+    """nvImageCodec leaves regions of some to the CPU: what works there says nothing of others."""
+    headers = [simplejpeg.decode_jpeg_header(jpeg_regions._encoded(k)) for k in ("420", "444")]
+    assert [header[3] for header in headers] == ["420", "444"]
+    assert simplejpeg.decode_jpeg_header(jpeg_regions._encoded("Gray"))[2:] == ("Gray", "Gray")
+
+
+@pytest.mark.parametrize("kind", ["420", "444", "Gray"])
+def test_a_region_beside_its_place_is_found(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    size, decode = len(jpeg_regions._encoded(kind)), fn.decoders.image_slice
+
+    def decode_beside(encoded: Any, start: Any, shape: Any, **options: Any) -> Any:
+        beside = fn.cast(encoded.shape() == size, dtype=types.INT32)
+        return decode(encoded, start - beside * (start > 0), shape, **options)
+
+    monkeypatch.setattr(fn.decoders, "image_slice", decode_beside)
+    with pytest.raises(ValueError, match=rf"the region \(17, 33, 224, 224\) of {kind} is not"):
+        decode_regions(None)
 
 
 @pytest.mark.gpu
@@ -83,6 +107,18 @@ def test_another_driver_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.delattr(jpeg_regions, "_tried")
     regions_decode.cache_clear()
     assert not regions_decode(0)
+
+
+@pytest.mark.parametrize(
+    "package", ["nvidia-dali-cuda130", "nvidia-nvimgcodec-cu12", "nvidia-nvjpeg"]
+)
+def test_another_decoder_is_tried_again(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    machines = []
+    for version in ("13.1", "13.2", "13.1"):
+        packages = [SimpleNamespace(name=package, version=version)]
+        monkeypatch.setattr("importlib.metadata.distributions", lambda found=packages: found)
+        machines.append(jpeg_regions._machine())
+    assert machines[0] == machines[2] != machines[1]
 
 
 def test_without_a_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
