@@ -148,6 +148,22 @@ def test_holes(gpu: Device, order: int, holes: float) -> None:
     assert check(gpu, samples, order) > 0.9
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 3.4e38, -3.4e38])
+@pytest.mark.parametrize("order", ORDERS)
+def test_infinite_pixels(gpu: Device, order: int, value: float) -> None:
+    """The spline is NaN around what it cannot hold, whatever the range of the image."""
+    samples = []
+    for whole in (True, False):
+        for special in SPECIAL[:2]:
+            matrix = [[1, 0, 0.3], [0, 1, 0.3]]
+            arrays = sample((60, 57), matrix, (58, 55), whole=whole, special=special, holes=0)
+            arrays[0][20, 20] = value
+            samples.append(arrays)
+    assert check(gpu, samples, order) > 0.7
+    if value > 0 and order == 3:
+        assert all(np.isnan(on_cpu(arrays, 3)).any() for arrays in samples[::2])
+
+
 @given(
     shape=st.tuples(st.integers(1, 70), st.integers(1, 70)),
     size=st.tuples(st.integers(1, 50), st.integers(1, 50)),

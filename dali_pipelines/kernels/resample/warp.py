@@ -105,7 +105,7 @@ def warp(out, image, matrix, order, reduce, special, clip, gain, stretch, flip):
                         ys += matrix[1, 0] * begin - y0
                         target = tile[row][begin:end]
                         sample_row(target, source, xs, ys, matrix[0, 0], matrix[1, 0], order)
-                        if high < np.inf:
+                        if clip and order == 3:
                             _clip(target, low, high)
                 if holes:
                     _mark_holes(tile, rows, columns, image, x, y, matrix, special[FLOOR])

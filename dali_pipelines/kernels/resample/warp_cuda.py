@@ -167,7 +167,9 @@ def _sample(view, y, x):  # type: ignore[no-untyped-def]
         return np.float32(math.nan)
     if view.coefficients != 0:
         value = _cubic(view.coefficients, height, width, iy, ix, y, x)
-        return min(max(value, view.low), view.high)
+        # Comparisons, as min and max of a GPU would drop the NaN that comes of infinite pixels.
+        value = view.low if value < view.low else value
+        return view.high if value > view.high else value
     if not whole:
         top, bottom = mirror(iy, height), mirror(iy + 1, height)
         left, right = mirror(ix, width), mirror(ix + 1, width)
