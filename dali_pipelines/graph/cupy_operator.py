@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from nvidia.dali import Pipeline, fn
 
@@ -80,16 +81,30 @@ def _placed(function: Callable[..., Any], device_id: int | None) -> Callable[...
     return run
 
 
-def free_unused(device_id: int | None) -> None:
-    """Free what CuPy's pool keeps on a GPU after a pipeline is closed.
+_at_close: WeakKeyDictionary[Pipeline, list[Callable[[], None]]] = WeakKeyDictionary()
+
+
+def at_close(free: Callable[[], None]) -> None:
+    """Have a function called on the GPU when the pipeline that is being made is closed.
+
+    DALI 2.4 keeps the functions of its operators, and what they hold, until the pipeline is
+    garbage-collected.
+    """
+    _at_close.setdefault(Pipeline.current(), []).append(free)
+
+
+def free_unused(pipeline: Pipeline) -> None:
+    """Free what a pipeline's operators hold on its GPU, and what CuPy's pool keeps there.
 
     The pool reuses memory on the stream where it was allocated, and each pipeline has its own: it
     would keep that of each pipeline that there ever was.
     """
-    if device_id is not None and "cupy" in sys.modules:
+    if pipeline.device_id is not None and "cupy" in sys.modules:
         import cupy
 
-        with suppress(cupy.cuda.runtime.CUDARuntimeError), cupy.cuda.Device(device_id):
+        with suppress(cupy.cuda.runtime.CUDARuntimeError), cupy.cuda.Device(pipeline.device_id):
+            for free in _at_close.pop(pipeline, ()):
+                free()
             cupy.get_default_memory_pool().free_all_blocks()
 
 

@@ -15,7 +15,7 @@ from nvidia.dali import fn
 
 from dali_pipelines.aia.deconvolve import Deconvolver, array_module, scipy_fft
 from dali_pipelines.aia.psf import FRAME_SHAPE, cached_psf, check_psf_channel
-from dali_pipelines.graph.cupy_operator import python_operator
+from dali_pipelines.graph.cupy_operator import at_close, python_operator
 
 
 def deconvolve_node(
@@ -63,6 +63,7 @@ def deconvolve_node(
         _deconvolver(channel, None)
     function = FrameDeconvolver(channels, num_threads)
     if gpu:
+        at_close(function.plans.clear)
         return python_operator(function, [image, wavelnth], ["HWC"])
     return fn.python_function(
         image, wavelnth, function=function, batch_processing=True, output_layouts="HWC"

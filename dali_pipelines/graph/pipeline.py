@@ -135,7 +135,7 @@ class ReaderPipeline(ForkSafePipeline):
             if self._readers is not None:
                 self._readers.close()
             self.shut_down()
-            free_unused(self.device_id)
+            free_unused(self)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import cupy_standin
@@ -19,6 +20,7 @@ from dali_pipelines import (
     NpyReader,
     PipelineConfig,
     ReaderPipeline,
+    npy_pipeline,
     reader_pipeline,
 )
 from dali_pipelines.aia.deconvolve import Deconvolver
@@ -153,6 +155,36 @@ def test_plans_are_made_once_for_an_operator(monkeypatch: pytest.MonkeyPatch) ->
         kinds = {(plan.dtype.char, plan.kind) for plan in cupy_standin.plans}
         assert kinds == {("f", "R2C"), ("F", "C2R"), ("d", "R2C"), ("D", "C2R")}
         assert len(cupy_standin.plans) == 4 * operators
+
+
+def test_plans_do_not_outlive_their_pipeline(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """DALI keeps the function until garbage is collected; CuPy frees no memory that is in use."""
+    cupy_standin.install(monkeypatch)
+    functions: list[FrameDeconvolver] = []
+    monkeypatch.setattr(operators_psf, "python_operator", lambda one, *_: functions.append(one))
+    (tmp_path / "frames").mkdir()
+    np.save(tmp_path / "frames" / "0.npy", frame(0)[..., 0])
+    index = Index.scan(tmp_path / "frames")
+    pipelines = [npy_pipeline(index, batch_size=1, num_read_processes=0) for _ in range(2)]
+    for pipeline in pipelines:
+        with pipeline:
+            image = fn.external_source(name="image", layout="HWC", dtype=types.FLOAT, ndim=3)
+            wavelnth = fn.external_source(name="wavelnth", dtype=types.INT32, ndim=1)
+            deconvolve_node(image.gpu(), wavelnth, (171,))
+    for function in functions:
+        channels = [np.array([171]).view(cupy_standin.Array)]
+        function([frame(0).view(cupy_standin.Array)], channels)
+    cupy: Any = sys.modules["cupy"]
+    held: list[list[bool]] = []
+    pool = SimpleNamespace(free_all_blocks=lambda: held.append([bool(f.plans) for f in functions]))
+    cupy.get_default_memory_pool = lambda: pool
+    cupy.cuda.runtime = SimpleNamespace(CUDARuntimeError=RuntimeError)
+    monkeypatch.setattr(Pipeline, "device_id", 0)
+    pipelines[0].close()
+    pipelines[1].close()
+    assert held == [[False, True], [False, False]]
 
 
 def test_a_batch_of_none() -> None:
