@@ -17,9 +17,9 @@ from .factories import aia_pipeline as aia_pipeline
 from .factories import fits_pipeline as fits_pipeline
 from .factories import jpeg_pipeline as jpeg_pipeline
 from .factories import npy_pipeline as npy_pipeline
-from .graph.chance import Chance as Chance
 from .graph.decode import Decoded as Decoded
 from .graph.decode import decode_array as decode_array
+from .graph.own.chance import Chance as Chance
 from .graph.pipeline import ReaderPipeline as ReaderPipeline
 from .graph.pipeline import reader_pipeline as reader_pipeline
 from .jpeg_index import with_mcu_rows as with_mcu_rows

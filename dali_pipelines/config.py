@@ -119,7 +119,7 @@ class PipelineConfig:
     `dali_pipelines.ColorJitter`; none in mode eval."""
     transform: Transform | None = None
     """Adds operators of your own to the graph, after `augment` and before mean and std; see
-    `dali_pipelines.graph.chance.Chance`."""
+    `dali_pipelines.graph.own.chance.Chance`."""
     dtype: DType = "float32"
     """Element type of the output. Integer types give the values as stored in the files, which must
     be of that type: then there is no mean, std or resize, and FITS integers are not scaled."""

@@ -30,7 +30,7 @@ _ELSEWHERE = {
 StartMethod = Literal["spawn", "forkserver", "fork"]
 Mode = Literal["train", "eval"]
 Transform = Callable[[Any, Any, Any], Any]
-"""(image, `dali_pipelines.graph.chance.Chance`, PipelineConfig) -> image; layout HWC."""
+"""(image, `dali_pipelines.graph.own.chance.Chance`, PipelineConfig) -> image; layout HWC."""
 
 
 class Augmentation(Protocol):
@@ -55,9 +55,9 @@ class Augmentation(Protocol):
         ----------
         image : DataNode
             Layout HWC.
-        chance : dali_pipelines.graph.chance.Chance
+        chance : dali_pipelines.graph.own.chance.Chance
             Random numbers.
-        kind : dali_pipelines.graph.own_operators.ImageKind
+        kind : dali_pipelines.graph.own.operators.ImageKind
             Properties of the image.
 
         Returns

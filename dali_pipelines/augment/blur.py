@@ -9,8 +9,8 @@ from nvidia.dali import fn
 
 from dali_pipelines.augment.checks import check_p, range_of
 from dali_pipelines.augment.parts import in_some
-from dali_pipelines.graph.chance import Chance
-from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.values import check_integer
 
 

@@ -6,7 +6,7 @@ import math
 from numbers import Real
 from typing import Any
 
-from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.values import are_all
 
 

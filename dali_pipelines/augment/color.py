@@ -12,9 +12,9 @@ from nvidia.dali import fn, types
 
 from dali_pipelines.augment.checks import check_8_bits, check_number, check_p, range_of
 from dali_pipelines.augment.parts import constant, in_float
-from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.operators_augment import retouch
-from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.kernels.augment.color import HUE, SATURATION
 
 Step = tuple[int, float, float]

@@ -10,9 +10,9 @@ from nvidia.dali import fn
 
 from dali_pipelines.augment.checks import check_number, check_p, range_of
 from dali_pipelines.augment.parts import constant
-from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.operators_augment import choose_part
-from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.kernels.augment.erase import NUM_FRACTIONS
 
 

@@ -9,9 +9,9 @@ from nvidia.dali import fn
 
 from dali_pipelines.augment.checks import check_number, range_of
 from dali_pipelines.augment.parts import constant, in_float
-from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.operators_augment import noise
-from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.own.operators import ImageKind
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from nvidia.dali import math as dali_math
 
 from dali_pipelines.augment.checks import check_8_bits, check_number
 from dali_pipelines.augment.parts import constant, in_some
-from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.operators_augment import retouch
-from dali_pipelines.graph.own_operators import ImageKind
+from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.kernels.augment.color import (
     BRIGHTNESS,
     CONTRAST,

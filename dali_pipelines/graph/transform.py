@@ -12,9 +12,9 @@ from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
-from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.decode import Decoded, mean_and_std
-from dali_pipelines.graph.own_operators import ImageKind, own_operators
+from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.own.operators import ImageKind, own_operators
 from dali_pipelines.runtime.dali_private import merge, split
 
 _NORMALISED = {"float32": types.FLOAT, "float16": types.FLOAT16, "uint8": types.UINT8}

@@ -29,7 +29,6 @@ from dali_pipelines import (
     npy_pipeline,
 )
 from dali_pipelines.graph import cupy_operator
-from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.cupy_operator import _placed, python_operator
 from dali_pipelines.graph.decode import (
     Decode,
@@ -39,6 +38,7 @@ from dali_pipelines.graph.decode import (
     decode_fits,
     decode_jpeg,
 )
+from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, JpegReader, NpyReader

@@ -18,6 +18,7 @@ FILES = {
         "dali_pipelines/graph/test_operators_gpu.py",
         "dali_pipelines/test_warp_gpu.py",
         "dali_pipelines/test_stretch.py",
+        "dali_pipelines/augment/test_augment_gpu.py",
     ),
     "pixels": (
         "on_gpu/test_fits_pixels.py",

@@ -14,6 +14,7 @@ from gpu_offline import device as offline
 from gpu_offline.device import Device
 from gpu_offline.kernels import KERNELS
 
+from dali_pipelines.graph.operators_augment import Noise, Retouch
 from dali_pipelines.kernels.resample.warp import warp
 from dali_pipelines.stretch import Stretch
 from on_gpu.archives import RICE, noise
@@ -58,6 +59,28 @@ def test_the_warp(gpu: Device, frame: tuple[Any, ...]) -> None:
     np.testing.assert_allclose(found[0], expected, rtol=2e-5, atol=2e-5)
 
 
+COLOURS = [np.array((255, 1, 0.4, 3, 0.2), np.float32)]
+"""Contrast, then hue."""
+
+
+def augmented(gpu: Device | Gpu) -> list[np.ndarray]:
+    """Return what the kernels of augmentations make of a small image."""
+    image = [np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype(np.float32)]
+    numbers = [np.array((0.5, 0.25, 1.5, 2), np.float32)]
+    return [
+        *gpu.apply(Retouch(), image, COLOURS),
+        *gpu.apply(Noise(of_photons=False), image, numbers),
+        *gpu.apply(Noise(of_photons=True), image, numbers),
+    ]
+
+
+def test_the_augmentations(gpu: Device | Gpu) -> None:
+    coloured, noisy, counted = augmented(gpu)
+    assert 0 <= coloured.min() < coloured.max() <= 255
+    assert (noisy - augmented(gpu)[0]).std() > 1
+    assert counted.min() > -20
+
+
 def test_the_launcher_without_a_gpu(
     gpu: Device | Gpu, sample: Sample, frame: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,10 +93,13 @@ def test_the_launcher_without_a_gpu(
     with gpu._installed():
         (image,), statuses = launcher.decode(*decode)
         (warped,) = launcher.warp([frame], 3)
+        made = augmented(launcher)
     (expected,), expected_statuses = gpu.decode(*decode)
     assert statuses == expected_statuses
     np.testing.assert_array_equal(image, expected)
     np.testing.assert_array_equal(warped, gpu.warp([frame], 3)[0])
+    for one, other in zip(made, augmented(gpu), strict=True):
+        np.testing.assert_array_equal(one, other)
     assert launcher.counts == {kernel.name: {"launches": 1} for kernel in KERNELS}
 
 

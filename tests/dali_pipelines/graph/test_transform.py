@@ -11,8 +11,8 @@ import torch
 from nvidia.dali import Pipeline, fn
 
 from dali_pipelines import Index, NpyReader, PipelineConfig, reader_pipeline
-from dali_pipelines.graph.chance import Chance
 from dali_pipelines.graph.decode import Decoded, decode_array
+from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.transform import check_decoded, transform
 
 HEIGHT, WIDTH = 6, 9

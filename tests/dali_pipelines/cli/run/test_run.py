@@ -33,7 +33,7 @@ SCRIPT = SCRIPTS / "run.py"
 FLAGS = """
     data pipeline hdu planes num_read_processes batch_size num_gpus device num_threads crop window
     flip rotate zoom random_area random_aspect_ratio resize_shorter resize mean std
-    augment transform outputs
+    augment transform outputs mask boxes labels
     preset size order pointing_table correction_table exposure psf
     mode shuffle weights seed epochs epoch_steps max_batches tail bad_sample max_bad rejected
     read_timeout restart_readers start_method prefetch report audit state resume
