@@ -186,9 +186,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     cupy, fft = ModuleType("cupy"), ModuleType("cupyx.scipy.fft")
     found: dict[str, Any] = {
         **{name: getattr(np, name) for name in ("abs", "divide", "isfinite", "maximum")},
-        "concatenate": lambda arrays: _array(np.concatenate([_plain(array) for array in arrays])),
         "nonzero": Array.nonzero,
         "asarray": _array,
+        "full_like": lambda array, value: _array(np.full_like(_plain(array), value)),
         "copyto": lambda to, value, where: np.copyto(
             _plain(to), _plain(value), where=_plain(where)
         ),

@@ -37,4 +37,4 @@ def deconvolver_nbytes(batch: int, channels: int, operators: int = 1) -> int:
     transfer = 8 * psf.FRAME_SHAPE[0] * (psf.FRAME_SHAPE[1] // 2 + 1)
     plans = 2 * _WORK_AREA * pixels * (8 + 16)  # there and back, complex64 and complex128
     working = int((batch - 1 + WORKING) * 4 * pixels)
-    return working + channels * transfer + operators * plans
+    return working + (channels + 1) * transfer + operators * plans  # one is chosen for a frame

@@ -81,22 +81,30 @@ class FrameDeconvolver:
 
     def __call__(self, images: list[Any], wavelnths: list[Any]) -> list[Any]:
         """Deconvolve a batch of images, each by the PSF of its channel."""
-        if not images:
-            return []
-        xp = array_module(images[0])
-        # The one time that a GPU is waited for.
-        channels = xp.concatenate([wavelnth.reshape(1) for wavelnth in wavelnths]).tolist()
-        return [self._frame(*frame) for frame in zip(images, channels, strict=True)]
+        return [self._frame(*frame) for frame in zip(images, wavelnths, strict=True)]
 
-    def _frame(self, image: Any, channel: int) -> Any:
-        if image.shape != (*FRAME_SHAPE, 1) or channel not in self.channels:
+    def _frame(self, image: Any, wavelnth: Any) -> Any:
+        shared = self._of(wavelnth) if image.shape == (*FRAME_SHAPE, 1) else None
+        if shared is None:
             blank = image.copy()
             blank[...] = np.nan
             return blank
-        device = image.device.id if hasattr(image, "__cuda_array_interface__") else None
-        shared = _deconvolver(channel, device)
         deconvolver = replace(shared, workers=self.workers, plans=self.plans)
         return deconvolver(image[..., 0])[..., None]
+
+    def _of(self, wavelnth: Any) -> Deconvolver | None:
+        """Return the deconvolution of a frame's channel; None, or NaN on a GPU, if it has none."""
+        xp, one = array_module(wavelnth), wavelnth.reshape(1)
+        if xp is np:
+            return _deconvolver(int(one[0]), None) if one[0] in self.channels else None
+        # DALI has a lock for all Python functions, of all GPUs: a wait for the number would hold
+        # them up. So the GPU chooses.
+        known = {channel: _deconvolver(channel, wavelnth.device.id) for channel in self.channels}
+        first = known[self.channels[0]]
+        transfer = xp.full_like(first.transfer, np.nan)
+        for channel, deconvolver in known.items():
+            xp.copyto(transfer, deconvolver.transfer, where=one == channel)
+        return replace(first, transfer=transfer)
 
 
 @cache

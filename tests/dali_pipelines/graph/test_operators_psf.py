@@ -126,19 +126,24 @@ def test_psfs_are_made_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch waits for the GPU once. With NumPy in CuPy's place: no GPU has run this."""
+    """No batch waits for the GPU. With NumPy in CuPy's place: no GPU has run this."""
     cupy_standin.install(monkeypatch)
-    deconvolver = FrameDeconvolver((171,), 1)
-    images = [image.view(cupy_standin.Array) for image in (frame(0), frame(1, (20, 30)), frame(2))]
-    channels = [np.array(channel).view(cupy_standin.Array) for channel in ([171], 171, [171])]
+    deconvolver = FrameDeconvolver((171, 304), 1)
+    frames = (frame(0), frame(1, (20, 30)), frame(2), frame(3), frame(4))
+    images = [image.view(cupy_standin.Array) for image in frames]
+    channels = [
+        np.array(channel).view(cupy_standin.Array) for channel in ([171], 171, [304], 0, [193])
+    ]
     found = deconvolver(images, channels)
-    assert cupy_standin.waits == ["tolist", "synchronize"]  # once for the first batch of a GPU
+    assert cupy_standin.waits == ["synchronize"] * 2  # once for a channel and a GPU
     deconvolver(images, channels)
-    assert cupy_standin.waits == ["tolist", "synchronize", "tolist"]
-    np.testing.assert_allclose(np.array(found[0])[..., 0], deconvolved(frame(0), 171), rtol=1e-4)
-    assert np.isnan(np.array(found[1])).all()
+    assert cupy_standin.waits == ["synchronize"] * 2
+    for number, channel in ((0, 171), (2, 304)):
+        expected = deconvolved(frames[number], channel)
+        np.testing.assert_allclose(np.array(found[number])[..., 0], expected, rtol=1e-4)
+    assert [np.isnan(np.array(image)).all() for image in found] == [False, True, False, True, True]
     assert all(isinstance(image, cupy_standin.Array) for image in found)
-    assert found[0].shape == (*SHAPE, 1)
+    assert [image.shape for image in found] == [image.shape for image in frames]
 
 
 def test_plans_are_made_once_for_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
