@@ -15,6 +15,7 @@ from gpu_offline.device import Device
 from gpu_offline.kernels import KERNELS
 
 from dali_pipelines.graph.operators_augment import Noise, Retouch
+from dali_pipelines.kernels.augment.color import retouch
 from dali_pipelines.kernels.resample.warp import warp
 from dali_pipelines.stretch import Stretch
 from on_gpu.archives import RICE, noise
@@ -61,11 +62,12 @@ def test_the_warp(gpu: Device, frame: tuple[Any, ...]) -> None:
 
 COLOURS = [np.array((255, 1, 0.4, 3, 0.2), np.float32)]
 """Contrast, then hue."""
+PHOTOGRAPH = np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype(np.float32)
 
 
 def augmented(gpu: Device | Gpu) -> list[np.ndarray]:
     """Return what the kernels of augmentations make of a small image."""
-    image = [np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype(np.float32)]
+    image = [PHOTOGRAPH]
     numbers = [np.array((0.5, 0.25, 1.5, 2), np.float32)]
     return [
         *gpu.apply(Retouch(), image, COLOURS),
@@ -76,9 +78,11 @@ def augmented(gpu: Device | Gpu) -> list[np.ndarray]:
 
 def test_the_augmentations(gpu: Device | Gpu) -> None:
     coloured, noisy, counted = augmented(gpu)
-    assert 0 <= coloured.min() < coloured.max() <= 255
-    assert (noisy - augmented(gpu)[0]).std() > 1
-    assert counted.min() > -20
+    expected = np.empty_like(PHOTOGRAPH)
+    retouch(expected, PHOTOGRAPH, COLOURS[0][1:].reshape(-1, 2), COLOURS[0][0])
+    np.testing.assert_allclose(coloured, expected, rtol=1e-5, atol=2e-3)
+    assert abs((noisy - PHOTOGRAPH).std() - 1.5) < 0.15
+    assert 1 < np.abs(counted - PHOTOGRAPH).max() < 8 * np.sqrt(256 / 1.5 + 4)
 
 
 def test_the_launcher_without_a_gpu(
