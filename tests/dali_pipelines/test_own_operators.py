@@ -437,6 +437,17 @@ def test_chance_has_limits(ramps: Index) -> None:
             asks(lambda image, chance, _, count=count: image * chance.choice(count))
 
 
+def test_a_transform_cannot_look_at_values(ramps: Index) -> None:
+    def branches(image: Any, chance: Any, _: Any) -> Any:
+        return image * 2 if chance.bernoulli() else image
+
+    with pytest.raises(TypeError) as caught:
+        npy_pipeline(ramps, channels=3, batch_size=1, crop=8, transform=branches)
+    (note,) = caught.value.__notes__
+    assert note.startswith("transform '")
+    assert "adds operators for all samples at once" in note
+
+
 def test_mode_eval_is_without_chance(ramps: Index) -> None:
     options: dict[str, Any] = {"channels": 3, "crop": 8, "mode": "eval"}
     with pytest.raises(ValueError, match="mode 'eval' is without chance"):

@@ -71,11 +71,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise Refusal(f"{one_line(error)}{_remedy(error, config)}", 1) from error
 
 
+_PHOTOS = (r"\xff\xd8", r"\x89PNG", "RIFF", "II*", "MM")
+"""Beginnings of JPEG, PNG, WebP and TIFF files, as messages spell them."""
+
+
 def _remedy(error: Exception, config: RunConfig) -> str:
     from readers.errors import ReadError
 
-    helps = isinstance(error, ReadError) and config.bad_sample == "raise"
-    return "; --bad_sample=skip leaves out such files" if helps else ""
+    if not isinstance(error, ReadError):
+        return ""
+    if config.pipeline == "fits" and any(
+        f"begins with b'{start}" in str(error) for start in _PHOTOS
+    ):
+        return ": such images are for --pipeline=jpeg"
+    return "; --bad_sample=skip leaves out such files" if config.bad_sample == "raise" else ""
 
 
 class Stop:

@@ -62,7 +62,14 @@ def own_operators(image: Any, chance: Chance, config: PipelineConfig, kind: Imag
 
 def _checked(name: str, image: Any, add: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a function adds to the image, if it keeps the promises."""
-    made = add(image, *arguments)
+    try:
+        made = add(image, *arguments)
+    except TypeError as error:
+        error.add_note(
+            f"{name} adds operators for all samples at once: use arithmetic and operators of DALI, "
+            "where Python's `if` and NumPy would look at the values of one"
+        )
+        raise
     if not isinstance(made, DataNode):
         raise TypeError(f"{name} must return the image, a DataNode of DALI, got {made!r}")
     if made.device != image.device:

@@ -173,8 +173,9 @@ class IndexRows(IndexSources):
         """Return an Index with one row for each window of a grid over each image.
 
         Its columns ``y`` and ``x`` hold the first row and column of each window; ``window="row"``
-        cuts there. The windows cover the whole image: the last ones along an axis end at its end,
-        so that they overlap with those before if the grid does not fit.
+        cuts there. Windows that are no further apart than their size cover the whole image: the
+        last ones along an axis end at its end, so that they overlap with those before if the grid
+        does not fit.
 
         Parameters
         ----------
