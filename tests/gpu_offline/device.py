@@ -28,6 +28,7 @@ from gpu_offline.emulator import (
     Buffer,
     Program,
     allocated,
+    unwritten,
 )
 from gpu_offline.kernels import KERNELS, Kernel
 
@@ -215,7 +216,7 @@ def _cupy(array: type[DeviceArray]) -> ModuleType:
     for name in ("inf", "isnan", "maximum", "stack"):
         setattr(module, name, getattr(np, name))
     module.where = lambda *arrays: np.asarray(np.where(*arrays)).view(array)
-    module.empty = lambda shape, dtype: allocated(shape, dtype, 7).view(array)
+    module.empty = lambda shape, dtype: allocated(shape, dtype, unwritten(dtype)).view(array)
     module.zeros = zeros
     module.asarray = lambda given: _copied(given, 0).view(array)
     module.cuda = SimpleNamespace(

@@ -11,6 +11,7 @@
 
 enum { MAX_THREADS = 1024, STACK = 256 << 10, TABLE = 1 << 21 };
 enum { READ, WRITE };
+enum { UNWRITTEN = 0x7E }; /* A byte of shared memory that nobody wrote: of 8.5e37 as a float. */
 enum { READ_ONLY, ONE_WRITER, ANY_WRITER };
 enum { STEPS, LOADS, STORES, SHARED, SECTORS, NUM_COUNTS };
 
@@ -88,11 +89,15 @@ enum { SEVERAL = UINT32_MAX };
 
 static void share(const Region *r, uint64_t at, int size, int access, int line);
 
+/* An address may be so large that at + size is 0 again. */
+static int lies_in(const Region *r, uint64_t at, uint64_t size) {
+  return r->begin <= at && at <= r->end && size <= r->end - at;
+}
+
 static int find_region(uint64_t at, int size) {
-  const Region *r = &regions[last_region];
-  if (num_regions && r->begin <= at && at + size <= r->end) return 1;
+  if (num_regions && lies_in(&regions[last_region], at, size)) return 1;
   for (int i = 0; i < num_regions; i++)
-    if (regions[i].begin <= at && at + size <= regions[i].end) { last_region = i; return 1; }
+    if (lies_in(&regions[i], at, size)) { last_region = i; return 1; }
   return 0;
 }
 
@@ -138,7 +143,7 @@ static uint32_t writer[SHARED_BYTES + 1], reader[SHARED_BYTES + 1];
 static int shared(uint64_t at, int size, int access, int line) {
   uint64_t offset = at - (uint64_t)shared_memory;
   counts[SHARED]++;
-  if (offset + size > SHARED_BYTES) { fail("shared memory out of bounds", offset, line); return 0; }
+  if (offset >= SHARED_BYTES || size > SHARED_BYTES - offset) { fail("shared memory out of bounds", offset, line); return 0; }
   if (offset % size) { fail("misaligned access to shared memory", offset, line); return 0; }
   for (uint64_t i = offset; i < offset + size; i++) {
     int others = was_read[i] == epoch && reader[i] != lane;
@@ -198,7 +203,7 @@ static void prepare(const uint32_t *grid, const uint32_t *block, char *stacks) {
     fibers[t].uc_stack.ss_size = STACK;
     makecontext(&fibers[t], thread, 0);
   }
-  memset(shared_memory, 0xA5, SHARED_BYTES);
+  memset(shared_memory, UNWRITTEN, SHARED_BYTES);
   if (with_sectors) {
     memset(sectors, 0, TABLE * sizeof *sectors), num_sectors = 0;
     memset(times, 0, threads * NUM_LINES * sizeof *times);

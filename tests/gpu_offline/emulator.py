@@ -164,6 +164,14 @@ def allocated(shape: Sequence[int], dtype: Any, fill: Any, shift: int = 0) -> ND
     return array
 
 
+def unwritten(dtype: Any) -> Any:
+    """Return a number that shows wherever it is read, as NaN would not where holes may be.
+
+    Its bytes are those of shared memory that nobody wrote: 8.5e37 as float32.
+    """
+    return np.frombuffer(b"\x7e" * np.dtype(dtype).itemsize, dtype)[0]
+
+
 def sparse(shape: Sequence[int], dtype: Any) -> NDArray[Any]:
     """Make an array of zeros that takes memory only where it is written, however large it is."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE

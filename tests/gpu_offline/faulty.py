@@ -65,6 +65,24 @@ def reads_shared_out_of_bounds(source, target):  # type: ignore[no-untyped-def]
 
 
 @cuda.jit
+def reads_in_front_of_shared(source, target):  # type: ignore[no-untyped-def]
+    line, i = cuda.shared.array(32, np.float32), cuda.threadIdx.x
+    line[i] = load_float32(source + 4 * i)
+    cuda.syncthreads()
+    store_float32(target + 4 * i, line[np.uint64(i) - np.uint64(1)])
+
+
+@cuda.jit
+def reads_what_nobody_wrote(source, target):  # type: ignore[no-untyped-def]
+    """Read one number too many, of little weight."""
+    line, i = cuda.shared.array(32, np.float32), cuda.threadIdx.x
+    if i < 31:
+        line[i] = load_float32(source + 4 * i)
+    cuda.syncthreads()
+    store_float32(target + 4 * i, np.float32(1e-8) * line[i])
+
+
+@cuda.jit
 def reads_before_it_is_written(source, target):  # type: ignore[no-untyped-def]
     line, i = cuda.shared.array(32, np.float32), cuda.threadIdx.x
     line[i] = load_float32(source + 4 * i)

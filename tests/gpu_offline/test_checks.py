@@ -19,6 +19,7 @@ from gpu_offline.emulator import (
     Program,
     allocated,
     sparse,
+    unwritten,
 )
 from gpu_offline.faulty import KERNELS
 from gpu_offline.translate import translate
@@ -29,6 +30,7 @@ FAULTS = {
     "writes_an_input": "write to an input",
     "is_misaligned": "misaligned access at .*thread 1$",
     "reads_shared_out_of_bounds": "shared memory out of bounds at 0x80",
+    "reads_in_front_of_shared": "shared memory out of bounds at 0x.*thread 0$",
     "reads_before_it_is_written": "race in shared memory",
     "writes_what_others_read": "race in shared memory",
     "half_ends_before_a_barrier": "threads ended before a barrier",
@@ -39,8 +41,20 @@ FAULTS = {
 }
 FAR_FAULTS = {"overflows_an_offset": "read out of bounds at .*thread 8$"}
 """Where numbers lie 256 MiB apart: 2 GiB are the first that no int32 holds."""
-NO_FAULTS = {"sound", "scattered", "far", "uses_a_stack", "spills"}
+NO_FAULTS = {"sound", "reads_what_nobody_wrote", "scattered", "far", "uses_a_stack", "spills"}
 """For the emulator; the last two are for the compiler."""
+
+READS = """\
+.visible .entry reads(
+	.param .u64 at
+)
+{
+	.reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [at];
+	ld.global.u32 %rd2, [%rd1];
+	ret;
+}
+"""
 
 DIVIDES = """\
 .visible .entry divides(
@@ -183,6 +197,28 @@ def test_division(tmp_path: Path) -> None:
     assert program((1,), (1,), [-1], [])["instructions"] == 3
     with pytest.raises(Fault, match="division by zero at 0, PTX line 7, block 0, thread 0"):
         program((1,), (1,), [0], [])
+
+
+@pytest.mark.skipif(CC is None, reason="no C compiler, cc")
+def test_addresses_at_both_ends(tmp_path: Path) -> None:
+    """Behind the last address is the first, so that the end of an access may lie in front of it."""
+    (tmp_path / "reads.ptx").write_text(READS)
+    program, numbers = Program(tmp_path / "reads.ptx"), allocated((4,), np.int32, 7)
+    at, end = numbers.ctypes.data, numbers.ctypes.data + numbers.nbytes
+    buffers = [Buffer(at, numbers.nbytes, READ_ONLY)]
+    for inside in (at, end - 4):
+        assert program((1,), (1,), [inside], buffers)["loads"] == 1
+    for outside in (0, 4, at - 4, end, -64, -8, -4):
+        with pytest.raises(Fault, match="read out of bounds"):
+            program((1,), (1,), [outside], buffers)
+
+
+def test_what_nobody_wrote_shows(launched: Any) -> None:
+    written, _ = launched("reads_what_nobody_wrote")
+    assert written[:31] == pytest.approx([1e-8 * i for i in range(31)])
+    assert written[31] > 1e29
+    assert unwritten(np.float32) == pytest.approx(written[31] * 1e8)
+    assert unwritten(np.int16) == 0x7E7E
 
 
 @pytest.mark.parametrize(
