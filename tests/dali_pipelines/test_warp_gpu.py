@@ -90,6 +90,17 @@ def test_as_the_cpu(gpu: Device, order: int) -> None:
         assert np.mean(expected != expected[0, 0]) > 0.05
 
 
+@pytest.mark.parametrize("size", [(30, 26), (33, 24), (30, 24)])
+def test_only_whole_frames_are_clipped(gpu: Device, size: tuple[int, int]) -> None:
+    """An image that is as high or as wide as its frame may still be a window of it."""
+    image, *others, _frame, flip = sample((30, 24), [[1, 0, 0.5], [0, 1, 0.5]], (29, 23), holes=0)
+    image[:] = 100 * (np.arange(24) > 11)[:, None]  # the spline overshoots
+    arrays = (image, *others, np.array((0, 0, *size)), flip)
+    highest = on_cpu(arrays, 3).max()
+    assert highest == 50 if size == image.shape[:2] else highest > 51
+    check(gpu, [arrays], 3)
+
+
 def test_architectures_with_ptx_of_their_own(kernels_folder: Path) -> None:
     """The prefilter of rows has another for sm_120 than for sm_100."""
     test_as_the_cpu(emulated(kernels_folder, "sm_120"), 3)
