@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -34,12 +37,12 @@ from gpu_offline.kernels import KERNELS, Kernel
 
 Finish = tuple[tuple[float, float], ...]
 _WORD = 8
-_STREAM = 12345
-"""Address of the stream that is CuPy's current one."""
+_random_numbers = cache(operators_gpu._random_numbers.__wrapped__)
+"""The package's, with a cache apart from that of a real GPU."""
 
 
 class _Memory:
-    """The arrays whose addresses kernels may have."""
+    """The arrays of a GPU whose addresses its kernels may have."""
 
     def __init__(self) -> None:
         self._owners: dict[Buffer, weakref.ref[NDArray[Any]]] = {}
@@ -47,7 +50,9 @@ class _Memory:
     @property
     def buffers(self) -> list[Buffer]:
         """What kernels may access; not that of arrays that nobody holds any more."""
-        return [buffer for buffer, owner in self._owners.items() if owner() is not None]
+        held = {buffer: owner for buffer, owner in self._owners.items() if owner() is not None}
+        self._owners = held
+        return list(held)
 
     def address(self, array: NDArray[Any]) -> int:
         """Return the address of an array, and let kernels use it."""
@@ -69,6 +74,34 @@ def _owner(array: NDArray[Any]) -> weakref.ref[NDArray[Any]]:
     return weakref.ref(array)
 
 
+_memories: defaultdict[int, _Memory] = defaultdict(_Memory)
+"""By the number of a GPU."""
+
+
+@dataclass
+class _Work:
+    """What a stream does from one wait for it to the next."""
+
+    is_done: bool = False
+
+
+class _Stream:
+    """DALI's stream, another one for each batch, as several pipelines have."""
+
+    current: _Stream | None = None
+    _addresses = itertools.count(12345)
+
+    def __init__(self) -> None:
+        self.ptr = next(self._addresses)
+        self.work = _Work()
+        self.waits = 0
+        """How often it was waited for."""
+
+    def synchronize(self) -> None:
+        self.waits += 1
+        self.work.is_done, self.work = True, _Work()
+
+
 def _wait(*_: Any) -> Any:
     raise AssertionError("this waits for the GPU")
 
@@ -77,10 +110,13 @@ class DeviceArray(np.ndarray):
     """An array with its address where CuPy's have it, and which does not wait for the GPU."""
 
     memory: _Memory
+    stream = _Stream()
+    """Where it was made."""
     writers = ONE_WRITER
 
     def __array_finalize__(self, parent: Any) -> None:
         self.writers = getattr(parent, "writers", ONE_WRITER)
+        self._work = getattr(parent, "_work", self.stream.work)
 
     item = tolist = get = nonzero = _wait
     __bool__ = __float__ = __int__ = __index__ = _wait
@@ -97,6 +133,8 @@ class DeviceArray(np.ndarray):
 
     @property
     def data(self) -> Any:
+        if self.stream is not _Stream.current and not self._work.is_done:
+            raise AssertionError("used before another stream has made it")
         return SimpleNamespace(ptr=self.memory.address(self))
 
 
@@ -109,17 +147,21 @@ class Device:
         What `gpu_offline.compiler.build` wrote.
     arch : str
         Of `gpu_offline.compiler.ARCHS`.
+    number : int
+        Of the GPU: kernels of one cannot access memory of another.
     """
 
     counts: dict[str, Counter[str]]
     """What the launches of each kernel counted so far."""
 
-    def __init__(self, folder: Path, arch: str, *, count_sectors: bool = False) -> None:
+    def __init__(
+        self, folder: Path, arch: str, *, number: int = 0, count_sectors: bool = False
+    ) -> None:
         self.programs = {
             kernel.name: Program(folder / f"{kernel.name}.{arch}.ptx") for kernel in KERNELS
         }
         self.counts = defaultdict(Counter)
-        self._count_sectors = count_sectors
+        self._number, self._count_sectors = number, count_sectors
 
     def decode(
         self, samples: Sequence[Any], dtype: str, flip: tuple[int, int], finish: Finish
@@ -149,24 +191,32 @@ class Device:
 
     @contextmanager
     def _installed(self) -> Iterator[Callable[..., DeviceArray]]:
-        """Put stand-ins where operators look; give the function that copies to the device."""
-        memory = _Memory()
+        """Put stand-ins where operators look; give the function that copies to the device.
+
+        The GPU may be waited for once, when the random numbers are copied there.
+        """
+        memory, stream = _memories[self._number], _Stream()
         array: type[DeviceArray] = type("Array", (DeviceArray,), {"memory": memory})
+        array.stream = stream
+        copied = _random_numbers.cache_info().misses
         with ExitStack() as stack:
-            stack.enter_context(mock.patch.dict(sys.modules, cupy=_cupy(array)))
-            stack.enter_context(mock.patch.object(cuda, "external_stream", lambda stream: stream))
+            enter, replace = stack.enter_context, mock.patch.object
+            enter(mock.patch.dict(sys.modules, cupy=_cupy(array, self._number)))
+            enter(replace(cuda, "external_stream", lambda stream: stream))
+            enter(replace(_Stream, "current", stream))
+            enter(replace(operators_gpu, "_random_numbers", _random_numbers))
             for kernel in KERNELS:
-                launcher = _Launcher(self, kernel, memory)
-                stack.enter_context(mock.patch.object(kernel.module, kernel.name, launcher))
-            operators_gpu._random_numbers.cache_clear()  # they belong to another memory
-            stack.callback(operators_gpu._random_numbers.cache_clear)
+                enter(replace(kernel.module, kernel.name, _Launcher(self, kernel, memory)))
             yield lambda given, number=0: _copied(given, number).view(array)
+        copied = _random_numbers.cache_info().misses - copied
+        assert stream.waits == copied, f"the GPU was waited for {stream.waits} times, not {copied}"
 
     def launch(self, kernel: Kernel, memory: _Memory, config: Any, arguments: Any) -> None:
         """Emulate a launch, which must be as `KERNELS` says."""
         grid, block = (size if isinstance(size, tuple) else (size,) for size in config[:2])
         assert np.prod(block) == kernel.threads
-        assert config[2] == _STREAM, "not on DALI's stream"
+        assert _Stream.current is not None
+        assert config[2] == _Stream.current.ptr, "not on DALI's stream"
         assert tuple(map(typeof, arguments)) == kernel.types
         self.counts[kernel.name]["launches"] += 1
         self.counts[kernel.name].update(
@@ -203,7 +253,7 @@ def _copied(array: NDArray[Any], number: int) -> NDArray[Any]:
     return copy
 
 
-def _cupy(array: type[DeviceArray]) -> ModuleType:
+def _cupy(array: type[DeviceArray], number: int) -> ModuleType:
     """Return NumPy in CuPy's place."""
 
     def zeros(shape: Any, dtype: Any) -> DeviceArray:
@@ -220,7 +270,7 @@ def _cupy(array: type[DeviceArray]) -> ModuleType:
     module.zeros = zeros
     module.asarray = lambda given: _copied(given, 0).view(array)
     module.cuda = SimpleNamespace(
-        get_current_stream=lambda: SimpleNamespace(ptr=_STREAM, synchronize=lambda: None),
-        runtime=SimpleNamespace(getDevice=lambda: 0),
+        get_current_stream=lambda: array.stream,
+        runtime=SimpleNamespace(getDevice=lambda: number),
     )
     return module

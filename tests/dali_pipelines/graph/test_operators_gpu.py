@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from fits_files import write
-from gpu_offline.device import Device
+from gpu_offline.device import Device, emulated
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import cuda
@@ -195,6 +195,17 @@ def test_damaged_images_are_told_and_leave_others_alone(gpu: Device, frame: Row)
     ]
     samples = [good, *(broken(good, **arrays) for arrays in bad), good]
     assert check(gpu, Job(samples))[2:] == [DAMAGED] * 6 + [0]
+
+
+def test_each_gpu_has_its_own_random_numbers(kernels_folder: Path, tmp_path: Path) -> None:
+    """They are copied there once, before any other stream uses them."""
+    image = np.random.default_rng(5).normal(50, 9, (20, 30)).astype(np.float32)
+    path = tmp_path / "dithered.fits"
+    fits.CompImageHDU(image, quantize_method=1, dither_seed=7).writeto(path)
+    job = Job([FitsReader().read(Row(0, str(path)), None)])
+    first = emulated(kernels_folder, "sm_75")
+    for gpu in (first, Device(kernels_folder, "sm_75", number=1)) * 2:
+        assert check(gpu, job) == [0]
 
 
 def test_numba_does_not_warn_of_small_images(monkeypatch: pytest.MonkeyPatch) -> None:
