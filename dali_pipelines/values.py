@@ -52,7 +52,12 @@ def numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[floa
 
 def are_all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
     """Return whether these are one or more numbers of this kind; also of NumPy, but no bools."""
-    are_several = isinstance(values, Sequence | np.ndarray) and getattr(values, "ndim", 1) == 1
+    is_text = isinstance(values, str | bytes)
+    are_several = (
+        isinstance(values, Sequence | np.ndarray)
+        and not is_text
+        and getattr(values, "ndim", 1) == 1
+    )
     return (
         are_several
         and len(values) > 0

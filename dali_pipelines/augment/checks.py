@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Real
 from typing import Any
 
 from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.values import are_all
 
+LARGEST = 1e30
+"""No number of an augmentation is larger, so that sums of products are finite in float32."""
 
-def check_number(name: str, value: object, least: float, most: float = math.inf) -> None:
-    """Raise ValueError if it is no finite number in [least, most]."""
+
+def check_number(name: str, value: object, least: float, most: float = LARGEST) -> None:
+    """Raise ValueError if it is no number in [least, most]."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not (math.isfinite(float(value)) and least <= float(value) <= most):  # type: ignore[arg-type]
+    if not is_number or not least <= float(value) <= most:  # type: ignore[arg-type]
         raise ValueError(f"{name} must be a number {_limits(least, most)}, got {value!r}")
 
 
@@ -22,11 +24,11 @@ def check_p(p: object) -> None:
     check_number("p", p, 0, 1)
 
 
-def range_of(name: str, value: Any, least: float, most: float = math.inf) -> tuple[float, float]:
+def range_of(name: str, value: Any, least: float, most: float = LARGEST) -> tuple[float, float]:
     """Return (lowest, highest) of a setting that takes a number or such a pair; or ValueError."""
     pair: Any = (value, value) if isinstance(value, Real) else value
-    valid = are_all(pair, Real) and len(pair) == 2
-    if not valid or not least <= pair[0] <= pair[1] <= most or math.isinf(pair[1]):
+    valid = are_all(pair, Real) and len(pair) == 2 and not isinstance(pair[0], bool)
+    if not valid or not least <= pair[0] <= pair[1] <= most:
         raise ValueError(
             f"{name} must be (lowest, highest), or one number for both, {_limits(least, most)}, "
             f"got {value!r}"
@@ -45,4 +47,4 @@ def check_8_bits(what: str, kind: ImageKind) -> None:
 
 
 def _limits(least: float, most: float) -> str:
-    return f"from {least:g} on" if math.isinf(most) else f"from {least:g} to {most:g}"
+    return f"from {least:g} on" if most == LARGEST else f"from {least:g} to {most:g}"

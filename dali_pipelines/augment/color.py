@@ -17,6 +17,8 @@ from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.kernels.augment.color import HUE, SATURATION
 
+_LARGEST_FACTOR = 1e6
+
 Step = tuple[int, float, float]
 """Code of a step, and least and most magnitude."""
 
@@ -74,9 +76,9 @@ class ColorJitter:
         for code, name in enumerate(("brightness", "contrast", "saturation")):
             value = getattr(self, name)
             if isinstance(value, Sequence):
-                found.append((code, *range_of(name, value, 0)))
+                found.append((code, *range_of(name, value, 0, _LARGEST_FACTOR)))
             else:
-                check_number(name, value, 0)
+                check_number(name, value, 0, _LARGEST_FACTOR)
                 found.append((code, max(0.0, 1.0 - value), 1.0 + value))
         if not isinstance(self.hue, Sequence):
             check_number("hue", self.hue, 0, 0.5)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nvidia.dali import fn
 
-from dali_pipelines.augment.checks import check_number, check_p, range_of
+from dali_pipelines.augment.checks import LARGEST, check_number, check_p, range_of
 from dali_pipelines.augment.parts import constant
 from dali_pipelines.graph.operators_augment import choose_part
 from dali_pipelines.graph.own.chance import Chance
@@ -55,7 +55,7 @@ class Erase:
         range_of("scale", self.scale, 0, 1)
         range_of("ratio", self.ratio, 1e-3)
         for value in self._values():
-            check_number("value", value, -float("inf"))
+            check_number("value", value, -LARGEST)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
         """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""
@@ -65,6 +65,10 @@ class Erase:
                 f"value of Erase must be one number, or {kind.channels}, one for each channel of "
                 f"the images, got {self.value!r}"
             )
+        if kind.dtype == "uint8":
+            for value in values:
+                check_number("value of Erase with dtype 'uint8'", value, 0, 255)
+            values = [float(round(value)) for value in values]
         settings = constant(
             [self.p, *range_of("scale", self.scale, 0, 1), *range_of("ratio", self.ratio, 1e-3)]
         )

@@ -129,6 +129,7 @@ class _Policy:
 
     def _check(self) -> None:
         check_integer("num_magnitude_bins", self.num_magnitude_bins, 2)
+        check_number("num_magnitude_bins", self.num_magnitude_bins, 2, 1000)
         check_number("fill", self.fill, 0, _LARGEST)
         if self.interpolation not in get_args(Interpolation):
             known = ", ".join(map(repr, get_args(Interpolation)))
@@ -250,6 +251,7 @@ class RandAugment(_Policy):
     def __post_init__(self) -> None:
         self._check()
         check_integer("num_ops", self.num_ops, 1)
+        check_number("num_ops", self.num_ops, 1, 16)
         check_integer("magnitude", self.magnitude, 0)
         if self.magnitude >= self.num_magnitude_bins:
             raise ValueError(

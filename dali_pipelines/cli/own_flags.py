@@ -69,7 +69,8 @@ def augmentation_of(text: str) -> Augmentation:
     import dali_pipelines
 
     name, values, settings = _call_of(text)
-    if name not in AUGMENTATIONS:
+    if not isinstance(name, str) or name not in AUGMENTATIONS:
+        name = str(name)
         raise ValueError(
             f"--augment has no {name!r}: {did_you_mean(name, AUGMENTATIONS)}there are "
             f"{', '.join(AUGMENTATIONS)}"
@@ -80,7 +81,7 @@ def augmentation_of(text: str) -> Augmentation:
         raise ValueError(f"--augment {text!r}: {error}") from None
 
 
-def _call_of(text: str) -> tuple[str, list[Any], Mapping[str, Any]]:
+def _call_of(text: str) -> tuple[Any, list[Any], Mapping[str, Any]]:
     """Return name, positional values and keyword values, without running anything."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -91,6 +92,8 @@ def _call_of(text: str) -> tuple[str, list[Any], Mapping[str, Any]]:
             return tree.id, [], {}
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
             settings = {str(one.arg): ast.literal_eval(one.value) for one in tree.keywords}
+            if len(settings) < len(tree.keywords):
+                raise ValueError("a keyword is given twice")
             return tree.func.id, [*map(ast.literal_eval, tree.args)], settings
     except (SyntaxError, ValueError, KeyError, RecursionError):
         pass

@@ -147,10 +147,12 @@ def test_they_come_before_transform_and_mean(arrays: Index) -> None:
         np.testing.assert_allclose(image, 2000 * row / 10, rtol=1e-6)
 
 
-def test_images_of_16_bits_are_rejected(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_images_of_16_bits_are_rejected(tmp_path: Path, mode: Any) -> None:
     Image.fromarray(np.full((20, 20), 300, np.uint16)).save(tmp_path / "deep.png")
     Image.fromarray(np.full((20, 20), 30, np.uint8)).save(tmp_path / "flat.png")
     options: dict[str, Any] = {"batch_size": 2, "num_read_processes": 1, "bad_sample": "skip"}
+    options["mode"] = mode
     for augment, reasons in ((COLORS, ["16 bits per sample, expected 8"]), (PARTS, [])):
         with Loader(
             jpeg_pipeline, Index.scan(tmp_path), crop=16, devices=[None], augment=augment, **options
@@ -174,24 +176,34 @@ def test_values_without_a_range(arrays: Index, factory: Any, one: Any) -> None:
     ("make", "message"),
     [
         (lambda: ColorJitter(), "changes nothing: give one of brightness, contrast, "),
-        (lambda: ColorJitter(brightness=-1), "brightness must be a number from 0 on, got -1"),
+        (
+            lambda: ColorJitter(brightness=-1),
+            r"brightness must be a number from 0 to 1e\+06, got -1",
+        ),
         (
             lambda: ColorJitter(contrast=(2, 1)),
             r"contrast must be \(lowest, highest\), .* \(2, 1\)",
         ),
         (lambda: ColorJitter(hue=0.6), "hue must be a number from 0 to 0.5, got 0.6"),
         (lambda: ColorJitter(hue=(-0.6, 0.1)), "from -0.5 to 0.5, got"),
-        (lambda: ColorJitter(saturation=float("nan")), "saturation must be a number from 0 on"),
+        (lambda: ColorJitter(saturation=float("nan")), "saturation must be a number from 0 to 1e"),
         (lambda: RandomGrayscale(1.5), "p must be a number from 0 to 1, got 1.5"),
         (lambda: Blur(4), "kernel_size must be odd, got 4"),
         (lambda: Blur(0), "kernel_size must be an integer, at least 1, got 0"),
         (lambda: Blur(3, sigma=0), r"sigma must be \(lowest, highest\), .* from 0.001 on, got 0"),
         (lambda: Noise(-1), r"std must be \(lowest, highest\), .* from 0 on, got -1"),
-        (lambda: PhotonNoise(0), "gain must be a number from 1e-30 to 1e\\+30, got 0"),
+        (lambda: PhotonNoise(0), "gain must be a number from 1e-30 on, got 0"),
         (lambda: PhotonNoise(1, -1), "read_noise must be a number from 0 on, got -1"),
         (lambda: Erase(scale=(0.5, 1.2)), "scale must be .* from 0 to 1, got"),
         (lambda: Erase(ratio=(0, 1)), "ratio must be .* from 0.001 on, got"),
         (lambda: Erase(value=cast(Any, "red")), "value must be a number .* got 'r'"),
+        (lambda: Erase(value=1e39), r"value must be a number from -1e\+30 on, got 1e\+39"),
+        (lambda: Noise(1e39), "std must be .* got 1e\\+39"),
+        (lambda: Noise(True), "std must be .* got True"),
+        (lambda: Noise(cast(Any, b"12")), "std must be .* got b'12'"),
+        (lambda: Blur(10001), "kernel_size must be a number from 1 to 1023, got 10001"),
+        (lambda: RandAugment(50), "num_ops must be a number from 1 to 16, got 50"),
+        (lambda: TrivialAugment(3000), "num_magnitude_bins must be a number from 2 to 1000"),
     ],
 )
 def test_values_that_make_no_sense(make: Any, message: str) -> None:
@@ -223,6 +235,19 @@ def test_what_moves_pixels_goes_without_targets(one: Any, others: dict[str, Any]
         PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), one), **others)
     PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), one), mode="eval", **others)
     PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), Erase()), **others)
+
+
+def test_erased_pixels_of_uint8_are_rounded(tmp_path: Path) -> None:
+    Image.fromarray(np.full((20, 20), 30, np.uint8)).save(tmp_path / "0.png")
+    index = Index.scan(tmp_path)
+    options: dict[str, Any] = {"batch_size": 1, "num_read_processes": 1}
+    erase: dict[str, Any] = {"dtype": "uint8", "augment": (Erase(1, value=123.675),)}
+    with Loader(jpeg_pipeline, index, devices=[None], **erase, **options) as loader:
+        assert next(iter(loader))[0]["image"].unique().tolist() == [30, 124]
+    for value in (-1, 255.5):
+        erase["augment"] = (Erase(value=value),)
+        with pytest.raises(ValueError, match="value of Erase with dtype 'uint8' must be a number"):
+            jpeg_pipeline(index, **erase, **options)
 
 
 def test_each_channel_needs_its_value(photos: Index) -> None:

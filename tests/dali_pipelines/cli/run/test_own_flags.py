@@ -12,7 +12,15 @@ import pytest
 from PIL import Image
 
 import dali_pipelines
-from dali_pipelines import Blur, ColorJitter, Erase, RandAugment, TrivialAugment
+from dali_pipelines import (
+    Blur,
+    ColorJitter,
+    Erase,
+    Noise,
+    RandAugment,
+    RandomGrayscale,
+    TrivialAugment,
+)
 from dali_pipelines.cli.own_flags import AUGMENTATIONS, augmentation_of, transform_of
 from dali_pipelines.cli.run.main import main
 
@@ -40,6 +48,8 @@ def test_each_augmentation_of_the_package_has_a_name() -> None:
         ("Blur(3", None),
         ("3", None),
         ("", None),
+        ("Blur(kernel_size=3, kernel_size=5)", None),
+        ("{'name': 5}", None),
     ],
 )
 def test_texts_of_augmentations(text: str, expected: Any) -> None:
@@ -86,17 +96,17 @@ def test_a_run_with_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         f'data = "{folder}"\npipeline = "jpeg"\ndevice = "cpu"\nbatch_size = 3\ncrop = 16\n'
         f'report = "{report}"\noutputs = ["window", "matrix"]\ntransform = "my_operators:lamp"\n'
         'num_read_processes = 1\n[[augment]]\nname = "ColorJitter"\nbrightness = 0.4\n'
-        '[[augment]]\nname = "TrivialAugment"\n'
+        '[[augment]]\nname = "RandomGrayscale"\n'
     )
     assert main(["--config=run.toml"]) == 0
     calls = sys.modules.pop("my_operators").calls
     config = calls[-1]
-    assert config.augment == (ColorJitter(brightness=0.4), TrivialAugment())
+    assert config.augment == (ColorJitter(brightness=0.4), RandomGrayscale())
     assert config.outputs == ("window", "matrix")
     seen = json.loads(report.read_text())["config"]
     assert seen["transform"] == "my_operators:lamp"
     assert augmentation_of(seen["augment"][0]) == ColorJitter(brightness=0.4)
-    assert main(["--config=run.toml", "--augment", "RandAugment(1)", "Blur(3)"]) == 0
+    assert main(["--config=run.toml", "--augment", "Noise(1)", "Blur(3)"]) == 0
     calls = sys.modules.pop("my_operators").calls
-    assert calls[-1].augment == (RandAugment(1), Blur(3))
+    assert calls[-1].augment == (Noise(1), Blur(3))
     assert main(["--config=run.toml", "--augment", "Blur(4)"]) == 2
