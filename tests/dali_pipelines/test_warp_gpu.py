@@ -102,7 +102,7 @@ def test_only_whole_frames_are_clipped(gpu: Device, size: tuple[int, int]) -> No
 
 
 def test_architectures_with_ptx_of_their_own(kernels_folder: Path) -> None:
-    """The prefilter of rows has another for sm_120 than for sm_100."""
+    """Without nvJitLink the prefilter of rows has another for sm_120 than for sm_100."""
     test_as_the_cpu(emulated(kernels_folder, "sm_120"), 3)
 
 

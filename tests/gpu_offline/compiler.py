@@ -1,8 +1,9 @@
 """Compile kernels to PTX and machine code without a driver, with numba-cuda alone.
 
+The PTX is what a launch loads: with nvJitLink, which optimises once more, what that makes of it.
 numba-cuda asks for a device in one place while it compiles: for the compute capability of the
-functions that kernels call. NVVM and ptxas never do. `build` runs in a process of its own, where
-numba stays patched.
+functions that kernels call. NVVM, nvJitLink and ptxas never do. `build` runs in a process of its
+own, where numba stays patched.
 """
 
 from __future__ import annotations
@@ -111,11 +112,25 @@ def _compile(kernel: Any, folder: Path, archs: Sequence[str]) -> Iterator[Usage]
         fastmath=options["fastmath"],
         launch_bounds=options.get("launch_bounds"),
     )
+    library._lto = options["lto"]  # as a launch has it; what was called leaves it out
     for arch in archs:
-        (ptx,) = library.get_asm_strs(cc=_capability(arch))
         path = folder / f"{kernel.name}.{arch}.ptx"
-        path.write_text(ptx)
+        path.write_text(_ptx(library, arch))
         yield Usage(kernel.name, arch, kernel.threads, **_assemble(path, arch))
+
+
+def _ptx(library: Any, arch: str) -> str:
+    """Return the PTX that a launch loads: with nvJitLink, what is made when it is linked."""
+    capability = (*_capability(arch), _features(arch))
+    if library._lto:
+        return str(library.get_lto_ptx(cc=capability).rstrip("\0"))
+    (ptx,) = library.get_asm_strs(cc=capability)
+    return str(ptx)
+
+
+def _features(arch: str) -> str:
+    """Return the suffix with which numba compiles for a device: all that the architecture has."""
+    return "a" if _capability(arch) >= (9, 0) else ""
 
 
 def _capability(arch: str) -> tuple[int, int]:
@@ -125,7 +140,8 @@ def _capability(arch: str) -> tuple[int, int]:
 
 def _assemble(path: Path, arch: str) -> dict[str, int]:
     """Return what ptxas says of registers and memory."""
-    command = [_ptxas(), "-v", f"-arch={arch}", str(path), "-o", str(path.with_suffix(".cubin"))]
+    target = arch + _features(arch)
+    command = [_ptxas(), "-v", f"-arch={target}", str(path), "-o", str(path.with_suffix(".cubin"))]
     log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     words = {
         "registers": r"Used (\d+) registers",

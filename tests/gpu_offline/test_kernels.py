@@ -34,6 +34,17 @@ def test_no_kernel_spills_or_uses_a_stack(usages: list[Usage]) -> None:
     assert all(usage.warps for usage in usages)
 
 
+@pytest.mark.usefixtures("usages")
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_kernels_are_compiled_as_for_a_launch(kernels_folder: Path, kernel: Kernel) -> None:
+    """For all features of a GPU, which numba asks for."""
+    for arch in ARCHS:
+        ptx = (kernels_folder / f"{kernel.name}.{arch}.ptx").read_text()
+        newer = arch in ("sm_90", "sm_100", "sm_120")
+        assert f".target {arch}{'a' if newer else ''}\n" in ptx
+        assert "\0" not in ptx
+
+
 def test_the_cache_of_each_kernel_has_the_stamp() -> None:
     assert {kernel.dispatcher._cache._cache_file._source_stamp for kernel in KERNELS} == {STAMP}
 

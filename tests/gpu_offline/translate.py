@@ -130,10 +130,11 @@ def translate(ptx: str) -> str:
     for number, name in enumerate(re.findall(r"\.param \.\w+ (\w+)", parameters)):
         code.names[name] = f"args[{number}]"
     shared_bytes = 0
-    for align, name, size in re.findall(r"\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\]", ptx):
+    shared = re.findall(r"\.shared \.align (\d+) \.[bfsu](\d+) ([\w$]+)(?:\[(\d+)\])?;", ptx)
+    for align, bits, name, count in shared:
         shared_bytes += -shared_bytes % int(align)
         code.names[name] = f"((uint64_t)shared_memory + {shared_bytes})"
-        shared_bytes += int(size)
+        shared_bytes += int(bits) // 8 * int(count or 1)
     arrays = _constants(ptx, code)
     lines = body.splitlines()
     for number, line in enumerate(lines, first_line):

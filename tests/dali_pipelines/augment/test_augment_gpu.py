@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_offline.device import Device
+from gpu_offline.device import Device, emulated
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,11 @@ def test_colours_of_a_batch(gpu: Device) -> None:
     numbers[-1][0] = np.inf
     check_colors(gpu, images, numbers)
     assert gpu.apply(Retouch(), [], []) == []
+
+
+def test_architectures_with_ptx_of_their_own(kernels_folder: Path) -> None:
+    """With nvJitLink the sum of grays has another for sm_120 than for sm_100."""
+    test_colours_of_a_batch(emulated(kernels_folder, "sm_120"))
 
 
 def check_noise(gpu: Device, images: list[Any], numbers: list[Any], *, of_photons: bool) -> None:
