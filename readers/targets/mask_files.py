@@ -126,6 +126,8 @@ def _stored_values(image: ImageFile) -> NDArray[Any]:
             "is a compressed TIFF, big-endian, signed or floating-point, which Pillow reads "
             "wrong: save it without compression"
         )
+    if decoder.startswith("ppm"):
+        _check_maxval(image)
     tags: Any = getattr(image, "tag_v2", None)  # of a TIFF
     sample_format = None if tags is None else tags.get(_SAMPLE_FORMAT, (1,))[0]
     image.load()
@@ -135,6 +137,16 @@ def _stored_values(image: ImageFile) -> NDArray[Any]:
     if sample_format == 1 and image.mode == "I":
         return pixels.view(np.uint32)
     return pixels.view(np.int8) if sample_format == 2 and image.mode == "L" else pixels
+
+
+def _check_maxval(image: ImageFile) -> None:
+    """Raise ValueError if Pillow would stretch the values of a PGM."""
+    args = image.tile[0].args
+    if isinstance(args, tuple) and args[1] not in (255, 65535):
+        raise ValueError(
+            f"is a PGM of maxval {args[1]}, which Pillow stretches to 255 or 65535: save it with "
+            "one of these, or as PNG"
+        )
 
 
 def _encoding(image: ImageFile) -> tuple[str, str]:

@@ -120,6 +120,27 @@ def test_16_bit_png(tmp_path: Path) -> None:
         read(tmp_path / "m.png", dtype="int16")
 
 
+def pgm(maxval: int, *, plain: bool) -> tuple[bytes, NDArray[Any]]:
+    """Encode gray by hand, with the values that were encoded (Netpbm's pgm)."""
+    values = WIDE.astype(int) % (maxval + 1)
+    head = f"P{2 if plain else 5}\n{SHAPE[1]} {SHAPE[0]}\n{maxval}\n".encode()
+    if plain:
+        return head + " ".join(map(str, values.ravel().tolist())).encode(), values
+    return head + values.astype(">u2" if maxval > 255 else "u1").tobytes(), values
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_pgm_gives_stored_values_or_is_rejected(tmp_path: Path, plain: bool) -> None:
+    for maxval in (255, 65535):
+        encoded, values = pgm(maxval, plain=plain)
+        (tmp_path / "m.pgm").write_bytes(encoded)
+        np.testing.assert_array_equal(read(tmp_path / "m.pgm", dtype="int32"), values[PART])
+    for maxval in (3, 15, 1000):
+        (tmp_path / "m.pgm").write_bytes(pgm(maxval, plain=plain)[0])
+        with pytest.raises(ValueError, match=f"is a PGM of maxval {maxval}, which Pillow"):
+            read(tmp_path / "m.pgm", dtype="int32")
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_turns_masks_as_it_does_images(tmp_path: Path, orientation: int) -> None:
     """A mask that was saved with the EXIF data of its image."""
