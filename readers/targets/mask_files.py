@@ -132,6 +132,8 @@ def _stored_values(image: ImageFile) -> NDArray[Any]:
     sample_format = None if tags is None else tags.get(_SAMPLE_FORMAT, (1,))[0]
     image.load()
     pixels = np.asarray(image)
+    if tags is not None and image.mode in ("1", "L") and raw.endswith(("I", "IR")):
+        pixels = ~pixels  # Pillow inverts TIFFs of WhiteIsZero, of up to 8 bits
     if raw[:3] in _SCALES:
         return pixels // _SCALES[raw[:3]]
     if sample_format == 1 and image.mode == "I":

@@ -21,7 +21,8 @@ from PIL import Image
 
 from readers import Mask
 from readers.sampling.placement import Placement
-from readers.window import Window
+from readers.targets.mask_files import read_mask
+from readers.window import Box, Window
 
 SHAPE = (40, 50)
 LABELS = np.random.default_rng(0).integers(0, 16, SHAPE).astype(np.uint8)
@@ -110,6 +111,39 @@ def test_tiff(tmp_path: Path, dtype: str, order: Any) -> None:
             continue
         found = read(tmp_path / "m.tif", dtype=wanted)
         np.testing.assert_array_equal(found, stored.astype(wanted)[PART])
+
+
+@pytest.mark.parametrize("photometric", ["miniswhite", "minisblack"])
+@pytest.mark.parametrize("bits", [1, 8, 16])
+def test_tiff_of_white_is_zero_is_not_inverted(tmp_path: Path, photometric: str, bits: int) -> None:
+    stored = {1: LABELS > 7, 8: LABELS, 16: WIDE}[bits]
+    for compression in (None, "zlib"):
+        tifffile.imwrite(
+            tmp_path / "m.tif", stored, photometric=photometric, compression=compression
+        )
+        np.testing.assert_array_equal(read(tmp_path / "m.tif", dtype="int32"), stored[PART])
+
+
+@pytest.mark.parametrize("fill", [1, 2])
+@pytest.mark.parametrize("photometric", [0, 1])
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_tiff_of_few_bits(tmp_path: Path, bits: int, photometric: int, fill: int) -> None:
+    """Written by hand, as tifffile writes none (TIFF 6.0, section 4): width of whole bytes."""
+    values = (LABELS & 2**bits - 1)[:, :48]
+    each = np.unpackbits(values[..., None], axis=-1)[..., 8 - bits :]
+    data = np.packbits(each.ravel(), bitorder="big" if fill == 1 else "little").tobytes()
+    tags = {256: 48, 257: 40, 258: bits, 259: 1, 262: photometric, 266: fill, 273: 8, 277: 1}
+    tags |= {278: 40, 279: len(data)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    (tmp_path / "m.tif").write_bytes(
+        struct.pack("<2sHI", b"II", 42, 8 + len(data))
+        + data
+        + struct.pack("<H", len(tags))
+        + entries
+        + bytes(4)
+    )
+    found, _ = read_mask(str(tmp_path / "m.tif"), None, (40, 48), Box(0, 0, 40, 48))
+    np.testing.assert_array_equal(found, values)
 
 
 def test_16_bit_png(tmp_path: Path) -> None:
