@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LISTS = ("images", "annotations", "categories")
+_LARGEST = sys.float_info.max / 2
+"""So that x + width is finite."""
 
 
 def coco_table(images: str, annotations: str) -> pa.Table:
@@ -114,13 +117,13 @@ def _boxes(
                 raise ValueError(
                     f"annotation {each.get('id')} has {what} {each[what]!r}, which is not listed"
                 )
-    try:
-        corners = np.array([each["bbox"] for each in single], np.float64).reshape(-1, 4)
-    except (TypeError, ValueError):
-        bad = next(each for each in single if not _is_box(each["bbox"]))
-        raise ValueError(
-            f"annotation {bad.get('id')} has bbox {bad['bbox']!r}, expected x, y, width, height"
-        ) from None
+    for each in single:
+        if not _is_box(each["bbox"]):
+            raise ValueError(
+                f"annotation {each.get('id')} has bbox {each['bbox']!r}, expected four finite "
+                "numbers: x, y, width, height"
+            )
+    corners = np.array([each["bbox"] for each in single], np.float64).reshape(-1, 4)
     has_area = (corners[:, 2:] > 0).all(axis=1)
     crowds, empty = len(annotations) - len(single), int((~has_area).sum())
     if crowds or empty:
@@ -137,5 +140,5 @@ def _is_box(value: Any) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 4
-        and all(isinstance(number, int | float) for number in value)
+        and all(type(number) in (int, float) and abs(number) <= _LARGEST for number in value)
     )

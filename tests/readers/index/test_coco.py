@@ -131,6 +131,32 @@ def test_bad_files(folder: Path, found: Any, error: type[Exception], reason: str
         made(folder, found)
 
 
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [[1, 2], [5, 6]],
+        [[1, 1, 5, 5, 2, 2, 6, 6]],
+        [[1, 2, 3], [5, 6, 7, 8, 9]],
+        [[[1, 2], [3, 4]]],
+        [["1", "2", "3", "4"]],
+        [[True, True, True, True]],
+        [[1, 2, float("nan"), 4]],
+        [[1, 2, float("inf"), 4]],
+        [[1, 2, 10**400, 4]],
+        [[1.7e308, 2, 1.7e308, 4]],
+        [{"x": 1}],
+    ],
+)
+def test_each_bbox_has_four_finite_numbers(folder: Path, boxes: list[Any]) -> None:
+    found = content()
+    found["annotations"] = [
+        {"id": 70 + number, "image_id": 7, "category_id": 90, "bbox": bbox}
+        for number, bbox in enumerate(boxes)
+    ]
+    with pytest.raises(ValueError, match=r"a\.json: annotation 70 has bbox .* four finite numbers"):
+        made(folder, found)
+
+
 def test_a_missing_annotation_file(folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"a\.json"):
         Index.from_coco(folder / "images", folder / "a.json")
