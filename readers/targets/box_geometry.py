@@ -18,6 +18,9 @@ _ROUNDING = 1e-9
 _THIN = 1e-6
 """Pixels: what is left of a box that ends at the edge of the sample."""
 
+_FARTHEST = 1e9
+"""Pixels: beyond, areas overflow, and rotation loses parts of a pixel to rounding."""
+
 
 def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
     """Raise ValueError, which names the box, if one cannot be of an image of (height, width)."""
@@ -25,6 +28,10 @@ def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
     x1, y1, x2, y2 = boxes.T
     for bad, reason in (
         (~np.isfinite(boxes).all(axis=1), "is not finite"),
+        (
+            (np.abs(boxes) > _FARTHEST).any(axis=1),
+            f"reaches beyond {_FARTHEST:g} pixels: cut it at the edges of the image",
+        ),
         ((x2 < x1) | (y2 < y1), "is inverted: expected x1 <= x2 and y1 <= y2"),
         (
             (x2 <= 0) | (y2 <= 0) | (x1 >= width) | (y1 >= height),

@@ -54,8 +54,8 @@ class Boxes(Target):
 
     Notes
     -----
-    A row is rejected if one of its boxes is not finite, inverted (x2 < x1) or outside the image, or
-    if it has not as many labels as boxes.
+    A row is rejected if one of its boxes is not finite, beyond 1e9 pixels, inverted (x2 < x1) or
+    outside the image, or if it has not as many labels as boxes.
     """
 
     column: str

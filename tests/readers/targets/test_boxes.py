@@ -237,6 +237,8 @@ def test_rounding_drops_no_box_that_is_wholly_visible() -> None:
         ((5, 9, 8, 5), "is inverted"),
         ((math.nan, 0, 1, 1), r"box 1 \(nan, 0, 1, 1\) is not finite"),
         ((0, 0, math.inf, 1), "is not finite"),
+        ((-1e300, -1e300, 1e300, 1e300), r"box 1 \(-1e\+300, .*\) reaches beyond 1e\+09 pixels"),
+        ((-1.7e308, 0, 1.7e308, 9), "reaches beyond"),
         ((50, 0, 60, 9), r"is outside the image of 40x50 pixels"),
         ((0, -9, 5, 0), "is outside"),
     ],
@@ -244,6 +246,16 @@ def test_rounding_drops_no_box_that_is_wholly_visible() -> None:
 def test_bad_boxes_are_named(box: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read(Boxes("b", max_boxes=9), [(1, 1, 2, 2), box], whole((40, 50)))
+
+
+@pytest.mark.parametrize("side", [1e4, 1e9])
+@pytest.mark.parametrize("angle", [0.0, 30.0])
+def test_a_large_box_that_covers_the_image_stays(side: float, angle: float) -> None:
+    window = Window(height=30, width=30, angle=angle)
+    placement = Placement.of(window, (40, 50), None, (False, False))
+    sample = read(Boxes("b", max_boxes=1), [(-side, -side, side, side)], placement)
+    assert sample["num_boxes"] == 1
+    assert sample["boxes"].tolist() == [[0, 0, 30, 30]]
 
 
 def test_boxes_without_area_are_dropped() -> None:
