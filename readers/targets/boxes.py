@@ -82,7 +82,10 @@ class Boxes(Target):
         return (self.column,) if self.labels is None else (self.column, self.labels)
 
     def fitted(self, table: pa.Table) -> Self:
-        """Return these Boxes with `max_boxes`; TypeError if a column holds no such lists."""
+        """Return these Boxes with `max_boxes`.
+
+        Raises TypeError if a column holds no such lists, ValueError if a label exceeds int64.
+        """
         import pyarrow as pa
 
         for name in self.columns:
@@ -95,12 +98,7 @@ class Boxes(Target):
                 f"numbers, got {boxes.type}"
             )
         if self.labels is not None:
-            kind = table[self.labels].type
-            inner = kind.value_type if is_lists(kind) else kind
-            if inner == kind or not (pa.types.is_integer(inner) or pa.types.is_null(inner)):
-                raise TypeError(
-                    f"column {self.labels!r} must hold a list of integers for each row, got {kind}"
-                )
+            _check_labels(self.labels, table[self.labels])
         return replace(self, max_boxes=self.max_boxes or max(1, most_items(boxes)))
 
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
@@ -151,3 +149,19 @@ class Boxes(Target):
         if self.labels is not None:
             arrays[self.labels] = np.full(room, -1, np.int64)
         return Sample(arrays)
+
+
+def _check_labels(name: str, labels: pa.ChunkedArray) -> None:
+    """Raise TypeError if these are no lists of integers, ValueError if int64 cannot hold them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    inner = labels.type.value_type if is_lists(labels.type) else None
+    if inner is None or not (pa.types.is_integer(inner) or pa.types.is_null(inner)):
+        raise TypeError(
+            f"column {name!r} must hold a list of integers for each row, got {labels.type}"
+        )
+    if pa.types.is_uint64(inner):
+        largest = pc.max(pc.list_flatten(labels)).as_py() or 0
+        if largest >= 2**63:
+            raise ValueError(f"column {name!r} has the label {largest}, expected below 2**63")

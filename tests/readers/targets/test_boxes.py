@@ -298,6 +298,17 @@ def test_columns_must_hold_lists() -> None:
         Boxes("b", "l").fitted(table(b=good, l=[["cat"], []]))
 
 
+def test_labels_must_fit_int64() -> None:
+    boxes: Any = [[[1, 2, 3, 4]], []]
+    for largest, fits in ((2**63 - 1, True), (2**63, False)):
+        labels = pa.array([[largest], None], pa.large_list(pa.uint64()))
+        if fits:
+            assert Boxes("b", "l").fitted(table(b=boxes, l=labels)).max_boxes == 1
+        else:
+            with pytest.raises(ValueError, match="column 'l' has the label 9223372036854775808"):
+                Boxes("b", "l").fitted(table(b=boxes, l=labels))
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
