@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from readers.contract import Sample, SampleSpec
 from readers.index.schema import check_column, holds_text
 from readers.messages import printable
 from readers.sampling.placement import Placement
-from readers.targets.contract import Target
+from readers.targets.contract import Target, is_plain_number
 from readers.targets.mask_files import of_type, read_mask
 from readers.targets.nearest import NearestPixels
 
@@ -73,7 +72,7 @@ class Mask(Target):
             raise ValueError(f"column must be the name of a column, got {self.column!r}")
         if self.dtype not in _DTYPES:
             raise ValueError(f"dtype of a Mask must be one of {_DTYPES}, got {self.dtype!r}")
-        if not isinstance(self.outside, Real):
+        if not is_plain_number(self.outside):
             raise ValueError(f"outside must be a number, got {self.outside!r}")
         try:
             of_type(np.array(self.outside), self.dtype)

@@ -338,6 +338,7 @@ def test_values_that_a_float_cannot_hold(tmp_path: Path) -> None:
         ({"dtype": "uint32"}, "dtype of a Mask must be one of"),
         ({"outside": -1}, "outside=-1 is no uint8"),
         ({"outside": 0.5}, "outside=0.5 is no uint8"),
+        ({"outside": True}, "outside must be a number"),
         ({"outside": "0"}, "outside must be a number"),
         ({"hdu": 1.5}, "hdu"),
         ({"column": None}, "column must be the name of a column"),
