@@ -70,17 +70,26 @@ def lists_of(name: str, column: pa.ChunkedArray) -> Lists:
     return Lists(offsets, values if width is None else values.reshape(-1, width or 1))
 
 
-def holds_arrays(values: object) -> TypeGuard[Sequence[NDArray[Any]]]:
-    """Return whether this is an array of shape (n, k) for each row."""
-    return (
-        isinstance(values, Sequence)
-        and len(values) > 0
-        and all(isinstance(value, np.ndarray) and value.ndim == 2 for value in values)
-    )
+def holds_arrays(values: object) -> TypeGuard[Sequence[NDArray[Any] | Sequence[Any]]]:
+    """Return whether this is an array of shape (n, k) for each row, or something empty."""
+    if not isinstance(values, Sequence):
+        return False
+    others = [value for value in values if not _is_array(value)]
+    return len(others) < len(values) and all(map(_is_empty, others))
 
 
-def column_of_arrays(name: str, values: Sequence[NDArray[Any]]) -> pa.Array:
-    """Return a column of lists of k numbers each, of arrays of shape (n, k) for each row.
+def _is_array(value: object) -> TypeGuard[NDArray[Any]]:
+    return isinstance(value, np.ndarray) and value.ndim == 2
+
+
+def _is_empty(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.shape == (0,)
+    return isinstance(value, list | tuple) and not value
+
+
+def column_of_arrays(name: str, values: Sequence[NDArray[Any] | Sequence[Any]]) -> pa.Array:
+    """Return a column of lists of k numbers each, of arrays of shape (n, k), or empty ones.
 
     Raises
     ------
@@ -89,12 +98,13 @@ def column_of_arrays(name: str, values: Sequence[NDArray[Any]]) -> pa.Array:
     """
     import pyarrow as pa
 
-    widths = sorted({value.shape[1] for value in values})
+    arrays = [value for value in values if _is_array(value)]
+    widths = sorted({array.shape[1] for array in arrays})
     if len(widths) > 1:
         raise ValueError(
             f"column {name!r} needs arrays of shape (n, k) of one k, got k of {widths}"
         )
-    several = np.concatenate(values)
+    several = np.concatenate(arrays)
     offsets = np.cumsum([0, *map(len, values)], dtype=np.int64)
     items = pa.FixedSizeListArray.from_arrays(pa.array(several.ravel()), several.shape[1])
     return pa.LargeListArray.from_arrays(pa.array(offsets), items)

@@ -230,7 +230,8 @@ class IndexRows(IndexSources):
             Name of the column. Those of files (``path``, ``hdu``, ...) have a meaning, see `Index`.
         values : array_like or pyarrow.Array, shape (len,)
             Numbers, bools, text, bytes or times; None, or what a masked array masks, for null. Or
-            for each row a list of numbers, or an array of shape (n, k), such as n boxes of k = 4.
+            for each row a list of numbers, or an array of shape (n, k), such as n boxes of k = 4;
+            [] is no boxes.
 
         Raises
         ------

@@ -145,6 +145,19 @@ def test_arrays_of_boxes_must_have_one_width() -> None:
         index.with_column("boxes", [np.ones((1, 4)), np.ones((1, 5))])
 
 
+@pytest.mark.parametrize("empty", [[], (), np.array([]), np.zeros((0, 4), np.float32)])
+def test_rows_without_boxes_may_be_empty_lists(empty: Any) -> None:
+    index = Index(pa.table({"path": ["/a", "/b", "/c"]}))
+    boxes = np.arange(8, dtype=np.float32).reshape(2, 4)
+    found: Any = index.with_column("boxes", [empty, boxes, empty]).columns(targets=("boxes",))
+    for row, expected in enumerate((boxes[:0], boxes, boxes[:0])):
+        np.testing.assert_array_equal(found.get("boxes", row), expected)
+        assert found.get("boxes", row).dtype == np.float32
+    for other in ([1.0], None, np.array(3.0), np.ones(4)):
+        with pytest.raises(ValueError, match="column 'boxes' cannot hold"):
+            index.with_column("boxes", [boxes, other, boxes])
+
+
 def test_damaged_offsets_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "i.arrow"
     Index(table("list of fixed")).save(path)
