@@ -93,7 +93,8 @@ class Mask(Target):
         check_column(table, self.column)
         if not holds_text(table[self.column]):
             raise TypeError(
-                f"column {self.column!r} must hold paths of masks, got {table[self.column].type}"
+                f"column {self.column!r} must hold paths of masks, got {table[self.column].type}: "
+                "give text, e.g. by column.cast(pyarrow.string())"
             )
         return self
 

@@ -356,6 +356,9 @@ def test_the_column_must_hold_text() -> None:
         Mask("masks").fitted(table)
     with pytest.raises(TypeError, match="column 'number' must hold paths of masks, got int64"):
         Mask("number").fitted(table)
+    table = table.set_column(2, "mask", table["mask"].dictionary_encode())
+    with pytest.raises(TypeError, match=r"got dictionary<.*>: give text, e\.g\. by column\.cast"):
+        Mask("mask").fitted(table)
 
 
 def test_blank_samples_are_outside() -> None:
