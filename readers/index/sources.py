@@ -191,10 +191,10 @@ class IndexSources:
         Raises
         ------
         FileNotFoundError
-            If the file or an image is missing.
+            If the file, the folder or an image is missing.
         ValueError
             If it is no such file, two images have one id or one file, or an annotation is of an
-            unknown image or category.
+            unknown image or category, or has no bbox of four finite numbers. It names the entry.
 
         Notes
         -----

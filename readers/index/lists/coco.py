@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LISTS = ("images", "annotations", "categories")
+_LISTS = {
+    "images": ("id", "file_name"),
+    "annotations": ("image_id", "category_id", "bbox"),
+    "categories": ("id",),
+}
+"""Lists of the file, and the fields that their entries need."""
 _LARGEST = sys.float_info.max / 2
 """So that x + width is finite."""
 
@@ -33,6 +38,8 @@ def coco_table(images: str, annotations: str) -> pa.Table:
     with open(annotations, "rb") as file:
         content = _parsed(annotations, file.read())
     try:
+        _check_ids("images", content["images"])
+        _check_ids("categories", content["categories"])
         paths = _paths(images, content["images"])
         rows = {image["id"]: row for row, image in enumerate(content["images"])}
         if len(rows) < len(paths):
@@ -42,14 +49,10 @@ def coco_table(images: str, annotations: str) -> pa.Table:
         if len(set(ids)) < len(ids):
             raise ValueError(f"categories have the id of another one, got {ids}")
         found = _boxes(content["annotations"], rows, {each: n for n, each in enumerate(ids)})
-    except KeyError as error:
-        raise ValueError(
-            f"{annotations}: an entry lacks {error}: expected the instances of COCO, with id and "
-            "file_name of images, id of categories, and image_id, category_id and bbox of "
-            "annotations"
-        ) from None
     except ValueError as error:
         raise ValueError(f"{annotations}: {error}") from None
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{annotations}: {error}") from None
     offsets = np.concatenate([[0], np.cumsum(np.bincount(found.rows, minlength=len(paths)))])
     boxes = pa.FixedSizeListArray.from_arrays(pa.array(found.boxes.ravel()), 4)
     columns = {
@@ -58,27 +61,62 @@ def coco_table(images: str, annotations: str) -> pa.Table:
         "boxes": pa.LargeListArray.from_arrays(pa.array(offsets), boxes),
         "labels": pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(found.labels)),
     }
-    names = [str(category.get("name", category["id"])) for category in categories]
+    names = [_name(category) for category in categories]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        logger.warning("%s: several categories have the name %r", annotations, twice[0])
     return with_classes(pa.table(columns), names, ids)
+
+
+def _name(category: Mapping[str, Any]) -> str:
+    name = category.get("name")
+    return str(category["id"] if name is None else name)
 
 
 def _parsed(path: str, content: bytes) -> dict[str, Any]:
     try:
         found = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a JSON file: {error}") from None
     if not isinstance(found, dict) or not all(isinstance(found.get(name), list) for name in _LISTS):
         raise ValueError(f"{path}: expected the instances of COCO, with lists {', '.join(_LISTS)}")
+    for name, fields in _LISTS.items():
+        for number, entry in enumerate(found[name]):
+            if not isinstance(entry, dict):
+                raise ValueError(f"{path}: {name}[{number}] is {entry!r}, expected an object")
+            if name == "annotations" and entry.get("iscrowd"):
+                continue  # it is left out
+            for field in fields:
+                if field not in entry:
+                    raise ValueError(f"{path}: {name}[{number}] lacks {field!r}")
     return found
+
+
+def _check_ids(what: str, entries: Iterable[Mapping[str, Any]]) -> None:
+    """Raise ValueError, which names the entry, unless all are int64, or all are text."""
+    kind: type | None = None
+    for number, entry in enumerate(entries):
+        found = entry["id"]
+        is_good = isinstance(found, str) or (type(found) is int and abs(found) < 2**63)
+        kind = kind or type(found)
+        if not is_good or type(found) is not kind:
+            raise ValueError(
+                f"{what}[{number}] has id {found!r}, expected an integer, or text for all of them"
+            )
 
 
 def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the paths of the images; FileNotFoundError if some are missing."""
     schema.check_local(folder)
     root = os.path.abspath(folder)
-    paths = [os.path.join(root, image["file_name"]) for image in images]
-    for path in paths:
-        schema.check_local(path)
+    if not os.path.isdir(root):
+        raise FileNotFoundError(f"the folder of the images is missing: {root}")
+    paths = []
+    for number, image in enumerate(images):
+        name = image["file_name"]
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"images[{number}] has file_name {name!r}, expected a path")
+        schema.check_local(name)
+        paths.append(os.path.normpath(os.path.join(root, name)))
     if not paths:
         raise ValueError("there are no images")
     (path, count), *_ = Counter(paths).most_common(1)
@@ -110,10 +148,15 @@ def _boxes(
     rows: Mapping[Any, int],
     labels: Mapping[Any, int],
 ) -> _Boxes:
+    for each in annotations:
+        if each.get("iscrowd") not in (None, 0, 1):
+            raise ValueError(
+                f"annotation {each.get('id')} has iscrowd {each['iscrowd']!r}, expected 0 or 1"
+            )
     single = [each for each in annotations if not each.get("iscrowd")]
     for what, known in (("image_id", rows), ("category_id", labels)):
         for each in single:
-            if each[what] not in known:
+            if isinstance(each[what], list | dict) or each[what] not in known:
                 raise ValueError(
                     f"annotation {each.get('id')} has {what} {each[what]!r}, which is not listed"
                 )

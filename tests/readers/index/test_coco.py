@@ -112,9 +112,26 @@ def without(what: str, number: int, field: str) -> dict[str, Any]:
         ("{", ValueError, "not a JSON file"),
         ("[]", ValueError, "expected the instances of COCO, with lists images, annotations"),
         ({"images": []}, ValueError, "expected the instances of COCO"),
+        ("[" * 100_000, ValueError, "not a JSON file"),
+        (content() | {"images": [5]}, ValueError, r"images\[0\] is 5, expected an object"),
+        (content() | {"annotations": [None]}, ValueError, r"annotations\[0\] is None, expected"),
+        (change("images", 1, id="7"), ValueError, r"images\[1\] has id '7', expected an integer"),
+        (change("images", 1, id=None), ValueError, r"images\[1\] has id None"),
+        (change("images", 1, id=[7]), ValueError, r"images\[1\] has id \[7\]"),
+        (change("images", 1, id=2**70), ValueError, r"images\[1\] has id 1180591620717411303424"),
+        (change("categories", 1, id="1"), ValueError, r"categories\[1\] has id '1'"),
+        (change("images", 2, file_name=None), ValueError, r"images\[2\] has file_name None"),
+        (change("images", 2, file_name=5), ValueError, r"images\[2\] has file_name 5"),
+        (change("images", 2, file_name=""), ValueError, r"images\[2\] has file_name ''"),
+        (change("images", 2, file_name="\ud800.jpg"), ValueError, "utf-8"),
+        (change("images", 2, file_name="http://x/a.jpg"), ValueError, "is a URL"),
+        (change("images", 2, file_name="./sub/a.jpg"), ValueError, "2 images have the file"),
+        (change("images", 2, file_name="sub/../b.jpg"), ValueError, "2 images have the file"),
+        (change("annotations", 2, image_id=[7]), ValueError, r"annotation 3 has image_id \[7\]"),
+        (change("annotations", 2, iscrowd="0"), ValueError, "annotation 3 has iscrowd '0', exp"),
         (content() | {"images": []}, ValueError, "there are no images"),
-        (without("annotations", 0, "bbox"), ValueError, "an entry lacks 'bbox'"),
-        (without("images", 0, "file_name"), ValueError, "an entry lacks 'file_name'"),
+        (without("annotations", 0, "bbox"), ValueError, r"annotations\[0\] lacks 'bbox'"),
+        (without("images", 0, "file_name"), ValueError, r"images\[0\] lacks 'file_name'"),
         (change("images", 0, file_name="c.jpg"), FileNotFoundError, "1 of 3 images are missing"),
         (change("images", 0, file_name="x/c.jpg"), FileNotFoundError, "images/x/c.jpg"),
         (change("images", 0, file_name="sub/a.jpg"), ValueError, "2 images have the file"),
@@ -127,8 +144,30 @@ def without(what: str, number: int, field: str) -> dict[str, Any]:
     ],
 )
 def test_bad_files(folder: Path, found: Any, error: type[Exception], reason: str) -> None:
-    with pytest.raises(error, match=reason):
+    with pytest.raises(error, match=rf"a\.json: .*{reason}"):
         made(folder, found)
+
+
+def test_a_missing_folder_of_images(folder: Path) -> None:
+    (folder / "a.json").write_text(json.dumps(content()))
+    with pytest.raises(
+        FileNotFoundError, match=r"a\.json: the folder of the images is missing: .*no"
+    ):
+        Index.from_coco(folder / "no", folder / "a.json")
+
+
+def test_ids_as_text_and_odd_names(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = content() | {"annotations": []}
+    for image in found["images"]:
+        image["id"] = str(image["id"])
+    found["images"][0]["file_name"] = "./sub/../b.jpg"
+    found["categories"][0]["name"] = "car"
+    found["categories"][1]["name"] = None
+    index = made(folder, found)
+    assert index.table["image_id"].to_pylist() == ["30", "7", "8"]
+    assert index.table["path"][0].as_py() == f"{folder}/images/b.jpg"
+    assert index.classes == ("1", "car", "spoon", "car")
+    assert "a.json: several categories have the name 'car'" in caplog.text
 
 
 @pytest.mark.parametrize(
