@@ -21,9 +21,10 @@ from readers.errors import ReadError
 from readers.index.columns import Columns
 from readers.sampling.draws import Draws
 from readers.sampling.geometry import Flip as Flip
-from readers.sampling.geometry import Geometry, check_size_known
+from readers.sampling.geometry import Geometry
 from readers.sampling.geometry import WindowMode as WindowMode
 from readers.sampling.order import Order
+from readers.sampling.placement import check_size_known
 from readers.sampling.schedule import Schedule, Slot
 from readers.sampling.weighted import WeightedOrder
 from readers.targets.several import Targets

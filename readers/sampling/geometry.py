@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -12,7 +11,12 @@ from numpy.typing import NDArray
 
 from readers.contract import Reader, SampleSpec
 from readers.sampling.draws import Draws, Pairs
-from readers.sampling.placement import PLACEMENT_SPECS, Placement, PlacementOutput
+from readers.sampling.placement import (
+    PLACEMENT_SPECS,
+    Placement,
+    PlacementOutput,
+    check_size_known,
+)
 from readers.sampling.region import RandomRegion, RowWindow, ScaledWindow
 from readers.window import Window
 
@@ -293,13 +297,3 @@ class Geometry:
             return False, False
         draws = Draws.of(seed, epoch, row)
         return draws.horizontal and "h" in self.flip, draws.vertical and "v" in self.flip
-
-
-def check_size_known(reader: Reader, what: str, names: Iterable[str]) -> None:
-    """Raise ValueError if there are names of what needs `Sample.image_size`, and it lacks it."""
-    known = getattr(reader, "regions", False) or getattr(reader, "turns", False)
-    if (wanted := ", ".join(names)) and not known:
-        raise ValueError(
-            f"{what} {wanted} need a Reader whose Samples have image_size; {type(reader).__name__} "
-            "has neither regions = True nor turns = True"
-        )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.contract import SampleSpec
+from readers.contract import Reader, SampleSpec
 from readers.window import Window
 
 PlacementOutput = Literal["window", "flip", "matrix"]
@@ -87,4 +88,14 @@ class Placement:
             window=np.array((rows[0], columns[0], *size), np.float32),
             flip=np.array(flip, np.int32),
             matrix=np.column_stack((linear, start)),
+        )
+
+
+def check_size_known(reader: Reader, what: str, names: Iterable[str]) -> None:
+    """Raise ValueError if there are names of what needs `Sample.image_size`, and it lacks it."""
+    known = getattr(reader, "regions", False) or getattr(reader, "turns", False)
+    if (wanted := ", ".join(names)) and not known:
+        raise ValueError(
+            f"{what} {wanted} need a Reader whose Samples have image_size; {type(reader).__name__} "
+            "has neither regions = True nor turns = True"
         )
