@@ -249,3 +249,14 @@ def plane_numbers(text: str) -> tuple[int, ...] | str:
     if not all(number.isdecimal() for number in numbers):
         raise argparse.ArgumentTypeError(f"expected all, or numbers as 0,2,3, got {text!r}")
     return tuple(map(int, numbers))
+
+
+def fractions(text: str) -> dict[str, float]:
+    """Read fractions of the command line, as train=0.9,val=0.1."""
+    words = [re.fullmatch(r"\s*([\w-]+)=(\d*\.?\d+)\s*", word) for word in text.split(",")]
+    found = {word[1]: float(word[2]) for word in words if word}
+    if len(found) < len(words):
+        raise argparse.ArgumentTypeError(
+            f"expected names, each once, and shares, as train=0.9,val=0.1, got {text!r}"
+        )
+    return found

@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dali_pipelines.cli.index.output import is_table
-from dali_pipelines.cli.index.splitting import fractions
-from dali_pipelines.cli.options import hdu_name, option, plane_numbers
+from dali_pipelines.cli.options import fractions, hdu_name, option, plane_numbers
 from dali_pipelines.cli.shared_flags import ProcessFlags
 from readers.index.groups import Grouping, Missing
 

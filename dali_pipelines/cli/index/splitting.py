@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-import re
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, refusing
@@ -15,17 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dali_pipelines.cli.index.config import IndexConfig
-
-
-def fractions(text: str) -> dict[str, float]:
-    """Read fractions of the command line, as train=0.9,val=0.1."""
-    words = [re.fullmatch(r"\s*([\w-]+)=(\d*\.?\d+)\s*", word) for word in text.split(",")]
-    found = {word[1]: float(word[2]) for word in words if word}
-    if len(found) < len(words):
-        raise argparse.ArgumentTypeError(
-            f"expected names, each once, and shares, as train=0.9,val=0.1, got {text!r}"
-        )
-    return found
 
 
 def files(config: IndexConfig) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from dali_pipelines import Calibration
-    from dali_pipelines.cli.show.main import ShowConfig
+    from dali_pipelines.cli.show.config import ShowConfig
     from readers import Index
     from readers.contract import Row
 

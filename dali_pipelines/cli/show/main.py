@@ -24,74 +24,21 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
-from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags
-from dali_pipelines.cli.options import at_least, log_errors, option, parse
-from dali_pipelines.cli.own_flags import OwnFlags
+from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output, samples_of
-from dali_pipelines.cli.shared_flags import (
-    FileFlags,
-    HduFlags,
-    PipelineFlags,
-    suffixes_of,
-)
+from dali_pipelines.cli.shared_flags import suffixes_of
+from dali_pipelines.cli.show.config import COLUMNS, ShowConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
     from dali_pipelines import Calibration
     from dali_pipelines.cli.show.sheet import Picture
     from readers import Index
-
-COLUMNS = 6
-"""Of a sheet, by default."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags):
-    """Flags of ``show``."""
-
-    GROUPS: ClassVar[Mapping[str, str]] = {
-        "sheet": "output count draws columns size each_augment before_after",
-        "images": "pipeline hdu",
-        "geometry and augmentation": "mode seed crop window flip rotate zoom random_area "
-        "random_aspect_ratio resize_shorter resize augment transform outputs",
-        "targets": "mask boxes labels",
-        "frames of AIA and HMI": "preset pointing_table correction_table exposure psf",
-    }
-
-    output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
-    before_after: bool = option(False, "aia: one file, after each of these steps")
-    each_augment: bool = option(
-        False, "the first image alone, with each --augment by itself, in rows of --draws"
-    )
-    count: int = option(24, "most samples, evenly spread", type=at_least(1), metavar="N")
-    draws: int = option(
-        1, "times that each is shown, each time by other chance", type=at_least(1), metavar="N"
-    )
-    columns: int | None = option(
-        None,
-        f"of the sheet (default: the draws, the channels of a sample, or {COLUMNS})",
-        type=at_least(1),
-        metavar="N",
-    )
-    size: int = option(256, "of an image", type=at_least(64), metavar="PIXELS")
-
-    def __post_init__(self) -> None:
-        if not self.output.lower().endswith(".png"):
-            raise ValueError(f"-o must end in .png, got {self.output}")
-        PipelineFlags.__post_init__(self)
-        ImageFlags.__post_init__(self)
-        if self.hdu is not None and self.pipeline != "fits":
-            raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
-        if self.before_after and self.pipeline != "aia":
-            raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
-        if self.each_augment and (not self.augment or self.before_after):
-            raise ValueError("--each_augment needs --augment, and goes without --before_after")
 
 
 @command("show")
