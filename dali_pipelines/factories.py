@@ -10,7 +10,13 @@ from typing import Any, Unpack
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.decode import aia_decoder, decode_array, decode_fits, decode_jpeg
+from dali_pipelines.graph.decode import (
+    aia_decoder,
+    decode_array,
+    decode_fits,
+    decode_jpeg,
+    need_8_bits,
+)
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable
 from dali_pipelines.jpeg_index import warn_of_old_rows
@@ -209,7 +215,7 @@ def jpeg_pipeline(
     warn_of_old_rows(index)
     settings = PipelineConfig(**config)
     stored = settings.dtype if settings.dtype in ("uint8", "uint16") else None
-    if any(one.of_8_bits for one in config.get("augment", ())):  # in mode eval, too
+    if need_8_bits(config.get("augment", ())):  # in mode eval, too
         stored = "uint8"
     reader = JpegReader(channels, stored, check_entropy)
     gpu = settings.device_id

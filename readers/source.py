@@ -177,17 +177,32 @@ class Source(Geometry):
         """Return a sample of the size that all have, else of the given one."""
         shape = self.blank_shape or (height, width)
         blank = self.reader.blank(*shape)
-        sample = self._with_geometry(replace(blank, image_size=shape), None, (False, False))
-        if not self.targets:
-            return sample
-        placement = self.placement(None, shape, (False, False))
-        return replace(sample, arrays={**sample.arrays, **self.targets.blank(placement.shape)})
+        return self._completed(replace(blank, image_size=shape), None, (False, False))
 
-    def _with_geometry(
-        self, sample: Sample, window: Window | None, flip: tuple[bool, bool]
+    def _completed(
+        self,
+        sample: Sample,
+        window: Window | None,
+        flip: tuple[bool, bool],
+        row: Row | None = None,
     ) -> Sample:
-        arrays = self.geometry_arrays(self.reader, window, sample.image_size, flip)
-        return replace(sample, arrays={**sample.arrays, **arrays}) if arrays else sample
+        """Add what follows from the geometry of a sample; without a row its targets are blank."""
+        if not self.targets and not self.geometry_specs(self.reader):
+            return sample
+        if (image := sample.image_size) is None:
+            raise ValueError("the Samples of this Reader must have image_size")
+        placement = None
+        if self.targets or self.outputs:
+            placement = self.placement(window, image, flip)
+        geometry = self.geometry_arrays(self.reader, window, image, placement)
+        arrays, nbytes = {**sample.arrays, **geometry}, sample.input_bytes
+        if placement is not None and row is None:
+            arrays |= self.targets.blank(placement.shape)
+        elif placement is not None and row is not None:
+            found = self.targets.read(self.columns, row, placement)
+            arrays |= found.arrays
+            nbytes += found.input_bytes
+        return replace(sample, arrays=arrays, input_bytes=nbytes)
 
     def _draws_arrays(self, *key: int) -> tuple[NDArray[Any], ...]:
         arrays: tuple[NDArray[Any], ...] = ()
@@ -235,13 +250,4 @@ class Source(Geometry):
         sample = self.reader.read(row, window)
         for spec in self.reader.specs:
             spec.check(sample[spec.name])
-        sample = self._with_geometry(sample, window, flip)
-        if not self.targets:
-            return sample
-        if sample.image_size is None:
-            raise ValueError("the Samples of this Reader must have image_size")
-        found = self.targets.read(
-            self.columns, row, self.placement(window, sample.image_size, flip)
-        )
-        nbytes = sample.input_bytes + found.input_bytes
-        return replace(sample, arrays={**sample.arrays, **found.arrays}, input_bytes=nbytes)
+        return self._completed(sample, window, flip, row)

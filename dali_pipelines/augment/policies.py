@@ -45,7 +45,7 @@ _LARGEST = 255
 
 
 class Operation(NamedTuple):
-    """What a sample draws; all fields are numbers, in this order a row of the table."""
+    """The draw of a sample; all fields are numbers, in this order a row of the table."""
 
     kind: int = COLOR
     code: int = BRIGHTNESS

@@ -81,7 +81,7 @@ class ImageFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetFlags:
-    """What belongs to each image, and follows its geometry."""
+    """Masks and boxes, which follow the geometry of each image."""
 
     mask: str | None = option(
         None, "column of the Index with the file of each image's mask", metavar="COLUMN"

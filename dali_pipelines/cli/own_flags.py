@@ -25,7 +25,7 @@ AUGMENTATIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFlags:
-    """What is done to each image after its geometry."""
+    """Changes of each image after its geometry."""
 
     augment: tuple[str, ...] | None = option(
         None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from dali_pipelines.graph import operators, operators_gpu
 from dali_pipelines.graph.cupy_memory import decoder_nbytes, deconvolver_nbytes, warp_nbytes
 from dali_pipelines.graph.cupy_operator import to_gpu
 from dali_pipelines.runtime.dali_private import split
+from dali_pipelines.settings import Augmentation
 
 
 class Decoded(NamedTuple):
@@ -208,7 +209,7 @@ def decode_jpeg(
     names = ("encoded", "anchor", "shape") if config.is_window else ("encoded",)
     inputs = [arrays[name] for name in names]
     decode = functools.partial(_decode_image, channels=channels, regions=regions, config=config)
-    if config.dtype in ("uint8", "uint16") or are_of_8_bits(config):
+    if config.dtype in ("uint8", "uint16") or need_8_bits(config.augment):
         dtype = "uint16" if config.dtype == "uint16" else "uint8"
         return Decoded(decode(inputs, dtype), dtype, largest=255 if dtype == "uint8" else None)
     deep, shallow = zip(*(split(node, arrays["deep"]) for node in inputs), strict=True)
@@ -216,9 +217,9 @@ def decode_jpeg(
     return Decoded(decode(shallow, "uint8"), "uint8", other=other)
 
 
-def are_of_8_bits(config: PipelineConfig) -> bool:
+def need_8_bits(augment: Iterable[Augmentation]) -> bool:
     """Return whether augmentations need encoded images that all have 8 bits."""
-    return any(one.of_8_bits for one in config.augment)
+    return any(one.of_8_bits for one in augment)
 
 
 def _decode_image(

@@ -44,7 +44,7 @@ _WINDOWS = (
 )
 """Row, column, height and width: also corners, odd ones, and all of an image."""
 _DECODERS = ("nvidia-dali", "nvidia-nvimgcodec", "nvidia-nvjpeg")
-"""How the names of packages begin whose versions decide what works."""
+"""Beginnings of the names of packages whose versions decide what works."""
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _DRIVER = Path("/proc/driver/nvidia")
 

@@ -24,7 +24,7 @@ Flip = Literal["", "h", "v", "hv"]
 """Random flips: none, horizontal, vertical, or both independently."""
 
 WindowMode = Literal["center", "random", "row"]
-"""Where windows lie: in the middle, anywhere, or where columns ``y`` and ``x`` of the Index give
+"""Places of windows: in the middle, anywhere, or where columns ``y`` and ``x`` of the Index give
 their first row and column."""
 
 ASPECT_RATIOS = (3 / 4, 4 / 3)
@@ -176,8 +176,8 @@ class Geometry:
         self,
         reader: Reader,
         window: Window | None,
-        image: tuple[int, int] | None,
-        flip: tuple[bool, bool],
+        image: tuple[int, int],
+        placement: Placement | None,
     ) -> dict[str, NDArray[Any]]:
         """Return what the graph needs to make the sample of what was read, and the `outputs`.
 
@@ -187,10 +187,10 @@ class Geometry:
             Reader of the sample.
         window : Window, optional
             The window that was read; None for the whole image, or a blank sample.
-        image : tuple of int, optional
+        image : tuple of int
             (height, width) of the image, as the Reader gives it; or of the blank sample.
-        flip : tuple of bool
-            Whether the sample is flipped left-right, and up-down.
+        placement : Placement, optional
+            What `placement` returns; needed for the `outputs` alone.
 
         Returns
         -------
@@ -200,14 +200,9 @@ class Geometry:
             counted from the outer edge of the first one, as DALI counts. And what
             `PLACEMENT_SPECS` names.
         """
-        found: dict[str, NDArray[Any]] = {}
-        if not self.geometry_specs(reader):
-            return found
-        if image is None:
-            raise ValueError("the Samples of this Reader must have image_size")
-        if self.outputs:
-            placement = self.placement(window, image, flip)
-            found = {PLACEMENT_SPECS[name].name: getattr(placement, name) for name in self.outputs}
+        found: dict[str, NDArray[Any]] = {
+            PLACEMENT_SPECS[name].name: getattr(placement, name) for name in self.outputs
+        }
         for spec in self._graph_specs(reader):
             if window is None:
                 whole = {"part": np.array((0, 0, *image)), "affine": np.eye(2, 3)}
@@ -227,7 +222,7 @@ class Geometry:
     def placement(
         self, window: Window | None, image: tuple[int, int], flip: tuple[bool, bool]
     ) -> Placement:
-        """Return where a sample lies in its image, given as for `geometry_arrays`."""
+        """Return where a sample lies in its image; `flip` is left-right, and up-down."""
         resize = self.resize if self.resize_shorter is None else self.crop
         return Placement.of(window, image, resize, flip)
 

@@ -1,4 +1,4 @@
-"""Where the image that a sample shows lies in the image of its file."""
+"""The place in the image of a file that a sample shows."""
 
 from __future__ import annotations
 

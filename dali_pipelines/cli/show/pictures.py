@@ -32,7 +32,7 @@ _SIGNED = ("MAGNETOGRAM", "DOPPLERGRAM")
 
 
 class Targets(NamedTuple):
-    """What is drawn over an image."""
+    """Mask and boxes to draw over an image."""
 
     mask: torch.Tensor | None = None
     """Classes, shape (height, width); 0 is not drawn."""
