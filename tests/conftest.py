@@ -29,7 +29,7 @@ LONG = tuple(
         "dali_pipelines/test_factories.py",
         "dali_pipelines/kernels/resample/test_warp.py",
         # Meanwhile come those that need none of them, or what two compile at once costs twice.
-        "dali_pipelines/graph/test_operators_gpu.py",  # compiles the kernels of GPUs
+        "dali_pipelines/graph/gpu/test_operators.py",  # compiles the kernels of GPUs
         "dali_pipelines/test_launchers.py",
         "dali_pipelines/test_full_shm.py",
         "dali_pipelines/test_ends.py",

@@ -199,4 +199,4 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     vars(fft).update(get_fft_plan=_get_fft_plan, rfft2=_rfft2, irfft2=_irfft2)
     for module in (cupy, ModuleType("cupyx"), ModuleType("cupyx.scipy"), fft):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("dali_pipelines.graph.cupy_operator.find_spec", lambda name: name)
+    monkeypatch.setattr("dali_pipelines.graph.gpu.cupy_operator.find_spec", lambda name: name)

@@ -13,9 +13,10 @@ from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph import operators, operators_gpu
-from dali_pipelines.graph.cupy_memory import decoder_nbytes, deconvolver_nbytes, warp_nbytes
-from dali_pipelines.graph.cupy_operator import to_gpu
+from dali_pipelines.graph import operators
+from dali_pipelines.graph.gpu import operators as operators_gpu
+from dali_pipelines.graph.gpu.cupy_operator import to_gpu
+from dali_pipelines.graph.gpu.memory import decoder_nbytes, deconvolver_nbytes, warp_nbytes
 from dali_pipelines.runtime.dali_private import split
 from dali_pipelines.settings import Augmentation
 
@@ -44,7 +45,7 @@ class Decoded(NamedTuple):
     """Images that are made of each file, one from the other, before it is resized or warped."""
     cupy_nbytes: Callable[[int, int, int], int] | None = None
     """(batch size; bytes of what is decoded of a sample, and of its image as decoded or warped) ->
-    bytes that CuPy takes on a GPU, see `dali_pipelines.graph.cupy_memory`. None if none."""
+    bytes that CuPy takes on a GPU, see `dali_pipelines.graph.gpu.memory`. None if none."""
     largest: float | None = None
     """Largest value that an image can have, where 0 is the least, before mean and std: 255 for
     those of 8 bits. None if it is unknown, or not the same for all images."""

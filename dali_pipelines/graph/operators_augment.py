@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvidia.dali import fn, types
 
-from dali_pipelines.graph.cupy_operator import launch, python_operator
+from dali_pipelines.graph.gpu.cupy_operator import launch, python_operator
 from dali_pipelines.graph.operators import compiled_operator
 
 if TYPE_CHECKING:

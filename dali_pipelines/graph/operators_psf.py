@@ -15,7 +15,7 @@ from nvidia.dali import fn
 
 from dali_pipelines.aia.deconvolve import Deconvolver, array_module, scipy_fft
 from dali_pipelines.aia.psf import FRAME_SHAPE, cached_psf, check_psf_channel
-from dali_pipelines.graph.cupy_operator import at_close, python_operator
+from dali_pipelines.graph.gpu.cupy_operator import at_close, python_operator
 
 
 def deconvolve_node(

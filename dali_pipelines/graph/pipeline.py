@@ -16,9 +16,9 @@ from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.cupy_operator import free_unused
 from dali_pipelines.graph.decode import Decode, Decoded
 from dali_pipelines.graph.footprint import Footprint
+from dali_pipelines.graph.gpu.cupy_operator import free_unused
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.source import (
     check_arguments,

@@ -28,8 +28,6 @@ from dali_pipelines import (
     TrivialAugment,
     npy_pipeline,
 )
-from dali_pipelines.graph import cupy_operator
-from dali_pipelines.graph.cupy_operator import _placed, python_operator
 from dali_pipelines.graph.decode import (
     Decode,
     Decoded,
@@ -38,6 +36,8 @@ from dali_pipelines.graph.decode import (
     decode_fits,
     decode_jpeg,
 )
+from dali_pipelines.graph.gpu import cupy_operator
+from dali_pipelines.graph.gpu.cupy_operator import _placed, python_operator
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dali_pipelines.graph import operators_gpu
+from dali_pipelines.graph.gpu import operators as operators_gpu
 from dali_pipelines.kernels.resample import warp_cuda_table
 from dali_pipelines.kernels.resample.prefilter_cuda import ROW_TILE
 from dali_pipelines.kernels.resample.warp import warp

@@ -20,8 +20,8 @@ import pytest
 from numba import cuda, typeof
 from numpy.typing import NDArray
 
-from dali_pipelines.graph import operators_gpu
-from dali_pipelines.graph.operators_gpu import ImageDecoder, Warp
+from dali_pipelines.graph.gpu import operators as operators_gpu
+from dali_pipelines.graph.gpu.operators import ImageDecoder, Warp
 from gpu_offline.compiler import build
 from gpu_offline.emulator import (
     ANY_WRITER,

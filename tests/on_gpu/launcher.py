@@ -12,7 +12,7 @@ import numpy as np
 from gpu_offline.kernels import KERNELS
 from numpy.typing import NDArray
 
-from dali_pipelines.graph.operators_gpu import Finish, ImageDecoder, Warp
+from dali_pipelines.graph.gpu.operators import Finish, ImageDecoder, Warp
 
 
 class Gpu:

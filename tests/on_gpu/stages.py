@@ -15,7 +15,7 @@ SUITES = ("loader", "strategies", "scaling", "aia", "jpeg")
 FILES = {
     "kernels": (
         "on_gpu/test_kernels.py",
-        "dali_pipelines/graph/test_operators_gpu.py",
+        "dali_pipelines/graph/gpu/test_operators.py",
         "dali_pipelines/test_warp_gpu.py",
         "dali_pipelines/test_stretch.py",
         "dali_pipelines/augment/test_augment_gpu.py",
@@ -27,7 +27,7 @@ FILES = {
         "dali_pipelines/test_factories.py",
         "dali_pipelines/graph/test_decode_jpeg.py",
         "dali_pipelines/graph/test_operators_psf.py",
-        "dali_pipelines/graph/test_cupy_memory.py",
+        "dali_pipelines/graph/gpu/test_memory.py",
         "dali_pipelines/runtime/test_jpeg_regions.py",
     ),
     "devices": ("on_gpu/test_devices.py",),

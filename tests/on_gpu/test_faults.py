@@ -25,8 +25,8 @@ from dali_pipelines import (
     jpeg_pipeline,
     reader_pipeline,
 )
-from dali_pipelines.graph.cupy_operator import python_operator
 from dali_pipelines.graph.decode import Decoded, decode_array
+from dali_pipelines.graph.gpu.cupy_operator import python_operator
 from on_gpu import archives
 from on_gpu.devices import (
     DEVICES,

@@ -10,7 +10,7 @@ import math
 
 from dali_pipelines.aia import psf
 from dali_pipelines.aia.deconvolve import WORKING
-from dali_pipelines.graph.operators_gpu import PIXELS
+from dali_pipelines.graph.gpu.operators import PIXELS
 
 _WORK_AREA = 8
 """Complex numbers a pixel in the work area of a plan, at most (cuFFT's documentation, "Fourier

@@ -15,8 +15,10 @@ from gpu_offline.device import Device, emulated
 
 from dali_pipelines import Index, aia_pipeline, fits_pipeline, memory
 from dali_pipelines.aia import psf
-from dali_pipelines.graph import cupy_memory, operators_gpu, operators_psf
-from dali_pipelines.graph.operators_gpu import ImageDecoder, Warp
+from dali_pipelines.graph import operators_psf
+from dali_pipelines.graph.gpu import memory as cupy_memory
+from dali_pipelines.graph.gpu import operators as operators_gpu
+from dali_pipelines.graph.gpu.operators import ImageDecoder, Warp
 from dali_pipelines.graph.operators_psf import FrameDeconvolver
 from dali_pipelines.stretch import Stretch
 from readers import FitsReader, Row

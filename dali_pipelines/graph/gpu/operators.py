@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from dali_pipelines.graph.cupy_operator import launch, python_operator
+from dali_pipelines.graph.gpu.cupy_operator import launch, python_operator
 from readers.fits.payload import HEAD
 
 Finish = tuple[tuple[float, float], ...]

@@ -19,7 +19,7 @@ from numba import cuda
 from numba.cuda.core import config
 from strategies import compressed_floats, compressed_integers, fractions, plain_images
 
-from dali_pipelines.graph import cupy_operator
+from dali_pipelines.graph.gpu import cupy_operator
 from dali_pipelines.kernels.fits.image import DAMAGED, decode_image
 from dali_pipelines.kernels.resample.warp_cuda import warp
 from readers import FitsReader, Row, Sample, Window
