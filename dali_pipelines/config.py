@@ -8,8 +8,6 @@ from numbers import Real
 from threading import TIMEOUT_MAX
 from typing import Any, Unpack, get_args
 
-import numpy as np
-
 from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.settings import (
     Augmentation,
@@ -29,8 +27,10 @@ from dali_pipelines.values import (
     check_targets,
     numbers_of,
     pair_of,
+    shuffle_of,
 )
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
+from readers.sampling.order import Shuffle
 from readers.sampling.placement import PlacementOutput
 from readers.sampling.schedule import Tail
 from readers.targets.contract import Target
@@ -38,7 +38,7 @@ from readers.targets.contract import Target
 NAMES = frozenset(PipelineSettings.__annotations__)
 """Names of all settings."""
 
-_OPTIONAL_COUNTS = ("num_epochs", "prefetch", "epoch_steps", "resize_shorter")
+_OPTIONAL_COUNTS = ("num_epochs", "prefetch", "epoch_steps", "resize_shorter", "block_rows")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -54,9 +54,12 @@ class PipelineConfig:
     """Pipelines that share the epoch, over all devices and nodes."""
     seed: int = 0
     """In [0, 2**64): determines the order and all random draws."""
-    shuffle: bool = True
+    shuffle: Shuffle = True
     """A new order in each epoch; False reads the rows in the order of the Index, and is the default
-    in mode eval."""
+    in mode eval. With ``"blocks"`` neighbouring rows stay near each other, see
+    `readers.sampling.blocks.BlockOrder`."""
+    block_rows: int | None = None
+    """Rows of a block, about as many as a file has; None for 256. Only with shuffle "blocks"."""
     weights: str | None = None
     """Numeric column of the Index: each position draws a row in proportion to it, with replacement;
     see `dali_pipelines.Loader`."""
@@ -175,11 +178,13 @@ class PipelineConfig:
                 f"dtype {self.dtype!r} gives the values as stored: "
                 f"leave out {' and '.join(calculated)}, or choose float32"
             )
-        if self.weights is not None and not self.shuffle:
+        if self.weights is not None and self.shuffle is not True:
             raise ValueError(
-                f"weights={self.weights!r} draws rows at random: leave out shuffle=False and mode "
-                "'eval'"
+                f"weights={self.weights!r} draws rows at random: leave out shuffle={self.shuffle!r}"
+                " and mode 'eval'"
             )
+        if self.block_rows is not None and self.shuffle != "blocks":
+            raise ValueError(f"block_rows={self.block_rows} needs shuffle='blocks'")
         if self.read_timeout is not None:
             if not 0 < self.read_timeout <= TIMEOUT_MAX:
                 raise ValueError(
@@ -242,7 +247,7 @@ class PipelineConfig:
         check_device(self.device_id)
         for least, names in (
             (1, ("batch_size", "num_shards", "num_threads", "prefetch")),
-            (1, ("epoch_steps", "resize_shorter")),
+            (1, ("epoch_steps", "resize_shorter", "block_rows")),
             (0, ("shard_id", "seed", "epoch", "position", "first_step")),
             (0, ("num_epochs", "num_read_processes")),
         ):
@@ -255,7 +260,6 @@ class PipelineConfig:
         if self.seed >= 2**64:
             raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
         for name, kind, expected in (
-            ("shuffle", bool | np.bool_, "True or False"),
             ("rotate", Real, "a number of degrees"),
             ("read_timeout", Real | None, "a number of seconds, or None"),
             ("weights", str | None, "the name of a column, or None"),
@@ -267,6 +271,7 @@ class PipelineConfig:
                 "transform must be a function of (image, chance, config), or None, got "
                 f"{self.transform!r}"
             )
+        object.__setattr__(self, "shuffle", shuffle_of("shuffle", self.shuffle))
         check_rejected(self.rejected)
         check_targets(self.targets)
         check_augment(self.augment)

@@ -17,12 +17,13 @@ from dali_pipelines.loading.intake import Intake
 from dali_pipelines.loading.maker import PipelineMaker
 from dali_pipelines.loading.running import RunningPipelines
 from dali_pipelines.loading.settings import bound_settings, check_settings
-from dali_pipelines.loading.state import check_state, state_of
+from dali_pipelines.loading.state import check_state, order_of, state_of
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.devices import Device, LatePlacement
 from dali_pipelines.settings import LoaderSettings
 from dali_pipelines.values import check_integer
 from readers.index.table import Index
+from readers.sampling.order import Shuffle
 
 
 class Loader:
@@ -31,8 +32,7 @@ class Loader:
     Each ``for`` loop over the Loader is one epoch; after a ``break``, or after `load_state_dict`,
     the next loop continues with the rest of the epoch, but in mode ``eval`` it starts anew. A batch
     is a list with one dict for each device: ``image`` (see the factory), ``row`` (int64, row of the
-    Index), ``valid`` (bool), and the columns asked for. The reader processes start with the first
-    loop, or with `start`.
+    Index), ``valid`` (bool), and the columns asked for. The first loop, or `start`, starts readers.
 
     Parameters
     ----------
@@ -55,21 +55,22 @@ class Loader:
         not change after the start.
     seed : int
         Determines the order, windows and flips.
-    shuffle : bool, optional
-        A new order in each epoch; by default True, and False in mode ``eval``.
+    shuffle : bool or "blocks", optional
+        A new order in each epoch; by default True, and False in mode ``eval``. With ``"blocks"``
+        rows of one file stay near each other, see `readers.sampling.blocks.BlockOrder`.
+    block_rows : int, optional
+        Rows of a block, about as many as a file has; by default 256.
     weights : str, optional
         Numeric column of the Index. Each sample is drawn in proportion to it, with replacement: an
-        epoch has as many samples as rows, some rows more than once and others not at all. Draws,
-        windows and flips follow from seed, epoch and position alone.
+        epoch has as many samples as rows, some rows more than once and others not at all.
     tail : {"partial", "fill", "drop"}
         How to handle the last, incomplete step of an epoch, see `readers.sampling.schedule.Tail`.
         With ``fill`` check ``valid``; otherwise it is always True.
     epoch_steps : int, optional
         Steps of an epoch, for archives that are huge or tiny; by default an epoch is one pass
-        through the rows. The order then goes on from epoch to epoch and from pass to pass: each row
-        comes once in a pass, wherever the epochs begin. All steps are full, as one that completes a
-        pass takes the first rows of the next, so `tail` matters for bad rows only. `epoch` and
-        `num_epochs` count these epochs.
+        through the rows. The order then goes on from epoch to epoch and from pass to pass. All
+        steps are full, as one that completes a pass takes the first rows of the next, so `tail`
+        matters for bad rows only. `epoch` and `num_epochs` count these epochs.
     bad_sample : {"raise", "skip"}
         What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
         ``stats.rejected``. With tail ``fill`` another row replaces it, not valid. No step is added
@@ -107,7 +108,8 @@ class Loader:
         shard_id: int | None = None,
         num_shards: int | None = None,
         seed: int = 0,
-        shuffle: bool | None = None,
+        shuffle: Shuffle | None = None,
+        block_rows: int | None = None,
         weights: str | None = None,
         tail: Literal["partial", "fill", "drop"] = "partial",
         epoch_steps: int | None = None,
@@ -123,9 +125,9 @@ class Loader:
         settings: dict[str, Any] = bound_settings(factory, own) | dict(config)
         check_settings(factory, settings, own, len(index))
         self._starts_anew = settings.get("mode") == "eval"
-        if shuffle is None:
-            shuffle = not self._starts_anew
-        order: dict[str, Any] = {"weights": weights, "epoch_steps": epoch_steps}
+        shuffle = not self._starts_anew if shuffle is None else shuffle
+        rest = {"block_rows": block_rows, "weights": weights, "epoch_steps": epoch_steps}
+        order: dict[str, Any] = {name: value for name, value in rest.items() if value is not None}
         PipelineConfig(batch_size=batch_size, seed=seed, shuffle=shuffle, **order)
         self.index = index
         self._weights = None if weights is None else index.running_weights(weights)
@@ -137,9 +139,8 @@ class Loader:
             "shuffle": shuffle,
             "tail": tail,
             "rejected": dict(settings.get("rejected", {})),
+            **order,  # only those that are set, as not every factory takes them
         }
-        # Not every factory takes them.
-        self._config |= {name: value for name, value in order.items() if value is not None}
         placement = LatePlacement(devices, shard_id, num_shards)
         cursor = self._cursor = Cursor(len(index), batch_size, tail, placement, epoch_steps)
         policy = BadSamplePolicy(index, cursor, self.stats, bad_sample, max_bad)
@@ -228,15 +229,14 @@ class Loader:
         Returns
         -------
         dict
-            version (of the order), seed, shuffle, epoch, position (in the order of the epoch, of
-            the first sample that is not delivered) and digest of the Index, all of them plain
-            Python values. It does not depend on batch size or number of shards. All processes of a
-            job have the same state if they have taken the same number of steps. With weights it has
-            their digest, too. With epoch_steps it has steps (since the start of epoch 0) and start
-            (steps, pass and position where its epoch begins), and epoch counts passes.
+            version (of the order), seed, shuffle (and block_rows), epoch, position (in the order of
+            the epoch, of the first sample that is not delivered) and digest of the Index, all of
+            them plain Python values. It does not depend on batch size or number of shards. All
+            processes of a job have the same state after the same number of steps. With weights it
+            has their digest, too. With epoch_steps it has steps (since the start of epoch 0) and
+            start (steps, pass and position where its epoch begins), and epoch counts passes.
         """
-        seed, shuffle = self._config["seed"], self._config["shuffle"]
-        return state_of(self._cursor, self.index, self._weights, seed=seed, shuffle=shuffle)
+        return state_of(self._cursor, self.index, self._weights, self._config)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where another Loader stopped, with any batch size and number of shards.
@@ -255,7 +255,8 @@ class Loader:
         """
         check_state(state, self.index, self._weights)
         self.close()
-        self._config.update(seed=int(state["seed"]), shuffle=state["shuffle"])
+        self._config.pop("block_rows", None)
+        self._config.update(order_of(state))
         self._cursor.load(state)
 
     @property

@@ -12,6 +12,7 @@ from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.messages import did_you_mean
 from readers.sampling.geometry import Flip, WindowMode
+from readers.sampling.order import Shuffle
 from readers.sampling.placement import PlacementOutput
 from readers.sampling.schedule import Tail
 from readers.targets.contract import Target
@@ -106,7 +107,8 @@ class PipelineSettings(ImageSettings, total=False):
     shard_id: int
     num_shards: int
     seed: int
-    shuffle: bool
+    shuffle: Shuffle
+    block_rows: int | None
     weights: str | None
     tail: Tail
     epoch_steps: int | None

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from readers.sampling.order import Shuffle
 from readers.targets.contract import Target
 
 _MOST = float(np.finfo(np.float32).max)
@@ -25,6 +26,15 @@ def check_integer(name: str, value: object, least: int) -> None:
     """Raise ValueError if the value of a setting is no integer, or less than `least`."""
     if not is_integer(value, least):
         raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
+
+
+def shuffle_of(name: str, value: object) -> Shuffle:
+    """Return a setting that is True, False or "blocks", of Python's types; or raise ValueError."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if value != "blocks":
+        raise ValueError(f"{name} must be True, False or 'blocks', got {value!r}")
+    return "blocks"
 
 
 def pair_of(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:

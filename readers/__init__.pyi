@@ -15,6 +15,7 @@ from .index.rows.splitting import TimeBlocks as TimeBlocks
 from .index.table import Index as Index
 from .jpeg.reader import JpegReader as JpegReader
 from .npy import NpyReader as NpyReader
+from .sampling.blocks import BlockOrder as BlockOrder
 from .sampling.draws import Draws as Draws
 from .sampling.order import Order as Order
 from .sampling.placement import Placement as Placement

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from readers.contract import Reader, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
+from readers.sampling.blocks import BlockOrder
 from readers.sampling.draws import Draws
 from readers.sampling.geometry import Flip as Flip
 from readers.sampling.geometry import Geometry
@@ -55,7 +56,7 @@ class Source(Geometry):
     columns: Columns
     reader: Reader
     schedule: Schedule
-    order: Order | WeightedOrder
+    order: Order | BlockOrder | WeightedOrder
     sent_columns: tuple[str, ...] = ()
     """Numeric columns that are sent with each sample, shape ()."""
     chance: bool = True

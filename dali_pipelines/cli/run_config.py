@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _COUNTS = (
     *("num_read_processes", "batch_size", "num_gpus", "num_threads"),
-    *("epochs", "epoch_steps", "max_batches", "prefetch"),
+    *("epochs", "epoch_steps", "max_batches", "prefetch", "block_rows"),
 )
 
 
@@ -45,8 +45,8 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
         "resize_shorter resize augment transform mean std outputs",
         "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
-        "order and resume": "mode shuffle weights seed epochs epoch_steps max_batches tail "
-        "state resume",
+        "order and resume": "mode shuffle block_rows weights seed epochs epoch_steps max_batches "
+        "tail state resume",
         "output": "report audit rejected",
     }
 
@@ -91,6 +91,9 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
         None,
         "a new order in each epoch (default: yes, but not in mode eval)",
         action=argparse.BooleanOptionalAction,
+    )
+    block_rows: int | None = option(
+        None, "shuffle blocks of so many neighbouring rows, which stay near each other", type=int
     )
     weights: str | None = option(
         None,
@@ -190,7 +193,8 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
         num_read_processes=config.least_readers(len(devices)),
         devices=devices,
         seed=config.seed,
-        shuffle=config.shuffle,
+        shuffle="blocks" if config.shuffle and config.block_rows else bool(config.shuffle),
+        block_rows=config.block_rows,
         weights=config.weights,
         epoch_steps=config.epoch_steps,
         tail=config.tail,  # type: ignore[arg-type]

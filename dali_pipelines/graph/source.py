@@ -14,6 +14,7 @@ from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
 from readers.index.table import Index
 from readers.messages import printable
+from readers.sampling.blocks import BLOCK_ROWS, BlockOrder
 from readers.sampling.geometry import Geometry
 from readers.sampling.order import Order
 from readers.sampling.placement import PLACEMENT_SPECS
@@ -115,9 +116,11 @@ def _check_target_names(names: Sequence[str], taken: Collection[str]) -> None:
         raise ValueError(f"targets {twice} have the name of another output: rename them")
 
 
-def _order(index: Index, config: PipelineConfig) -> Order | WeightedOrder:
+def _order(index: Index, config: PipelineConfig) -> Order | BlockOrder | WeightedOrder:
     if config.weights is not None:
         return WeightedOrder(index.running_weights(config.weights), config.seed)
+    if config.shuffle == "blocks":
+        return BlockOrder(len(index), config.seed, config.block_rows or BLOCK_ROWS)
     return Order(len(index), config.seed, config.shuffle)
 
 

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from dali_pipelines.loading.cursor import Cursor
-from dali_pipelines.values import is_integer
+from dali_pipelines.values import is_integer, shuffle_of
 from readers.index.rows.weights import RunningWeights
 from readers.index.table import Index
+from readers.sampling.blocks import BLOCK_ROWS
 from readers.sampling.order import VERSION
 
 
 def state_of(
-    cursor: Cursor, index: Index, weights: RunningWeights | None, *, seed: int, shuffle: bool
+    cursor: Cursor, index: Index, weights: RunningWeights | None, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the state of a Loader, plain values of Python alone."""
     state = {
         "version": VERSION,
-        "seed": int(seed),
-        "shuffle": bool(shuffle),
+        **order_of(settings),
         "epoch": cursor.epoch,
         "position": cursor.position,
         "digest": index.digest,
@@ -29,6 +29,14 @@ def state_of(
     if cursor.epoch_steps is not None:
         state["steps"], state["start"] = cursor.steps, list(cursor.start)
     return state
+
+
+def order_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some settings, or of a state, that determine the order of the rows."""
+    order = {"seed": int(settings["seed"]), "shuffle": shuffle_of("shuffle", settings["shuffle"])}
+    if order["shuffle"] == "blocks":
+        order["block_rows"] = int(settings.get("block_rows", BLOCK_ROWS))
+    return order
 
 
 def check_state(state: Any, index: Index, weights: RunningWeights | None = None) -> None:
@@ -46,8 +54,8 @@ def check_state(state: Any, index: Index, weights: RunningWeights | None = None)
         raise ValueError(f"the state lacks {sorted(missing)}: give what state_dict() returned")
     _check_integer(state, "seed", 2**64 - 1)
     _check_integer(state, "epoch", 2**63 - 1)  # leaves room for further epochs
-    if not isinstance(state["shuffle"], bool):
-        raise ValueError(f"shuffle of the state must be True or False, got {state['shuffle']!r}")
+    if shuffle_of("shuffle of the state", state["shuffle"]) == "blocks":
+        _check_integer({"block_rows": None, **state}, "block_rows", 2**63 - 1, 1)
     if state["digest"] != index.digest:
         raise ValueError(
             "the state was saved with another Index (digest "
@@ -60,14 +68,19 @@ def check_state(state: Any, index: Index, weights: RunningWeights | None = None)
         _check_start(state.get("start", [0, 0, 0]), len(index))
     _check_version(state)
     _check_weights(state, weights)
-    if weights is not None and not state["shuffle"]:
-        raise ValueError("weights draw rows at random, and shuffle of the state is False: set True")
+    if weights is not None and state["shuffle"] is not True:
+        raise ValueError(
+            f"weights draw rows at random, and shuffle of the state is {state['shuffle']!r}: "
+            "set True"
+        )
 
 
-def _check_integer(state: Mapping[str, Any], name: str, most: int) -> None:
+def _check_integer(state: Mapping[str, Any], name: str, most: int, least: int = 0) -> None:
     value = state[name]
-    if not is_integer(value, 0) or int(value) > most:
-        raise ValueError(f"{name} of the state must be an integer in [0, {most}], got {value!r}")
+    if not is_integer(value, least) or int(value) > most:
+        raise ValueError(
+            f"{name} of the state must be an integer in [{least}, {most}], got {value!r}"
+        )
 
 
 def _check_start(start: Any, num_rows: int) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+Shuffle = bool | Literal["blocks"]
+"""Whether rows are shuffled, all of them or in blocks, see `readers.sampling.blocks.BlockOrder`."""
 
 VERSION = 2
 """Version of the orders: in another version a saved position means other rows. States without a
@@ -21,6 +25,8 @@ _ROUNDS = 12
 1 / side, so narrow halves need many rounds: with sides of 4 x 2 some orders of 8 rows were up to 3
 times as likely as others after 12 rounds. Above `_SORTED_ROWS` sides are at least 64. A round takes
 0.3 us."""
+_STREAM = (0, 1)
+"""Last words of the counter of Philox, which differ from those of Draws and of other orders."""
 _BLOCK = 1 << 14
 """Positions computed at a time, which fit into the cache of a core."""
 
@@ -85,15 +91,7 @@ class Order:
         """
         if not 0 <= position < self.num_rows:
             raise IndexError(f"position must lie in [0, {self.num_rows}), got {position}")
-        if not self.shuffle:
-            return position
-        if self.num_rows <= _SORTED_ROWS:
-            return int(_sorted_rows(self.seed, epoch, self.num_rows)[position])
-        keys, (a, b) = _round_keys(self.seed, epoch), self._sides
-        row = _permute(position, a, b, keys)
-        while row >= self.num_rows:
-            row = _permute(row, a, b, keys)
-        return row
+        return permuted(position, self.num_rows, self.seed, epoch) if self.shuffle else position
 
     def rows(self, epoch: int, positions: ArrayLike) -> NDArray[np.int64]:
         """Return the rows of the Index at many positions, 50 times as fast as one by one.
@@ -124,10 +122,10 @@ class Order:
         if not self.shuffle:
             return rows
         if self.num_rows <= _SORTED_ROWS:
-            flat[:] = _sorted_rows(self.seed, epoch, self.num_rows)[flat]
+            flat[:] = _sorted_rows(self.seed, epoch, _STREAM, self.num_rows)[flat]
             return rows
-        keys = np.array(_round_keys(self.seed, epoch), np.uint64)
-        a, b = map(np.uint64, self._sides)
+        keys = np.array(_round_keys(self.seed, epoch, _STREAM), np.uint64)
+        a, b = map(np.uint64, _sides(self.num_rows))
         for start in range(0, len(flat), _BLOCK):
             block = flat[start : start + _BLOCK].view(np.uint64)
             block[:] = _permute_all(block, a, b, keys)
@@ -139,10 +137,26 @@ class Order:
         """Return the number of a sample for Draws: its row, which an epoch has once."""
         return row
 
-    @property
-    def _sides(self) -> tuple[int, int]:
-        a = _even(math.isqrt(self.num_rows - 1) + 1)
-        return a, _even(-(-self.num_rows // a))
+
+def permuted(
+    position: int, num_rows: int, seed: int, epoch: int, stream: tuple[int, int] = _STREAM
+) -> int:
+    """Return where a permutation of ``range(num_rows)`` maps a position, as described in `Order`.
+
+    Each `stream`, the last two words of the counter, gives another permutation.
+    """
+    if num_rows <= _SORTED_ROWS:
+        return int(_sorted_rows(seed, epoch, stream, num_rows)[position])
+    keys, (a, b) = _round_keys(seed, epoch, stream), _sides(num_rows)
+    row = _permute(position, a, b, keys)
+    while row >= num_rows:
+        row = _permute(row, a, b, keys)
+    return row
+
+
+def _sides(num_rows: int) -> tuple[int, int]:
+    a = _even(math.isqrt(num_rows - 1) + 1)
+    return a, _even(-(-num_rows // a))
 
 
 def _even(side: int) -> int:
@@ -180,17 +194,21 @@ def _mix(value: int) -> int:
 
 
 @lru_cache(maxsize=8)
-def _sorted_rows(seed: int, epoch: int, num_rows: int) -> NDArray[np.int64]:
-    return np.argsort(_random_integers(seed, epoch, num_rows), kind="stable")
+def _sorted_rows(
+    seed: int, epoch: int, stream: tuple[int, int], num_rows: int
+) -> NDArray[np.int64]:
+    return np.argsort(_random_integers(seed, epoch, stream, num_rows), kind="stable")
 
 
 @lru_cache(maxsize=8)
-def _round_keys(seed: int, epoch: int) -> tuple[int, ...]:
-    return tuple(_random_integers(seed, epoch, _ROUNDS).tolist())
+def _round_keys(seed: int, epoch: int, stream: tuple[int, int]) -> tuple[int, ...]:
+    return tuple(_random_integers(seed, epoch, stream, _ROUNDS).tolist())
 
 
-def _random_integers(seed: int, epoch: int, count: int) -> NDArray[np.uint64]:
-    # The last word of the counter differs from that of Draws, which counts rows in the first one.
+def _random_integers(
+    seed: int, epoch: int, stream: tuple[int, int], count: int
+) -> NDArray[np.uint64]:
     key = np.array([seed, epoch], np.uint64)  # a list with a large seed would become floats
+    counter = np.array([0, 0, *stream], np.uint64)
     # The raw output is the same in all versions of NumPy.
-    return np.random.Philox(key=key, counter=[0, 0, 0, 1]).random_raw(count)
+    return np.random.Philox(key=key, counter=counter).random_raw(count)

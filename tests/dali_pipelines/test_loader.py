@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ import pytest
 import torch
 
 from dali_pipelines import Index, Loader, ReaderProcessError, ReadError, npy_pipeline
+from readers.sampling.blocks import BlockOrder
 from readers.sampling.order import Order
 
 ROWS, BATCH = 23, 4
@@ -103,6 +105,25 @@ def test_resume_with_other_shards_and_batch(
     order = Order(ROWS, seed=3)
     assert before + after == [order.row(0, position) for position in range(ROWS)]
     assert next_epoch == [order.row(1, position) for position in range(ROWS)]
+
+
+def test_blocks_and_their_resume(npy_index: Index) -> None:
+    with make_loader(npy_index, shards=2, seed=3, shuffle="blocks", block_rows=2) as first:
+        before = rows_of(delivered(islice(first, 2)))
+        state = first.state_dict()
+    assert (state["shuffle"], state["block_rows"]) == ("blocks", 2)
+    with make_loader(npy_index, shards=1, seed=8, shuffle="blocks", block_rows=5) as second:
+        second.load_state_dict(json.loads(json.dumps(state)))
+        after = rows_of(delivered(second))
+        next_epoch = rows_of(delivered(second))
+        order = BlockOrder(ROWS, seed=3, block_rows=2)
+        assert before + after == [order.row(0, position) for position in range(ROWS)]
+        assert next_epoch == [order.row(1, position) for position in range(ROWS)]
+        second.load_state_dict({**state, "shuffle": True})
+        assert rows_of(delivered(second)) == [
+            Order(ROWS, seed=3).row(0, position) for position in range(len(before), ROWS)
+        ]
+        assert "block_rows" not in second.state_dict()
 
 
 def test_resume_at_the_end_of_an_epoch_begins_the_next(npy_index: Index) -> None:

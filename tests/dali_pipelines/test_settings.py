@@ -105,7 +105,17 @@ def test_a_factory_that_says_nothing_is_asked_when_it_is_called() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["seed", "shuffle", "weights", "tail", "epoch_steps", "batch_size", "num_shards", "index"],
+    [
+        "seed",
+        "shuffle",
+        "block_rows",
+        "weights",
+        "tail",
+        "epoch_steps",
+        "batch_size",
+        "num_shards",
+        "index",
+    ],
 )
 @pytest.mark.parametrize("factory", [npy_pipeline, untyped])
 def test_what_only_a_loader_can_be_given(factory: Any, name: str) -> None:
@@ -162,7 +172,9 @@ def test_what_the_loader_sets_itself(name: str) -> None:
         ({"columns": "label"}, r"columns must be names in a tuple, as \('label',\), got 'label'"),
         ({"seed": 1.5}, "seed must be an integer, at least 0, got 1.5"),
         ({"seed": 2**64}, r"seed must be an integer below 2\*\*64, got 18446744073709551616"),
-        ({"shuffle": "no"}, "shuffle must be True or False, got 'no'"),
+        ({"block_rows": 9}, "block_rows=9 needs shuffle='blocks'"),
+        ({"block_rows": 0, "shuffle": "blocks"}, "block_rows must be an integer, at least 1, got "),
+        ({"shuffle": "no"}, "shuffle must be True, False or 'blocks', got 'no'"),
         ({"batch_size": True}, "batch_size must be an integer, at least 1, got True"),
         ({"num_read_processes": 2.0}, "num_read_processes must be an integer, at least 1, got 2"),
         ({"restart_readers": 1.5}, "restart_readers must be an integer, at least 0, got 1.5"),

@@ -183,10 +183,10 @@ def resume(loader: Loader, config: RunConfig) -> None:
         loader.load_state_dict(state)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from error
-    for name, default in (("seed", RunConfig.seed), ("shuffle", True)):
+    for name, default in (("seed", RunConfig.seed), ("shuffle", True), ("block_rows", None)):
         given = getattr(config, name)
-        if given not in (state[name], default):
-            kept = f"the run continues with {name} {state[name]}, not {given}"
+        if given not in (state.get(name), default):
+            kept = f"the run continues with {name} {state.get(name)}, not {given}"
             print(f"{where}: {kept}.", file=sys.stderr)
 
 

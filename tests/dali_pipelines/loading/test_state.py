@@ -32,8 +32,15 @@ REFUSED = [
         for value in (-1, 2**64, 1.5, "x", True, None)
     ),
     *(
-        ({"shuffle": value}, "shuffle of the state must be True or False, got ")
+        ({"shuffle": value}, "shuffle of the state must be True, False or 'blocks', got ")
         for value in ("no", 1, None)
+    ),
+    *(
+        (
+            {"shuffle": "blocks", "block_rows": value},
+            f"block_rows of the state must be an integer in [1, {2**63 - 1}], got ",
+        )
+        for value in (0, 2.0, None)
     ),
     *(({"digest": value}, "saved with another Index (digest ") for value in (None, 5, "", "abc")),
     *(
@@ -60,6 +67,8 @@ def test_weights_and_no_shuffle(npy_index: Index) -> None:
     before = loader.state_dict()
     with pytest.raises(ValueError, match="weights draw rows at random, and shuffle of the state"):
         loader.load_state_dict({**before, "shuffle": False})
+    with pytest.raises(ValueError, match="shuffle of the state is 'blocks': set True"):
+        loader.load_state_dict({**before, "shuffle": "blocks", "block_rows": 2})
     assert loader.state_dict() == before
 
 

@@ -25,7 +25,7 @@ from jobs import SCRIPTS, Job
 from dali_pipelines.cli.run.main import main
 from dali_pipelines.cli.run.output import Run
 from dali_pipelines.cli.run_config import RunConfig
-from readers import Index, Order, WeightedOrder
+from readers import BlockOrder, Index, Order, WeightedOrder
 from readers.aia.degradation import OFFICIAL_SHA256
 
 SCRIPT = SCRIPTS / "run.py"
@@ -35,8 +35,8 @@ FLAGS = """
     flip rotate zoom random_area random_aspect_ratio resize_shorter resize mean std
     augment transform outputs mask boxes labels
     preset size order pointing_table correction_table exposure psf
-    mode shuffle weights seed epochs epoch_steps max_batches tail bad_sample max_bad rejected
-    read_timeout restart_readers start_method prefetch report audit state resume
+    mode shuffle block_rows weights seed epochs epoch_steps max_batches tail bad_sample max_bad
+    rejected read_timeout restart_readers start_method prefetch report audit state resume
 """
 """Flags are forever: add one here only after thinking twice."""
 
@@ -169,6 +169,16 @@ def test_rows_are_drawn_by_weights(
     assert "dali-pipelines run: --weights=w: the Index has path\n" in capsys.readouterr().err
     order = WeightedOrder(index.running_weights("w"))
     assert [int(line["row"]) for line in lines] == [order.row(0, place) for place in range(23)]
+
+
+def test_shuffled_in_blocks(archive: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    flags = ["--batch_size=4", "--block_rows=2"]
+    lines = audited(archive, tmp_path, *flags, "--max_batches=2", f"--state={state}")
+    lines += audited(archive, tmp_path, "--batch_size=5", f"--resume={state}")
+    order = BlockOrder(23, block_rows=2)
+    assert [int(line["row"]) for line in lines] == [order.row(0, place) for place in range(23)]
+    assert main([f"--data={archive}", "--block_rows=2", "--no-shuffle", "--device=cpu"]) == 2
 
 
 def test_epochs_of_steps(archive: Path, tmp_path: Path) -> None:
