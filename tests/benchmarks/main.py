@@ -10,6 +10,7 @@ strategies  ways to feed DALI with FITS, from one process for everything to the 
 scaling     by reader processes, batch size and augmentation, and against a serial loader
 aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader and SPDL
+cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
 kernels     CUDA kernels without a GPU: registers, occupancy, and what they execute for a pixel
 
 Ways that need a package that is not there are listed without figures. All others go through the
@@ -37,7 +38,7 @@ from typing import Any
 from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import option, parse
 
-SUITES = ("decode", "loader", "strategies", "scaling", "aia", "jpeg", "kernels")
+SUITES = ("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts", "kernels")
 
 
 @dataclass(frozen=True, kw_only=True)

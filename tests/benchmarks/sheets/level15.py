@@ -104,7 +104,13 @@ def _way(
     dataset = Written(paths, folder, write)
     ours = write is not with_aiapy
     way = data_loader_way(
-        name, dataset, 1, batch_size=1, num_workers=PROCESSES, ours=ours, **agreement
+        name,
+        dataset,
+        range(len(paths)),
+        batch_size=1,
+        num_workers=PROCESSES,
+        ours=ours,
+        **agreement,
     )
 
     @contextmanager

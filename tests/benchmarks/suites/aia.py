@@ -164,4 +164,6 @@ def calibrations(files: Files, settings: Settings) -> dict[str, Calibration]:
 
 
 def _dataset_way(name: str, dataset: Any, num_workers: int, **way: Any) -> Way:
-    return data_loader_way(name, dataset, 1, batch_size=1, num_workers=num_workers, **way)
+    return data_loader_way(
+        name, dataset, range(len(dataset)), batch_size=1, num_workers=num_workers, **way
+    )

@@ -117,13 +117,13 @@ def _batches(loader: Loader, ahead: int, images: int) -> Iterator[Batch]:
 def data_loader_way(
     name: str,
     dataset: Any,
-    passes: int,
+    rows: Sequence[int],
     *,
     batch_size: int,
     num_workers: int,
     **way: Any,
 ) -> Way:
-    """Make the way of PyTorch's DataLoader; all passes are one epoch to it, without a gap."""
+    """Make the way of PyTorch's DataLoader over some rows, which are one epoch to it."""
 
     @contextmanager
     def start() -> Iterator[Run]:
@@ -132,7 +132,7 @@ def data_loader_way(
         loader = DataLoader(
             dataset,
             batch_size=batch_size,
-            sampler=list(range(len(dataset))) * passes,
+            sampler=list(rows),
             num_workers=num_workers,
             persistent_workers=num_workers > 0,
             multiprocessing_context="forkserver" if num_workers else None,
@@ -156,7 +156,7 @@ def files_way(
     return data_loader_way(
         way.pop("name", f"DataLoader, {peer}"),
         Files(paths, case, peer, ledger or Ledger()),
-        passes,
+        list(range(len(paths))) * passes,  # without a gap
         batch_size=case.batch_size,
         num_workers=num_workers,
         needs=(PEERS[peer].needs,),
