@@ -127,9 +127,10 @@ class Reader(Protocol):
     ``window.within(height, width)``, for an image of that size, and its Samples have `image_size`.
     Windows whose size depends on the image, and turned ones, are only for such Readers; the graph
     resamples what they read. A Reader whose own graph applies the angle and the zoom of a Window
-    has an attribute ``turns`` that is True instead. A Reader that makes random choices of its own
-    has an attribute ``uses_draws`` that is True, and takes them from `Row.draws`, so that they
-    follow from seed, epoch and row alone.
+    has an attribute ``turns`` that is True instead. A Reader of images that the graph samples by
+    nearest neighbour has an attribute ``nearest`` that is True. A Reader that makes random choices
+    of its own has an attribute ``uses_draws`` that is True, and takes them from `Row.draws`, so
+    that they follow from seed, epoch and row alone.
 
     A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
     it reads by `Row.part`, e.g. `readers.channels.ChannelsReader`. A Reader that uses optional

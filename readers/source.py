@@ -193,7 +193,7 @@ class Source(Geometry):
         if (image := sample.image_size) is None:
             raise ValueError("the Samples of this Reader must have image_size")
         placement = None
-        if self.targets or self.outputs:
+        if self.targets or self.needs_placement(self.reader):
             placement = self.placement(window, image, flip)
         geometry = self.geometry_arrays(self.reader, window, image, placement)
         arrays, nbytes = {**sample.arrays, **geometry}, sample.input_bytes

@@ -83,6 +83,37 @@ def resize(dtype: str, image: Any, carrier: Any, flip: Any, finish: Any) -> Any:
     return fn.reshape(operator(image, carrier, flip, finish), layout="CHW")
 
 
+def nearest(dtype: str, image: Any, carrier: Any, numbers: Any, outside: Any) -> Any:
+    """Add `dali_pipelines.kernels.resample.nearest.nearest` to the graph.
+
+    Parameters
+    ----------
+    dtype : str
+        NumPy name of the image's element type.
+    image : DataNode
+        Layout HWC, on the CPU.
+    carrier : DataNode
+        uint8, shape (height, width) of the output, with any values; on the CPU.
+    numbers, outside : DataNode
+        float64, as the kernel takes them; on the CPU.
+
+    Returns
+    -------
+    DataNode
+        Of the same type, layout CHW.
+    """
+    from dali_pipelines.kernels import entries
+
+    operator = compiled_operator(
+        entries.nearest_entry(dtype),
+        out_types=[to_dali_type(dtype)],
+        in_types=[to_dali_type(dtype), types.UINT8, types.FLOAT64, types.FLOAT64],
+        outs_ndim=[3],
+        ins_ndim=[3, 2, 1, 1],
+    )
+    return fn.reshape(operator(image, carrier, numbers, outside), layout="CHW")
+
+
 def warp(inputs: list[Any], order: int) -> Any:
     """Add `dali_pipelines.kernels.resample.warp.warp` to the graph.
 

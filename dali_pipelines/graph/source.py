@@ -58,7 +58,9 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         )
     others = ("image", "row", "valid", "report", "flip", "draws", "part", "affine")
     placed = (spec.name for spec in PLACEMENT_SPECS.values())
-    names = (*others, *config.outputs, *placed, *(spec.name for spec in reader.specs))
+    geometry = {one.name: getattr(config, one.name) for one in fields(Geometry)}
+    sent = (*reader.specs, *Geometry(**geometry).geometry_specs(reader))
+    names = (*others, *config.outputs, *placed, *(spec.name for spec in sent))
     if taken := set(config.columns) & set(names):
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
     targets = Targets(config.targets).fitted(index.table)
@@ -92,7 +94,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         chance=config.mode == "train",
         num_draws=0 if config.has_own_operators and config.mode == "train" else None,
         read_timeout=config.read_timeout,
-        **{one.name: getattr(config, one.name) for one in fields(Geometry)},
+        **geometry,
     )
 
 

@@ -20,6 +20,7 @@ from numba import njit
 from numba.core import config
 
 import readers.fits.payload
+import readers.targets.nearest
 from readers.cache import cache_folder
 
 logger = logging.getLogger(__name__)
@@ -30,8 +31,9 @@ def _stamp(files: list[Path]) -> str:
     return hashlib.sha256(contents).hexdigest()
 
 
-STAMP = _stamp([*Path(__file__).parent.rglob("*.py"), Path(readers.fits.payload.__file__)])
-"""Hash of all files with kernels."""
+_CONSTANTS = readers.fits.payload.__file__, readers.targets.nearest.__file__
+STAMP = _stamp([*Path(__file__).parent.rglob("*.py"), *map(Path, _CONSTANTS)])
+"""Hash of all files with kernels, and with constants of theirs."""
 
 
 def compiled(function: Callable[..., Any]) -> Any:

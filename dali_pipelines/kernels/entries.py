@@ -18,6 +18,7 @@ from dali_pipelines.kernels.augment.noise import add_noise, add_photon_noise
 from dali_pipelines.kernels.bits import load_int64, pointer, store_int64
 from dali_pipelines.kernels.compiled import STAMP, compiled, kept
 from dali_pipelines.kernels.fits.image import decode_image
+from dali_pipelines.kernels.resample.nearest import nearest
 from dali_pipelines.kernels.resample.resize import resize
 from dali_pipelines.kernels.resample.warp import NUM_SPECIAL, warp
 from dali_pipelines.kernels.stretch import NUM_PARAMETERS
@@ -46,6 +47,12 @@ def decode_entry(dtype: str) -> Entry:
 def resize_entry(dtype: str) -> Entry:
     """Return `resize` for an image of this element type: uint8 or float32."""
     return Entry(_resize(np.dtype(dtype).type), _resize_setup())
+
+
+@cache
+def nearest_entry(dtype: str) -> Entry:
+    """Return `nearest` for an image of this element type."""
+    return Entry(_nearest(np.dtype(dtype).type), _resize_setup())
 
 
 @cache
@@ -127,6 +134,22 @@ def _resize(dtype: Any, stamp: str = STAMP) -> Any:
         finish = carray(pointer(_entry(ins, 3)), (channels, 2), np.float32)
         out = carray(pointer(_entry(outs, 0)), (channels, rows, columns), np.float32)
         resize(out.transpose(1, 2, 0), image, flip, finish)
+
+    return run
+
+
+def _nearest(dtype: Any, stamp: str = STAMP) -> Any:
+    @kept(cfunc, _RUN)
+    def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
+        stamp  # noqa: B018  as above
+        channels = _extent(in_shapes, 0, 2)
+        in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
+        rows, columns = _extent(in_shapes, 1, 0), _extent(in_shapes, 1, 1)
+        image = carray(pointer(_entry(ins, 0)), in_shape, dtype)
+        numbers = carray(pointer(_entry(ins, 2)), 10, np.float64)
+        outside = carray(pointer(_entry(ins, 3)), 1, np.float64)
+        out = carray(pointer(_entry(outs, 0)), (channels, rows, columns), dtype)
+        nearest(out, image, numbers, dtype(outside[0]))
 
     return run
 

@@ -166,11 +166,18 @@ class Geometry:
 
     def _graph_specs(self, reader: Reader) -> tuple[SampleSpec, ...]:
         """Return the specs of what the graph needs."""
+        found: list[SampleSpec] = []
         if self.resize_shorter is not None:
-            return (SampleSpec(name="part", dtype="float32", ndim=1, unit="pixel"),)
+            found.append(SampleSpec(name="part", dtype="float32", ndim=1, unit="pixel"))
         if self.is_turned and not getattr(reader, "turns", False):
-            return (SampleSpec(name="affine", dtype="float32", ndim=2),)
-        return ()
+            found.append(SampleSpec(name="affine", dtype="float32", ndim=2))
+        if getattr(reader, "nearest", False) and (found or self.resize is not None):
+            found.append(SampleSpec(name="nearest", dtype="float64", ndim=1, unit="pixel"))
+        return tuple(found)
+
+    def needs_placement(self, reader: Reader) -> bool:
+        """Return whether `geometry_arrays` needs a placement."""
+        return bool(self.outputs) or "nearest" in {spec.name for spec in self._graph_specs(reader)}
 
     def geometry_arrays(
         self,
@@ -190,33 +197,36 @@ class Geometry:
         image : tuple of int
             (height, width) of the image, as the Reader gives it; or of the blank sample.
         placement : Placement, optional
-            What `placement` returns; needed for the `outputs` alone.
+            What `placement` returns; needed if `needs_placement` says so.
 
         Returns
         -------
         dict
             ``part``: y and x of the start, then of the end, of the part to resize. ``affine``: the
             matrix from (x, y) in the output. Both lead to pixels of what was read, and all are
-            counted from the outer edge of the first one, as DALI counts. And what
-            `PLACEMENT_SPECS` names.
+            counted from the outer edge of the first one, as DALI counts. ``nearest``, for Readers
+            that have ``nearest``: the matrix of the placement, first row and column of what was
+            read, height and width of the image. And what `PLACEMENT_SPECS` names.
         """
         found: dict[str, NDArray[Any]] = {
             PLACEMENT_SPECS[name].name: getattr(placement, name) for name in self.outputs
         }
-        for spec in self._graph_specs(reader):
-            if window is None:
-                whole = {"part": np.array((0, 0, *image)), "affine": np.eye(2, 3)}
-                found[spec.name] = whole[spec.name].astype(np.float32)
-                continue
-            top, left = window.within(*image).place(*image)
-            if isinstance(window, ScaledWindow):
-                ends = np.array(window.part(*image)) - [[top], [left]]
-                found["part"] = ends.T.reshape(-1).astype(np.float32)
-            else:
-                matrix = window.matrix(*image)
-                # From centres of pixels to their edges, on both sides.
-                matrix[:, 2] += 0.5 - matrix[:, :2] @ (0.5, 0.5) - (left, top)
-                found["affine"] = matrix.astype(np.float32)
+        needed = {spec.name for spec in self._graph_specs(reader)}
+        if not needed:
+            return found
+        top, left = (0, 0) if window is None else window.within(*image).place(*image)
+        if "nearest" in needed and placement is not None:
+            rest = top, left, *placement.image
+            found["nearest"] = np.concatenate((placement.matrix.reshape(-1), rest))
+        if "part" in needed:
+            ends = ((0, image[0]), (0, image[1])) if window is None else window.part(*image)
+            part = np.array(ends) - [[top], [left]]
+            found["part"] = part.T.reshape(-1).astype(np.float32)
+        if "affine" in needed:
+            matrix = np.eye(2, 3) if window is None else window.matrix(*image)
+            # From centres of pixels to their edges, on both sides.
+            matrix[:, 2] += 0.5 - matrix[:, :2] @ (0.5, 0.5) - (left, top)
+            found["affine"] = matrix.astype(np.float32)
         return found
 
     def placement(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from readers.sampling.placement import Placement
 from readers.window import Box
 
-_TO_NEAREST = 0.5 + 2.0**-20
+TO_NEAREST = 0.5 + 2.0**-20
 """Rounds a position up at ties, also where the arithmetic is off by some 1e-7 pixels."""
 _BLOCK_PIXELS = 1 << 18
 """Pixels of the output whose positions are in memory at the same time."""
@@ -88,7 +88,7 @@ class NearestPixels:
 
 
 def _nearest(positions: NDArray[np.float64]) -> NDArray[np.intp]:
-    return np.floor(positions + _TO_NEAREST).astype(np.intp)
+    return np.floor(positions + TO_NEAREST).astype(np.intp)
 
 
 def _inside(indices: NDArray[np.intp], size: int) -> slice:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dali_pipelines.graph.gpu.cupy_operator import launch, python_operator
 from readers.fits.payload import HEAD
+from readers.targets.nearest import TO_NEAREST
 
 Finish = tuple[tuple[float, float], ...]
 
@@ -128,6 +129,40 @@ def _plane(
         rows=out.shape[1],
         columns=out.shape[2],
     )
+
+
+def nearest(image: Any, shape: tuple[int, int], numbers: Any, outside: Any) -> Any:
+    """Add what `dali_pipelines.graph.operators.nearest` does for the CPU; the image is on the GPU.
+
+    `shape` is (height, width) of the output.
+    """
+    return python_operator(Nearest(shape), [image, numbers, outside], ["CHW"])
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The function that takes the nearest pixels of a batch, for fn.python_function."""
+
+    shape: tuple[int, int]
+
+    def __call__(self, images: list[Any], numbers: list[Any], outside: list[Any]) -> list[Any]:
+        """Sample a batch of CuPy arrays. CuPy's stream is DALI's."""
+        return [self._sampled(*sample) for sample in zip(images, numbers, outside, strict=True)]
+
+    def _sampled(self, image: Any, numbers: Any, outside: Any) -> Any:
+        import cupy
+
+        rows, columns = (cupy.arange(size, dtype="float64") for size in self.shape)
+        xx, xy, x0, yx, yy, y0, top, left, height, width = (numbers[i] for i in range(10))
+        # Operation by operation as on the CPU, where nothing is fused.
+        x = cupy.floor((xy * rows + x0)[:, None] + (xx * columns)[None] + TO_NEAREST)
+        y = cupy.floor((yy * rows + y0)[:, None] + (yx * columns)[None] + TO_NEAREST)
+        inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+        # In the part that was read, whatever it is.
+        i = cupy.clip(y - top, 0, image.shape[0] - 1).astype("int64")
+        j = cupy.clip(x - left, 0, image.shape[1] - 1).astype("int64")
+        found = cupy.where(inside[..., None], image[i, j], outside.astype(image.dtype))
+        return cupy.ascontiguousarray(found.transpose(2, 0, 1))
 
 
 def warp(inputs: list[Any], order: int) -> Any:

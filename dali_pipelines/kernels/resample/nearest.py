@@ -1,0 +1,43 @@
+"""Take the nearest pixels of an image, on the CPU: the same as `readers.targets.nearest`."""
+
+from __future__ import annotations
+
+import math
+
+from dali_pipelines.kernels.compiled import compiled
+from readers.targets.nearest import TO_NEAREST
+
+
+@compiled
+def nearest(out, image, numbers, outside):  # type: ignore[no-untyped-def]
+    """Write the sampled image.
+
+    Parameters
+    ----------
+    out : ndarray, shape (channels, rows, columns)
+        Written in full.
+    image : ndarray, shape (height, width, channels)
+        What was read of an image, at least 1x1.
+    numbers : ndarray, shape (10,), float64
+        The matrix from pixels (x, y) of `out` to those of the image, row by row; first row and
+        column of what was read of it; its height and width.
+    outside : number
+        Value of pixels outside the image.
+    """
+    channels, rows, columns = out.shape
+    xx, xy, x0, yx, yy, y0, top, left, height, width = numbers
+    for row in range(rows):
+        # In this order, as NumPy does.
+        x_start, y_start = xy * row + x0, yy * row + y0
+        for column in range(columns):
+            x = math.floor(x_start + xx * column + TO_NEAREST)
+            y = math.floor(y_start + yx * column + TO_NEAREST)
+            if 0 <= x < width and 0 <= y < height:
+                # In the part that was read, whatever it is.
+                i = min(max(y - int(top), 0), image.shape[0] - 1)
+                j = min(max(x - int(left), 0), image.shape[1] - 1)
+                for channel in range(channels):
+                    out[channel, row, column] = image[i, j, channel]
+            else:
+                for channel in range(channels):
+                    out[channel, row, column] = outside
