@@ -1,9 +1,9 @@
 """Resize by an antialiased linear filter on the CPU, as DALI's ``fn.resize`` does, but faster.
 
 Flips, mean and std are applied to each pixel before it is written: as operators of their own they
-take a third of the time of the resize of a photograph to 224x224.
+would read and write the image once more.
 
-On 1280x853 RGB to 224x224 one thread takes 1.2 ms here, Pillow 3.7 ms and ``fn.resize`` 5 ms
+On 1280x853 RGB to 224x224 one thread takes 0.7 ms here, Pillow 3.8 ms and ``fn.resize`` 5 ms
 (scripts/bench.py has the comparison of whole pipelines). Compiled by numba and called without the
 GIL from DALI's threads.
 """
@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from dali_pipelines.kernels.compiled import compiled, contracted
+from dali_pipelines.kernels.resample.rgb import sum_rgb
 
 
 @contracted
@@ -98,14 +99,9 @@ def _sum_rgb(out, line, pad, first, count, weights, flip, finish):  # type: igno
     (mean0, factor0), (mean1, factor1), (mean2, factor2) = finish[0], finish[1], finish[2]
     last = out.shape[0] - 1
     for x in range(last + 1):
-        red = green = blue = np.float32(0)
-        at = first[x] * 3 + pad
-        for k in range(count[x]):
-            weight = weights[x, k]
-            red += weight * line[at]
-            green += weight * line[at + 1]
-            blue += weight * line[at + 2]
-            at += 3
+        # `line` goes on after the last pixel that has a weight.
+        pixels = line[pad + first[x] * 3 :].ctypes.data
+        red, green, blue = sum_rgb(pixels, weights[x].ctypes.data, count[x])
         to = last - x if flip else x
         out[to, 0] = (red - mean0) * factor0
         out[to, 1] = (green - mean1) * factor1
