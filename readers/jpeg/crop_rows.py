@@ -54,7 +54,9 @@ def cut_rows(
     bottom = min(header.height, (last + 1) * header.mcu_height)
     height = bottom - first * header.mcu_height + above
     at = header.height_at
+    pieces: list[bytes | memoryview]
     pieces = [header_bytes[:at], struct.pack(">H", height), header_bytes[at + 2 :]]
+    rest = memoryview(coded)  # sliced without a copy
     start, end = int(rows.starts[first]), int(rows.starts[last + 1])
     if first:
         bits = _artificial_row(header, rows.predictions[first], start % 8)
@@ -62,15 +64,14 @@ def cut_rows(
         shared = start % 8
         if shared:
             bits += f"{coded[0]:08b}"[shared:]
-            coded = coded[2:] if coded[:2] == b"\xff\0" else coded[1:]
+            rest = rest[2 if coded[:2] == b"\xff\0" else 1 :]
         pieces.append(int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\0"))
     if end % 8:
         # T.81, F.1.2.3: the last byte is padded with ones.
-        filled = coded[-1] | (0xFF >> (end % 8))
-        coded = coded[:-1]
-        pieces += [coded, b"\xff\0" if filled == 0xFF else bytes((filled,))]
+        filled = rest[-1] | (0xFF >> (end % 8))
+        pieces += [rest[:-1], b"\xff\0" if filled == 0xFF else bytes((filled,))]
     else:
-        pieces.append(coded)
+        pieces.append(rest)
     pieces.append(_EOI)
     return Cut(b"".join(pieces), height, above)
 

@@ -13,8 +13,6 @@ import zlib
 
 from PIL import Image
 
-from readers.jpeg.structure import Structure
-
 _ORIENTATION = 0x0112
 _PNG = b"\x89PNG"
 _BLOCK = struct.Struct("<2sHIHHHIHH")
@@ -22,13 +20,16 @@ _BLOCK = struct.Struct("<2sHIHHHIHH")
 (SHORT), count, value and padding. Zeros follow: no more tags."""
 
 
-def with_orientation(data: bytes, structure: Structure) -> tuple[bytes, int]:
-    """Return an image, or its beginning, with plain EXIF data; and its orientation, 1 to 8."""
-    large_enough = [span for span in structure.exif if span.stop - span.start >= _BLOCK.size]
+def with_orientation(data: bytes, exif: tuple[slice, ...]) -> tuple[bytes, int]:
+    """Return an image, or its beginning, with plain EXIF data; and its orientation, 1 to 8.
+
+    `exif` are the bytes of its EXIF blocks, in TIFF format, without the name before them.
+    """
+    large_enough = [span for span in exif if span.stop - span.start >= _BLOCK.size]
     if not large_enough:
         return data, 1
     # Like Pillow: several blocks are parts of one.
-    orientation = _orientation(b"".join(data[span] for span in structure.exif))
+    orientation = _orientation(b"".join(data[span] for span in exif))
     block = _BLOCK.pack(b"II", 42, 8, 1, _ORIENTATION, 3, 1, orientation, 0)
     changed = bytearray(data)
     for span in large_enough:

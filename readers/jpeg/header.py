@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
-_SOI, _SOF, _DHT, _EOI, _SOS, _DRI = 0xD8, (0xC0, 0xC1), 0xC4, 0xD9, 0xDA, 0xDD
+_SOI, _SOF, _DHT, _EOI, _SOS, _DRI, _APP1 = 0xD8, (0xC0, 0xC1), 0xC4, 0xD9, 0xDA, 0xDD, 0xE1
 _OTHER_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_EXIF = b"Exif\0\0"
 _BLOCK = 8
 
 
@@ -27,7 +29,7 @@ class Component:
     """Number of its Huffman table for AC."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HuffmanTable:
     """Codes of a DHT segment (T.81, C.2)."""
 
@@ -54,10 +56,14 @@ class HuffmanTable:
         NoRowsError
             If the file has no code for it.
         """
-        for known, code, length in self.codes():
-            if known == symbol:
-                return f"{code:0{length}b}"
-        raise NoRowsError(f"no Huffman code for the symbol {symbol:#04x}")
+        if symbol not in self._bits:
+            raise NoRowsError(f"no Huffman code for the symbol {symbol:#04x}")
+        return self._bits[symbol]
+
+    @cached_property
+    def _bits(self) -> dict[int, str]:
+        codes = reversed(list(self.codes()))  # of several codes of a symbol the first one counts
+        return {symbol: f"{code:0{length}b}" for symbol, code, length in codes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class JpegHeader:
     """Pixels."""
     mcu_width: int
     """Pixels."""
+    exif: tuple[slice, ...]
+    """Bytes of the EXIF blocks in the header, in TIFF format, without the name before them."""
     components: tuple[Component, ...]
     dc: dict[int, HuffmanTable]
     ac: dict[int, HuffmanTable]
@@ -111,6 +119,7 @@ def _parse(data: bytes) -> JpegHeader:
         raise NoRowsError("not a JPEG")
     at, frame_at = 2, 0
     tables: tuple[dict[int, HuffmanTable], dict[int, HuffmanTable]] = ({}, {})
+    exif: list[slice] = []
     while True:
         if data[at] != 0xFF:
             raise NoRowsError("a marker was expected")
@@ -126,7 +135,10 @@ def _parse(data: bytes) -> JpegHeader:
         elif marker in _OTHER_SOF:
             raise NoRowsError("not coded sequentially by Huffman codes")
         elif marker == _DHT:
-            _add_tables(data[at + 4 : at + 2 + length], tables)
+            for kind, number, table in _tables(data[at + 4 : at + 2 + length]):
+                tables[kind][number] = table
+        elif marker == _APP1 and data.startswith(_EXIF, at + 4, at + 2 + length):
+            exif.append(slice(at + 4 + len(_EXIF), at + 2 + length))
         elif marker == _DRI and data[at + 4 : at + 6] != b"\0\0":
             raise NoRowsError("coded with restarts")
         elif marker == _SOS:
@@ -162,18 +174,26 @@ def _parse(data: bytes) -> JpegHeader:
         width=width,
         mcu_height=_BLOCK * down,
         mcu_width=_BLOCK * across,
+        exif=tuple(exif),
         components=tuple(components),
         dc=tables[0],
         ac=tables[1],
     )
 
 
-def _add_tables(segment: bytes, tables: tuple[dict[int, HuffmanTable], ...]) -> None:
+@lru_cache(maxsize=64)
+def _tables(segment: bytes) -> list[tuple[int, int, HuffmanTable]]:
+    """Return the tables of a DHT segment, of DC (0) or AC (1), with their numbers.
+
+    Cached, as most encoders use the same tables for all files.
+    """
+    found = []
     while segment:
         kind, number = divmod(segment[0], 16)
         counts = segment[1:17]
         end = 17 + sum(counts)
         if kind > 1 or len(counts) < 16 or len(segment) < end:
             raise NoRowsError("a damaged Huffman table")
-        tables[kind][number] = HuffmanTable(counts, segment[17:end])
+        found.append((kind, number, HuffmanTable(counts, segment[17:end])))
         segment = segment[end:]
+    return found

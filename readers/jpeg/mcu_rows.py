@@ -75,11 +75,12 @@ class McuRows:
 
     def check(self, first: int, last: int, coded: bytes) -> None:
         """Raise ChangedError if the bytes of ``byte_range(first, last)`` have other checksums."""
-        view, (start, _) = memoryview(coded), self.byte_range(first, last)
-        for row in range(first, last + 1):
-            begin, end = self.byte_range(row, row)
-            if zlib.crc32(view[begin - start : end - start]) != self.crcs[row]:
-                raise ChangedError(f"row {row} of MCUs has changed since it was recorded")
+        view, starts = memoryview(coded), self.starts[first : last + 2]
+        begins, ends = starts[:-1] // 8 - starts[0] // 8, -(-starts[1:] // 8) - starts[0] // 8
+        crcs = self.crcs[first : last + 1].tolist()
+        for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+            if zlib.crc32(view[begin:end]) != crcs[row]:
+                raise ChangedError(f"row {first + row} of MCUs has changed since it was recorded")
 
 
 def is_current(packed: bytes) -> bool:

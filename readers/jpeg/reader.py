@@ -138,7 +138,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         if not rows.is_of(header_bytes, os.fstat(file.fileno()).st_size):
             raise NoRowsError("the file is another one")
         header = JpegHeader.parse(header_bytes)
-        header_bytes, orientation = with_orientation(header_bytes, structure_of(header_bytes))
+        header_bytes, orientation = with_orientation(header_bytes, header.exif)
         turn = _TURNS.get(orientation, _Turn())
         height, width = (header.height, header.width)[:: -1 if turn.transposed else 1]
         shape = height, width
@@ -241,7 +241,7 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
     if not encoded:
         raise OSError("the file is empty")
     structure = structure_of(encoded)
-    encoded, orientation = with_orientation(encoded, structure)
+    encoded, orientation = with_orientation(encoded, structure.exif)
     encoded = without_hints(encoded, structure)
     try:
         with Image.open(io.BytesIO(encoded)) as image:

@@ -102,7 +102,7 @@ def _read_encoded(path: str, size: tuple[int, int], box: Box) -> tuple[NDArray[A
 
     with open_regular(path) as file:
         encoded = file.read()
-    _, orientation = with_orientation(encoded, structure_of(encoded))
+    _, orientation = with_orientation(encoded, structure_of(encoded).exif)
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             if image.mode not in _MODES:
