@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from readers.index import arrow_file, schema
+from readers.index.catalogue.methods import IndexCutouts
 from readers.index.columns import Columns
 from readers.index.groups import Grouping, Missing
 from readers.index.reader_columns import reader_columns
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from astropy.units import Quantity
 
 
-class Index(IndexRows):
+class Index(IndexCutouts, IndexRows):
     """A table with a column ``path`` and any others.
 
     Parameters

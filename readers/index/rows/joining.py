@@ -51,7 +51,7 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
         raise TypeError(f"the name of a column must be text, got {name!r}")
     if not name:
         raise ValueError("the name of a column is empty")
-    column = _column(name, values)
+    column = column_of(name, values)
     if len(column) != table.num_rows:
         raise ValueError(
             f"column {name!r} needs {table.num_rows} values, one for each row, got {len(column)}"
@@ -104,7 +104,8 @@ def _decoded(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """Return values as a column, see `readers.index.table.Index.with_column`."""
     import pyarrow as pa
 
     if isinstance(values, pa.Array | pa.ChunkedArray):

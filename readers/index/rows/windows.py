@@ -29,8 +29,8 @@ def window_rows(
 
     if taken := {"y", "x"} & set(table.column_names):
         raise ValueError(f"the Index already has columns {sorted(taken)}: rename or drop them")
-    crop = _pixels("crop", crop)
-    stride = crop if stride is None else _pixels("stride", stride)
+    crop = pixel_pair("crop", crop)
+    stride = crop if stride is None else pixel_pair("stride", stride)
     sizes = _sizes(table, image)
     corners: dict[tuple[int, int], NDArray[np.int64]] = {}
     for height, width in np.unique(sizes, axis=0).tolist():
@@ -52,7 +52,7 @@ def window_rows(
     return chosen.append_column("y", pa.array(y)).append_column("x", pa.array(x))
 
 
-def _pixels(name: str, given: int | Sequence[int]) -> tuple[int, int]:
+def pixel_pair(name: str, given: int | Sequence[int]) -> tuple[int, int]:
     """Return (height, width) of an argument that is one or two integers."""
     pair: Sequence[Any] = _two(given) or (given, given)
     if not all(map(_is_size, pair)):

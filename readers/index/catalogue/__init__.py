@@ -1,0 +1,1 @@
+"""Cutouts of a catalogue: which images show its positions, and where."""

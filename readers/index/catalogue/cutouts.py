@@ -1,0 +1,179 @@
+"""The table of cutouts: a row for each object of a catalogue on each image that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index.catalogue.corners import Outside, corners_of
+from readers.index.catalogue.left_out import LeftOut
+from readers.index.catalogue.naming import Images, Named, named, naming_columns, with_named_hdus
+from readers.index.catalogue.pairs import Pairs, pixel_pairs, sky_pairs
+from readers.index.catalogue.tables import ROW, Catalogue, Objects
+from readers.index.rows.windows import pixel_pair
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CORNERS = ("y", "x")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutouts:
+    """The settings of `readers.index.catalogue.methods.IndexCutouts.cutouts`."""
+
+    size: int | Sequence[int]
+    x: str = "x"
+    y: str = "y"
+    ra: str = "ra"
+    dec: str = "dec"
+    origin: int = 0
+    outside: Outside = "reject"
+    subpixel: bool = False
+    columns: Sequence[str] | Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        pixel_pair("size", self.size)
+        if self.outside not in get_args(Outside):
+            raise ValueError(
+                f"outside must be {', '.join(map(repr, get_args(Outside)))}, got {self.outside!r}"
+            )
+        if self.origin not in (0, 1) or isinstance(self.origin, bool):
+            raise ValueError(
+                "origin must be 0 or 1, the number of the first pixel in the columns of pixels, "
+                f"got {self.origin!r}"
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of the windows, in pixels."""
+        return pixel_pair("size", self.size)
+
+    def apply(self, table: pa.Table, catalogue: Catalogue) -> tuple[pa.Table | None, LeftOut]:
+        """Return the table of the cutouts, None if there is none; and what is left out."""
+        import pyarrow as pa
+
+        objects = Objects(catalogue)
+        images = with_named_hdus(objects, Images.of(table))
+        names = named(objects, images)
+        if self._uses_pixels(objects, names, images):
+            names = names or Named.only(len(objects))
+            has_position, pairs = self._by_pixels(objects, names, images)
+        else:
+            has_position, pairs = self._by_sky(objects, names, images)
+        kept = _kept_columns(objects, images, self.columns)
+        corners = corners_of(
+            pairs.positions, pairs.sizes, self.shape, self.outside, subpixel=self.subpixel
+        )
+        made = np.flatnonzero(corners.kept)
+        why = self._why_not(has_position, names, pairs)
+        why[pairs.objects[corners.overlaps]] = self._at_edge
+        why[pairs.objects[made]] = ""
+        left_out = LeftOut.of(why, {images.name(n): reason for n, reason in pairs.bad.items()})
+        if not len(made):
+            return None, left_out
+        rows, places = _rows_of(images, pairs.images[made])
+        made = made[places]
+        corner = {"y": pa.array(corners.y[made]), "x": pa.array(corners.x[made])}
+        chosen = kept.take(pa.array(pairs.objects[made]))
+        result = images.table.take(pa.array(rows))
+        for name in (*_CORNERS, *chosen.column_names):
+            result = result.append_column(name, corner[name] if name in corner else chosen[name])
+        return result, left_out
+
+    def _by_pixels(
+        self, objects: Objects, names: Named, images: Images
+    ) -> tuple[NDArray[np.bool_], Pairs]:
+        """Return which objects have a position, and the pairs of those with images."""
+        positions = np.stack([objects.pixels(self.y), objects.pixels(self.x)], -1) - self.origin
+        has_position = np.asarray(np.isfinite(positions).all(axis=1))
+        return has_position, pixel_pairs(positions, names, images)
+
+    def _by_sky(
+        self, objects: Objects, names: Named | None, images: Images
+    ) -> tuple[NDArray[np.bool_], Pairs]:
+        """Return which objects have a position, and the pairs of those with images."""
+        ra, dec = objects.degrees(self.ra), objects.degrees(self.dec)
+        has_position = np.isfinite(ra) & (np.abs(dec) <= 90)
+        ra, dec = np.where(has_position, ra, np.nan), np.where(has_position, dec, np.nan)
+        return has_position, sky_pairs(ra, dec, names, images, self.shape)
+
+    def _uses_pixels(self, objects: Objects, names: Named | None, images: Images) -> bool:
+        """Return whether the catalogue has pixels of images, not positions on the sky."""
+        pixels, sky = (self.x, self.y), (self.ra, self.dec)
+        given = pixels != ("x", "y"), sky != ("ra", "dec")
+        if given == (False, True):
+            objects.check(sky)
+            return False
+        has_sky = set(sky) <= set(objects.names)
+        if not set(pixels) <= set(objects.names) and given == (False, False):
+            if not has_sky:
+                objects.check_either(pixels, sky)
+            return False
+        objects.check(pixels)
+        if names is None and len(images.images) > 1:
+            if has_sky:
+                return False
+            raise ValueError(
+                f"{objects.name} has pixels {self.x!r} and {self.y!r}, but no column 'path' that "
+                f"names which of the {len(images.images)} images they are on"
+            )
+        if names is not None:
+            names.check_unique(objects, images)
+        return True
+
+    def _why_not(
+        self, has_position: NDArray[np.bool_], names: Named | None, pairs: Pairs
+    ) -> NDArray[np.object_]:
+        """Return why an object that is on no image is not."""
+        why = np.full(len(has_position), "on no image", object)
+        if names is not None:
+            why[~np.isin(names.groups, names.of_images)] = "of a file or HDU that is no image here"
+            left_out = names.of_images[list(pairs.bad)]
+            why[np.isin(names.groups, left_out)] = "on an image that is left out"
+        why[~has_position] = "without a position"
+        return why
+
+    @property
+    def _at_edge(self) -> str:
+        """Why an object near an image makes no row."""
+        window = "{}x{}".format(*self.shape)
+        if self.outside == "shift":
+            return f"beside an image, or on one that is smaller than the window of {window}"
+        return f"whose window of {window} crosses an edge"
+
+
+def _kept_columns(
+    objects: Objects, images: Images, columns: Sequence[str] | Mapping[str, str] | None
+) -> pa.Table:
+    """Return the columns of the catalogue that rows get."""
+    if clashes := {*_CORNERS, ROW} & set(images.table.column_names):
+        raise ValueError(
+            f"the images have columns {', '.join(sorted(clashes))}, which those of cutouts are to "
+            "get: rename or drop them"
+        )
+    kept = objects.kept(columns, without=naming_columns(objects, images))
+    taken = {*images.table.column_names, *_CORNERS, "path", "hdu", "plane"}
+    if twice := [name for name in kept.column_names if name in taken]:
+        old = twice[0]
+        raise ValueError(
+            f"{objects.name} has columns {', '.join(twice)}, as images or windows have: name the "
+            "columns to keep by columns=, as a mapping to rename them, e.g. "
+            f"{{{old!r}: 'catalogue_{old}'}}"
+        )
+    return kept
+
+
+def _rows_of(
+    images: Images, of_pairs: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of the images' table, each as often as it has pairs; and their pairs."""
+    starts = np.searchsorted(of_pairs, images.numbers, "left")
+    counts = np.searchsorted(of_pairs, images.numbers, "right") - starts
+    rows = np.repeat(np.arange(len(images.numbers)), counts)
+    firsts = np.cumsum(counts) - counts
+    return rows, np.arange(len(rows)) - np.repeat(firsts - starts, counts)

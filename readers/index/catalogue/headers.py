@@ -1,0 +1,157 @@
+"""Sizes of images and their sky coordinates (WCS), from headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from readers.errors import ReadError
+from readers.index.catalogue.naming import Image
+from readers.index.scan import SUFFIXES
+
+if TYPE_CHECKING:
+    from astropy.wcs import WCS
+
+    from readers.fits.headers import ImageHeader
+
+_THREADS = 16
+"""Headers that are read at a time, which pays where files come over a network."""
+_AHEAD = 256
+_LOOKUP = re.compile(rb"-TAB|(?:CPDIS|CQDIS|DP|DQ|D2IMDIS)[12] *=|AXISCORR *=")
+"""Distortions that stand in HDUs of their own, e.g. of HST; astropy opens the file to read them."""
+
+
+_SKY = re.compile(
+    rb"[A-Z_]+\d|[AB]P?_(ORDER|DMAX)|(WCS|RADE|DATE|MJD|OBSGEO)|(LON|LAT)POLE|EQUINOX|EPOCH|AXISCORR"
+)
+"""Keywords that may say something about sky coordinates. astropy takes long to parse the others."""
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What the header of an image says."""
+
+    height: int
+    """Rows, in pixels."""
+    width: int
+    """Columns, in pixels."""
+    wcs: WCS | None
+    """Sky coordinates of its pixels: two celestial axes, columns first; None if not asked for."""
+
+
+def image_facts(images: Sequence[Image], *, with_wcs: bool) -> Iterator[ImageFacts | str]:
+    """Yield the facts of images, in order, or why there are none.
+
+    Notes
+    -----
+    Threads read the headers; astropy, which is not safe in several of them, parses each WCS here.
+    """
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for start in range(0, len(images), _AHEAD):
+            batch = images[start : start + _AHEAD]
+            headers = threads.map(_header, batch)
+            for (path, hdu), header in zip(batch, headers, strict=True):
+                try:
+                    yield _facts(path, hdu, header, with_wcs=with_wcs)
+                except ReadError as error:
+                    yield plain(error.reason)
+
+
+def plain(reason: object) -> str:
+    """Return the message of an error of wcslib without the places in its code."""
+    return " ".join(re.sub(r"ERROR \d+ in .*?\.c:", "", str(reason), flags=re.DOTALL).split())
+
+
+def _header(image: Image) -> ImageHeader | None:
+    """Read a header; None if astropy must read it, or it is no FITS file."""
+    from readers.fits.file import FitsFile
+
+    path, hdu = image
+    if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
+        return None
+    try:
+        with FitsFile(path, None if hdu < 0 else hdu) as file:
+            return file.header()
+    except (OSError, ValueError):
+        return None  # the same error again, with a message
+
+
+def _facts(path: str, hdu: int, header: ImageHeader | None, *, with_wcs: bool) -> ImageFacts:
+    if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
+        if with_wcs:
+            raise ReadError(path, "it has no sky coordinates, as it is no FITS file")
+        return ImageFacts(*_size(path), None)
+    from readers.fits.file import read_errors
+
+    wanted = None if hdu < 0 else hdu
+    with read_errors(path, wanted, None):
+        if header is None or (with_wcs and _LOOKUP.search(header.text)):
+            return _by_astropy(path, wanted, with_wcs=with_wcs)
+        return _of_header(header, with_wcs=with_wcs)
+
+
+def _of_header(header: ImageHeader, *, with_wcs: bool) -> ImageFacts:
+    from astropy.io import fits
+
+    from readers.fits.planes import ImageShape
+
+    letter = "Z" if header.is_table else ""
+    keywords = header.keywords
+    axes = [keywords[f"{letter}NAXIS{n}"] for n in range(keywords[f"{letter}NAXIS"], 0, -1)]
+    _, height, width = ImageShape.of(axes)
+    if not with_wcs:
+        return ImageFacts(height, width, None)
+    cards = (header.text[at : at + 80] for at in range(0, len(header.text), 80))
+    of_sky = fits.Header.fromstring(b"".join(filter(_SKY.match, cards)))
+    return ImageFacts(height, width, _celestial(of_sky, None))
+
+
+def _by_astropy(path: str, hdu: int | None, *, with_wcs: bool) -> ImageFacts:
+    from readers.fits.file import open_image, open_images
+    from readers.fits.planes import ImageShape
+
+    with ExitStack() as stack:
+        hdus, number = stack.enter_context(open_image(path, hdu))
+        _, height, width = ImageShape.of(hdus[number].shape)
+        if not with_wcs:
+            return ImageFacts(height, width, None)
+        header = hdus[number].header
+        if _LOOKUP.search(header.tostring().encode()):
+            hdus, _ = stack.enter_context(open_images(path))  # those after the image, too
+        return ImageFacts(height, width, _celestial(header, hdus))
+
+
+def _celestial(header: Any, hdus: Any) -> WCS:
+    """Return the sky coordinates of a header; ValueError if it has none."""
+    from astropy.wcs import WCS
+
+    wcs = WCS(header, hdus)
+    if not wcs.has_celestial:
+        kinds = ", ".join(filter(None, wcs.wcs.ctype)) or "missing"
+        raise ValueError(f"its header has no sky coordinates (CTYPE is {kinds})")
+    if {wcs.wcs.lng, wcs.wcs.lat} != {0, 1}:
+        raise ValueError("its sky coordinates are not those of its first two axes")
+    return wcs if wcs.naxis == 2 else wcs.celestial
+
+
+def _size(path: str) -> tuple[int, int]:
+    """Return the height and width of an encoded image or an array."""
+    if path.lower().endswith(SUFFIXES["npy"]):
+        import numpy as np
+
+        from readers.files import open_regular
+
+        try:
+            open_regular(path).close()
+            height, width = np.load(path, mmap_mode="r").shape[:2]
+        except (OSError, ValueError) as error:
+            raise ReadError(path, str(error)) from error
+        return height, width
+    from readers.jpeg.reader import JpegReader, load
+
+    image = load(path, JpegReader.channels)
+    return image.height, image.width

@@ -1,0 +1,121 @@
+"""Index of the cutouts of a catalogue."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
+
+from readers.index.catalogue.corners import Outside
+from readers.index.catalogue.cutouts import Cutouts
+from readers.index.catalogue.tables import Catalogue
+from readers.index.sources import IndexSources
+
+logger = logging.getLogger(__name__)
+
+
+class IndexCutouts(IndexSources):
+    """A constructor of an Index from a catalogue; see `readers.index.table.Index`."""
+
+    @classmethod
+    def cutouts(
+        cls,
+        images: IndexSources | str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        catalogue: Catalogue,
+        size: int | Sequence[int],
+        *,
+        x: str = Cutouts.x,
+        y: str = Cutouts.y,
+        ra: str = Cutouts.ra,
+        dec: str = Cutouts.dec,
+        origin: int = Cutouts.origin,
+        outside: Outside = Cutouts.outside,
+        subpixel: bool = Cutouts.subpixel,
+        columns: Sequence[str] | Mapping[str, str] | None = Cutouts.columns,
+    ) -> Self:
+        """Make an Index with a row for each object of a catalogue on each image that shows it.
+
+        Its columns ``y`` and ``x`` hold the first row and column of a window with the object in the
+        middle; ``window="row"`` cuts there, with ``crop=size``.
+
+        Parameters
+        ----------
+        images : Index, or what `scan` takes
+            The images, such as an Index of ``scripts/index.py --hdus``, with a row for each HDU of
+            mosaics; without a column ``hdu``, the first image of each file.
+        catalogue : path, astropy Table or pyarrow Table
+            A row for each object. Files are CSV, ECSV, Parquet, FITS tables or VOTables. It has
+            pixels (`x` and `y`) or positions on the sky (`ra` and `dec`); of both, those whose
+            names are given, else the pixels if it is clear of which image. A column ``path`` names
+            the image of each object by its path (relative to the catalogue) or base name, and
+            ``hdu`` the number of the HDU, which adds rows for these HDUs to `images` without such a
+            column. Without ``path``, pixels are those of the only image, and positions are looked
+            for on all images.
+        size : int or sequence of int
+            (height, width) of the windows in pixels, or one number for both.
+        x, y : str
+            Columns of pixels along rows and columns of the image.
+        ra, dec : str
+            Columns of positions in ICRS, in degrees, or in the unit of the column.
+        origin : {0, 1}
+            Number of the first pixel's middle in columns `x` and `y`: 1 as in FITS and SExtractor.
+        outside : {"reject", "fill", "shift"}
+            At edges, keep objects whose window is wholly inside the image; or those whose window
+            overlaps it; or those that are on it. ``y`` and ``x`` are not moved: give the same
+            `outside` to the pipeline.
+        subpixel : bool
+            Let windows begin at fractions of a pixel, so that the object is exactly in the middle:
+            ``y`` and ``x`` are float64, and the pipeline resamples. By default they are int64 and
+            begin where `astropy.nddata.Cutout2D` does.
+        columns : sequence of str, or mapping of str to str, optional
+            Columns of the catalogue to keep, by default all but ``path`` and ``hdu``. A mapping
+            gives them other names. By default ``x`` and ``y`` are kept as ``catalogue_x`` and
+            ``catalogue_y``.
+
+        Returns
+        -------
+        Index
+            By image, then by object: the columns of `images`, ``y``, ``x``, those of the catalogue,
+            and ``catalogue_row``, counted from 0.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such catalogue or image.
+        KeyError
+            If the catalogue lacks a column; it lists those that exist.
+        TypeError
+            If it is no table, or a column to keep is of a kind that an Index cannot hold.
+        ValueError
+            If no row is left, positions are no numbers, a column would be there twice, or names of
+            images are ambiguous.
+
+        Notes
+        -----
+        The log counts, in one warning, objects that make no row, because they have no position
+        (null, NaN, or a declination beyond 90 degrees), are on no image or too near to an edge; and
+        images that cannot be read or have no sky coordinates.
+
+        Sky coordinates (WCS) of an image are those of astropy, with its distortions, for each
+        object within a circle around the image. Headers are read from all images for positions on
+        the sky; for pixels, only without columns ``height`` and ``width``.
+        """
+        settings = Cutouts(
+            size=size,
+            x=x,
+            y=y,
+            ra=ra,
+            dec=dec,
+            origin=origin,
+            outside=outside,
+            subpixel=subpixel,
+            columns=columns,
+        )
+        index = images if isinstance(images, IndexSources) else cls.scan(images)
+        table, left_out = settings.apply(index.table, catalogue)
+        if table is None:
+            raise ValueError(f"no object makes a row: {left_out.message()}")
+        if left_out:
+            logger.warning("%s", left_out.message())
+        return cls(table)

@@ -1,0 +1,207 @@
+"""The images of an Index, and which of them each object of a catalogue names."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index.catalogue.tables import Objects
+from readers.index.schema import hdus_or_planes, holds_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Image = tuple[str, int]
+"""Path and HDU; -1 for the first HDU that holds an image, or a file that has none."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images of a table; rows that differ only in their plane share one."""
+
+    table: pa.Table
+    """A row for each image or plane."""
+    images: list[Image]
+    """The images, in the order of their first rows."""
+    numbers: NDArray[np.int64]
+    """Number of the image of each row of the table."""
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Images:
+        """Return the images of a table."""
+        has_hdus = "hdu" in table.column_names
+        hdus = hdus_or_planes(table["hdu"]) if has_hdus else np.full(len(table), -1)
+        found: dict[Image, int] = {}
+        named = zip(table["path"].to_pylist(), hdus.tolist(), strict=True)
+        numbers = [found.setdefault(image, len(found)) for image in named]
+        return cls(table, list(found), np.array(numbers, np.int64))
+
+    @cached_property
+    def files(self) -> dict[str, list[int]]:
+        """Numbers of the images of each file, by path."""
+        files = defaultdict(list)
+        for number, (path, _) in enumerate(self.images):
+            files[path].append(number)
+        return dict(files)
+
+    def name(self, number: int) -> str:
+        """Return the path of an image, and its HDU if it is known."""
+        path, hdu = self.images[number]
+        return path if hdu < 0 else f"{path} HDU {hdu}"
+
+
+@dataclass(frozen=True)
+class Named:
+    """Objects by the image, or the file, that they name."""
+
+    groups: NDArray[np.int64]
+    """Number of the group that each object names, -1 for none."""
+    of_images: NDArray[np.int64]
+    """Number of the group of each image."""
+
+    @classmethod
+    def only(cls, count: int) -> Named:
+        """Return that all objects name the only image."""
+        return cls(np.zeros(count, np.int64), np.zeros(1, np.int64))
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        order = np.argsort(self.groups, kind="stable")
+        return order, self.groups[order]
+
+    def objects(self, image: int) -> NDArray[np.int64]:
+        """Return the objects that name an image, in the order of the catalogue."""
+        order, groups = self._sorted
+        start, stop = np.searchsorted(groups, self.of_images[image] + np.array([0, 1]))
+        return order[start:stop]
+
+    def check_unique(self, objects: Objects, images: Images) -> None:
+        """Raise ValueError if a pixel could be that of several HDUs."""
+        used, counts = np.unique(self.of_images, return_counts=True)
+        several = used[(counts > 1) & np.isin(used, self.groups)]
+        for number in np.flatnonzero(np.isin(self.of_images, several))[:1].tolist():
+            path, _ = images.images[number]
+            hdus = [str(images.images[each][1]) for each in images.files[path]]
+            raise ValueError(
+                f"{objects.name} has no column 'hdu', and {path} has images in HDUs "
+                f"{', '.join(hdus)}: add it, or choose one HDU by Index.where"
+            )
+
+
+def naming_columns(objects: Objects, images: Images) -> tuple[str, ...]:
+    """Return the columns of a catalogue that name images.
+
+    ``path``, with or without ``hdu``; or ``hdu`` alone, of a single file.
+    """
+    if "path" in objects.names:
+        return ("path", "hdu") if "hdu" in objects.names else ("path",)
+    one_file = len(images.files) == 1
+    return ("hdu",) if one_file and "hdu" in objects.names else ()
+
+
+def with_named_hdus(objects: Objects, images: Images) -> Images:
+    """Return the images that the catalogue names by their HDUs, if the table names none."""
+    import pyarrow as pa
+
+    if "hdu" not in naming_columns(objects, images) or "hdu" in images.table.column_names:
+        return images
+    hdus = defaultdict(set)
+    for file, hdu in zip(_files(objects, images).tolist(), _hdus(objects).tolist(), strict=True):
+        hdus[file].add(hdu)
+    paths = {path: number for number, path in enumerate(images.files)}
+    rows, numbers = [], []
+    for row, path in enumerate(images.table["path"].to_pylist()):
+        for hdu in sorted(hdus[paths[path]] - {-1}):
+            rows.append(row)
+            numbers.append(hdu)
+    if not rows:
+        raise ValueError(f"column 'hdu' of {objects.name} is empty for all images")
+    table = images.table.take(pa.array(rows, pa.int64()))
+    return Images.of(table.add_column(1, "hdu", pa.array(numbers, pa.int64())))
+
+
+def named(objects: Objects, images: Images) -> Named | None:
+    """Return which images the objects name; None if they name none.
+
+    Raises
+    ------
+    ValueError
+        If a name is that of several files, or no file is named.
+    """
+    columns = naming_columns(objects, images)
+    if not columns:
+        return None
+    files = _files(objects, images)
+    numbers = {path: number for number, path in enumerate(images.files)}
+    if "hdu" not in columns:
+        return Named(files, np.array([numbers[path] for path, _ in images.images], np.int64))
+    groups = {(numbers[path], hdu): each for each, (path, hdu) in enumerate(images.images)}
+    wanted = zip(files.tolist(), _hdus(objects).tolist(), strict=True)
+    of_objects = np.array([groups.get(image, -1) for image in wanted], np.int64)
+    return Named(of_objects, np.arange(len(images.images)))
+
+
+def _hdus(objects: Objects) -> NDArray[np.int64]:
+    import pyarrow as pa
+
+    column = objects.column("hdu")
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise ValueError(
+            f"column 'hdu' of {objects.name} is {column.type}, expected numbers of HDUs, 0 for the "
+            "primary one"
+        )
+    return hdus_or_planes(column)
+
+
+def _files(objects: Objects, images: Images) -> NDArray[np.int64]:
+    """Return the number of the file that each object names, -1 for none."""
+    if "path" not in naming_columns(objects, images):
+        return np.zeros(len(objects), np.int64)
+    import pyarrow as pa
+
+    column = objects.column("path")
+    if not holds_text(column) and not pa.types.is_dictionary(column.type):
+        raise ValueError(f"column 'path' of {objects.name} is {column.type}, expected text")
+    chunked = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    encoded = chunked.unify_dictionaries() if pa.types.is_dictionary(column.type) else chunked
+    encoded = encoded.dictionary_encode().combine_chunks()
+    found = _Files(images)
+    numbers = [found.number(objects, text) for text in encoded.dictionary.to_pylist()]
+    if numbers and max(numbers) < 0:
+        raise ValueError(
+            f"column 'path' of {objects.name} names none of the images: the first is "
+            f"{encoded.dictionary[0].as_py()!r}, an image is {images.images[0][0]!r}; rename it if "
+            "it has another meaning"
+        )
+    codes = encoded.indices.fill_null(len(numbers)).to_numpy()
+    return np.array([*numbers, -1], np.int64)[codes]
+
+
+class _Files:
+    """Files by path, and by base name."""
+
+    def __init__(self, images: Images) -> None:
+        self._paths = {os.path.normpath(path): each for each, path in enumerate(images.files)}
+        self._names = defaultdict(list)
+        for path in images.files:
+            self._names[os.path.basename(path)].append(path)
+        self._numbers = {path: each for each, path in enumerate(images.files)}
+
+    def number(self, objects: Objects, text: str) -> int:
+        """Return the number of the file of this path or base name, -1 for none."""
+        path = os.path.normpath(os.path.join(objects.folder, text))
+        if path in self._paths:
+            return self._paths[path]
+        several = self._names.get(os.path.basename(text), [])
+        if len(several) > 1:
+            raise ValueError(
+                f"column 'path' of {objects.name} has {text!r}, and {len(several)} images have "
+                f"this name, e.g. {several[0]} and {several[1]}: write their whole paths"
+            )
+        return self._numbers[several[0]] if several else -1

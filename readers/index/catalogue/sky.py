@@ -1,0 +1,186 @@
+"""Positions on the sky, and which of them an image may show: a search by unit vectors."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index.catalogue.headers import ImageFacts
+
+if TYPE_CHECKING:
+    from astropy.coordinates import BaseCoordinateFrame
+    from astropy.wcs import WCS
+
+_FRAMES = ("icrs", "fk5", "fk4", "galactic")
+_GRID = 9
+"""Points along each axis of an image by which its footprint is found."""
+_WHOLE_SKY = 2.1
+"""More than the length of any chord of the unit sphere."""
+_KEPT_FRAMES = 4
+_CLOSE = 0.1
+"""Pixels by which the sky position of a pixel position may differ from where that came from. An
+iteration that did not converge is further away."""
+
+
+class Cone(NamedTuple):
+    """A circle on the sky around an image and its surroundings."""
+
+    centre: NDArray[np.float64]
+    """Unit vector, shape (3,)."""
+    chord: float
+    """Radius, as the length of a chord of the unit sphere."""
+    pixel: float
+    """Shortest side of a pixel, likewise."""
+
+
+def unit_vectors(lon: NDArray[np.float64], lat: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return unit vectors of longitudes and latitudes in degrees, shape (n, 3)."""
+    lon, lat = np.radians(lon), np.radians(lat)
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], -1)
+
+
+class SkyPositions:
+    """Positions in one frame of the sky, sorted along the axis on which they are most spread.
+
+    Parameters
+    ----------
+    lon, lat : ndarray, shape (n,)
+        Degrees; NaN where there is no position.
+    """
+
+    def __init__(self, lon: NDArray[np.float64], lat: NDArray[np.float64]) -> None:
+        self.lon, self.lat = lon, lat
+        vectors = unit_vectors(lon, lat)
+        good = np.flatnonzero(np.isfinite(vectors).all(axis=1))
+        vectors = vectors[good]
+        spread = vectors - vectors.sum(axis=0) / max(len(good), 1)
+        self._axis = np.linalg.eigh(spread.T @ spread)[1][:, -1]
+        along = vectors @ self._axis
+        order = np.argsort(along)
+        self._rows, self._along, self._vectors = good[order], along[order], vectors[order]
+
+    def inside(self, cone: Cone) -> NDArray[np.int64]:
+        """Return the numbers of the positions in a circle, ascending."""
+        middle = float(cone.centre @ self._axis)
+        ends = np.searchsorted(self._along, [middle - cone.chord, middle + cone.chord])
+        part = slice(*ends)
+        near = self._vectors[part] @ cone.centre >= 1 - cone.chord**2 / 2
+        return np.sort(self._rows[part][near])
+
+
+class Sky:
+    """Positions of a catalogue in the frames of images.
+
+    Parameters
+    ----------
+    ra, dec : ndarray, shape (n,)
+        Degrees, ICRS; NaN where there is no position.
+    """
+
+    def __init__(self, ra: NDArray[np.float64], dec: NDArray[np.float64]) -> None:
+        self._icrs = SkyPositions(ra, dec)
+        self._others: dict[str, SkyPositions] = {}
+
+    @cached_property
+    def _coordinates(self) -> BaseCoordinateFrame:
+        from astropy import units
+        from astropy.coordinates import ICRS
+
+        return ICRS(self._icrs.lon * units.deg, self._icrs.lat * units.deg)
+
+    def on_image(
+        self, image: ImageFacts, margin: tuple[float, float], rows: NDArray[np.int64] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the positions on an image or near to it.
+
+        Parameters
+        ----------
+        image : ImageFacts
+            With its WCS.
+        margin : (float, float)
+            Pixels around the image along rows and columns, in which positions count as well.
+        rows : ndarray of int, optional
+            Positions to look at; by default all in the circle around the image.
+
+        Returns
+        -------
+        rows : ndarray, shape (k,)
+            Numbers of the positions, ascending.
+        pixels : ndarray, shape (k, 2)
+            Where they are, as (y, x) from the middle of the first pixel.
+
+        Raises
+        ------
+        ValueError
+            If the frame of the image is none of the sky, such as that of a planet. astropy may
+            raise many other errors.
+        """
+        assert image.wcs is not None
+        sky = self._in_frame_of(image.wcs)
+        cone = _cone(image, margin)
+        rows = sky.inside(cone) if rows is None else rows
+        if not len(rows):
+            return rows, np.empty((0, 2))
+        lon, lat = sky.lon[rows], sky.lat[rows]
+        x, y = image.wcs.all_world2pix(*_ordered(image.wcs, lon, lat), 0, quiet=True)
+        found = np.stack([y, x], -1)
+        limits = np.array([image.height, image.width]) + margin
+        with np.errstate(invalid="ignore"):  # NaN for positions that a projection cannot show
+            near = ((found >= -np.array(margin) - 1) & (found <= limits)).all(axis=1)
+        rows, found = rows[near], found[near]
+        back = _vectors(image.wcs, found[:, 1], found[:, 0])
+        missed = back - unit_vectors(lon[near], lat[near])
+        good = np.linalg.norm(missed, axis=1) <= _CLOSE * cone.pixel
+        return rows[good], found[good]
+
+    def _in_frame_of(self, wcs: WCS) -> SkyPositions:
+        from astropy.wcs.utils import wcs_to_celestial_frame
+
+        frame = wcs_to_celestial_frame(wcs)
+        if frame.name not in _FRAMES:
+            raise ValueError(f"its sky coordinates are {frame.name}, expected {', '.join(_FRAMES)}")
+        if frame.name == "icrs":
+            return self._icrs
+        if (key := repr(frame)) not in self._others:
+            found = self._coordinates.transform_to(frame).spherical
+            if len(self._others) == _KEPT_FRAMES:
+                del self._others[next(iter(self._others))]
+            self._others[key] = SkyPositions(found.lon.deg, found.lat.deg)
+        return self._others[key]
+
+
+def _ordered(wcs: WCS, lon: Any, lat: Any) -> tuple[Any, Any]:
+    """Return longitudes and latitudes in the order of the axes of an image; or the reverse."""
+    return (lon, lat) if wcs.wcs.lng < wcs.wcs.lat else (lat, lon)
+
+
+def _vectors(wcs: WCS, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return unit vectors of pixels, shape (n, 3)."""
+    return unit_vectors(*_ordered(wcs, *wcs.all_pix2world(x, y, 0)))
+
+
+def _cone(image: ImageFacts, margin: tuple[float, float]) -> Cone:
+    """Return the circle around an image and its margin; the whole sky if that is not finite."""
+    assert image.wcs is not None
+    sides = [
+        np.linspace(-0.5 - more, size - 0.5 + more, _GRID)
+        for size, more in zip((image.height, image.width), margin, strict=True)
+    ]
+    y, x = np.meshgrid(*sides, indexing="ij")
+    vectors = _vectors(image.wcs, x.ravel(), y.ravel()).reshape(_GRID, _GRID, 3)
+    steps = [np.linalg.norm(np.diff(vectors, axis=axis), axis=-1) for axis in (0, 1)]
+    per_step = [side[1] - side[0] for side in sides]
+    pixels = [np.nanmax(step) / each for step, each in zip(steps, per_step, strict=True)]
+    pixel = float(min(pixels))
+    centre = vectors.mean(axis=(0, 1))
+    length = np.linalg.norm(centre)
+    if not length > 0.1:  # also NaN: pixels beyond the sky
+        return Cone(np.array([0.0, 0.0, 1.0]), _WHOLE_SKY, pixel)
+    centre = centre / length
+    # No pixel is further from a point of the grid than the diagonal of its cell.
+    between = float(np.hypot(steps[0].max(), steps[1].max()))
+    radius = float(np.linalg.norm(vectors - centre, axis=-1).max()) + between
+    return Cone(centre, min(radius, _WHOLE_SKY), pixel)

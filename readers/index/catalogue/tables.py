@@ -1,0 +1,238 @@
+"""Catalogues: files and tables with one row for each object, and their columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index.rows.joining import column_of
+from readers.index.schema import check_local, holds_text
+from readers.messages import did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Catalogue = Any
+"""A path, an astropy Table, or a table that pyarrow takes."""
+
+ROW = "catalogue_row"
+"""Column of the number of an object's row in the catalogue."""
+
+_OWN_NAMES = {"y": "catalogue_y", "x": "catalogue_x"}
+"""Columns that keep their values under another name: ``y`` and ``x`` are the corners of windows."""
+_TAKES = "a path, an astropy Table or a pyarrow Table"
+
+
+class Objects:
+    """The objects of a catalogue, a row for each.
+
+    Parameters
+    ----------
+    catalogue : path, astropy Table or pyarrow Table
+        See `readers.index.catalogue.methods.IndexCutouts.cutouts`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    TypeError
+        If it is something else.
+    ValueError
+        If the file cannot be read, or the table has no rows.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        from astropy.table import Table
+
+        self.folder = os.getcwd()
+        self.name = "the catalogue"
+        if isinstance(catalogue, str | os.PathLike):
+            self.name = os.fspath(catalogue)
+            self.folder = os.path.dirname(os.path.abspath(self.name))
+            catalogue = _read(self.name)
+        self._table = catalogue if isinstance(catalogue, Table) else _arrow(catalogue)
+        self.names: list[str] = list(
+            self._table.colnames if isinstance(self._table, Table) else self._table.column_names
+        )
+        if not len(self._table):
+            raise ValueError(f"{self.name} has no rows")
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raise KeyError for the first name that is no column; it lists those that exist."""
+        for name in names:
+            if name not in self.names:
+                raise KeyError(f"{self.name} has no column {name!r}; {self._near(name)}")
+
+    def check_either(self, first: Sequence[str], second: Sequence[str]) -> None:
+        """Raise KeyError for columns of which one pair or the other is needed."""
+        raise KeyError(
+            f"{self.name} has neither columns {' and '.join(map(repr, first))} nor "
+            f"{' and '.join(map(repr, second))}; {self._near(*first, *second)}"
+        )
+
+    def _near(self, *names: str) -> str:
+        known = {name.lower(): name for name in self.names}
+        near = "".join(did_you_mean(name.lower(), self.names, known) for name in names)
+        return f"{near}it has {', '.join(self.names)}"
+
+    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
+        """Return a column; TypeError if an Index cannot hold it, e.g. a SkyCoord."""
+        import pyarrow as pa
+
+        values = self._table[name]
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            return values
+        kind = type(values).__name__
+        if kind == "Time":
+            return _times(values)
+        if not hasattr(values, "dtype") or values.dtype.names or values.ndim > 2:
+            raise TypeError(
+                f"column {name!r} of {self.name} is a {kind}, which an Index cannot hold: leave it "
+                "out by columns=, or put numbers or text in its place"
+            )
+        if values.dtype.kind == "S":  # of FITS
+            values = _decoded(values)
+        elif hasattr(values, "unmasked"):  # a Quantity with a mask
+            values = np.ma.MaskedArray(values.unmasked.value, values.mask)
+        values = getattr(values, "value", values)
+        column = column_of(name, values.ravel())
+        if values.ndim == 1:
+            return column
+        return pa.FixedSizeListArray.from_arrays(column, values.shape[1])
+
+    def kept(
+        self, columns: Sequence[str] | Mapping[str, str] | None, without: Sequence[str]
+    ) -> pa.Table:
+        """Return the columns to keep, by default all but those of `without`, and `ROW`.
+
+        A mapping gives them other names.
+        """
+        import pyarrow as pa
+
+        if isinstance(columns, str):
+            raise TypeError(f"columns must be a sequence of names, or a mapping, got {columns!r}")
+        if columns is None:
+            columns = [name for name in self.names if name not in without]
+        self.check(list(columns))
+        new = (
+            columns if isinstance(columns, Mapping) else {n: _OWN_NAMES.get(n, n) for n in columns}
+        )
+        names = [*new.values(), ROW]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"columns: there would be two columns {', '.join(twice)}")
+        kept = {new[name]: self.column(name) for name in new}
+        return pa.table(kept | {ROW: pa.array(np.arange(len(self)))})
+
+    def pixels(self, name: str) -> NDArray[np.float64]:
+        """Return a column of pixel coordinates, shape (len,); NaN where there is none."""
+        unit = getattr(self._table[name], "unit", None)
+        if unit is not None and str(unit) not in ("", "pix", "pixel"):
+            raise ValueError(f"column {name!r} of {self.name} has unit {unit}, expected pixels")
+        return self._numbers(name, "pixels")
+
+    def degrees(self, name: str) -> NDArray[np.float64]:
+        """Return a column of angles in degrees, shape (len,); NaN where there is none.
+
+        A unit of the column is taken into account.
+        """
+        from astropy import units
+
+        numbers = self._numbers(name, "degrees")
+        unit = getattr(self._table[name], "unit", None)
+        if unit is None or str(unit) == "":
+            return numbers
+        try:
+            return numbers * units.Unit(unit).to(units.deg)
+        except (units.UnitConversionError, ValueError, TypeError) as error:
+            raise ValueError(
+                f"column {name!r} of {self.name} has unit {unit}, expected an angle"
+            ) from error
+
+    def _numbers(self, name: str, what: str) -> NDArray[np.float64]:
+        import pyarrow as pa
+
+        column = self.column(name)
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column, kind = column.cast(kind.value_type), kind.value_type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_decimal(kind)):
+            raise ValueError(_not_numbers(self.name, name, column, what))
+        found = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return np.asarray(found, np.float64)
+
+
+def _not_numbers(catalogue: str, name: str, column: pa.ChunkedArray, what: str) -> str:
+    message = f"column {name!r} of {catalogue} is {column.type}, expected numbers in {what}"
+    texts = column.drop_null()
+    if not (len(texts) and holds_text(column)):
+        return message
+    remedy = "convert it, for sexagesimal ones by astropy.coordinates.Angle(text, unit).deg"
+    return f"{message}; the first is {texts[0].as_py()!r}: {remedy}"
+
+
+def _is_decimal(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_decimal(kind))
+
+
+def _read(path: str) -> Any:
+    """Read a catalogue: Parquet and plain CSV by pyarrow, all else by astropy."""
+    from astropy.table import Table
+
+    check_local(path)
+    with open(path, "rb") as file:
+        begin = file.read(8)
+    try:
+        if path.endswith(".parquet"):
+            import pyarrow.parquet as pq
+
+            return pq.read_table(path)
+        if begin == b"# %ECSV ":
+            return Table.read(path, format="ascii.ecsv")
+        if path.endswith(".csv"):
+            if begin.startswith(b"#"):
+                return Table.read(path, format="ascii.csv", comment="#")
+            import pyarrow.csv as pacsv
+
+            return pacsv.read_csv(path)
+        return Table.read(path)
+    except Exception as error:  # astropy raises many types on malformed input
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{path}: expected a catalogue (CSV, ECSV, Parquet, FITS table, VOTable), it cannot be "
+            f"read: {reason}"
+        ) from error
+
+
+def _arrow(catalogue: Any) -> pa.Table:
+    import pyarrow as pa
+
+    if isinstance(catalogue, pa.Table):
+        return catalogue
+    if not hasattr(catalogue, "__arrow_c_stream__"):
+        raise TypeError(f"catalogue must be {_TAKES}, got a {type(catalogue).__name__}")
+    return pa.table(catalogue)
+
+
+def _decoded(values: Any) -> Any:
+    """Return text of bytes that are UTF-8, without a mask; else the bytes."""
+    try:
+        text = np.char.decode(np.asarray(values), "utf-8")
+    except UnicodeDecodeError:
+        return values
+    return np.ma.MaskedArray(text, np.ma.getmaskarray(values))
+
+
+def _times(times: Any) -> pa.Array:
+    import pyarrow as pa
+
+    mask = np.broadcast_to(times.mask, times.shape)
+    return pa.array(np.asarray(times.utc.datetime64).astype("M8[ns]"), mask=np.array(mask))

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from astropy import units as u
+from astropy.coordinates import SkyCoord
+from astropy.table import MaskedColumn, QTable, Table
+from astropy.time import Time
+from astropy.utils.masked import Masked
+
+from readers.index.catalogue.tables import Objects
+
+TABLE = Table({"ra": [1.5, 2.5], "dec": [-3.0, 4.0], "name": ["a", "bß"], "flag": [True, False]})
+
+
+def written(path: Path) -> str:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({name: TABLE[name].tolist() for name in TABLE.colnames}), path)
+    elif path.name == "commented.csv":
+        path.write_text("# of a survey\nra,dec,name,flag\n1.5,-3,a,True\n2.5,4,bß,False\n")
+    elif path.name == "ecsv_of_an_archive.csv":
+        TABLE.write(path, format="ascii.ecsv")
+    elif path.suffix == ".fits":
+        table = TABLE.copy()
+        table["name"] = ["a", "b"]
+        table.write(path)
+    elif path.suffix == ".vot":
+        TABLE.write(path, format="votable")
+    else:
+        TABLE.write(path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("plain.csv", "commented.csv", "ecsv_of_an_archive.csv", "table.ecsv", "table.parquet"),
+        *("table.fits", "table.vot"),
+    ],
+)
+def test_files(name: str, tmp_path: Path) -> None:
+    objects = Objects(written(tmp_path / name))
+    assert len(objects) == 2
+    assert objects.names == TABLE.colnames
+    assert objects.folder == str(tmp_path)
+    assert objects.degrees("ra").tolist() == [1.5, 2.5]
+    assert objects.degrees("dec").tolist() == [-3, 4]
+    text = objects.column("name").to_pylist()
+    assert text == ["a", "b" if name.endswith(".fits") else "bß"]
+
+
+@pytest.mark.parametrize(
+    ("values", "degrees"),
+    [
+        ([2, 3] * u.hourangle, [30, 45]),
+        ([0.5, 1] * u.rad, np.degrees([0.5, 1])),
+        (Masked([30, 40] * u.arcmin, mask=[False, True]), [0.5, np.nan]),
+        (MaskedColumn([1.0, 2.0], mask=[True, False], unit="deg"), [np.nan, 2]),
+        (MaskedColumn([1, 2], mask=[True, False]), [np.nan, 2]),
+        (np.array([1, 2], ">f4"), [1, 2]),
+    ],
+)
+def test_units_masks_and_byte_orders(values: Any, degrees: list[float]) -> None:
+    np.testing.assert_allclose(Objects(QTable({"ra": values})).degrees("ra"), degrees)
+
+
+def test_null_and_integers_of_arrow() -> None:
+    table = pa.table({"x": pa.array([1, None]), "d": pa.array([1.0, None]).dictionary_encode()})
+    for name in table.column_names:
+        np.testing.assert_array_equal(Objects(table).pixels(name), [1, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["10:00:01.5", "x"], r"string, expected numbers .* the first is '10:00:01.5': .*Angle"),
+        ([1.0, 2] * u.m, "has unit m, expected an angle"),
+        ([True, False], "is bool, expected numbers in degrees"),
+        ([[1.0, 2], [3, 4]], "expected numbers in degrees"),
+    ],
+)
+def test_no_angles(column: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Objects(Table({"ra": column})).degrees("ra")
+
+
+def test_no_pixels() -> None:
+    objects = Objects(Table({"x": [1.0] * u.deg, "p": [2.0] * u.pix}))
+    with pytest.raises(ValueError, match="'x' of the catalogue has unit deg, expected pixels"):
+        objects.pixels("x")
+    assert objects.pixels("p").tolist() == [2]
+
+
+def test_kept_columns() -> None:
+    objects = Objects(
+        QTable(
+            {
+                "y": [1.0, 2.0],
+                "hdu": [1, 2],
+                "mag": MaskedColumn([7, 8], mask=[True, False]),
+                "time": Time(["2020-01-01T00:00:00.5", "2021-01-01"]),
+                "flux": [1, 2] * u.mJy,
+            }
+        )
+    )
+    kept = objects.kept(None, without=("hdu",))
+    assert kept.to_pydict() == {
+        "catalogue_y": [1, 2],
+        "mag": [None, 8],
+        "time": kept["time"].to_pylist(),
+        "flux": [1, 2],
+        "catalogue_row": [0, 1],
+    }
+    assert kept["time"].cast(pa.int64())[0].as_py() == 1_577_836_800_500_000_000
+    renamed = objects.kept({"mag": "magnitude", "y": "row"}, without=())
+    assert renamed.column_names == ["magnitude", "row", "catalogue_row"]
+    assert objects.kept(["mag"], without=()).column_names == ["mag", "catalogue_row"]
+    with pytest.raises(KeyError, match=r"no column 'Mag'; did you mean mag\? it has y, hdu, mag"):
+        objects.kept(["Mag"], without=())
+    with pytest.raises(ValueError, match="two columns a"):
+        objects.kept({"mag": "a", "flux": "a"}, without=())
+    with pytest.raises(TypeError, match="columns must be a sequence of names"):
+        objects.kept("mag", without=())
+
+
+def test_columns_that_an_index_cannot_hold_can_be_left_out() -> None:
+    sky = SkyCoord([1, 2] * u.deg, [3, 4] * u.deg)
+    objects = Objects(QTable({"mag": [1, 2], "sky": sky}))
+    with pytest.raises(TypeError, match="'sky' of the catalogue is a SkyCoord"):
+        objects.kept(None, without=())
+    assert objects.kept(["mag"], without=())["mag"].to_pylist() == [1, 2]
+
+
+def test_vectors() -> None:
+    values = np.arange(6, dtype=">f4").reshape(3, 2)
+    column = Objects(Table({"flux": values})).column("flux")
+    assert column.type == pa.list_(pa.float32(), 2)
+    assert column.to_pylist() == values.tolist()
+    with pytest.raises(TypeError, match="is a Column, which an Index cannot hold"):
+        Objects(Table({"flux": np.zeros((2, 3, 4))})).column("flux")
+
+
+def test_what_is_no_catalogue(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Objects(tmp_path / "missing.csv")
+    bad = tmp_path / "bad.fits"
+    bad.write_text("no table")
+    with pytest.raises(ValueError, match=r"bad.fits: expected a catalogue \(CSV"):
+        Objects(bad)
+    with pytest.raises(TypeError, match="an astropy Table or a pyarrow Table, got a dict"):
+        Objects({"ra": [1]})
+    with pytest.raises(ValueError, match="the catalogue has no rows"):
+        Objects(Table({"ra": []}))
+    with pytest.raises(ValueError, match="is a URL"):
+        Objects("https://example.org/gaia.csv")
