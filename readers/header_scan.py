@@ -8,7 +8,8 @@ with facts can be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from astropy.io import fits
@@ -30,6 +31,8 @@ def file_facts(
     keys: Sequence[str] = (),
     hdu: HduName | None = None,
     planes: Sequence[int] | Literal["all"] | None = None,
+    *,
+    hdus: Sequence[int | str] | None = None,
 ) -> list[dict[str, Fact]]:
     """Return the facts of a file, which is FITS unless it has the suffix of an encoded image.
 
@@ -44,6 +47,9 @@ def file_facts(
         first one that does. "all" for each that does.
     planes : sequence of int or "all", optional
         Planes that each image must have, to return a row for each.
+    hdus : sequence of int or str, optional
+        In place of `hdu`: numbers, and EXTNAMEs with ``*`` for any characters, e.g. ``SCI*``. A row
+        for each image among them; each must find one.
 
     Returns
     -------
@@ -63,7 +69,8 @@ def file_facts(
         rows = [dict.fromkeys((*keys, "hdu", "bitpix", "planes", "plane")) | image]
         rows[0]["codec"] = rows[0].pop("format")
     else:
-        rows = [row for facts in fits_facts(path, keys, hdu) for row in _each(path, facts, planes)]
+        found = fits_facts(path, keys, hdu, hdus)
+        rows = [row for facts in found for row in _each(path, facts, planes)]
     try:
         return [row | {"path": path, "file_bytes": os.path.getsize(path)} for row in rows]
     except OSError as error:  # deleted meanwhile
@@ -84,7 +91,10 @@ def _each(
 
 
 def fits_facts(
-    path: str, keys: Sequence[str] = (), hdu: HduName | None = None
+    path: str,
+    keys: Sequence[str] = (),
+    hdu: HduName | None = None,
+    hdus: Sequence[int | str] | None = None,
 ) -> list[dict[str, Fact]]:
     """Read the headers of a FITS file, up to the image's; parameters are those of `file_facts`.
 
@@ -107,11 +117,31 @@ def fits_facts(
     If the image's header has INHERIT = T, keywords that it lacks are taken from the primary header
     (FITS Standard 4.0, appendix K).
     """
-    if hdu != ALL:
-        with open_image(path, hdu) as (hdus, number):
-            return [_image_facts(hdus, number, keys)]
-    with open_images(path) as (hdus, numbers):
-        return [_image_facts(hdus, number, keys) for number in numbers]
+    if hdu != ALL and hdus is None:
+        with open_image(path, hdu) as (opened, number):
+            return [_image_facts(opened, number, keys)]
+    with open_images(path) as (opened, numbers):
+        if hdus is not None:
+            numbers = _chosen({number: opened[number].name for number in numbers}, hdus)
+        return [_image_facts(opened, number, keys) for number in numbers]
+
+
+def _chosen(images: Mapping[int, str], hdus: Sequence[int | str]) -> list[int]:
+    """Return the numbers of the images, given with their EXTNAMEs, that are among these HDUs."""
+    chosen: set[int] = set()
+    for wanted in hdus:
+        found = {number for number, name in images.items() if _is_among(wanted, number, name)}
+        if not found:
+            known = ", ".join(f"{number} ({name})" for number, name in images.items())
+            raise ValueError(f"no image in HDU {wanted!r}, the file has images in {known}")
+        chosen |= found
+    return sorted(chosen)
+
+
+def _is_among(wanted: int | str, number: int, name: str) -> bool:
+    if isinstance(wanted, int):
+        return number == wanted
+    return fnmatchcase(name.upper(), wanted.strip().upper())
 
 
 def _image_facts(hdus: fits.HDUList, number: int, keys: Sequence[str]) -> dict[str, Fact]:

@@ -19,9 +19,18 @@ if TYPE_CHECKING:
 
 KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 """Header keys that are kept by default."""
-_OF_FILES = ("keys", "hdu", "planes", "class_folders", "verify", "rejected")
+_OF_FILES = ("keys", "hdu", "hdus", "planes", "class_folders", "verify", "rejected")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 _OF_SPLITS = ("split_by", "block", "gap")
+
+
+def _hdu_names(text: str) -> tuple[int | str, ...]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or any(name.startswith("-") for name in names):
+        raise argparse.ArgumentTypeError(
+            f"expected numbers of HDUs and EXTNAMEs, as 1,4,7 or 'SCI*', got {text!r}"
+        )
+    return tuple(int(name) if name.isdecimal() else name for name in names)
 
 
 def _keys(text: str) -> list[str]:
@@ -67,6 +76,13 @@ class IndexConfig(ProcessFlags):
         "(default: the first)",
         type=hdu_name,
         metavar="N|NAME|all",
+    )
+    hdus: tuple[int | str, ...] | None = option(
+        None,
+        "a row for each of these HDUs of a file: numbers, and EXTNAMEs with * for any characters, "
+        "in quotes; files that lack one are rejected",
+        type=_hdu_names,
+        metavar="N,NAME*,...",
     )
     planes: tuple[int, ...] | Literal["all"] | None = option(
         None,
@@ -143,6 +159,8 @@ class IndexConfig(ProcessFlags):
                 raise ValueError(f"--{name} needs --group")
             if name in _OF_SPLITS and self.split is None:
                 raise ValueError(f"--{name} needs --split")
+        if self.hdu is not None and self.hdus is not None:
+            raise ValueError("--hdu and --hdus exclude each other")
         if self.gap is not None and self.block is None:
             raise ValueError("--gap needs --block")
         if self.classes is not None and not self.class_folders:

@@ -6,8 +6,9 @@
 
 Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
 case with underscores (DATE-OBS becomes date_obs). With --hdu all there is a row for each HDU that
-holds an image, with --planes all one for each plane, and a column plane. --where takes these names,
-or keys as FITS spells them in double quotes ("DATE-OBS").
+holds an image, with --hdus "SCI*" for those of such names, with --planes all one for each plane,
+and a column plane. --where takes these names, or keys as FITS spells them in double quotes
+("DATE-OBS").
 
 Of FITS files only headers are read. Files that cannot be read are listed and left out; with
 --rules, so are those that their header makes unfit. An Index can be filtered and grouped, too: then

@@ -70,7 +70,8 @@ def scan(paths: list[str], config: IndexConfig) -> tuple[FactTable, Rejected]:
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
     size = 1 if config.verify else CHUNK_FILES
     chunks = [paths[at : at + size] for at in range(0, len(paths), size)]
-    tasks = [(chunk, config.all_keys, config.hdu, config.planes, config.verify) for chunk in chunks]
+    settings = config.all_keys, config.hdu, config.hdus, config.planes, config.verify
+    tasks = [(chunk, *settings) for chunk in chunks]
     num_processes = min(config.num_processes, len(chunks))
     mapped = isolated_map if config.verify else process_map
     facts = FactTable(config.all_keys, has_planes=config.planes is not None)
@@ -99,6 +100,7 @@ def _scan_chunk(
     paths: list[str],
     keys: list[str],
     hdu: HduName | None,
+    hdus: Sequence[int | str] | None,
     planes: Sequence[int] | Literal["all"] | None,
     verify: bool,
 ) -> tuple[list[list[dict[str, Fact]]], Rejected]:
@@ -110,7 +112,7 @@ def _scan_chunk(
     read, rejected = [], []
     for path in paths:
         try:
-            facts = file_facts(path, keys, hdu, planes)
+            facts = file_facts(path, keys, hdu, planes, hdus=hdus)
             if verify:
                 planes_of = {row["hdu"]: row["planes"] for row in facts}
                 for number, count in cast("dict[int | None, int | None]", planes_of).items():

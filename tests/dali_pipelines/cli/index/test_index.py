@@ -830,7 +830,9 @@ class TestGroup:
             "--tolerance, fewer channels, or --missing keep\n"
         )
 
-    @pytest.mark.parametrize("option", ["--keys=WAVELNTH", "--hdu=0", "--class_folders"])
+    @pytest.mark.parametrize(
+        "option", ["--keys=WAVELNTH", "--hdu=0", "--hdus=1", "--class_folders"]
+    )
     def test_options_of_a_scan(self, sun: Path, run: Run, option: str) -> None:
         run(sun)
         status, _, err = run("index.parquet", "-o", "samples.parquet", option)
@@ -1037,11 +1039,48 @@ class TestHdusAndPlanes:
             assert saved()["hdu"].to_pylist() == [1]
             assert "b.fits: there is no HDU " in err
 
+    @pytest.mark.parametrize(
+        ("hdus", "numbers"),
+        [
+            ("1,2", [1, 2]),
+            ("CUBE,sci", [1, 2]),
+            ("*", [1, 2, 0]),
+            ("c*", [2]),
+            ("0", [0]),
+            (" 2, 1 ,2", [1, 2]),
+        ],
+    )
+    def test_several_hdus(self, folder: Path, run: Run, hdus: str, numbers: list[int]) -> None:
+        status, _, err = run(folder, f"--hdus={hdus}", "--rejected=bad.csv")
+        assert status == 0
+        assert saved()["hdu"].to_pylist() == numbers
+        rejected = list(csv.reader(Path("bad.csv").read_text().splitlines()))[1:]
+        assert len(rejected) == 2 - len(set(names()))
+        assert err.count("no image in HDU ") == len(rejected)
+
+    def test_a_file_lacks_one_of_several_hdus(self, folder: Path, run: Run) -> None:
+        status, _, err = run(folder / "a.fits", "--hdus=SCI,ERR*")
+        assert status == 1
+        assert "no image in HDU 'ERR*', the file has images in 1 (SCI), 2 (CUBE)" in err
+        status, _, err = run(folder / "a.fits", "--hdus=0,1")
+        assert status == 1
+        assert "no image in HDU 0, the file has images in 1 (SCI), 2 (CUBE)" in err
+        status, _, err = run(folder, "--hdus=1", "--hdu=1")
+        assert status == 2
+        assert "--hdu and --hdus exclude each other" in err
+
+    def test_several_hdus_of_a_configuration(self, folder: Path, run: Run) -> None:
+        Path("index.toml").write_text('data = "a.fits"\nhdus = [1, "cu*"]')
+        assert run("--config=index.toml")[0] == 0
+        assert saved()["hdu"].to_pylist() == [1, 2]
+
     def test_a_plane_that_is_not_there(self, folder: Path, run: Run) -> None:
         status, _, err = run(folder, "--hdu=all", "--planes=0,2")
         assert status == 1
         assert "there is no plane 2, the image has 1" in err
 
-    @pytest.mark.parametrize("flags", [["--hdu=-1"], ["--hdu="], ["--planes=-1"], ["--planes=x"]])
-    def test_wrong_usage(self, folder: Path, run: Run, flags: list[str]) -> None:
-        assert run(folder, *flags)[0] == 2
+    @pytest.mark.parametrize(
+        "flag", ["--hdu=-1", "--hdu=", "--planes=-1", "--planes=x", "--hdus=", "--hdus=1,"]
+    )
+    def test_wrong_usage(self, folder: Path, run: Run, flag: str) -> None:
+        assert run(folder, flag)[0] == 2
