@@ -6,7 +6,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -17,7 +17,7 @@ from astropy.utils.exceptions import AstropyWarning
 from readers.errors import ReadError
 from readers.files import open_regular
 from readers.fits.gunzip import MAGIC, UnpackedFits
-from readers.fits.hdus import HduName, find_header, no_such_hdu
+from readers.fits.hdus import HduName, find_header, is_wanted, no_such_hdu
 from readers.fits.headers import ImageHeader
 
 _PACKED = {
@@ -30,13 +30,13 @@ _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
 
 
 class FitsFile:
-    """An open FITS file, plain or gzipped; the HDU `wanted` is read, None for the first image.
+    """An open FITS file, plain or gzipped, of which one HDU after the other can be read."""
 
-    A gzipped one is unpacked up to its headers at first; with `every`, those of all HDUs.
-    """
+    wanted: HduName | None = None
+    """The HDU that is read; None for the first image."""
 
-    def __init__(self, path: str, wanted: HduName | None, *, every: bool = False) -> None:
-        self.path, self.wanted = path, wanted
+    def __init__(self, path: str) -> None:
+        self.path = path
         self._file = open_regular(path)
         self._unpacked: UnpackedFits | None = None
         try:
@@ -47,7 +47,7 @@ class FitsFile:
                         f"the file is packed by {name}: unpack it, or pack it by gzip or fpack"
                     )
             if begin.startswith(MAGIC):
-                self._unpacked = UnpackedFits(self._file, wanted, every=every)
+                self._unpacked = UnpackedFits(self._file)
         except BaseException:
             self._file.close()
             raise
@@ -65,12 +65,41 @@ class FitsFile:
         """Descriptor of the FITS file; a gzipped one holds only headers before `need`."""
         return (self._file if self._unpacked is None else self._unpacked.file).fileno()
 
+    @classmethod
+    @contextmanager
+    def at(cls, path: str, wanted: HduName | None, *, every: bool = False) -> Iterator[FitsFile]:
+        """Open a file to read one HDU.
+
+        A gzipped one is unpacked up to its headers at first; with `every`, those of all HDUs.
+        """
+        with cls(path) as file:
+            file.wanted = wanted
+            if file._unpacked is not None:
+                file._unpacked.find(wanted, every=every)
+            yield file
+
+    def each(self, wanted: Sequence[HduName | None]) -> Iterator[list[int]]:
+        """Turn to one HDU after the other; yield the places in `wanted` of those that it is.
+
+        Those of a gzipped file come in the order of the file, which is unpacked once.
+        """
+        left = list(range(len(wanted)))
+        while self._unpacked is not None and left and (found := self._unpacked.next_hdu()):
+            number, extent = found
+            if here := [place for place in left if is_wanted(extent, number, wanted[place])]:
+                left = [place for place in left if place not in here]
+                self.wanted = number
+                yield here
+        for place in left:  # of a gzipped file, those that it lacks
+            self.wanted = wanted[place]
+            yield [place]
+
     def header(self) -> ImageHeader | None:
         """Read the header of the image; None if astropy must read it."""
         return find_header(self.fileno, self.path, self.wanted)
 
     def need(self, start: int, stop: int) -> None:
-        """Unpack these bytes of the file, which the image needs. Call it once at most."""
+        """Unpack these bytes of the file, which the HDU needs. Call it once for each at most."""
         if self._unpacked is not None:
             self._unpacked.keep(start, stop)
 
@@ -124,7 +153,7 @@ def open_image(
     """
     with (
         read_errors(path, wanted, row) as where,
-        FitsFile(path, wanted) as file,
+        FitsFile.at(path, wanted) as file,
         file.by_astropy(do_not_scale_image_data=True) as (hdus, number),
     ):
         where.hdu = number
@@ -136,7 +165,7 @@ def open_images(path: str) -> Iterator[tuple[fits.HDUList, list[int]]]:
     """Open a file as `open_image` does; yield the HDUs, and the numbers of those with pixels."""
     with (
         read_errors(path, None, None),
-        FitsFile(path, None, every=True) as file,
+        FitsFile.at(path, None, every=True) as file,
         file.by_astropy(do_not_scale_image_data=True) as (hdus, _),
     ):
         images = [n for n, hdu in enumerate(hdus) if _holds_image(hdu) and math.prod(hdu.shape)]

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from astropy.io import fits
 
-from readers.fits.hdus import Hdu, HduName, hdu_of, is_wanted, no_such_hdu
+from readers.fits.hdus import HduExtent, HduName, hdu_of, is_wanted, no_such_hdu
 from readers.fits.headers import BLOCK, header_end
 
 MAGIC = b"\x1f\x8b"
@@ -72,25 +72,17 @@ class GzipStream:
 class UnpackedFits:
     """The headers of a gzipped FITS file up to an image's, and the part of its data to keep.
 
-    The `packed` file must stay open. With `every`, the headers of all HDUs, and no data.
-
-    Raises
-    ------
-    ValueError
-        If there is no such HDU, or the file is too short to hold it.
+    The `packed` file must stay open. At first nothing is unpacked: call `find` or `next_hdu`.
     """
 
-    def __init__(self, packed: BinaryIO, wanted: HduName | None, *, every: bool = False) -> None:
+    def __init__(self, packed: BinaryIO) -> None:
         self._stream = GzipStream(packed.fileno())
         self._at = 0  # in the stream
+        self._ahead = b""  # the next byte, if it was read
+        self._hdu: HduExtent | None = None
+        self._names: list[str] = []
+        self._most = os.fstat(packed.fileno()).st_size * _MOST_RATIO
         self.file = os.fdopen(os.memfd_create("unpacked FITS", os.MFD_CLOEXEC), "r+b", buffering=0)
-        try:
-            most = os.fstat(packed.fileno()).st_size * _MOST_RATIO
-            self._hdu = self._find(wanted, most, every=every)
-            self.file.truncate(self._hdu.end)
-        except BaseException:
-            self.file.close()
-            raise
 
     @property
     def input_bytes(self) -> int:
@@ -112,27 +104,46 @@ class UnpackedFits:
         self._copy_to(stop)
         if self._at < stop:
             raise ValueError(f"the unpacked file ends at {self._at}, expected {stop} bytes")
-        if stop == self._hdu.stop:
+        if self._hdu is not None and stop == self._hdu.stop:
             self._copy_to(self._hdu.end)
-            self._stream.read(1)
+            self._ahead = self._ahead or self._stream.read(1)
 
-    def _find(self, wanted: HduName | None, most: int, *, every: bool) -> Hdu:
-        start, hdu = 0, None
-        names: list[str] = []
-        while text := self._header(start, len(names)):
-            hdu = hdu_of(text, start, len(names)) or _unusual_hdu(text, start, len(names))
-            if hdu.end > most:
-                raise ValueError(
-                    f"HDU {len(names)} ends at byte {hdu.end} by its header, but the gzipped file "
-                    f"can hold at most {most} bytes"
-                )
-            if not every and is_wanted(hdu, len(names), wanted):
-                return hdu
-            start = hdu.end
-            names.append(hdu.name)
-        if every and hdu is not None:
-            return hdu
-        raise no_such_hdu(wanted, names)
+    def find(self, wanted: HduName | None, *, every: bool = False) -> None:
+        """Unpack the headers up to the wanted one; with `every`, those of all HDUs.
+
+        Raises
+        ------
+        ValueError
+            If there is no such HDU, or the file is too short to hold it.
+        """
+        while (found := self.next_hdu()) is not None:
+            if not every and is_wanted(found[1], found[0], wanted):
+                return
+        if not every or self._hdu is None:
+            raise no_such_hdu(wanted, self._names)
+
+    def next_hdu(self) -> tuple[int, HduExtent] | None:
+        """Unpack the next header; return the number and extent of its HDU, None at the end.
+
+        Raises
+        ------
+        ValueError
+            If the file is too short to hold it.
+        """
+        start, number = 0 if self._hdu is None else self._hdu.end, len(self._names)
+        if not (text := self._header(start, number)):
+            self.file.truncate(start)
+            return None
+        hdu = hdu_of(text, start, number) or _unusual_hdu(text, start, number)
+        if hdu.end > self._most:
+            raise ValueError(
+                f"HDU {number} ends at byte {hdu.end} by its header, but the gzipped file "
+                f"can hold at most {self._most} bytes"
+            )
+        self._hdu = hdu
+        self._names.append(hdu.name)
+        self.file.truncate(hdu.end)
+        return number, hdu
 
     def _header(self, start: int, number: int) -> bytes:
         """Unpack a header; return b"" if the file ends or other bytes follow."""
@@ -160,10 +171,13 @@ class UnpackedFits:
             self._at += os.pwrite(self.file.fileno(), found, self._at)
 
     def _read_to(self, end: int) -> bytes:
+        if self._ahead:
+            found, self._ahead = self._ahead, b""
+            return found
         return self._stream.read(min(end - self._at, _CHUNK))
 
 
-def _unusual_hdu(text: bytes, start: int, number: int) -> Hdu:
+def _unusual_hdu(text: bytes, start: int, number: int) -> HduExtent:
     """Describe an HDU whose header only astropy can parse."""
     header = fits.Header.fromstring(text)
     axes = [int(header[f"NAXIS{axis}"]) for axis in range(1, min(header["NAXIS"], 999) + 1)]
@@ -173,7 +187,7 @@ def _unusual_hdu(text: bytes, start: int, number: int) -> Hdu:
     nbytes = item * header.get("GCOUNT", 1) * (header.get("PCOUNT", 0) + pixels) if axes else 0
     if nbytes < 0 or (header.get("GROUPS") is True and number == 0):
         raise ValueError(f"the header of HDU {number} does not give the size of its data")
-    return Hdu(
+    return HduExtent(
         start,
         start + len(text),
         start + len(text) + nbytes,

@@ -45,7 +45,7 @@ _SETTLED_NS = 2_000_000_000
 """A file written to more recently is not cached: another write may leave the same time stamp."""
 
 
-class Hdu(NamedTuple):
+class HduExtent(NamedTuple):
     """Position and kind of an HDU."""
 
     start: int
@@ -111,7 +111,7 @@ def find_header(file: int, path: str, wanted: HduName | None) -> ImageHeader | N
     return None
 
 
-def is_wanted(hdu: Hdu, number: int, wanted: HduName | None) -> bool:
+def is_wanted(hdu: HduExtent, number: int, wanted: HduName | None) -> bool:
     """Return whether this is the wanted HDU, by astropy's rules for names."""
     if wanted is None:
         return hdu.image
@@ -133,7 +133,7 @@ def no_such_hdu(wanted: HduName | None, names: Sequence[str]) -> ValueError:
     return ValueError(f"there is no HDU {wanted!r}, the file has {known}")
 
 
-def hdu_of(text: bytes, start: int, number: int) -> Hdu | None:
+def hdu_of(text: bytes, start: int, number: int) -> HduExtent | None:
     """Describe an HDU from its header, whole blocks from byte `start` on; None if it is unusual."""
     kind = _KINDS.get(text[:20] if number else text[:30], "")
     nbytes = _data_bytes(text, kind)
@@ -147,7 +147,7 @@ def hdu_of(text: bytes, start: int, number: int) -> Hdu | None:
     image = compressed or (kind in ("PRIMARY", "IMAGE") and integer(text, 2, "NAXIS") != 0)
     name, version = _value(text, b"EXTNAME "), _value(text, b"EXTVER  ")
     data = start + len(text)
-    return Hdu(
+    return HduExtent(
         start,
         data,
         data + nbytes,
@@ -213,7 +213,7 @@ class _HeaderReader:
         return b""
 
 
-def _known_hdus(path: str, status: os.stat_result) -> dict[int, Hdu]:
+def _known_hdus(path: str, status: os.stat_result) -> dict[int, HduExtent]:
     """Return the cached HDUs of a file by number, a dict to add to."""
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
     if time.time_ns() - changed < _SETTLED_NS:
@@ -224,5 +224,5 @@ def _known_hdus(path: str, status: os.stat_result) -> dict[int, Hdu]:
 
 
 @lru_cache(maxsize=_KNOWN_FILES)
-def _cached(*_: str | int) -> dict[int, Hdu]:
+def _cached(*_: str | int) -> dict[int, HduExtent]:
     return {}

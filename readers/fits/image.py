@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,20 @@ class FitsImage:
             return np.stack(found).reshape(len(planes), height, width)
 
 
-def find_image(file: FitsFile) -> FitsImage:
-    """Describe the image of a file from its header, or through astropy if that is unusual."""
-    found = file.header()
-    if found is None:
-        return _by_astropy(file)
-    extent = len(found.text), found.start, found.stop
-    return _described(file, found.number, found.keywords, found.is_table, *extent)
+def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
+    """Describe the image of a file from its header, or through astropy if that is unusual.
+
+    RICE_1 tiles of more than `largest_tile` pixels are left to astropy.
+    """
+    header = file.header()
+    if header is None:
+        found = _by_astropy(file)
+    else:
+        extent = len(header.text), header.start, header.stop
+        found = _described(file, header.number, header.keywords, header.is_table, *extent)
+    if isinstance(found.image, RiceImage) and found.image.tile_pixels > largest_tile:
+        return replace(found, image=None)
+    return found
 
 
 def _by_astropy(file: FitsFile) -> FitsImage:

@@ -26,7 +26,6 @@ from readers.fits.image import FitsImage, find_image
 from readers.fits.payload import OVERHEAD, make_plan
 from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import ImageShape, Planes
-from readers.fits.rice_tiles import RiceImage
 from readers.window import Window
 
 _AS_STORED = (8, 16, 32, -32, -64)
@@ -105,23 +104,32 @@ class FitsReader:
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the image, or only the tiles that the window touches."""
         with self._found(row) as found:
-            planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
-            size = found.shape.height, found.shape.width
-            window = window and window.within(*size)
-            *_, height, width = found.shape.region(window)
-            image, file = found.image, found.file
-            file.need(*found.span(window, planes))
-            if image is not None and scaling is not None:
-                payload, plans, tile_scaling, nbytes = image.read(file.fileno, window, planes)
-                nbytes += found.header_bytes
-            else:
-                before = bytes_read()
-                pixels = found.pixels(window, planes, scaled=scaling is None)
-                if scaling is None:
-                    scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
-                payload, plans = plan_of_pixels(pixels)
-                tile_scaling, nbytes = np.zeros((len(planes), 0)), bytes_read() - before
-            nbytes = file.input_bytes(nbytes)
+            found.file.need(*self.span(found, row, window))
+            sample = self.read_found(found, row, window)
+            return replace(sample, input_bytes=found.file.input_bytes(sample.input_bytes))
+
+    def span(self, found: FitsImage, row: Row, window: Window | None) -> tuple[int, int]:
+        """Return the first byte and the end of the data that `read_found` needs of a file."""
+        inside = window and window.within(found.shape.height, found.shape.width)
+        return found.span(inside, self.chosen(row, found.shape))
+
+    def read_found(self, found: FitsImage, row: Row, window: Window | None) -> Sample:
+        """Read the image of an open file as `read` does; the bytes are those of the plain file."""
+        planes, scaling = self.chosen(row, found.shape), self._scaling(found.keywords)
+        size = found.shape.height, found.shape.width
+        window = window and window.within(*size)
+        *_, height, width = found.shape.region(window)
+        image = found.image
+        if image is not None and scaling is not None:
+            payload, plans, tile_scaling, nbytes = image.read(found.file.fileno, window, planes)
+            nbytes += found.header_bytes
+        else:
+            before = bytes_read()
+            pixels = found.pixels(window, planes, scaled=scaling is None)
+            if scaling is None:
+                scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
+            payload, plans = plan_of_pixels(pixels)
+            tile_scaling, nbytes = np.zeros((len(planes), 0)), bytes_read() - before
         whole_scaling = np.tile(np.array(scaling, np.float64), (len(planes), 1))
         arrays: dict[str, NDArray[Any]] = {
             "shape": np.zeros((height, width, 0), np.uint8),
@@ -134,9 +142,13 @@ class FitsReader:
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers up to the image's."""
         with self._found(row) as found:
-            planes, scaling = self._chosen(row, found.shape), self._scaling(found.keywords)
-            _, height, width = found.shape
-            window = window and window.within(height, width)
+            return self.peek_found(found, row, window)
+
+    def peek_found(self, found: FitsImage, row: Row, window: Window | None) -> Peek:
+        """Describe the image of an open file as `peek` does."""
+        planes, scaling = self.chosen(row, found.shape), self._scaling(found.keywords)
+        _, height, width = found.shape
+        window = window and window.within(height, width)
         if window is not None and (window.height > height or window.width > width):
             window = None  # `read` rejects such a row; here it would hide that of the others
         if found.image is not None and scaling is not None:
@@ -175,7 +187,10 @@ class FitsReader:
             Like `read`.
         """
         wanted = self._wanted(row)
-        with read_errors(row.path, wanted, row.number) as where, FitsFile(row.path, wanted) as file:
+        with (
+            read_errors(row.path, wanted, row.number) as where,
+            FitsFile.at(row.path, wanted) as file,
+        ):
             found = file.header()
             if found is None:
                 with file.by_astropy() as (hdus, where.hdu):
@@ -191,7 +206,7 @@ class FitsReader:
     def verify(self, row: Row) -> None:
         """Decode the whole image, or the planes that are read, with astropy."""
         with self._found(row) as found:
-            planes = self._chosen(row, found.shape)
+            planes = self.chosen(row, found.shape)
             found.file.need(*found.span(None, planes))
             found.pixels(None, planes, scaled=False)
 
@@ -211,7 +226,7 @@ class FitsReader:
 
     def _scaling(self, header: Mapping[str, Any]) -> tuple[float, float, float] | None:
         if self.stored is None:
-            return _scaling(header)
+            return scaling_of(header)
         if header["BITPIX"] != _STORED_INTEGERS[self.stored]:
             raise ValueError(
                 f"BITPIX is {header['BITPIX']}, expected {_STORED_INTEGERS[self.stored]} for "
@@ -222,7 +237,7 @@ class FitsReader:
     def _wanted(self, row: Row) -> HduName | None:
         return self.hdu if row.hdu is None else row.hdu
 
-    def _chosen(self, row: Row, shape: ImageShape) -> list[int]:
+    def chosen(self, row: Row, shape: ImageShape) -> list[int]:
         """Return the numbers of the planes to read: the row takes precedence over the setting."""
         if row.plane is None:
             return shape.chosen(self.planes, self.num_planes)
@@ -237,11 +252,12 @@ class FitsReader:
     def _found(self, row: Row) -> Iterator[FitsImage]:
         """Open the file of a row and yield its image."""
         wanted = self._wanted(row)
-        with read_errors(row.path, wanted, row.number) as where, FitsFile(row.path, wanted) as file:
-            found = find_image(file)
+        with (
+            read_errors(row.path, wanted, row.number) as where,
+            FitsFile.at(row.path, wanted) as file,
+        ):
+            found = find_image(file, self.largest_tile)
             where.hdu = found.number
-            if isinstance(found.image, RiceImage) and found.image.tile_pixels > self.largest_tile:
-                found = replace(found, image=None)
             yield found
 
 
@@ -259,7 +275,7 @@ def _numbers(planes: Any) -> int | tuple[int, ...]:
     return numbers if several else numbers[0]
 
 
-def _scaling(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
+def scaling_of(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
     """Return (BSCALE, BZERO, BLANK) as astropy applies them, or None if astropy must scale.
 
     FITS Standard 4.0, section 4.4.2.5; for BLANK astropy's ``_ImageBaseHDU._scale_data``.

@@ -81,7 +81,7 @@ def _read_fits(
     from readers.fits.file import FitsFile, bytes_read
     from readers.fits.image import find_image
 
-    with FitsFile(path, hdu) as file:
+    with FitsFile.at(path, hdu) as file:
         found = find_image(file)
         if found.shape.planes > 1:
             raise ValueError(f"has {found.shape.planes} planes, expected one")

@@ -1,0 +1,87 @@
+"""An image of a row that becomes an output of its own: where it is found."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Integral
+
+from readers.contract import Row
+from readers.fits.hdus import HduName, checked
+from readers.fits.planes import Planes
+from readers.fits.reader import FitsReader
+
+DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32")
+
+
+@dataclass(frozen=True)
+class Hdu:
+    """An image of a row that becomes an output of its own, see `fits_pipeline`.
+
+    Parameters
+    ----------
+    hdu : int, str or (str, int), optional
+        Its HDU, as for `fits_pipeline`. By default that of the row, else the first one that holds
+        an image.
+    relative : int, optional
+        Its HDU, counted from that of the row (column ``hdu``): 2 is the second one after it.
+    part : str, optional
+        It is in a file of its own, that of column ``path_{part}``. There, too, `relative` counts
+        from column ``hdu``; without it and `hdu`, column ``hdu_{part}`` is taken.
+    planes : int, sequence of int or "all", optional
+        Planes of it, as for `fits_pipeline`; by default that of column ``plane`` (of a part:
+        ``plane_{part}``).
+    dtype : {"uint8", "int8", "uint16", "int16", "int32", "int64", "float32"}, optional
+        Element type of the output; by default that of the first row that can be read. Images whose
+        values are of another type are rejected, but all can become float32.
+
+    Raises
+    ------
+    ValueError
+        If a setting makes no sense, alone or with another.
+    """
+
+    hdu: HduName | None = None
+    _: KW_ONLY
+    relative: int | None = None
+    part: str | None = None
+    planes: Planes | None = None
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hdu", checked(self.hdu))
+        if self.relative is not None:
+            if not isinstance(self.relative, Integral) or isinstance(self.relative, bool):
+                raise ValueError(f"relative must be an integer, got {self.relative!r}")
+            if self.hdu is not None:
+                raise ValueError("hdu and relative are two ways to name an HDU: leave out one")
+            object.__setattr__(self, "relative", int(self.relative))
+        if self.part is not None and not (isinstance(self.part, str) and self.part):
+            raise ValueError(f"part must be the name of a part, got {self.part!r}")
+        if self.dtype not in (None, *DTYPES):
+            raise ValueError(f"dtype must be one of {DTYPES} or None, got {self.dtype!r}")
+        # The number of all planes is not known yet.
+        planes = FitsReader(planes=self.planes, num_planes=1).planes
+        object.__setattr__(self, "planes", planes)
+
+    def of(self, row: Row) -> tuple[Row, HduName | None]:
+        """Return its file, and the HDU in it.
+
+        Raises
+        ------
+        ValueError
+            If the row has no such file, or no HDU from which to count.
+        """
+        file = row if self.part is None else row.part(self.part)
+        if file is None:
+            raise ValueError(f"the row has no file of part {self.part!r}: leave it out")
+        if self.planes is not None:
+            file = replace(file, plane=None)
+        if self.relative is None:
+            return file, file.hdu if self.hdu is None else self.hdu
+        if row.hdu is None:
+            raise ValueError(
+                f"relative={self.relative} counts from column 'hdu', which is empty in this row"
+            )
+        if row.hdu + self.relative < 0:
+            raise ValueError(f"there is no HDU {row.hdu}{self.relative:+d}")
+        return file, row.hdu + self.relative
