@@ -16,6 +16,11 @@ _KINDS = {
 
 
 def open_regular(path: str) -> BinaryIO:
+    """Open a file for reading, see `descriptor_of`."""
+    return os.fdopen(descriptor_of(path), "rb")
+
+
+def descriptor_of(path: str) -> int:
     """Open a file for reading; a FIFO or device is rejected, where ``open`` might wait forever.
 
     Raises
@@ -29,4 +34,4 @@ def open_regular(path: str) -> BinaryIO:
     if kind != stat.S_IFREG:
         os.close(file)
         raise OSError(f"it is {_KINDS.get(kind, 'of another type')}, expected a file: {path!r}")
-    return os.fdopen(file, "rb")
+    return file

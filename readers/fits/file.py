@@ -15,7 +15,7 @@ from astropy.io import fits
 from astropy.utils.exceptions import AstropyWarning
 
 from readers.errors import ReadError
-from readers.files import open_regular
+from readers.files import descriptor_of
 from readers.fits.gunzip import MAGIC, UnpackedFits
 from readers.fits.hdus import HduName, find_header, is_wanted, no_such_hdu
 from readers.fits.headers import ImageHeader
@@ -37,10 +37,10 @@ class FitsFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._file = open_regular(path)
+        self._file = descriptor_of(path)
         self._unpacked: UnpackedFits | None = None
         try:
-            begin = os.pread(self._file.fileno(), 6, 0)
+            begin = os.pread(self._file, 6, 0)
             for magic, name in _PACKED.items():
                 if begin.startswith(magic):
                     raise ValueError(
@@ -49,21 +49,21 @@ class FitsFile:
             if begin.startswith(MAGIC):
                 self._unpacked = UnpackedFits(self._file)
         except BaseException:
-            self._file.close()
+            os.close(self._file)
             raise
 
     def __enter__(self) -> FitsFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        os.close(self._file)
         if self._unpacked is not None:
             self._unpacked.file.close()
 
     @property
     def fileno(self) -> int:
         """Descriptor of the FITS file; a gzipped one holds only headers before `need`."""
-        return (self._file if self._unpacked is None else self._unpacked.file).fileno()
+        return self._file if self._unpacked is None else self._unpacked.file.fileno()
 
     @classmethod
     @contextmanager

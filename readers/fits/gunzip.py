@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from typing import BinaryIO
 
 from astropy.io import fits
 
@@ -72,16 +71,17 @@ class GzipStream:
 class UnpackedFits:
     """The headers of a gzipped FITS file up to an image's, and the part of its data to keep.
 
-    The `packed` file must stay open. At first nothing is unpacked: call `find` or `next_hdu`.
+    The descriptor of the `packed` file must stay open. At first nothing is unpacked: call `find` or
+    `next_hdu`.
     """
 
-    def __init__(self, packed: BinaryIO) -> None:
-        self._stream = GzipStream(packed.fileno())
+    def __init__(self, packed: int) -> None:
+        self._stream = GzipStream(packed)
         self._at = 0  # in the stream
         self._ahead = b""  # the next byte, if it was read
         self._hdu: HduExtent | None = None
         self._names: list[str] = []
-        self._most = os.fstat(packed.fileno()).st_size * _MOST_RATIO
+        self._most = os.fstat(packed).st_size * _MOST_RATIO
         self.file = os.fdopen(os.memfd_create("unpacked FITS", os.MFD_CLOEXEC), "r+b", buffering=0)
 
     @property

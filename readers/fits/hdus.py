@@ -42,7 +42,8 @@ _KNOWN_FILES = 256
 _KNOWN_HDUS = 512
 """HDUs of a file that are cached; each takes some 500 bytes of memory."""
 _SETTLED_NS = 2_000_000_000
-"""A file written to more recently is not cached: another write may leave the same time stamp."""
+"""Of a file written to more recently nothing is kept: another write may leave the same time
+stamp."""
 
 
 class HduExtent(NamedTuple):
@@ -213,14 +214,19 @@ class _HeaderReader:
         return b""
 
 
-def _known_hdus(path: str, status: os.stat_result) -> dict[int, HduExtent]:
-    """Return the cached HDUs of a file by number, a dict to add to."""
+def stamp_of(path: str, status: os.stat_result) -> tuple[str | int, ...] | None:
+    """Return what changes when a file is written to; None if it was, too recently to rely on it."""
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
     if time.time_ns() - changed < _SETTLED_NS:
-        return {}
-    return _cached(
-        path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    )
+        return None
+    numbers = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return path, *numbers
+
+
+def _known_hdus(path: str, status: os.stat_result) -> dict[int, HduExtent]:
+    """Return the cached HDUs of a file by number, a dict to add to."""
+    stamp = stamp_of(path, status)
+    return {} if stamp is None else _cached(*stamp)
 
 
 @lru_cache(maxsize=_KNOWN_FILES)

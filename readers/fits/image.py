@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,18 +14,21 @@ from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers.fits.file import FitsFile
+from readers.fits.hdus import stamp_of
 from readers.fits.headers import Keywords
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape, plane_index
 from readers.fits.rice_tiles import RiceImage
 from readers.window import Window
 
+_KNOWN_IMAGES = 1024
+"""Images that are kept; each takes some 4 kB of memory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitsImage:
-    """An image in an open file."""
+class _Description:
+    """What the headers of a file say of an image."""
 
-    file: FitsFile
     number: int
     """Number of its HDU."""
     keywords: Mapping[str, Any]
@@ -32,10 +37,18 @@ class FitsImage:
     image: RiceImage | StoredImage | None
     """None if astropy must decode it."""
     header_bytes: int
+    """Bytes of its header; 0 if it was not read again."""
     start: int
     """First byte of its data in the file."""
     stop: int
     """End of its data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitsImage(_Description):
+    """An image in an open file."""
+
+    file: FitsFile
 
     def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
         """Return the first byte and the end of the data that are needed."""
@@ -61,20 +74,42 @@ class FitsImage:
 def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
     """Describe the image of a file from its header, or through astropy if that is unusual.
 
-    RICE_1 tiles of more than `largest_tile` pixels are left to astropy.
+    The descriptions of the latest images are kept. RICE_1 tiles of more than `largest_tile` pixels
+    are left to astropy.
     """
+    stamp = stamp_of(file.path, os.fstat(file.fileno))
+    kept = [] if stamp is None else _kept(*stamp, file.wanted)
+    if is_read := not kept:
+        kept.append(_read_description(file))
+    found = kept[0]
+    too_large = isinstance(found.image, RiceImage) and found.image.tile_pixels > largest_tile
+    return FitsImage(
+        file=file,
+        number=found.number,
+        keywords=found.keywords,
+        shape=found.shape,
+        image=None if too_large else found.image,
+        header_bytes=found.header_bytes if is_read else 0,
+        start=found.start,
+        stop=found.stop,
+    )
+
+
+@lru_cache(maxsize=_KNOWN_IMAGES)
+def _kept(*_: Any) -> list[_Description]:
+    """Return the description of an image of a file that has this stamp; an empty list to fill."""
+    return []
+
+
+def _read_description(file: FitsFile) -> _Description:
     header = file.header()
     if header is None:
-        found = _by_astropy(file)
-    else:
-        extent = len(header.text), header.start, header.stop
-        found = _described(file, header.number, header.keywords, header.is_table, *extent)
-    if isinstance(found.image, RiceImage) and found.image.tile_pixels > largest_tile:
-        return replace(found, image=None)
-    return found
+        return _by_astropy(file)
+    extent = len(header.text), header.start, header.stop
+    return _described(header.number, header.keywords, header.is_table, *extent)
 
 
-def _by_astropy(file: FitsFile) -> FitsImage:
+def _by_astropy(file: FitsFile) -> _Description:
     with file.by_astropy(disable_image_compression=True) as (hdus, number):
         hdu = hdus[number]
         header, info = hdu.header, hdu.fileinfo()
@@ -83,7 +118,7 @@ def _by_astropy(file: FitsFile) -> FitsImage:
             header = _of_plain_image(header)
         start = info["datLoc"]
         extent = start - info["hdrLoc"], start, start + hdu.size
-        return _described(file, number, header, is_table, *extent)
+        return _described(number, header, is_table, *extent)
 
 
 def _of_plain_image(header: fits.Header) -> Keywords:
@@ -99,14 +134,13 @@ def _of_plain_image(header: fits.Header) -> Keywords:
 
 
 def _described(
-    file: FitsFile,
     number: int,
     header: Mapping[str, Any],
     is_table: bool,
     header_bytes: int,
     start: int,
     stop: int,
-) -> FitsImage:
+) -> _Description:
     letter = "Z" if is_table else ""
     axes = range(header[f"{letter}NAXIS"], 0, -1)
     shape = ImageShape.of([header[f"{letter}NAXIS{axis}"] for axis in axes])
@@ -115,8 +149,7 @@ def _described(
         keywords.setdefault("BLANK", header["ZBLANK"])
     bitpix = keywords["BITPIX"] = header[f"{letter}BITPIX"]
     stored = StoredImage(bitpix=bitpix, shape=shape, start=start)
-    return FitsImage(
-        file=file,
+    return _Description(
         number=number,
         keywords=keywords,
         shape=shape,

@@ -19,6 +19,12 @@ FIELD_BYTES = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "
 FIELD_BYTES |= {"P": 8, "Q": 16}
 STORED_BITPIX = {"B": 8, "I": 16, "J": 32, "E": -32, "D": -64}
 """BITPIX by the letter of a TFORM."""
+_FLOAT64 = np.dtype(">f8")
+_NUMBERS = {
+    letter: np.dtype(name)
+    for letter, name in zip("PQIJKE", (">i4", ">i8", ">i2", ">i4", ">i8", ">f4"), strict=True)
+}
+"""Types of numbers by the letter of a TFORM; for others that of D."""
 _ARRAYS = ("COMPRESSED_DATA", "GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA")
 _LETTERS = {"ZSCALE": "ED", "ZZERO": "ED", "ZBLANK": "IJK"} | dict.fromkeys(_ARRAYS, "PQ")
 """Letters that the TFORM of a column may have."""
@@ -38,11 +44,7 @@ class TileColumn:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of its numbers, big-endian."""
-        return np.dtype(
-            {"P": ">i4", "Q": ">i8", "I": ">i2", "J": ">i4", "K": ">i8", "E": ">f4"}.get(
-                self.letter, ">f8"
-            )
-        )
+        return _NUMBERS.get(self.letter, _FLOAT64)
 
     def of_rows(self, rows: NDArray[np.uint8], count: int = 1) -> NDArray[Any]:
         """Return the numbers in some rows of the table, shape (rows, count)."""

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readers import AiaReader, FitsReader, Row, Window
-from readers.fits import hdus
+from readers.fits import hdus, image
 from readers.fits.hdus import find_header
 
 PIXELS = np.arange(31 * 23, dtype=np.int16).reshape(31, 23)
@@ -27,11 +27,11 @@ def mosaic(path: Path, count: int = 5, first: int = 0, **cards: Any) -> str:
     """Write images of different values, plain and compressed in turn, with tables between."""
     made = [fits.PrimaryHDU(header=fits.Header(cards))]
     for number in range(count):
-        image = (fits.CompImageHDU if number % 2 else fits.ImageHDU)(
+        pixels = (fits.CompImageHDU if number % 2 else fits.ImageHDU)(
             PIXELS + np.int16(first + number), name=f"N{number}"
         )
         table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=range(999 * number))])
-        made += [image, table]
+        made += [pixels, table]
     fits.HDUList(made).writeto(path, overwrite=True)
     return str(path)
 
@@ -48,6 +48,7 @@ def remembering(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remember files that were just written, too, and nothing of before."""
     monkeypatch.setattr(hdus, "_SETTLED_NS", -(10**18))
     hdus._cached.cache_clear()
+    image._kept.cache_clear()
 
 
 @pytest.fixture
@@ -149,10 +150,45 @@ def test_headers_before_are_read_once(tmp_path: Path, remembering: None, reads: 
     path = mosaic(tmp_path / "a.fits")
     assert value(path, 9) == 4
     reads.clear()
+    image._kept.cache_clear()
     assert value(path, 9) == 4
     with fits.open(path) as opened:
         own = opened[9].fileinfo()["hdrLoc"]
     assert min(place for place in reads if place) >= own
+
+
+@pytest.mark.parametrize("reader", [FitsReader(), FitsReader("N4"), FitsReader(("n4", 1))])
+def test_a_header_is_read_once(
+    tmp_path: Path, remembering: None, reads: list[Any], reader: FitsReader
+) -> None:
+    path = mosaic(tmp_path / "a.fits")
+    row = Row(NUMBER, path, 9 if reader.hdu is None else None)
+    first = reader.read(row, None)
+    reads.clear()
+    again = reader.read(row, None)
+    assert reads == [0]  # the first bytes, by which packed files are recognised
+    assert again.input_bytes < first.input_bytes
+    np.testing.assert_array_equal(decoded(again), decoded(first))
+
+
+def test_the_largest_tile_of_each_reader_counts(tmp_path: Path, remembering: None) -> None:
+    path = mosaic(tmp_path / "a.fits")
+    limits = [float("inf"), 1, float("inf")]
+    lengths = [
+        len(FitsReader(largest_tile=most).read(Row(0, path, 3), None)["payload"]) for most in limits
+    ]
+    assert lengths[0] == lengths[2] < lengths[1]
+
+
+def test_few_images_are_remembered(tmp_path: Path, remembering: None) -> None:
+    path = mosaic(tmp_path / "a.fits", 3)
+    for number in range(1100):
+        link = tmp_path / f"{number}.fits"
+        link.hardlink_to(path)
+        FitsReader().peek(Row(0, str(link), 1 + 2 * (number % 3)), None)
+        link.unlink()
+    assert image._kept.cache_info().currsize == image._KNOWN_IMAGES
+    assert hdus._cached.cache_info().currsize == hdus._KNOWN_FILES
 
 
 def test_astropy_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,8 +230,9 @@ def test_a_longer_file_of_that_name_is_seen(tmp_path: Path, remembering: None) -
 
 def test_what_was_just_written_is_not_remembered(tmp_path: Path) -> None:
     hdus._cached.cache_clear()
+    image._kept.cache_clear()
     value(mosaic(tmp_path / "a.fits"), 9)
-    assert hdus._cached.cache_info().currsize == 0
+    assert hdus._cached.cache_info().currsize == image._kept.cache_info().currsize == 0
 
 
 def test_few_files_are_remembered_and_no_reader_carries_them(
