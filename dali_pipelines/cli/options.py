@@ -188,8 +188,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # With exponents, which argparse takes for flags: --mean -1e-5.
-        self._negative_number_matcher = re.compile(r"^-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+        # With exponents and units, which argparse takes for flags: --mean -1e-5, --offsets -1h,0.
+        self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def error(self, message: str) -> NoReturn:
         """Raise a Refusal."""

@@ -97,6 +97,16 @@ def with_classes(
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
+def without_classes(table: pa.Table) -> pa.Table:
+    """Return the table without names of classes."""
+    kept = {
+        key: value
+        for key, value in (table.schema.metadata or {}).items()
+        if key not in (_KEY, _IDS_KEY)
+    }
+    return table.replace_schema_metadata(kept or None)
+
+
 def _shortened(names: Sequence[str]) -> str:
     listed = ", ".join(map(repr, names[:10]))
     return listed if len(names) <= 10 else f"{listed} and {len(names) - 10} more"

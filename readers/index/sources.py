@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from readers.index import arrow_file, schema
 from readers.index.arrow_file import ArrowFile
 from readers.index.classes import category_ids_of, class_table, classes_of
+from readers.index.grouping.frames import frames_of
 from readers.index.lists.coco import coco_table
 from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files
 
@@ -50,6 +51,19 @@ class IndexSources:
     def parts(self) -> tuple[str, ...]:
         """Names of the parts, if a sample consists of several files."""
         return schema.part_names(self.table)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels of samples of several files; () for one channel without a name."""
+        return frames_of(self.table).channels
+
+    @property
+    def offsets(self) -> tuple[str, ...]:
+        """Times of the frames of a sequence minus that of their sample, e.g. ``-24min``; else ().
+
+        They are stored like `classes`, with the `channels`.
+        """
+        return frames_of(self.table).offsets
 
     @classmethod
     def scan(

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from readers.index import arrow_file, schema
 from readers.index.catalogue.methods import IndexCutouts
 from readers.index.columns import Columns
-from readers.index.groups import Grouping, Missing
+from readers.index.grouping.groups import Grouping, Missing
 from readers.index.reader_columns import reader_columns
 from readers.index.rows.methods import IndexRows
 from readers.index.rows.weights import RunningWeights, running_weights
@@ -124,21 +124,24 @@ class Index(IndexCutouts, IndexRows):
 
     def group(
         self,
-        channels: Sequence[Any],
+        channels: Sequence[Any] | None = None,
         *,
         by: str = Grouping.by,
         time: str = Grouping.time,
         tolerance: float | str | Quantity = Grouping.tolerance,
         missing: Missing = Grouping.missing,
         cadence: float | str | Quantity | None = Grouping.cadence,
+        offsets: Sequence[float | str | Quantity] | None = Grouping.offsets,
     ) -> Index:
         """Group files that are close in time into samples with one file for each channel.
 
+        With `offsets` a sample has such files at several times, a sequence of frames.
+
         Parameters
         ----------
-        channels : sequence
+        channels : sequence, optional
             Values of the column `by`. Without `cadence` the first is the reference: each of its
-            files makes a sample.
+            files makes a sample. None for all files, as one channel, which needs `offsets`.
         by : str
             Column that identifies the channel: numbers or text.
         time : str
@@ -153,14 +156,20 @@ class Index(IndexCutouts, IndexRows):
         cadence : float, str or Quantity, optional
             Put samples at the multiples of this duration since 1970-01-01T00:00, whatever files
             exist, instead of at the times of the first channel. At least twice the tolerance.
+        offsets : sequence of float, str or Quantity, optional
+            Times of the frames minus that of the sample, e.g. ``("-24min", "-12min", "0",
+            "+12min")``, in the order in which they are wanted; 0 need not be among them. They are
+            more than twice the tolerance apart.
 
         Returns
         -------
         Index
             One row for each sample, in order of time, with ``path`` (and ``hdu`` and ``plane``, if
-            this Index has them) of the first channel that is present, ``time``, and for each
-            channel e.g. ``path_171``, ``hdu_171`` and ``plane_171`` (null if missing) and
-            ``dt_171`` (float64, file minus sample in seconds, NaN if missing).
+            this Index has them) of the first part that is present, ``time``, and for each channel
+            e.g. ``path_171``, ``hdu_171`` and ``plane_171`` (null if missing) and ``dt_171``
+            (float64, file minus sample in seconds, NaN if missing). With `offsets` these are
+            ``path_171-24min`` and so on, or ``path_-24min`` without `channels`: the channels of the
+            first offset, then those of the second. See `channels` and `offsets`.
 
         Raises
         ------
@@ -178,6 +187,10 @@ class Index(IndexCutouts, IndexRows):
         gets it (the later of two equally near ones) and the others lack the channel. If files have
         the same channel and time, the first row is used. Rows without a time are left out.
 
+        With `offsets` each frame is the nearest file, too, and a file is in many samples. Parts of
+        a `split` have no file in common if it is by ``TimeBlocks("time", block, gap)``, where `gap`
+        is at least the last offset minus the first, plus twice the tolerance.
+
         `by` and `tolerance` are named as in pandas: this is ``merge_asof`` with
         ``direction="nearest"`` and each file used once.
         """
@@ -188,6 +201,7 @@ class Index(IndexCutouts, IndexRows):
             tolerance=tolerance,
             missing=missing,
             cadence=cadence,
+            offsets=offsets,
         )
         return Index(grouping.apply(self.table))
 

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from astropy.units import Quantity
 
 
-def nanoseconds(name: str, duration: float | str | Quantity) -> int:
-    """Return a duration in nanoseconds; ValueError if it is none, or longer than 9e9 s."""
+def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = False) -> int:
+    """Return a duration in nanoseconds, which may be negative only if it is `signed`.
+
+    ValueError if it is none, or longer than 9e9 s.
+    """
     from astropy import units
 
     try:
@@ -22,8 +25,9 @@ def nanoseconds(name: str, duration: float | str | Quantity) -> int:
         raise ValueError(
             f"{name} must be seconds, or a duration such as '12 s' or '12 min', got {duration!r}"
         ) from error
-    if not 0 <= seconds < 9e9:
-        raise ValueError(f"{name} must be from 0 to 9e9 s, got {duration!r}")
+    least = -9e9 if signed else 0
+    if not least <= seconds < 9e9:
+        raise ValueError(f"{name} must be from {least:g} to 9e9 s, got {duration!r}")
     return round(seconds * 1e9)
 
 

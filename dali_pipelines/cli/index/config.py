@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import fractions, hdu_name, option, plane_numbers
 from dali_pipelines.cli.shared_flags import ProcessFlags
-from readers.index.groups import Grouping, Missing
+from readers.index.grouping.groups import Grouping, Missing
 
 if TYPE_CHECKING:
     from readers import TimeBlocks
@@ -21,6 +21,7 @@ KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 """Header keys that are kept by default."""
 _OF_FILES = ("keys", "hdu", "hdus", "planes", "class_folders", "verify", "rejected")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
+"""Settings of samples of several files, with `group` or `offsets`."""
 _OF_SPLITS = ("split_by", "block", "gap")
 
 
@@ -33,10 +34,14 @@ def _hdu_names(text: str) -> tuple[int | str, ...]:
     return tuple(int(name) if name.isdecimal() else name for name in names)
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def _keys(text: str) -> list[str]:
     from readers.index.fact_table import COLUMNS, column_name
 
-    keys = [key.strip().upper() for key in text.split(",") if key.strip()]
+    keys = [key.upper() for key in _words(text)]
     columns = [*COLUMNS, "label", "class_name", *map(column_name, keys)]
     if twice := sorted({name for name in columns if columns.count(name) > 1}):
         raise argparse.ArgumentTypeError(f"there would be two columns {', '.join(twice)}")
@@ -106,11 +111,19 @@ class IndexConfig(ProcessFlags):
         None, "where to list all files that could not be read", metavar="FILE.csv"
     )
     overwrite: bool = option(False, "replace OUT even if it is not from this command")
-    group: str | None = option(
+    group: tuple[str, ...] | None = option(
         None,
         "make samples of several files near one time: their channels; each file of the first one "
         "makes a sample",
+        type=_words,
         metavar="A,B,...",
+    )
+    offsets: tuple[str, ...] | None = option(
+        None,
+        "make sequences: times of the frames before and after that of a sample, for each channel "
+        "of --group, as -24min,-12min,0,12min",
+        type=_words,
+        metavar="TIME,...",
     )
     by: str = option(Grouping.by, "--group: column that tells channels apart", metavar="COLUMN")
     time: str = option(Grouping.time, "--group: column of times", metavar="COLUMN")
@@ -155,8 +168,8 @@ class IndexConfig(ProcessFlags):
         for name in changed:
             if name in _OF_FILES and is_table(self.data):
                 raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
-            if name in _OF_GROUPS and self.group is None:
-                raise ValueError(f"--{name} needs --group")
+            if name in _OF_GROUPS and self.group is None and self.offsets is None:
+                raise ValueError(f"--{name} needs --group or --offsets")
             if name in _OF_SPLITS and self.split is None:
                 raise ValueError(f"--{name} needs --split")
         if self.hdu is not None and self.hdus is not None:
@@ -179,15 +192,15 @@ class IndexConfig(ProcessFlags):
 
     @cached_property
     def grouping(self) -> Grouping | None:
-        """Rule by which files make samples; None without ``--group``."""
-        if self.group is None:
+        """Rule by which files make samples; None without ``--group`` and ``--offsets``."""
+        if self.group is None and self.offsets is None:
             return None
         settings: dict[str, Any] = {name: getattr(self, name) for name in _OF_GROUPS}
-        channels = [channel.strip() for channel in self.group.split(",") if channel.strip()]
         try:
-            return Grouping(channels=channels, **settings)
+            return Grouping(channels=self.group, offsets=self.offsets, **settings)
         except ValueError as error:
-            raise ValueError(f"--group: {error}") from error
+            flag = "offsets" if self.group is None else "group"
+            raise ValueError(f"--{flag}: {error}") from error
 
     @cached_property
     def parts_by(self) -> str | TimeBlocks:

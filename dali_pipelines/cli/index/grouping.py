@@ -1,4 +1,4 @@
-"""Samples of several files: how the settings of ``--group`` are applied and reported."""
+"""Samples of several files: ``--group`` and ``--offsets`` applied and reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dali_pipelines.cli.errors import Refusal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.index.groups import Grouping
+    from readers.index.grouping.groups import Grouping
 
 
 def check(grouping: Grouping | None, names: Sequence[str]) -> None:
@@ -21,14 +21,19 @@ def check(grouping: Grouping | None, names: Sequence[str]) -> None:
     try:
         grouping.check(names)
     except KeyError as error:
-        raise Refusal(f"--group: {error.args[0]}") from error
+        raise Refusal(f"{_flag(grouping)}: {error.args[0]}") from error
 
 
 def told(grouping: Grouping, samples: pa.Table) -> str:
-    """Describe how many samples there are, and how many of them lack a channel."""
-    lacking = {channel: samples[f"path_{channel}"].null_count for channel in grouping.channels}
-    missing = (f", {channel} is missing in {count}" for channel, count in lacking.items() if count)
-    made = f"{samples.num_rows} samples of {len(lacking)} channels made of them"
+    """Describe how many samples there are, and how many of them lack a channel or a frame."""
+    frames = grouping.frames
+    lacking = {part: samples[f"path_{part}"].null_count for part in frames.parts}
+    missing = (f", {part} is missing in {count}" for part, count in lacking.items() if count)
+    channels, times = len(frames.channels), len(frames.offsets)
+    made_of = f"{channels} channels" if channels else f"{times} frames"
+    if channels and times:
+        made_of += f" at {times} times"
+    made = f"{samples.num_rows} samples of {made_of} made of them"
     return "".join((made, *missing))
 
 
@@ -39,8 +44,12 @@ def grouped(grouping: Grouping | None, table: pa.Table) -> pa.Table:
     try:
         return grouping.apply(table)
     except TypeError as error:
-        raise Refusal(f"--group: {error}") from error
+        raise Refusal(f"{_flag(grouping)}: {error}") from error
     except ValueError as error:  # which writes missing='keep' for --missing keep
         flags = re.sub(r"(?<!')\b(tolerance|missing)\b", r"--\1", str(error))
         message = re.sub(r"='(\w+)'", r" \1", flags)
-        raise Refusal(f"--group: {message}", 1) from error
+        raise Refusal(f"{_flag(grouping)}: {message}", 1) from error
+
+
+def _flag(grouping: Grouping) -> str:
+    return "--offsets" if grouping.channels is None else "--group"

@@ -57,13 +57,14 @@ def save(table: pa.Table, path: str) -> None:
     """Write the table as an Index, and note that it is from here."""
     import pyarrow as pa
 
-    from readers.index.classes import classes_of, with_classes
     from readers.index.table import Index
 
     for position, name in enumerate(table.column_names):
         if table[name].type == pa.null():  # a key that no file has: readers can use NaN
             table = table.set_column(position, name, table[name].cast(pa.float64()))
-    classes = classes_of(table)
-    table = table.replace_schema_metadata({MARK: ",".join(table.column_names)})
+    found = table.schema.metadata or {}
+    # Classes, channels and offsets, but not e.g. what pandas wrote of its columns.
+    kept = {key: value for key, value in found.items() if key.startswith(b"dali-pipelines ")}
+    table = table.replace_schema_metadata({**kept, MARK: ",".join(table.column_names)})
     with refusing(OSError, status=1, doing=f"{path} could not be written"):
-        Index(with_classes(table, classes)).save(path)
+        Index(table).save(path)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from readers.index.classes import LABELS, category_ids_of, classes_of, with_classes
+from readers.index.classes import (
+    LABELS,
+    category_ids_of,
+    classes_of,
+    with_classes,
+    without_classes,
+)
+from readers.index.grouping.frames import common_frames, with_frames
 from readers.index.lists.arrays import column_of_arrays, holds_arrays
 from readers.index.sources import IndexSources
 
@@ -41,6 +48,7 @@ def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
         )
     names = dict.fromkeys(name for table in tables for name in table.column_names)
     table = pa.table({name: _joined_column(name, tables) for name in names})
+    table = with_frames(table, common_frames(tables))
     ids = {category_ids_of(table) for table in labelled}
     return with_classes(table, classes.pop() if classes else (), ids.pop() if len(ids) == 1 else ())
 
@@ -59,7 +67,7 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
     if name not in table.column_names:
         return table.append_column(name, column)
     if name in LABELS:
-        table = table.replace_schema_metadata(None)
+        table = without_classes(table)
     return table.set_column(table.column_names.index(name), name, column)
 
 

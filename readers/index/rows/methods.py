@@ -217,7 +217,8 @@ class IndexRows(IndexSources):
             If one is not an Index.
         ValueError
             If there is none, they have different columns (without `fill`), types of a column do not
-            go together, or their labels number different classes.
+            go together, their labels number different classes, or their samples have other
+            `offsets`.
         """
         return cls(joined(indexes, fill=fill))
 

@@ -776,15 +776,31 @@ class TestGroup:
         assert run(sun, "--group=193,171", *arguments)[0] == 0
         assert saved()["dt_171"].to_pylist() == [0.34]
 
+    def test_sequences(self, sun: Path, run: Run) -> None:
+        arguments = ("--offsets", "-12s,0", "--tolerance=1", "--missing=keep")
+        status, out, _ = run(sun, "--group=171,193", *arguments)
+        assert status == 0
+        assert "\n3 samples of 2 channels at 2 times made of them, 171-12s is missing" in out
+        assert " in 1, 193-12s is missing in 3, 1930 is missing in 3.\n" in out
+        index = Index.load("index.parquet")
+        assert (index.channels, index.offsets) == (("171", "193"), ("-12s", "0"))
+        status, out, _ = run(sun, "--where=wavelnth = 171", "--overwrite", *arguments[:3])
+        assert "\n2 samples of 2 frames made of them.\n" in out
+        assert Index.load("index.parquet").parts == ("-12s", "0")
+
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["--tolerance=3"], "--tolerance needs --group"),
+            (["--tolerance=3"], "--tolerance needs --group or --offsets"),
             (["--missing=keep"], "--missing needs --group"),
-            (["--group="], "--group: channels must be a sequence of at least one value, got []"),
+            (["--group="], "--group: channels must be a sequence of at least one value, got ()"),
             (["--group=171,171"], "--group: channels must be given once each, got 171 again"),
             (["--group=171", "--tolerance=far"], "--group: tolerance must be seconds, or"),
             (["--group=171", "--missing=nan"], "invalid choice: 'nan'"),
+            (["--offsets="], "--offsets: offsets must be a sequence of durations, such as"),
+            (["--offsets=0,soon"], "--offsets: offsets must be seconds, or a duration such as"),
+            (["--offsets=-12s,0"], "--offsets: offsets must be more than twice the tolerance"),
+            (["--offsets=0", "--time=t_rec"], "--offsets: grouping needs a column 't_rec', the"),
             (["--group=171", "--by=channel"], "--group: grouping needs a column 'channel', the"),
             (["--group=171", "--keys=WAVELNTH"], "--group: grouping needs a column 't_obs', the"),
             (["--group=171", "--time=hdu"], "--group: column 'hdu' must hold times, it is int64"),

@@ -1,15 +1,18 @@
-"""Group the rows of an Index into samples of several files, one per channel, by time."""
+"""Group the rows of an Index into samples of several files by time, one per channel and offset."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
+from readers.index.grouping.nearest import Channel, each_once, shifted
 from readers.index.times import nanoseconds, times_of
 
 if TYPE_CHECKING:
@@ -32,19 +35,22 @@ class Grouping:
         If one is out of range, or two contradict each other.
     """
 
-    channels: Sequence[Any]
+    channels: Sequence[Any] | None
     by: str = "wavelnth"
     time: str = "t_obs"
     tolerance: float | str | Quantity = 12.0
     missing: Missing = "drop"
     cadence: float | str | Quantity | None = None
+    offsets: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.channels, str) or not len(self.channels):
+        if self.channels is None and self.offsets is None:
+            raise ValueError("give channels, or offsets, or both")
+        names = self._channel_names
+        if isinstance(self.channels, str) or (self.channels is not None and not names):
             raise ValueError(
                 f"channels must be a sequence of at least one value, got {self.channels!r}"
             )
-        names = [str(channel) for channel in self.channels]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"channels must be given once each, got {', '.join(twice)} again")
         if self.missing not in get_args(Missing):
@@ -55,6 +61,23 @@ class Grouping:
                 f"cadence must be at least twice the tolerance of {tolerance / 1e9:g} s, got "
                 f"{self.cadence!r}: otherwise a file can be within the tolerance of two samples"
             )
+        _ = self._offsets  # to check them
+
+    @property
+    def frames(self) -> Frames:
+        """Names of the channels and offsets of the samples."""
+        offsets = () if self.offsets is None else tuple(one.name for one in self._offsets)
+        return Frames(tuple(self._channel_names), offsets)
+
+    @cached_property
+    def _offsets(self) -> tuple[Offset, ...]:
+        if self.offsets is None:
+            return (Offset("", 0),)
+        return offsets_of(self.offsets, 2 * self._tolerance_ns)
+
+    @property
+    def _channel_names(self) -> list[str]:
+        return [str(channel) for channel in (() if self.channels is None else self.channels)]
 
     @property
     def _tolerance_ns(self) -> int:
@@ -66,7 +89,7 @@ class Grouping:
 
     def check(self, names: Sequence[str]) -> None:
         """Raise KeyError if `by` or `time` is not among the names of a table's columns."""
-        for name in (self.by, self.time):
+        for name in (self.by,) * (self.channels is not None) + (self.time,):
             if name not in names:
                 raise KeyError(
                     f"grouping needs a column {name!r}, the Index has {', '.join(names)}: make the "
@@ -81,7 +104,15 @@ class Grouping:
         file_times, timed = times_of(table, self.time)
         channels = self._channels(table, file_times, timed)
         times = self._sample_times(channels)
-        files = np.stack([channel.nearest(times, self._tolerance_ns) for channel in channels])
+        files = np.stack(
+            [
+                channel.nearest(
+                    times, self._tolerance_ns, offset.nanoseconds, once=self.offsets is None
+                )
+                for offset in self._offsets
+                for channel in channels
+            ]
+        )
         present = files >= 0
         kept = present.all(axis=0) if self.missing == "drop" else present.any(axis=0)
         if not kept.any():
@@ -89,15 +120,17 @@ class Grouping:
         times, files, present = times[kept], files[:, kept], present[:, kept]
         first = files[present.argmax(axis=0), np.arange(len(times))]
         columns = {**_located(table, first, ""), "time": pa.array(times, pa.timestamp("ns"))}
-        for channel, rows in zip(self.channels, files, strict=True):
-            columns |= _located(table, rows, f"_{channel}")
+        for part, rows in zip(self.frames.parts, files, strict=True):
+            columns |= _located(table, rows, f"_{part}")
             away = (file_times[rows] - times) / 1e9
-            columns[f"dt_{channel}"] = pa.array(np.where(rows >= 0, away, math.nan))
-        return pa.table(columns)
+            columns[f"dt_{part}"] = pa.array(np.where(rows >= 0, away, math.nan))
+        return with_frames(pa.table(columns), self.frames)
 
     def _channels(
         self, table: pa.Table, times: NDArray[np.int64], timed: NDArray[np.bool_]
-    ) -> list[_Channel]:
+    ) -> list[Channel]:
+        if self.channels is None:
+            return [self._channel(np.flatnonzero(timed), times, table.num_rows, "")]
         channels = []
         for channel in self.channels:
             belongs = _equal(table[self.by], channel)
@@ -106,86 +139,53 @@ class Grouping:
                     f"column {self.by!r} has no {channel!r}, it has {_values(table[self.by])}"
                 )
             rows = np.flatnonzero(belongs & timed)
-            if not len(rows):
-                raise ValueError(
-                    f"column {self.time!r} is empty in all {belongs.sum()} rows of {channel!r}: "
-                    "name another column of times"
-                )
-            # If several files have the same time, this selects the first row.
-            unique, first = np.unique(times[rows], return_index=True)
-            channels.append(_Channel(unique, rows[first]))
+            channels.append(self._channel(rows, times, belongs.sum(), f" of {channel!r}"))
         return channels
 
-    def _sample_times(self, channels: list[_Channel]) -> NDArray[np.int64]:
+    def _channel(
+        self, rows: NDArray[np.int64], times: NDArray[np.int64], count: int, of: str
+    ) -> Channel:
+        """Return the files of a channel: its rows that have times, out of so many."""
+        if not len(rows):
+            raise ValueError(
+                f"column {self.time!r} is empty in all {count} rows{of}: "
+                "name another column of times"
+            )
+        # If several files have the same time, this selects the first row.
+        unique, first = np.unique(times[rows], return_index=True)
+        return Channel(unique, rows[first])
+
+    def _sample_times(self, channels: list[Channel]) -> NDArray[np.int64]:
         cadence = self._cadence_ns
         if cadence is None:
             return channels[0].times
-        before = [_each_once(channel.times // cadence) for channel in channels]
+        before = []
+        for offset in self._offsets:
+            for channel in channels:
+                times, exist = shifted(channel.times, -offset.nanoseconds)
+                before.append(each_once(times[exist] // cadence))
         around = np.concatenate([*before, *(number + 1 for number in before)])
-        return _each_once(np.sort(around, kind="stable")) * cadence
+        return each_once(np.sort(around, kind="stable")) * cadence
 
     def _nothing_left(
-        self, channels: list[_Channel], times: NDArray[np.int64], present: NDArray[np.bool_]
+        self, channels: list[Channel], times: NDArray[np.int64], present: NDArray[np.bool_]
     ) -> str:
+        found = [(offset, channel) for offset in self._offsets for channel in channels]
+        names = list(self.channels or ()) if self.offsets is None else list(self.frames.parts)
         counts = []
-        for name, channel, count in zip(self.channels, channels, present.sum(axis=1), strict=True):
+        for name, (offset, channel), count in zip(names, found, present.sum(axis=1), strict=True):
             counts.append(f"{count} have {name!r}")
             if not count:
-                seconds = channel.least_distance(times) / 1e9
+                seconds = channel.least_distance(times, offset.nanoseconds) / 1e9
                 counts[-1] += f" (the nearest is {seconds:.12g} s off)"
+        if (more := len(counts) - _LISTED) > 0:
+            counts[_LISTED:] = [f"and so on for {more} more"]
+        what = "channels" if self.offsets is None else "frames"
         return (
-            f"no sample has all channels within {self._tolerance_ns / 1e9:g} s: of "
+            f"no sample has all {what} within {self._tolerance_ns / 1e9:g} s: of "
             f"{present.shape[1]} times, {', '.join(counts)}; use a larger tolerance, fewer "
-            "channels, or missing='keep'"
+            f"{what}, or missing='keep'"
         )
-
-
-@dataclass(frozen=True)
-class _Channel:
-    times: NDArray[np.int64]
-    """Shape (n,), nanoseconds since 1970, ascending, without duplicates."""
-    rows: NDArray[np.int64]
-    """Shape (n,), rows of the table."""
-
-    def nearest(self, wanted: NDArray[np.int64], tolerance: int) -> NDArray[np.int64]:
-        """Return the row for each of some ascending times, -1 for none; each row once at most."""
-        files, distance = self._nearest(wanted)
-        chosen = np.flatnonzero(distance <= np.uint64(tolerance))
-        chosen = chosen[_last_of_nearest(files[chosen], distance[chosen])]
-        rows = np.full(len(wanted), -1)
-        rows[chosen] = self.rows[files[chosen]]
-        return rows
-
-    def least_distance(self, wanted: NDArray[np.int64]) -> int:
-        """Return the smallest distance between a file and one of some times, in nanoseconds."""
-        return int(self._nearest(wanted)[1].min())
-
-    def _nearest(self, wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-        """Return the number of the file nearest to each time, and its distance."""
-        right = np.searchsorted(self.times, wanted)
-        left = right - 1
-        # Unsigned, since the difference of two times may not fit into int64.
-        limit = np.iinfo(np.uint64).max
-        before = (wanted - self.times[left]).view(np.uint64)
-        before[right == 0] = limit
-        after = (self.times[np.minimum(right, len(self.times) - 1)] - wanted).view(np.uint64)
-        after[right == len(self.times)] = limit
-        return np.where(before <= after, left, right), np.minimum(before, after)
-
-
-def _each_once(ascending: NDArray[np.int64]) -> NDArray[np.int64]:
-    # np.unique uses a hash table, which takes ten times as long here.
-    return ascending[np.append(True, ascending[1:] != ascending[:-1])]
-
-
-def _last_of_nearest(files: NDArray[np.int64], distance: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the index of the last smallest distance in each run of equal files."""
-    if not len(files):
-        return files
-    starts = np.flatnonzero(np.diff(files, prepend=-1))
-    least = np.minimum.reduceat(distance, starts)
-    nearest = np.flatnonzero(distance == np.repeat(least, np.diff(starts, append=len(files))))
-    return nearest[np.diff(files[nearest], append=-1) != 0]
 
 
 def _equal(column: pa.ChunkedArray, channel: Any) -> NDArray[np.bool_]:

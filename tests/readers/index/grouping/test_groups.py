@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readers import Index
-from readers.index.groups import Grouping
+from readers.index.grouping.groups import Grouping
 
 EARLIEST, LATEST = (int(np.datetime64(text, "ns").astype(int)) for text in ("1700", "2199-12-31"))
 
@@ -214,6 +214,7 @@ class TestErrors:
 def naive(index: Index, grouping: Grouping) -> list[Any]:
     """Return the rows of the files of each sample by looking at all pairs."""
     tolerance = round(float(units.Quantity(grouping.tolerance, "s").value) * 1e9)
+    assert grouping.channels is not None
     by = index.table[grouping.by].to_pylist()
     times = index.table[grouping.time].cast(pa.int64()).to_pylist()
     files = {

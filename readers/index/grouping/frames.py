@@ -1,0 +1,105 @@
+"""Names of the files of a sample: channels, offsets in time, and the parts that they make."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from readers.index.schema import part_names
+from readers.index.times import nanoseconds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KEY = b"dali-pipelines frames"
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The channels of a sample, each at the same offsets."""
+
+    channels: tuple[str, ...] = ()
+    """Empty if there is one, without a name."""
+    offsets: tuple[str, ...] = ()
+    """Empty if the sample has one time."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts: all channels of the first offset, then of the second, and so on."""
+        return tuple(f"{one}{at}" for at in self.offsets or ("",) for one in self.channels or ("",))
+
+
+class Offset(NamedTuple):
+    """A time of a frame."""
+
+    name: str
+    """Such as ``-24min``, ``0`` or ``+1.5h``, as it is in names of columns."""
+    nanoseconds: int
+    """Time of the frame minus that of its sample."""
+
+    @classmethod
+    def of(cls, offset: Any) -> Offset:
+        """Convert seconds, text or a Quantity; ValueError if it is no duration."""
+        from astropy import units
+
+        found = nanoseconds("offsets", offset, signed=True)
+        quantity = units.Quantity(offset)
+        unit = str(quantity.unit) or "s"
+        return cls(f"{float(quantity.value):+.15g}{unit}" if found else "0", found)
+
+
+def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
+    """Return offsets by name; they must be further apart than so many nanoseconds.
+
+    Raises
+    ------
+    ValueError
+        If one is no duration, there is none, or two are too close, so that one file could be at
+        both.
+    """
+    if isinstance(offsets, str) or not len(several := tuple(offsets)):
+        raise ValueError(
+            f"offsets must be a sequence of durations, such as ('-12min', '0'), got {offsets!r}"
+        )
+    found = tuple(map(Offset.of, several))
+    ordered = sorted(found, key=lambda one: one.nanoseconds)
+    for one, after in itertools.pairwise(ordered):
+        if one.nanoseconds == after.nanoseconds or one.name == after.name:
+            raise ValueError(f"offsets must be given once each, got {one.name} again")
+        if after.nanoseconds - one.nanoseconds <= apart:
+            raise ValueError(
+                f"offsets must be more than twice the tolerance apart, which is {apart / 2e9:g} s, "
+                f"got {one.name} and {after.name}: otherwise one file can be both frames"
+            )
+    return found
+
+
+def frames_of(table: pa.Table) -> Frames:
+    """Return the channels and offsets of a table of samples; empty if each is one file."""
+    stored = (table.schema.metadata or {}).get(_KEY)
+    if stored is None:
+        return Frames(part_names(table))
+    return Frames(**{name: tuple(names) for name, names in json.loads(stored).items()})
+
+
+def with_frames(table: pa.Table, frames: Frames) -> pa.Table:
+    """Return the table with the offsets, if any, in its metadata."""
+    if not frames.offsets:
+        return table
+    stored = json.dumps({"channels": frames.channels, "offsets": frames.offsets})
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: stored})
+
+
+def common_frames(tables: Sequence[pa.Table]) -> Frames:
+    """Return the frames of tables that are put together; ValueError if offsets differ."""
+    several = dict.fromkeys(map(frames_of, tables))
+    if len(several) > 1 and any(frames.offsets for frames in several):
+        described = " and ".join(
+            f"{', '.join(frames.channels) or 'one channel'} at {', '.join(frames.offsets) or '0'}"
+            for frames in several
+        )
+        raise ValueError(f"the samples have different channels or offsets in time: {described}")
+    return next(iter(several))
