@@ -24,13 +24,13 @@ class ChannelsReader:
     reader : Reader
         Reads one file.
     parts : tuple of str
-        Parts of the Index, in the order of the channels. See `readers.index.table.Index.group`.
+        Parts of the Index, in the order of the channels, for sequences those of the first time
+        before those of the second. See `readers.index.table.Index.group`.
 
     Notes
     -----
-    The window has the same relative position in each channel, so the same pixels if the images have
-    one size; the graph decides whether they must. If one file cannot be read, the sample is
-    rejected.
+    All parts get the same window, and so the same pixels: a sample whose images differ in size is
+    rejected. So is one of which a file cannot be read.
     """
 
     reader: Reader
@@ -63,21 +63,32 @@ class ChannelsReader:
         return len(self.parts) * self.reader.channels
 
     @property
+    def regions(self) -> bool:
+        """Whether the Reader reads the pixels of `Window.within`."""
+        return getattr(self.reader, "regions", False)
+
+    @property
     def turns(self) -> bool:
         """Whether the Reader rotates and zooms windows, all parts in the same way."""
         return getattr(self.reader, "turns", False)
 
+    @property
+    def uses_draws(self) -> bool:
+        """Whether the Reader makes random choices, the same for all parts."""
+        return getattr(self.reader, "uses_draws", False)
+
     def read(self, row: Row, window: Window | None) -> Sample:
-        """Read all parts; a missing one is blank, with the size of the window or the first part."""
+        """Read all parts; a missing one is blank, of the size of the others."""
         samples = {}
         for part, file in self._present(row).items():
             with _named(row, part):
                 samples[part] = self.reader.read(file, window)
+        sizes = {part: one.image_size for part, one in samples.items() if one.image_size}
+        size = self._one_size(row, sizes)
         if len(samples) < len(self.parts):
-            shape = window or self._first(row)
-            for part in self.parts:
-                samples.setdefault(part, self.reader.blank(shape.height, shape.width))
-        return self._joined(samples, [row.part(part) is not None for part in self.parts])
+            blank = self.reader.blank(*self._read_size(size or self._first_size(row), window))
+            samples |= {part: blank for part in self.parts if part not in samples}
+        return self._joined(samples, [row.part(part) is not None for part in self.parts], size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers of all parts; the size is that of the first present one."""
@@ -85,13 +96,17 @@ class ChannelsReader:
         for part, file in self._present(row).items():
             with _named(row, part):
                 peeks.append(self.reader.peek(file, window))
-        shape = window or peeks[0]
-        blank = self.reader.blank(shape.height, shape.width)
-        blank_bytes = sum(array.nbytes for array in blank.arrays.values())
-        missing = len(self.parts) - len(peeks)
-        nbytes = sum(peek.nbytes for peek in peeks) + missing * blank_bytes + len(self.parts)
+        first, missing = peeks[0], len(self.parts) - len(peeks)
+        nbytes = sum(peek.nbytes for peek in peeks) + len(self.parts)
+        if missing:
+            try:
+                shape = self._read_size((first.height, first.width), window)
+            except ValueError:  # `read` rejects such a row
+                shape = first.height, first.width
+            blank = self.reader.blank(*shape)
+            nbytes += missing * sum(array.nbytes for array in blank.arrays.values())
         between = sum(peek.between_nbytes for peek in peeks)
-        return replace(peeks[0], nbytes=nbytes, between_nbytes=between)
+        return replace(first, nbytes=nbytes, between_nbytes=between)
 
     def verify(self, row: Row) -> None:
         """Decode all parts."""
@@ -101,37 +116,63 @@ class ChannelsReader:
 
     def blank(self, height: int, width: int) -> Sample:
         """Return a sample without any part."""
-        blanks = {part: self.reader.blank(height, width) for part in self.parts}
-        return self._joined(blanks, [False] * len(self.parts))
+        blanks = dict.fromkeys(self.parts, self.reader.blank(height, width))
+        return self._joined(blanks, [False] * len(self.parts), None)
 
-    def _joined(self, samples: Mapping[str, Sample], present: list[bool]) -> Sample:
+    def _joined(
+        self, samples: Mapping[str, Sample], present: list[bool], size: tuple[int, int] | None
+    ) -> Sample:
         arrays: dict[str, NDArray[Any]] = {
             f"{spec.name}_{number}": samples[part][spec.name]
             for number, part in enumerate(self.parts)
             for spec in self.reader.specs
         }
         arrays["present"] = np.array(present)
-        nbytes = sum(sample.input_bytes for sample in samples.values())
-        sizes = {sample.image_size for sample in samples.values() if sample.image_size}
-        return Sample(arrays, nbytes, sizes.pop() if len(sizes) == 1 else None)
+        return Sample(arrays, sum(sample.input_bytes for sample in samples.values()), size)
 
     def _present(self, row: Row) -> dict[str, Row]:
         files = {part: row.part(part) for part in self.parts}
-        present = {part: file for part, file in files.items() if file is not None}
+        present = {
+            part: replace(file, draws=row.draws) for part, file in files.items() if file is not None
+        }
         if not present:
-            reason = f"none of the channels {', '.join(self.parts)} is present: leave the row out"
+            reason = f"none of the parts {', '.join(self.parts)} is present: leave the row out"
             raise ReadError(row.path, reason, row=row.number)
         return present
 
-    def _first(self, row: Row) -> Peek:
+    def _one_size(self, row: Row, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+        """Return the size of all images; None if the Reader does not know it."""
+        if len(set(sizes.values())) > 1:
+            (first, size), *others = sizes.items()
+            other = next(part for part, its_size in others if its_size != size)
+            reason = (
+                f"the files of a sample must have one size (height x width): part {first} has "
+                f"{_in_words(size)}, part {other} {_in_words(sizes[other])}"
+            )
+            raise ReadError(row.path, reason, row=row.number)
+        return next(iter(sizes.values()), None)
+
+    def _read_size(self, image: tuple[int, int], window: Window | None) -> tuple[int, int]:
+        """Return (height, width) of what is read of an image of this size."""
+        if window is None:
+            return image
+        read = window.within(*image) if self.regions else window
+        return read.height, read.width
+
+    def _first_size(self, row: Row) -> tuple[int, int]:
         part, file = next(iter(self._present(row).items()))
         with _named(row, part):
-            return self.reader.peek(file, None)
+            peek = self.reader.peek(file, None)
+        return peek.height, peek.width
+
+
+def _in_words(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
 
 
 @contextmanager
 def _named(row: Row, part: str) -> Iterator[None]:
-    """Convert the ReadError of a file to one of the row, which names the channel and the file."""
+    """Convert the ReadError of a file to one of the row, which names the part and the file."""
     try:
         yield
     except ReadError as error:
@@ -139,5 +180,5 @@ def _named(row: Row, part: str) -> Iterator[None]:
             hdu, file = error.hdu, ""
         else:
             hdu, file = None, f", {error.path}" + ("" if error.hdu is None else f"[{error.hdu}]")
-        reason = f"channel {part}{file}: {error.reason}"
+        reason = f"part {part}{file}: {error.reason}"
         raise ReadError(row.path, reason, hdu=hdu, row=row.number) from error

@@ -134,7 +134,7 @@ class TestMissing:
 
     def test_all(self) -> None:
         row = Row(NUMBER, "/row.npy", parts=dict.fromkeys(PARTS))
-        error = refused(NPY, row, None, "none of the channels 171, 193 is present")
+        error = refused(NPY, row, None, "none of the parts 171, 193 is present")
         check_named(error, row)
 
     def test_a_row_without_the_part(self) -> None:
@@ -152,7 +152,7 @@ class TestErrors:
         row = row_of(of_171=npy(tmp_path, "a", 0), of_193="/no/such.npy")
         error = refused(NPY, row, None)
         assert str(error) == (
-            f"{row.path} (row 17): channel 193, /no/such.npy: [Errno 2] No such file or directory"
+            f"{row.path} (row 17): part 193, /no/such.npy: [Errno 2] No such file or directory"
         )
 
     def test_hdu_is_named(self, tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ class TestErrors:
         reader = ChannelsReader(FitsReader(), PARTS)
         error = refused(reader, Row(NUMBER, f"{tmp_path}/a", parts=parts), None)
         reason = "there is no HDU 3, the file has 1 HDU, counted from 0"
-        assert error.reason == f"channel 193, {tmp_path}/b[3]: {reason}"
+        assert error.reason == f"part 193, {tmp_path}/b[3]: {reason}"
         error = refused(reader, Row(NUMBER, f"{tmp_path}/b", parts=parts), None)
-        assert str(error) == f"{tmp_path}/b[3] (row 17): channel 193: {reason}"
+        assert str(error) == f"{tmp_path}/b[3] (row 17): part 193: {reason}"
 
     @pytest.mark.parametrize("parts", [(), "171", ("171", "171")])
     def test_parts(self, parts: Any) -> None:
@@ -206,7 +206,7 @@ def test_from_an_index_through_a_source(tmp_path: Path) -> None:
     ]
     assert [bool(sample["valid"]) for sample in samples] == [True, True, False]
     assert samples[0]["image_0"][0, 0, 0] == 94
-    assert b"none of the channels 94 is present" in samples[2]["report"].tobytes()
+    assert b"none of the parts 94 is present" in samples[2]["report"].tobytes()
 
 
 @pytest.mark.parametrize(("reader", "turns"), [(FitsReader(), False), (AiaReader(), True)])
