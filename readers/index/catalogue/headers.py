@@ -74,7 +74,7 @@ def _header(image: Image) -> ImageHeader | None:
     if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
         return None
     try:
-        with FitsFile(path, None if hdu < 0 else hdu) as file:
+        with FitsFile.at(path, None if hdu < 0 else hdu) as file:
             return file.header()
     except (OSError, ValueError):
         return None  # the same error again, with a message
