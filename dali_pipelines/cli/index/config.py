@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from dali_pipelines.cli.index.cutouts import SETTINGS, CutoutFlags
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import fractions, hdu_name, option, plane_numbers
 from dali_pipelines.cli.shared_flags import ProcessFlags
@@ -49,7 +50,7 @@ def _keys(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexConfig(ProcessFlags):
+class IndexConfig(CutoutFlags, ProcessFlags):
     """Flags of ``index``."""
 
     data: str = option(
@@ -108,7 +109,9 @@ class IndexConfig(ProcessFlags):
         "out what is damaged",
     )
     rejected: str | None = option(
-        None, "where to list all files that could not be read", metavar="FILE.csv"
+        None,
+        "where to list all files that could not be read, and objects without a row",
+        metavar="FILE.csv",
     )
     overwrite: bool = option(False, "replace OUT even if it is not from this command")
     group: tuple[str, ...] | None = option(
@@ -166,10 +169,13 @@ class IndexConfig(ProcessFlags):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         changed = [name for name in defaults if getattr(self, name) != defaults[name]]
         for name in changed:
-            if name in _OF_FILES and is_table(self.data):
+            is_of_scan = name in _OF_FILES and not (name == "rejected" and self.cutouts)
+            if is_of_scan and is_table(self.data):
                 raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
             if name in _OF_GROUPS and self.group is None and self.offsets is None:
                 raise ValueError(f"--{name} needs --group or --offsets")
+            if name in SETTINGS and self.cutouts is None:
+                raise ValueError(f"--{name} needs --cutouts")
             if name in _OF_SPLITS and self.split is None:
                 raise ValueError(f"--{name} needs --split")
         if self.hdu is not None and self.hdus is not None:
@@ -178,7 +184,9 @@ class IndexConfig(ProcessFlags):
             raise ValueError("--gap needs --block")
         if self.classes is not None and not self.class_folders:
             raise ValueError("--classes needs --class_folders")
-        _ = self.grouping, self.parts_by  # to check them
+        if self.cutouts is not None and self.grouping is not None:
+            raise ValueError("--cutouts excludes --group and --offsets")
+        _ = self.grouping, self.parts_by, self.settings  # to check them
 
     @cached_property
     def all_keys(self) -> list[str]:

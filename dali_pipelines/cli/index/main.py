@@ -3,6 +3,7 @@
     dali-pipelines index archive/ -o aia.parquet --rules aia --where "percentd = 100"
     dali-pipelines index aia.parquet -o samples.parquet --group 171,193,211
     dali-pipelines index aia.parquet -o aia.parquet --split train=0.9,val=0.1
+    dali-pipelines index survey/ --hdus "SCI*" --cutouts stars.csv --size 64 -o stars.parquet
 
 Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
 case with underscores (DATE-OBS becomes date_obs). With --hdu all there is a row for each HDU that
@@ -14,6 +15,9 @@ Of FITS files only headers are read. Files that cannot be read are listed and le
 --rules, so are those that their header makes unfit. An Index can be filtered and grouped, too: then
 no file is opened. It is written as Parquet, or, for a huge archive, as Arrow, which takes more
 space and opens at once. With --verify each file is decoded, and damaged ones are left out.
+
+With --cutouts there is a row for each object of a catalogue on each of the images, with columns y
+and x, where `run --window row` cuts, those of the catalogue, and catalogue_row.
 
 The exit status is 0 if an Index was written, 1 if no row was left, 2 for wrong usage, 130 if
 interrupted.
@@ -29,7 +33,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
-from dali_pipelines.cli.index import grouping, output, splitting, where
+from dali_pipelines.cli.index import cutouts, grouping, output, splitting, where
 from dali_pipelines.cli.index.config import IndexConfig
 from dali_pipelines.cli.index.scan import files_of, scan, unknown_facts, with_labels
 from dali_pipelines.cli.options import parse
@@ -54,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     splitting.check_fractions(config)
     for file in splitting.files(config):
         output.check(file, data=config.data, rejected=config.rejected, overwrite=config.overwrite)
+    cutouts.check(config, splitting.files(config))
     if output.is_table(config.data):
         _index_table(config)
     else:
@@ -91,7 +96,7 @@ def _index_files(config: IndexConfig) -> None:
             file=sys.stderr,
         )
     _report_absent(config.keys or (), table, facts)
-    _finish(config, config.all_keys, table, f"{len(paths)} files found", len(rejected))
+    _finish(config, config.all_keys, table, f"{len(paths)} files found", rejected)
     seconds = time.perf_counter() - start
     print(f"{seconds:.1f} s, {len(paths) / seconds:.0f} files/s. ", end="")
 
@@ -101,7 +106,7 @@ def _finish(
     keys: list[str],
     table: pa.Table,
     found: str,
-    rejected: int | None = None,
+    rejected: Rejected | None = None,
 ) -> None:
     """Filter, group and save the rows, and say how many there are."""
     fit, dropped = _by_rules(table, config)
@@ -114,24 +119,37 @@ def _finish(
     samples = grouping.grouped(config.grouping, kept)
     if config.mcu_rows:
         samples = _with_mcu_rows(samples, config.num_processes)
+    samples = _cutouts(config, samples, rejected or [])
     parts = splitting.parts(config, samples)
     for table, file in zip(parts, splitting.files(config), strict=True):
         output.save(table, file)
-    unread = "" if rejected is None else f"{rejected} rejected, "
+    unread = "" if rejected is None else f"{len(rejected)} rejected, "
     print(
         f"{found}: {kept.num_rows} rows kept, {unread}"
         f"{dropped}{fit.num_rows - kept.num_rows} dropped by --where."
     )
     if config.grouping is not None:
         print(f"{grouping.told(config.grouping, samples)}.")
+    if config.cutouts is not None:
+        print(f"{cutouts.told(config, samples)}.")
     if config.split is not None:
         print(f"{splitting.told(config, parts, len(samples))}.")
+
+
+def _cutouts(config: IndexConfig, table: pa.Table, rejected: Rejected) -> pa.Table:
+    """Return the table of the cutouts, and report what is left out."""
+    made, left_out = cutouts.cut(config, table)
+    if config.cutouts is not None:
+        _write_rejected(config, [*rejected, *cutouts.report(config, left_out)])
+    if made is None:
+        raise Refusal("nothing was written: no object makes a row", 1)
+    return made
 
 
 def _check_columns(config: IndexConfig, names: Sequence[str]) -> None:
     """Reject a table that lacks a column by which its rows are to be grouped or split."""
     grouping.check(config.grouping, names)
-    if config.grouping is None:  # columns of samples are known when they are made
+    if config.grouping is None and config.cutouts is None:  # else columns are not known yet
         splitting.check(config, names)
 
 
@@ -171,13 +189,17 @@ def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, str]:
 
 
 def _report_rejected(rejected: Rejected, config: IndexConfig, *, everything: bool) -> None:
-    if config.rejected is not None:
-        with refusing(OSError, status=1, doing=f"{config.rejected} could not be written"):
-            write_table(config.rejected, ("path", "reason"), rejected)
+    _write_rejected(config, rejected)
     if everything:
         path, reason = rejected[0]
         raise Refusal(f"none of {len(rejected)} files can be read, the first: {path}: {reason}", 1)
     _list([f"rejected {path}: {reason}" for path, reason in rejected], " (--rejected lists all)")
+
+
+def _write_rejected(config: IndexConfig, rejected: Rejected) -> None:
+    if config.rejected is not None:
+        with refusing(OSError, status=1, doing=f"{config.rejected} could not be written"):
+            write_table(config.rejected, ("path", "reason"), rejected)
 
 
 def _list(lines: Sequence[str], where_all: str = "") -> None:

@@ -13,13 +13,15 @@ from readers.index.catalogue.corners import Outside, corners_of
 from readers.index.catalogue.left_out import LeftOut
 from readers.index.catalogue.naming import Images, Named, named, naming_columns, with_named_hdus
 from readers.index.catalogue.pairs import Pairs, pixel_pairs, sky_pairs
-from readers.index.catalogue.tables import ROW, Catalogue, Objects
+from readers.index.catalogue.tables import ROW, Objects
 from readers.index.rows.windows import pixel_pair
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _CORNERS = ("y", "x")
+_PIXELS, _SKY = ("x", "y"), ("ra", "dec")
+"""Names of columns that are not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +55,22 @@ class Cutouts:
         """Height and width of the windows, in pixels."""
         return pixel_pair("size", self.size)
 
-    def apply(self, table: pa.Table, catalogue: Catalogue) -> tuple[pa.Table | None, LeftOut]:
+    def check(self, objects: Objects) -> None:
+        """Raise KeyError if the catalogue lacks a column that is needed or to be kept."""
+        objects.check(list(self.columns or ()))
+        pixels, sky = (self.x, self.y), (self.ra, self.dec)
+        if pixels != _PIXELS and sky == _SKY:
+            objects.check(pixels)
+        elif pixels == _PIXELS and sky != _SKY:
+            objects.check(sky)
+        elif not any(set(pair) <= set(objects.names) for pair in (pixels, sky)):
+            objects.check_either(pixels, sky)
+
+    def apply(self, table: pa.Table, objects: Objects) -> tuple[pa.Table | None, LeftOut]:
         """Return the table of the cutouts, None if there is none; and what is left out."""
         import pyarrow as pa
 
-        objects = Objects(catalogue)
+        self.check(objects)
         images = with_named_hdus(objects, Images.of(table))
         names = named(objects, images)
         if self._uses_pixels(objects, names, images):
@@ -104,17 +117,12 @@ class Cutouts:
 
     def _uses_pixels(self, objects: Objects, names: Named | None, images: Images) -> bool:
         """Return whether the catalogue has pixels of images, not positions on the sky."""
-        pixels, sky = (self.x, self.y), (self.ra, self.dec)
-        given = pixels != ("x", "y"), sky != ("ra", "dec")
-        if given == (False, True):
-            objects.check(sky)
+        has_pixels, has_sky = (
+            set(pair) <= set(objects.names) for pair in ((self.x, self.y), (self.ra, self.dec))
+        )
+        only_sky_named = (self.x, self.y) == _PIXELS and (self.ra, self.dec) != _SKY
+        if only_sky_named or not has_pixels:
             return False
-        has_sky = set(sky) <= set(objects.names)
-        if not set(pixels) <= set(objects.names) and given == (False, False):
-            if not has_sky:
-                objects.check_either(pixels, sky)
-            return False
-        objects.check(pixels)
         if names is None and len(images.images) > 1:
             if has_sky:
                 return False
@@ -144,7 +152,7 @@ class Cutouts:
         window = "{}x{}".format(*self.shape)
         if self.outside == "shift":
             return f"beside an image, or on one that is smaller than the window of {window}"
-        return f"whose window of {window} crosses an edge"
+        return f"with a window of {window} that crosses an edge"
 
 
 def _kept_columns(
@@ -159,7 +167,8 @@ def _kept_columns(
     kept = objects.kept(columns, without=naming_columns(objects, images))
     taken = {*images.table.column_names, *_CORNERS, "path", "hdu", "plane"}
     if twice := [name for name in kept.column_names if name in taken]:
-        old = twice[0]
+        named = columns if isinstance(columns, Mapping) else {}
+        old = next((old for old, new in named.items() if new in twice), twice[0])
         raise ValueError(
             f"{objects.name} has columns {', '.join(twice)}, as images or windows have: name the "
             "columns to keep by columns=, as a mapping to rename them, e.g. "

@@ -9,7 +9,7 @@ from typing import Self
 
 from readers.index.catalogue.corners import Outside
 from readers.index.catalogue.cutouts import Cutouts
-from readers.index.catalogue.tables import Catalogue
+from readers.index.catalogue.tables import Catalogue, Objects
 from readers.index.sources import IndexSources
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class IndexCutouts(IndexSources):
             columns=columns,
         )
         index = images if isinstance(images, IndexSources) else cls.scan(images)
-        table, left_out = settings.apply(index.table, catalogue)
+        table, left_out = settings.apply(index.table, Objects(catalogue))
         if table is None:
             raise ValueError(f"no object makes a row: {left_out.message()}")
         if left_out:

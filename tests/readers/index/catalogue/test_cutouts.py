@@ -164,7 +164,7 @@ def test_what_is_left_out_is_counted(
     assert made.table["catalogue_row"].to_pylist() == [0]
     expected = (
         "10 of 11 objects make no row: 7 on no image (catalogue rows 3, 5, 6, 7, 8, ...), "
-        "1 whose window of 8x8 crosses an edge (catalogue row 2), "
+        "1 with a window of 8x8 that crosses an edge (catalogue row 2), "
         "2 without a position (catalogue rows 1, 4); "
         f"2 images are left out: {survey}/dark.fits: its header has no sky coordinates "
         "(CTYPE is missing); "
@@ -174,7 +174,7 @@ def test_what_is_left_out_is_counted(
     assert Index.cutouts(images, stars, 8, outside="fill").table["x"].to_pylist() == [21, -3]
     assert len(Index.cutouts(images, stars, 8, outside="shift")) == 2
     with pytest.raises(
-        ValueError, match=r"no object makes a row: 11 of 11 .* 2 whose window of 60"
+        ValueError, match=r"no object makes a row: 11 of 11 .* 2 with a window of 60"
     ):
         Index.cutouts(images, stars, 60)
     with pytest.raises(
@@ -200,6 +200,8 @@ def test_columns_that_are_there_twice(index: Index) -> None:
         Index.cutouts(index, stars, 4)
     made = Index.cutouts(index, stars, 4, columns={"exp": "e", "mag": "mag"})
     assert table_of(made, "exp", "e", "mag", "catalogue_row") == [(1, 7, 8, 0)]
+    with pytest.raises(ValueError, match=r"has columns hdu, as images .* \{'mag': 'catalogue_mag'"):
+        Index.cutouts(index, stars, 4, columns={"exp": "e", "mag": "hdu"})
     stars["hdu"] = [5]  # not that of an image, as there is no path
     with pytest.raises(ValueError, match="has columns hdu, as images"):
         Index.cutouts(
