@@ -8,14 +8,13 @@ with facts can be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 from typing import Literal
 
 from astropy.io import fits
 
 from readers.errors import ReadError
-from readers.fits.file import open_image, open_images
+from readers.fits.file import images_among, open_image, open_images
 from readers.fits.hdus import HduName
 from readers.fits.planes import ImageShape
 from readers.index.fact_table import Fact
@@ -122,26 +121,8 @@ def fits_facts(
             return [_image_facts(opened, number, keys)]
     with open_images(path) as (opened, numbers):
         if hdus is not None:
-            numbers = _chosen({number: opened[number].name for number in numbers}, hdus)
+            numbers = images_among(opened, numbers, hdus)
         return [_image_facts(opened, number, keys) for number in numbers]
-
-
-def _chosen(images: Mapping[int, str], hdus: Sequence[int | str]) -> list[int]:
-    """Return the numbers of the images, given with their EXTNAMEs, that are among these HDUs."""
-    chosen: set[int] = set()
-    for wanted in hdus:
-        found = {number for number, name in images.items() if _is_among(wanted, number, name)}
-        if not found:
-            known = ", ".join(f"{number} ({name})" for number, name in images.items())
-            raise ValueError(f"no image in HDU {wanted!r}, the file has images in {known}")
-        chosen |= found
-    return sorted(chosen)
-
-
-def _is_among(wanted: int | str, number: int, name: str) -> bool:
-    if isinstance(wanted, int):
-        return number == wanted
-    return fnmatchcase(name.upper(), wanted.strip().upper())
 
 
 def _image_facts(hdus: fits.HDUList, number: int, keys: Sequence[str]) -> dict[str, Fact]:

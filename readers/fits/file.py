@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, BinaryIO
 
 from astropy.io import fits
@@ -172,6 +173,28 @@ def open_images(path: str) -> Iterator[tuple[fits.HDUList, list[int]]]:
         if not images:
             raise no_such_hdu(None, ())
         yield hdus, images
+
+
+def images_among(
+    hdus: fits.HDUList, numbers: Sequence[int], wanted: Sequence[int | str]
+) -> list[int]:
+    """Return which of the HDUs are wanted, by number or by EXTNAME with ``*`` for any characters.
+
+    Raise ValueError if there is none for one that is wanted.
+    """
+    names = {number: hdus[number].name.upper() for number in numbers}
+    chosen: set[int] = set()
+    for each in wanted:
+        if isinstance(each, int):
+            found = {each} & names.keys()
+        else:
+            pattern = each.strip().upper()
+            found = {number for number, name in names.items() if fnmatchcase(name, pattern)}
+        if not found:
+            known = ", ".join(f"{number} ({name})" for number, name in names.items())
+            raise ValueError(f"no image in HDU {each!r}, the file has images in {known}")
+        chosen |= found
+    return sorted(chosen)
 
 
 def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import sys
@@ -126,8 +127,11 @@ def cut(config: CutoutFlags, table: pa.Table) -> tuple[pa.Table | None, LeftOut 
     """
     if config.settings is None or config.objects is None:
         return table, None
+    from tqdm import tqdm
+
+    progress = functools.partial(tqdm, unit=" images", disable=not sys.stderr.isatty())
     try:
-        return config.settings.apply(table, config.objects)
+        return config.settings.apply(table, config.objects, progress)
     except (ValueError, TypeError, KeyError) as error:  # which writes columns= for --columns
         message = re.sub(
             r"\bcolumns=, as a mapping to rename them, e.g. \{'(.*)': '(.*)'\}",

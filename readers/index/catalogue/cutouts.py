@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from readers.index.catalogue.corners import Outside, corners_of
 from readers.index.catalogue.left_out import LeftOut
+from readers.index.catalogue.mosaics import with_hdus
 from readers.index.catalogue.naming import Images, Named, named, naming_columns, with_named_hdus
-from readers.index.catalogue.pairs import Pairs, pixel_pairs, sky_pairs
+from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
 from readers.index.rows.windows import pixel_pair
 
@@ -37,6 +38,7 @@ class Cutouts:
     outside: Outside = "reject"
     subpixel: bool = False
     columns: Sequence[str] | Mapping[str, str] | None = None
+    hdus: int | str | Sequence[int | str] | None = None
 
     def __post_init__(self) -> None:
         pixel_pair("size", self.size)
@@ -66,19 +68,25 @@ class Cutouts:
         elif not any(set(pair) <= set(objects.names) for pair in (pixels, sky)):
             objects.check_either(pixels, sky)
 
-    def apply(self, table: pa.Table, objects: Objects) -> tuple[pa.Table | None, LeftOut]:
-        """Return the table of the cutouts, None if there is none; and what is left out."""
+    def apply(
+        self, table: pa.Table, objects: Objects, progress: Progress = iter
+    ) -> tuple[pa.Table | None, LeftOut]:
+        """Return the table of the cutouts, None if there is none; and what is left out.
+
+        `progress` wraps the list of the images that are opened, e.g. tqdm.
+        """
         import pyarrow as pa
 
         self.check(objects)
+        table, bad_files = (table, {}) if self.hdus is None else with_hdus(table, self.hdus)
         images = with_named_hdus(objects, Images.of(table))
         names = named(objects, images)
+        kept = _kept_columns(objects, images, self.columns)
         if self._uses_pixels(objects, names, images):
             names = names or Named.only(len(objects))
-            has_position, pairs = self._by_pixels(objects, names, images)
+            has_position, pairs = self._by_pixels(objects, names, images, progress)
         else:
-            has_position, pairs = self._by_sky(objects, names, images)
-        kept = _kept_columns(objects, images, self.columns)
+            has_position, pairs = self._by_sky(objects, names, images, progress)
         corners = corners_of(
             pairs.positions, pairs.sizes, self.shape, self.outside, subpixel=self.subpixel
         )
@@ -86,7 +94,8 @@ class Cutouts:
         why = self._why_not(has_position, names, pairs)
         why[pairs.objects[corners.overlaps]] = self._at_edge
         why[pairs.objects[made]] = ""
-        left_out = LeftOut.of(why, {images.name(n): reason for n, reason in pairs.bad.items()})
+        bad = bad_files | {images.name(n): reason for n, reason in pairs.bad.items()}
+        left_out = LeftOut.of(why, bad)
         if not len(made):
             return None, left_out
         rows, places = _rows_of(images, pairs.images[made])
@@ -99,21 +108,21 @@ class Cutouts:
         return result, left_out
 
     def _by_pixels(
-        self, objects: Objects, names: Named, images: Images
+        self, objects: Objects, names: Named, images: Images, progress: Progress
     ) -> tuple[NDArray[np.bool_], Pairs]:
         """Return which objects have a position, and the pairs of those with images."""
         positions = np.stack([objects.pixels(self.y), objects.pixels(self.x)], -1) - self.origin
         has_position = np.asarray(np.isfinite(positions).all(axis=1))
-        return has_position, pixel_pairs(positions, names, images)
+        return has_position, pixel_pairs(positions, names, images, progress)
 
     def _by_sky(
-        self, objects: Objects, names: Named | None, images: Images
+        self, objects: Objects, names: Named | None, images: Images, progress: Progress
     ) -> tuple[NDArray[np.bool_], Pairs]:
         """Return which objects have a position, and the pairs of those with images."""
         ra, dec = objects.degrees(self.ra), objects.degrees(self.dec)
         has_position = np.isfinite(ra) & (np.abs(dec) <= 90)
         ra, dec = np.where(has_position, ra, np.nan), np.where(has_position, dec, np.nan)
-        return has_position, sky_pairs(ra, dec, names, images, self.shape)
+        return has_position, sky_pairs(ra, dec, names, images, self.shape, progress)
 
     def _uses_pixels(self, objects: Objects, names: Named | None, images: Images) -> bool:
         """Return whether the catalogue has pixels of images, not positions on the sky."""

@@ -33,6 +33,7 @@ class IndexCutouts(IndexSources):
         outside: Outside = Cutouts.outside,
         subpixel: bool = Cutouts.subpixel,
         columns: Sequence[str] | Mapping[str, str] | None = Cutouts.columns,
+        hdus: int | str | Sequence[int | str] | None = Cutouts.hdus,
     ) -> Self:
         """Make an Index with a row for each object of a catalogue on each image that shows it.
 
@@ -42,8 +43,8 @@ class IndexCutouts(IndexSources):
         Parameters
         ----------
         images : Index, or what `scan` takes
-            The images, such as an Index of ``scripts/index.py --hdus``, with a row for each HDU of
-            mosaics; without a column ``hdu``, the first image of each file.
+            The images, a row for each. Without a column ``hdu``, the first image of each file, or
+            those of `hdus`.
         catalogue : path, astropy Table or pyarrow Table
             A row for each object. Files are CSV, ECSV, Parquet, FITS tables or VOTables. It has
             pixels (`x` and `y`) or positions on the sky (`ra` and `dec`); of both, those whose
@@ -72,6 +73,9 @@ class IndexCutouts(IndexSources):
             Columns of the catalogue to keep, by default all but ``path`` and ``hdu``. A mapping
             gives them other names. By default ``x`` and ``y`` are kept as ``catalogue_x`` and
             ``catalogue_y``.
+        hdus : int, str or sequence of these, optional
+            HDUs of each file of `images` without a column ``hdu``: numbers, and EXTNAMEs with ``*``
+            for any characters, e.g. ``"SCI*"`` for mosaics. Files that lack one are left out.
 
         Returns
         -------
@@ -111,6 +115,7 @@ class IndexCutouts(IndexSources):
             outside=outside,
             subpixel=subpixel,
             columns=columns,
+            hdus=hdus,
         )
         index = images if isinstance(images, IndexSources) else cls.scan(images)
         table, left_out = settings.apply(index.table, Objects(catalogue))

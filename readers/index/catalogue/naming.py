@@ -187,7 +187,7 @@ class _Files:
     """Files by path, and by base name."""
 
     def __init__(self, images: Images) -> None:
-        self._paths = {os.path.normpath(path): each for each, path in enumerate(images.files)}
+        self._paths = {os.path.abspath(path): each for each, path in enumerate(images.files)}
         self._names = defaultdict(list)
         for path in images.files:
             self._names[os.path.basename(path)].append(path)

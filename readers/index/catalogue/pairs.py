@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from readers.index.catalogue.naming import Images, Named
 from readers.index.catalogue.sky import Sky
 
 Sizes = NDArray[np.int64]
+Progress = Callable[[Sequence[int]], Iterable[int]]
+"""Iterates over the numbers of images, and may report how far it is."""
 
 
 class Pairs(NamedTuple):
@@ -62,7 +65,9 @@ class _Found:
         )
 
 
-def pixel_pairs(positions: NDArray[np.float64], names: Named, images: Images) -> Pairs:
+def pixel_pairs(
+    positions: NDArray[np.float64], names: Named, images: Images, progress: Progress
+) -> Pairs:
     """Return the pairs of objects whose pixels are known.
 
     Parameters
@@ -73,6 +78,8 @@ def pixel_pairs(positions: NDArray[np.float64], names: Named, images: Images) ->
         Which images they are on.
     images : Images
         Those with integer columns ``height`` and ``width`` are not opened.
+    progress : callable
+        See `Progress`.
     """
     has_position = np.asarray(np.isfinite(positions).all(axis=1))
     wanted = {number: names.objects(number) for number in range(len(images.images))}
@@ -84,10 +91,11 @@ def pixel_pairs(positions: NDArray[np.float64], names: Named, images: Images) ->
         if known is None
         else (ImageFacts(*known[number], None) for number in wanted)
     )
-    for (number, objects), image in zip(wanted.items(), facts, strict=True):
+    for number, image in zip(progress(list(wanted)), facts, strict=True):
         if isinstance(image, str):
             found.bad[number] = image
             continue
+        objects = wanted[number]
         objects = objects[has_position[objects]]
         found.add(number, (image.height, image.width), objects, positions[objects])
     return found.pairs()
@@ -99,6 +107,7 @@ def sky_pairs(
     names: Named | None,
     images: Images,
     margin: tuple[float, float],
+    progress: Progress,
 ) -> Pairs:
     """Return the pairs of objects whose position on the sky is known.
 
@@ -112,6 +121,8 @@ def sky_pairs(
         Each is opened.
     margin : (float, float)
         Rows and columns around an image in which an object counts as well.
+    progress : callable
+        See `Progress`.
     """
     has_position = np.isfinite(ra)
     sky = Sky(ra, dec)
@@ -121,14 +132,14 @@ def sky_pairs(
         wanted = {number: each[has_position[each]] for number, each in rows.items() if len(each)}
     found = _Found()
     facts = image_facts([images.images[number] for number in wanted], with_wcs=True)
-    for (number, rows_of_image), image in zip(wanted.items(), facts, strict=True):
+    for number, image in zip(progress(list(wanted)), facts, strict=True):
         if isinstance(image, str):
             found.bad[number] = image
             continue
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")  # positions that a projection cannot show
-                objects, positions = sky.on_image(image, margin, rows_of_image)
+                objects, positions = sky.on_image(image, margin, wanted[number])
         except Exception as error:  # astropy raises many types on odd coordinates
             found.bad[number] = f"its sky coordinates cannot be used: {plain(error)}"
             continue

@@ -76,6 +76,27 @@ def test_without_hdus_the_first_image_of_each_file(survey: Path) -> None:
     assert made.table["catalogue_row"].to_pylist() == [2, 1]
 
 
+def test_hdus_of_mosaics(survey: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stars = Table({"ra": [10.05, 20.0], "dec": [5.05, 0]})
+    choices: list[str | list[int | str]] = ["CCD*", [1, "ccd2"], [2, 1]]
+    for hdus in choices:
+        made = Index.cutouts(survey, stars, 4, hdus=hdus)
+        assert table_of(made, "hdu", "catalogue_row") == [(2, 0), (1, 1), (2, 0)]
+    assert Index.cutouts(survey, stars, 4, hdus=2).table["hdu"].to_pylist() == [2, 2]
+    write(survey / "e3.fits", header(20, 0))
+    caplog.clear()
+    made = Index.cutouts(survey, stars, 4, hdus=["CCD1", "CCD2"])
+    assert len(made) == 3
+    why = "no image in HDU 'CCD2', the file has images in 1 (CCD1)"
+    assert caplog.messages == [f"1 image is left out: {survey}/e3.fits: {why}"]
+    with pytest.raises(
+        ValueError, match=r"none of 3 files has such HDUs, the first: .*no image in"
+    ):
+        Index.cutouts(survey, stars, 4, hdus="WHT")
+    with pytest.raises(ValueError, match="hdus= is for images without a column 'hdu'"):
+        Index.cutouts(made.select([0]), stars, 4, hdus=1)
+
+
 def test_hdus_that_the_catalogue_names_become_rows(survey: Path) -> None:
     """By base name or path, relative to the catalogue."""
     catalogue = survey.parent / "stars.csv"

@@ -1,0 +1,58 @@
+"""Rows for several HDUs of each file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from readers.errors import ReadError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def with_hdus(
+    table: pa.Table, hdus: int | str | Sequence[int | str]
+) -> tuple[pa.Table, dict[str, str]]:
+    """Return a table with a row for each of these HDUs of each row, in a column ``hdu``.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Without a column ``hdu``.
+    hdus : int, str or sequence of these
+        Numbers, and EXTNAMEs with ``*`` for any characters.
+
+    Returns
+    -------
+    table : pyarrow.Table
+    bad : dict of str to str
+        Why a file is left out, by its path: it cannot be read, or lacks one of the HDUs.
+
+    Raises
+    ------
+    ValueError
+        If the table has a column ``hdu``, or no file is left.
+    """
+    import pyarrow as pa
+
+    from readers.fits.file import images_among, open_images
+
+    if "hdu" in table.column_names:
+        raise ValueError("hdus= is for images without a column 'hdu'; these have one")
+    wanted = [hdus] if isinstance(hdus, int | str) else list(hdus)
+    bad: dict[str, str] = {}
+    rows, numbers = [], []
+    for row, path in enumerate(table["path"].to_pylist()):
+        try:
+            with open_images(path) as (opened, images):
+                chosen = images_among(opened, images, wanted)
+        except ReadError as error:
+            bad[path] = error.reason
+            continue
+        rows += [row] * len(chosen)
+        numbers += chosen
+    if not rows:
+        path, reason = next(iter(bad.items()))
+        raise ValueError(f"none of {len(bad)} files has such HDUs, the first: {path}: {reason}")
+    return table.take(pa.array(rows)).add_column(1, "hdu", pa.array(numbers, pa.int64())), bad
