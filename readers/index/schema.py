@@ -80,20 +80,29 @@ def digest(table: pa.Table) -> str:
         else:
             for chunk in table[name].chunks:
                 sha256.update(hdus_or_planes(chunk).data)
-    for name in _corners(table):
+    for name, kind in _corners(table):
         sha256.update(name.encode())
         for chunk in table[name].chunks:
-            sha256.update(hdus_or_planes(chunk.cast("int64", safe=False)).data)
+            sha256.update(_corners_of(chunk, kind).data)
     return sha256.hexdigest()
 
 
-def _corners(table: pa.Table) -> tuple[str, ...]:
-    """Return the columns of the first row and column of windows: both, integers, or none."""
+def _corners(table: pa.Table) -> list[tuple[str, str]]:
+    """Return the columns of the first row and column of windows, both or none, and their type."""
     import pyarrow as pa
 
-    names = {"y", "x"} & set(table.column_names)
-    are_corners = len(names) == 2 and all(pa.types.is_integer(table[name].type) for name in names)
-    return ("y", "x") if are_corners else ()
+    kinds = [table[name].type for name in ("y", "x") if name in table.column_names]
+    for is_kind, kind in ((pa.types.is_integer, "int64"), (pa.types.is_floating, "float64")):
+        if len(kinds) == 2 and all(map(is_kind, kinds)):
+            return [("y", kind), ("x", kind)]
+    return []
+
+
+def _corners_of(chunk: pa.Array, kind: str) -> NDArray[Any]:
+    numbers = chunk.cast(kind, safe=False)
+    if kind == "int64":
+        return hdus_or_planes(numbers)
+    return np.ascontiguousarray(numbers.fill_null(np.nan).to_numpy())
 
 
 def holds_paths(name: str, column: pa.ChunkedArray) -> bool:
