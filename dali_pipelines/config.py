@@ -23,6 +23,7 @@ from dali_pipelines.values import (
     are_all,
     check_integer,
     check_mean_and_std,
+    check_missing,
     check_rejected,
     check_targets,
     numbers_of,
@@ -32,6 +33,7 @@ from dali_pipelines.values import (
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
 from readers.sampling.order import Shuffle
 from readers.sampling.placement import PlacementOutput
+from readers.sampling.row_window import Outside
 from readers.sampling.schedule import Tail
 from readers.targets.contract import Target
 
@@ -95,7 +97,14 @@ class PipelineConfig:
     """(height, width) in pixels of the window to cut; None for the whole image; an int: square."""
     window: WindowMode = "center"
     """Position of the crop in the image: ``center``, ``random``, or ``row``, where columns ``y``
-    and ``x`` of the Index give its first row and column."""
+    and ``x`` of the Index give its first row and column; the image is resampled, bilinear, where
+    these are floats."""
+    outside: Outside = "reject"
+    """Treatment of windows of rows that are not wholly inside the image: ``reject`` them; ``fill``
+    what is missing, and read only the rest; or ``shift`` them inside."""
+    missing: float | None = None
+    """Value of filled pixels, in units of the decoded image, before mean and std; by default NaN.
+    It must be given for integer dtypes."""
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
     rotate: float = 0.0
@@ -196,6 +205,7 @@ class PipelineConfig:
             ("tail", Tail),
             ("mode", Mode),
             ("window", WindowMode),
+            ("outside", Outside),
             ("flip", Flip),
             ("dtype", DType),
             ("start_method", StartMethod),
@@ -210,6 +220,7 @@ class PipelineConfig:
                 "or choose float32, or uint8 for images of 8 bits"
             )
         Geometry(**{one.name: getattr(self, one.name) for one in fields(Geometry)})
+        check_missing(self.missing, self.outside, self.dtype, self.augment)
         if self.random_area is not None and self.resize is None:
             raise ValueError("random_area needs resize, the one size to which regions are resized")
         if self.resize_shorter is not None and self.resize is not None:

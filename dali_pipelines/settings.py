@@ -14,6 +14,7 @@ from readers.messages import did_you_mean
 from readers.sampling.geometry import Flip, WindowMode
 from readers.sampling.order import Shuffle
 from readers.sampling.placement import PlacementOutput
+from readers.sampling.row_window import Outside
 from readers.sampling.schedule import Tail
 from readers.targets.contract import Target
 
@@ -82,6 +83,8 @@ class ImageSettings(TypedDict, total=False):
     mode: Mode
     crop: int | tuple[int, int] | None
     window: WindowMode
+    outside: Outside
+    missing: float
     flip: Flip
     rotate: float
     zoom: tuple[float, float]

@@ -86,6 +86,37 @@ def check_mean_and_std(mean: tuple[float, ...] | None, std: tuple[float, ...] | 
         )
 
 
+def check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any]) -> None:
+    """Raise ValueError if filled pixels cannot have this value; None stands for NaN."""
+    if outside != "fill":
+        if missing is not None:
+            raise ValueError(f"missing={missing!r} is for filled pixels: give outside='fill'")
+        return
+    is_number = isinstance(missing, Real) and not isinstance(missing, bool)
+    if missing is not None and not is_number:
+        raise ValueError(f"missing must be a number, or None for NaN, got {missing!r}")
+    kind = np.dtype(dtype)
+    of_8_bits = [type(one).__name__ for one in augment if one.of_8_bits]
+    if kind.kind == "f" and not of_8_bits:
+        if missing is not None and abs(missing) > float(np.finfo(kind).max):
+            raise ValueError(f"missing={missing!r} is no {dtype}")
+        return
+    what = f"dtype {dtype!r}" if kind.kind != "f" else of_8_bits[0]
+    limits = np.iinfo(kind if kind.kind != "f" else np.uint8)
+    if missing is None or not holds(limits, missing):
+        given = "" if missing is None else f", got {missing!r}"
+        raise ValueError(
+            f"{what} has no NaN for filled pixels: give missing, an integer from {limits.min} to "
+            f"{limits.max} that float32 holds exactly, such as 0{given}"
+        )
+
+
+def holds(limits: np.iinfo[Any], value: float) -> bool:
+    """Return whether integers of a type, and float32, hold a value exactly."""
+    is_whole = limits.min <= value <= limits.max and value == int(value)
+    return bool(is_whole and value == float(np.float32(value)))
+
+
 def check_rejected(rejected: object) -> None:
     """Raise ValueError if these are no reasons by row."""
     if not isinstance(rejected, Mapping) or not all(is_integer(row, 0) for row in rejected):

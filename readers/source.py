@@ -61,6 +61,8 @@ class Source(Geometry):
     """Numeric columns that are sent with each sample, shape ()."""
     chance: bool = True
     """False without any chance, in mode ``eval``."""
+    subpixel: bool = False
+    """Whether columns ``y`` and ``x`` place windows between pixels."""
     targets: Targets = field(default_factory=Targets)
     """Masks, boxes and others that are sent with each sample."""
     usual_size: tuple[int, int] = (1, 1)
@@ -80,6 +82,11 @@ class Source(Geometry):
         super().__post_init__()
         self.check_reader(self.reader)
         check_size_known(self.reader, "targets", self.targets)
+
+    @property
+    def is_resampled(self) -> bool:
+        """Whether pixels of windows lie between those of the image."""
+        return self.subpixel or self.is_turned
 
     @property
     def _of_sample(self) -> tuple[SampleSpec, ...]:
@@ -221,10 +228,11 @@ class Source(Geometry):
         epoch, position = self.schedule.place(slot.epoch, slot.position)
         return self.order.seed, epoch, self.order.draws_number(position, row)
 
-    def _corner(self, number: int) -> tuple[int, int] | None:
+    def _corner(self, number: int) -> tuple[float, float] | None:
         if self.window != "row":
             return None
-        return int(self.columns.value("y", number)), int(self.columns.value("x", number))
+        y, x = self.columns.value("y", number), self.columns.value("x", number)
+        return (float(y), float(x)) if self.subpixel else (int(y), int(x))
 
     def _read(self, slot: Slot, number: int, report: ReadReport) -> Sample:
         row = self.columns.row(number)  # ReadError if the Index file cannot be read

@@ -61,8 +61,15 @@ class Window:
 
         In pixels, counted from the outer edge of the first one. Raises ValueError like `place`.
         """
-        y, x = replace(self, angle=0.0, zoom=1.0).place(height, width)
+        y, x = self.start(height, width)
         return (y, y + self.height), (x, x + self.width)
+
+    def start(self, height: int, width: int) -> tuple[float, float]:
+        """Return its first row and column in an image of this size, not turned.
+
+        Counted from the centre of the first pixel. Raises ValueError like `place`.
+        """
+        return replace(self, angle=0.0, zoom=1.0).place(height, width)
 
     def within(self, height: int, width: int) -> Window:
         """Return the pixels to read of an image of this size, as a window that `place` can place.
@@ -81,7 +88,7 @@ class Window:
         Its shape is (2, 3); pixels are counted from the centre of the first one. Raises ValueError
         if the window, neither rotated nor zoomed, is larger than the image.
         """
-        y, x = replace(self, angle=0.0, zoom=1.0).place(height, width)
+        y, x = self.start(height, width)
         middle = np.array([(self.width - 1) / 2, (self.height - 1) / 2])
         turn = self.turn()
         return np.column_stack((turn, middle + np.array([x, y]) - turn @ middle))

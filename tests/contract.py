@@ -11,7 +11,8 @@ import pytest
 
 from readers.contract import Reader, Row, Sample
 from readers.errors import ReadError
-from readers.sampling.region import RandomRegion, RowWindow, ScaledWindow
+from readers.sampling.region import RandomRegion, ScaledWindow
+from readers.sampling.row_window import RowWindow
 from readers.window import Window
 
 NUMBER = 17

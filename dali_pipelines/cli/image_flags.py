@@ -25,6 +25,14 @@ class ImageFlags:
         None, "window to cut, height and width or one number", type=int, nargs="+", metavar="PIXELS"
     )
     window: str = option("center", "where the window lies", choices=("center", "random", "row"))
+    outside: str = option(
+        "reject",
+        "windows of rows that are not wholly inside the image",
+        choices=("reject", "fill", "shift"),
+    )
+    missing: float | None = option(
+        None, "value of filled pixels, before mean and std (default: NaN)", type=float
+    )
     flip: str = option("", "flip at random: h, v or hv", choices=("", "h", "v", "hv"))
     rotate: float = option(0.0, "turn the window at random, by so many degrees at most either way")
     zoom: tuple[float, ...] = option(
@@ -60,7 +68,8 @@ class ImageFlags:
     )
 
     def __post_init__(self) -> None:
-        check_finite(self, ("rotate", "zoom", "random_area", "random_aspect_ratio"))
+        names = ("rotate", "zoom", "random_area", "random_aspect_ratio", "missing")
+        check_finite(self, names)
 
     def image_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory, but the seed."""
@@ -71,6 +80,8 @@ class ImageFlags:
             **pairs,
             **({} if ratio is None else {"random_aspect_ratio": tuple(ratio)}),
             "window": self.window,
+            "outside": self.outside,
+            **({} if self.missing is None else {"missing": self.missing}),
             "flip": self.flip,
             "rotate": self.rotate,
             "zoom": tuple(self.zoom),

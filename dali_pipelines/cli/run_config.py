@@ -41,7 +41,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
         "data": "data pipeline hdu planes bad_sample max_bad",
         "readers": "num_read_processes read_timeout restart_readers start_method",
         "graph": "batch_size num_gpus device num_threads prefetch",
-        "image": "crop window flip rotate zoom random_area random_aspect_ratio "
+        "image": "crop window outside missing flip rotate zoom random_area random_aspect_ratio "
         "resize_shorter resize augment transform mean std outputs",
         "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",

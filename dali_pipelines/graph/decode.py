@@ -20,6 +20,10 @@ from dali_pipelines.graph.gpu.memory import decoder_nbytes, deconvolver_nbytes, 
 from dali_pipelines.runtime.dali_private import split
 from dali_pipelines.settings import Augmentation
 
+MOVED = frozenset(("part", "affine", "inside"))
+"""Arrays of the Source for what the graph does before flips, mean and std: if one is sent, a
+decoder must not have done these."""
+
 
 class Decoded(NamedTuple):
     """The nodes that a decoder adds to the graph."""
@@ -79,12 +83,10 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     """
     dtype = "float32" if config.dtype == "float16" else config.dtype
     # The resize needs the channels of a pixel next to each other: these are transposed, and flipped
-    # and normalised after the resize. So are images that are turned or of which a part is resized.
-    # What own operators get has no mean and std yet.
-    resampled = (
-        (planes > 1 and config.resized_to is not None) or "part" in arrays or "affine" in arrays
-    )
-    last = resampled or config.has_own_operators
+    # and normalised after the resize. So are images that are turned, filled, or of which a part is
+    # resized. What own operators get has no mean and std yet.
+    resized = planes > 1 and config.resized_to is not None
+    last = resized or not MOVED.isdisjoint(arrays) or config.has_own_operators
     means, stds = ([0.0] * planes, [1.0] * planes) if last else mean_and_std(config, planes)
     finish = tuple((mean, 1 / std) for mean, std in zip(means, stds, strict=True))
     flip = _no_flip() if last else arrays.get("flip", _no_flip())

@@ -1,7 +1,8 @@
-"""The geometry of an image in the graph: turn, resize and flip, linear or by nearest neighbour."""
+"""Geometry of an image in the graph: turn, fill, resize, flip; linear or by nearest neighbour."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph import operators
 from dali_pipelines.graph.decode import Decoded
 from dali_pipelines.graph.gpu import operators as operators_gpu
+from dali_pipelines.values import holds
 
 Interpolation = Literal["linear", "nearest"]
 Finish = tuple[list[float], list[float]]
@@ -27,18 +29,19 @@ def place(
     *,
     select: Callable[[Any], Any] = lambda node: node,
     interpolation: Interpolation = "linear",
+    missing: float | None = None,
     finish: Finish | None = None,
 ) -> Decoded:
-    """Turn, resize and flip the images, where the decoder has not.
+    """Turn, fill, resize and flip the images, where the decoder has not.
 
     Parameters
     ----------
     decoded : Decoded
         The images; if `finished`, they are flipped.
     nodes : mapping of str to DataNode
-        What the Source sends, of which this takes ``flip``, ``part`` and ``affine``, and for
-        interpolation ``nearest``, where one of these or the settings ask for another size or place,
-        ``nearest``; see `readers.sampling.geometry.Geometry` and `readers.source.Source`.
+        What the Source sends, of which this takes ``flip`` and those of
+        `readers.sampling.graph_arrays`, where they are sent. ``nearest`` needs a Reader that has
+        ``nearest``.
     channels : int
         Channels of the images.
     config : PipelineConfig
@@ -48,6 +51,8 @@ def place(
     interpolation : {"linear", "nearest"}
         ``linear`` makes float32 of what is turned or resized. ``nearest`` keeps the type, and does
         all in one step, exactly as `readers.targets.nearest.NearestPixels`.
+    missing : float, optional
+        Value of pixels outside the image where ``outside="fill"``, or of ``nearest``; None for NaN.
     finish : tuple of (mean, std), optional
         Applied on the way where that saves a pass over the images; then they are `finished`.
 
@@ -59,14 +64,17 @@ def place(
     image, layout = decoded.image, decoded.layout
     flips = bool(config.flip) and not decoded.finished
     resamples = "affine" in nodes or config.resized_to is not None
-    if layout == "CHW" and (resamples or flips):
+    if layout == "CHW" and (resamples or flips or "inside" in nodes):
         image, layout = permute(image, "HWC", channels), "HWC"
     decoded = decoded._replace(image=image, layout=layout)
     if resamples and interpolation == "nearest":
-        return _nearest(decoded, select(nodes["nearest"]), config, select)
+        return _nearest(decoded, select(nodes["nearest"]), config, select, missing)
+    inside = select(nodes["inside"]) if "inside" in nodes else None
     if "affine" in nodes:
-        image = _turn(image, select(nodes["affine"]), config)
-        decoded = decoded._replace(image=image, dtype="float32")
+        decoded = _turn(decoded, select(nodes["affine"]), inside, config, missing)
+    if inside is not None:
+        decoded = _fill(decoded, inside, config, missing)
+    image = decoded.image
     if config.resized_to is not None:
         on_cpu = config.device_id is None and "part" not in nodes
         if on_cpu:
@@ -91,16 +99,43 @@ def permute(image: Any, layout: str, channels: int) -> Any:
     return fn.transpose(image, perm=axes, output_layout=layout)
 
 
-def _turn(image: Any, matrix: Any, config: PipelineConfig) -> Any:
-    """Resample to float32 pixels of the crop, bilinear; 0 outside the image."""
-    height, width = config.crop or (1, 1)
-    return fn.warp_affine(
-        fn.cast(image, dtype=types.FLOAT),
+def _turn(
+    decoded: Decoded, matrix: Any, inside: Any, config: PipelineConfig, missing: float | None
+) -> Decoded:
+    """Resample to float32 pixels of the crop, or of its part inside the image; bilinear."""
+    size: Any = config.crop if inside is None else fn.cast(inside[2:4], dtype=types.FLOAT)
+    outside = _number(missing) if config.outside == "fill" else 0.0
+    # Windows that are not turned lie inside the image: at its edges the last pixel has all weight.
+    is_turned = config.rotate != 0 or tuple(config.zoom) != (1, 1)
+    fill: dict[str, Any] = {"fill_value": outside} if is_turned else {}
+    image = fn.warp_affine(
+        fn.cast(decoded.image, dtype=types.FLOAT),
         matrix=matrix,
-        size=(height, width),
-        fill_value=0.0,
+        size=size,
         interp_type=types.INTERP_LINEAR,
+        **fill,
     )
+    return decoded._replace(image=image, dtype="float32")
+
+
+def _fill(decoded: Decoded, inside: Any, config: PipelineConfig, missing: float | None) -> Decoded:
+    """Add what is missing of the crop around its part inside the image."""
+    image, dtype, value = decoded.image, decoded.dtype, _number(missing)
+    if dtype != "float32" and not holds(np.iinfo(dtype), value):
+        image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
+    image = fn.slice(
+        image,
+        start=inside[0:2],
+        shape=config.crop,
+        axis_names="HW",
+        out_of_bounds_policy="pad",
+        fill_values=value,
+    )
+    return decoded._replace(image=image, dtype=dtype)
+
+
+def _number(missing: float | None) -> float:
+    return math.nan if missing is None else float(missing)
 
 
 def _resize(image: Any, shape: tuple[int, int], part: Any) -> Any:
@@ -131,11 +166,16 @@ def _resize_and_finish(
 
 
 def _nearest(
-    decoded: Decoded, numbers: Any, config: PipelineConfig, select: Callable[[Any], Any]
+    decoded: Decoded,
+    numbers: Any,
+    config: PipelineConfig,
+    select: Callable[[Any], Any],
+    missing: float | None,
 ) -> Decoded:
-    """Take the nearest pixels, turned, resized and flipped; 0 outside the image."""
+    """Take the nearest pixels, turned, resized and flipped."""
     shape = config.resized_to or config.crop or (1, 1)
-    outside = select(fn.cast(_constant(np.zeros(1, np.float32)), dtype=types.FLOAT64))
+    value = _constant(np.array([_number(missing)], np.float32))
+    outside = select(fn.cast(value, dtype=types.FLOAT64))
     if config.device_id is None:
         carrier = select(_constant(np.zeros(shape, np.uint8)))
         image = operators.nearest(decoded.dtype, decoded.image, carrier, numbers, outside)

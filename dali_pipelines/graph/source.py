@@ -25,6 +25,8 @@ from readers.source import Source
 from readers.targets.several import Targets
 from readers.worker.timeout import TimeLimit, within
 
+_CORNERS = np.integer, np.floating
+"""Types of columns that place windows at pixels, or between them."""
 _PEEKS = 16
 """Rows whose header is read before the pipeline is built, until one can be read."""
 
@@ -65,7 +67,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
     targets = Targets(config.targets).fitted(index.table)
     _check_target_names([spec.name for spec in targets.specs], {*names, *config.columns})
-    corners = _corner_columns(index) if config.window == "row" else ()
+    corners = _corner_columns(index, config) if config.window == "row" else ()
     columns = index.columns(
         dict.fromkeys((*config.columns, *corners)),
         parts=parts,
@@ -92,13 +94,14 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         rejected=config.rejected,
         targets=targets,
         chance=config.mode == "train",
+        subpixel=bool(corners) and columns.dtype("y").kind == "f",
         num_draws=0 if config.has_own_operators and config.mode == "train" else None,
         read_timeout=config.read_timeout,
         **geometry,
     )
 
 
-def _corner_columns(index: Index) -> tuple[str, str]:
+def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:
     for name in ("y", "x"):
         if name not in index.table.column_names:
             raise ValueError(
@@ -106,8 +109,17 @@ def _corner_columns(index: Index) -> tuple[str, str]:
                 f"and the Index has no {name!r}: add them by with_column, or make a grid by "
                 "each_window"
             )
-        if not np.issubdtype(dtype := index.columns((name,)).dtype(name), np.integer):
-            raise ValueError(f"column {name!r} must hold integers for window 'row', got {dtype}")
+    dtypes = [index.columns((name,)).dtype(name) for name in ("y", "x")]
+    if not any(all(np.issubdtype(one, kind) for one in dtypes) for kind in _CORNERS):
+        raise ValueError(
+            "columns 'y' and 'x' must both hold integers, or both floats, for window 'row', got "
+            f"{dtypes[0]} and {dtypes[1]}"
+        )
+    if dtypes[0].kind == "f" and config.dtype not in ("float32", "float16"):
+        raise ValueError(
+            f"dtype {config.dtype!r} gives the values as stored, and columns 'y' and 'x' are "
+            "floats, so windows are resampled: round these to integers, or choose float32"
+        )
     return "y", "x"
 
 

@@ -9,7 +9,7 @@ from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.decode import Decoded, mean_and_std
+from dali_pipelines.graph.decode import MOVED, Decoded, mean_and_std
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind, own_operators
 from dali_pipelines.graph.place import permute, place
@@ -64,8 +64,7 @@ def transform(
         Checked by `check_decoded`.
     nodes : mapping of str to DataNode
         What the Source sends, of which this takes ``flip`` (int32, shape (2,): whether to flip
-        left-right and up-down) and ``part`` and ``affine`` of
-        `readers.sampling.geometry.Geometry.geometry_arrays`, where they are sent.
+        left-right and up-down) and those of `readers.sampling.graph_arrays`, where they are sent.
     channels : int
         Channels of the image.
     config : PipelineConfig
@@ -81,16 +80,17 @@ def transform(
         If the images cannot be converted to the dtype, mean and std do not fit the channels, an
         augmentation does not fit the images, or `config.transform` uses random operators of DALI.
     """
-    if decoded.finished and not {"affine", "part"}.isdisjoint(nodes):
+    if decoded.finished and not MOVED.isdisjoint(nodes):
         raise ValueError(
             "rotate, zoom and resize_shorter come before flips, mean and std, which this decoder "
-            "has applied: return finished=False"
+            "has applied, as do windows between pixels and outside='fill': return finished=False"
         )
     if not config.has_own_operators:
 
         def made(one: Decoded, select: Callable[[Any], Any]) -> Any:
             finish = None if one.finished else mean_and_std(config, channels)
-            placed = place(one, nodes, channels, config, select=select, finish=finish)
+            how: dict[str, Any] = {"select": select, "missing": config.missing, "finish": finish}
+            placed = place(one, nodes, channels, config, **how)
             return _finish(placed, channels, config)
 
         return _of_types(decoded, made)
@@ -102,7 +102,7 @@ def transform(
     dtype = "uint8" if config.dtype == "uint8" else "float32"
 
     def prepared(one: Decoded, select: Callable[[Any], Any]) -> Any:
-        placed = place(one, nodes, channels, config, select=select)
+        placed = place(one, nodes, channels, config, select=select, missing=config.missing)
         _check_dtype(placed.dtype, config)
         image = placed.image if placed.layout == "HWC" else permute(placed.image, "HWC", channels)
         return image if placed.dtype == dtype else fn.cast(image, dtype=to_dali_type(dtype))
@@ -145,8 +145,9 @@ def _finish(placed: Decoded, channels: int, config: PipelineConfig) -> Any:
         return fn.cast(image, dtype=types.FLOAT16) if config.dtype == "float16" else image
     if placed.layout == "CHW":
         image = permute(image, "HWC", channels)
-    if config.dtype == placed.dtype == "uint16":  # of the others the operator below is faster
-        return fn.transpose(image, perm=[2, 0, 1])
+    if config.dtype == placed.dtype and config.dtype not in _NORMALISED:
+        # For the others the operator below is faster.
+        return fn.transpose(image, perm=[2, 0, 1], output_layout="CHW")
     _check_dtype(placed.dtype, config)
     mean, std = mean_and_std(config, channels)
     return fn.crop_mirror_normalize(

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import Reader, SampleSpec
 from readers.sampling.draws import Draws, Pairs
+from readers.sampling.graph_arrays import GRAPH_SPECS, graph_arrays
 from readers.sampling.placement import (
     PLACEMENT_SPECS,
     Placement,
     PlacementOutput,
     check_size_known,
 )
-from readers.sampling.region import RandomRegion, RowWindow, ScaledWindow
+from readers.sampling.region import RandomRegion, ScaledWindow, check_ranges
+from readers.sampling.row_window import Outside, RowWindow
 from readers.window import Window
 
 Flip = Literal["", "h", "v", "hv"]
@@ -29,6 +29,9 @@ their first row and column."""
 
 ASPECT_RATIOS = (3 / 4, 4 / 3)
 """Default range of `Geometry.random_aspect_ratio`, that of torchvision and DALI."""
+
+_BARELY = 1e-3
+"""Degrees: a window that is turned by this needs the neighbours of its pixels, and nothing more."""
 
 _ZOOMS = 1e-3, 1e3
 """Least and most `Geometry.zoom`."""
@@ -48,6 +51,8 @@ class Geometry:
     """(height, width) of the window to cut, in pixels; None for the whole image."""
     window: WindowMode = "center"
     """Position of the window in the image."""
+    outside: Outside = "reject"
+    """Treatment of windows of rows that are not wholly inside the image."""
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
     rotate: float = 0.0
@@ -68,6 +73,7 @@ class Geometry:
     def __post_init__(self) -> None:
         for name, value, allowed in (
             ("window", self.window, get_args(WindowMode)),
+            ("outside", self.outside, get_args(Outside)),
             ("flip", self.flip, get_args(Flip)),
         ):
             if value not in allowed:
@@ -85,6 +91,8 @@ class Geometry:
                 "window 'row' lies in the image itself, not in a resized one: leave out "
                 "resize_shorter, and give crop and resize"
             )
+        if self.window != "row" and self.outside != "reject":
+            raise ValueError(f"outside={self.outside!r} is for window 'row': others lie inside")
         if self.resize_shorter is not None:
             self._check_shorter(self.resize_shorter)
         self._check_turns()
@@ -93,15 +101,7 @@ class Geometry:
             raise ValueError(f"outputs must be in a tuple, any of {known}, got {self.outputs!r}")
 
     def _check_region(self, area: tuple[float, float]) -> None:
-        if not 0 < area[0] <= area[1] <= 1:
-            raise ValueError(
-                f"random_area must be (least, most), shares above 0 and up to 1, got {area}"
-            )
-        if not 0 < self.random_aspect_ratio[0] <= self.random_aspect_ratio[1] < math.inf:
-            raise ValueError(
-                "random_aspect_ratio must be (least, most), both above 0, got "
-                f"{self.random_aspect_ratio}"
-            )
+        check_ranges(area, self.random_aspect_ratio)
         if self.crop is not None or self.window != "center" or self.resize_shorter is not None:
             raise ValueError(
                 "random_area draws size and place of a region: leave out crop, window and "
@@ -142,17 +142,28 @@ class Geometry:
     def check_reader(self, reader: Reader) -> None:
         """Raise ValueError if the Reader cannot read what the graph needs."""
         regions, name = getattr(reader, "regions", False), type(reader).__name__
-        if self.is_turned and not (regions or getattr(reader, "turns", False)):
+        if self.is_resampled and not (regions or getattr(reader, "turns", False)):
+            what = "rotate and zoom" if self.is_turned else "windows between pixels"
             raise ValueError(
-                f"rotate and zoom need a Reader that reads what turned windows need; {name} has "
-                "neither regions = True nor turns = True"
+                f"{what} need a Reader that reads what turned windows need; {name} has neither "
+                "regions = True nor turns = True"
             )
         if (self.random_area is not None or self.resize_shorter is not None) and not regions:
             raise ValueError(
                 "random_area and resize_shorter need a Reader that reads the pixels of "
                 f"Window.within; {name} has no regions = True"
             )
+        if self.outside == "fill" and not regions:
+            raise ValueError(
+                f"outside='fill' needs a Reader that reads the pixels of Window.within; {name} has "
+                "no regions = True: give 'shift' or 'reject'"
+            )
         check_size_known(reader, "outputs", self.outputs)
+
+    @property
+    def is_resampled(self) -> bool:
+        """Whether pixels of windows lie between those of the image."""
+        return self.is_turned
 
     @property
     def is_turned(self) -> bool:
@@ -166,14 +177,13 @@ class Geometry:
 
     def _graph_specs(self, reader: Reader) -> tuple[SampleSpec, ...]:
         """Return the specs of what the graph needs."""
-        found: list[SampleSpec] = []
-        if self.resize_shorter is not None:
-            found.append(SampleSpec(name="part", dtype="float32", ndim=1, unit="pixel"))
-        if self.is_turned and not getattr(reader, "turns", False):
-            found.append(SampleSpec(name="affine", dtype="float32", ndim=2))
-        if getattr(reader, "nearest", False) and (found or self.resize is not None):
-            found.append(SampleSpec(name="nearest", dtype="float64", ndim=1, unit="pixel"))
-        return tuple(found)
+        turns = getattr(reader, "turns", False)
+        names = ["part"] * (self.resize_shorter is not None)
+        names += ["affine"] * (self.is_resampled and not turns)
+        resizes = bool(names) or self.resize is not None
+        names += ["inside"] * (self.outside == "fill" and not self.is_turned)
+        names += ["nearest"] * (resizes and getattr(reader, "nearest", False))
+        return tuple(GRAPH_SPECS[name] for name in names)
 
     def needs_placement(self, reader: Reader) -> bool:
         """Return whether `geometry_arrays` needs a placement."""
@@ -202,31 +212,13 @@ class Geometry:
         Returns
         -------
         dict
-            ``part``: y and x of the start, then of the end, of the part to resize. ``affine``: the
-            matrix from (x, y) in the output. Both lead to pixels of what was read, and all are
-            counted from the outer edge of the first one, as DALI counts. ``nearest``, for Readers
-            that have ``nearest``: the matrix of the placement, first row and column of what was
-            read, height and width of the image. And what `PLACEMENT_SPECS` names.
+            Those of `readers.sampling.graph_arrays`, and what `PLACEMENT_SPECS` names.
         """
         found: dict[str, NDArray[Any]] = {
             PLACEMENT_SPECS[name].name: getattr(placement, name) for name in self.outputs
         }
-        needed = {spec.name for spec in self._graph_specs(reader)}
-        if not needed:
-            return found
-        top, left = (0, 0) if window is None else window.within(*image).place(*image)
-        if "nearest" in needed and placement is not None:
-            rest = top, left, *placement.image
-            found["nearest"] = np.concatenate((placement.matrix.reshape(-1), rest))
-        if "part" in needed:
-            ends = ((0, image[0]), (0, image[1])) if window is None else window.part(*image)
-            part = np.array(ends) - [[top], [left]]
-            found["part"] = part.T.reshape(-1).astype(np.float32)
-        if "affine" in needed:
-            matrix = np.eye(2, 3) if window is None else window.matrix(*image)
-            # From centres of pixels to their edges, on both sides.
-            matrix[:, 2] += 0.5 - matrix[:, :2] @ (0.5, 0.5) - (left, top)
-            found["affine"] = matrix.astype(np.float32)
+        if names := {spec.name for spec in self._graph_specs(reader)}:
+            found |= graph_arrays(names, window, image, placement)
         return found
 
     def placement(
@@ -245,7 +237,8 @@ class Geometry:
         """Return the window that needs most of a file, centred; None for the whole image."""
         window = self._of_size()
         # At 45 degrees a window needs the largest part of a file.
-        return window and replace(window, angle=min(self.rotate, 45), zoom=self.zoom[0])
+        angle = min(self.rotate, 45) if self.is_turned else _BARELY * self.is_resampled
+        return window and replace(window, angle=angle, zoom=self.zoom[0])
 
     def check_size(self, height: int, width: int) -> None:
         """Raise ValueError if the window is larger than an image of this size."""
@@ -258,10 +251,12 @@ class Geometry:
         height, width = self.crop
         if self.resize_shorter is not None:
             return ScaledWindow(height=height, width=width, y=y, x=x, shorter=self.resize_shorter)
+        if self.outside == "fill":
+            return RowWindow(height=height, width=width, outside="fill")
         return Window(height=height, width=width, y=y, x=x)
 
     def draw_window(
-        self, seed: int, epoch: int, row: int, corner: tuple[int, int] | None = None
+        self, seed: int, epoch: int, row: int, corner: tuple[float, float] | None = None
     ) -> Window | None:
         """Return the window of a row in an epoch; None for the whole image.
 
@@ -286,15 +281,15 @@ class Geometry:
         return replace(window, angle=angle, zoom=zoom)
 
     def _placed(
-        self, seed: int, epoch: int, row: int, corner: tuple[int, int] | None
+        self, seed: int, epoch: int, row: int, corner: tuple[float, float] | None
     ) -> Window | None:
         if self.window == "random":
             draws = Draws.of(seed, epoch, row)
             return self._of_size(draws.y, draws.x)
         if corner is None or self.crop is None:
             return self._of_size()
-        height, width = self.crop
-        return RowWindow(height=height, width=width, top=corner[0], left=corner[1])
+        (height, width), (top, left) = self.crop, corner
+        return RowWindow(height=height, width=width, top=top, left=left, outside=self.outside)
 
     def draw_flips(self, seed: int, epoch: int, row: int) -> tuple[bool, bool]:
         """Return whether to flip a row left-right and up-down."""

@@ -1,33 +1,12 @@
-"""Windows whose place or size is given otherwise: by a row, by chance, for the resized image."""
+"""Windows whose size is given otherwise: by chance, or for the resized image."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from readers.window import Window, offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowWindow(Window):
-    """A window whose place a row of the Index gives."""
-
-    top: int
-    """First row, in pixels of the image."""
-    left: int
-    """First column."""
-
-    def place(self, height: int, width: int) -> tuple[int, int]:
-        """Return its top-left pixel; ValueError if it is not inside an image of this size."""
-        lowest, rightmost = height - self.height, width - self.width
-        if not (0 <= self.top <= lowest and 0 <= self.left <= rightmost):
-            raise ValueError(
-                f"the window of {self.height}x{self.width} (height x width) at y {self.top}, x "
-                f"{self.left} is not inside the image of {height}x{width}: leave the row out"
-            )
-        own = Window.at(self.top, self.left, self.height, self.width, image=(height, width))
-        return replace(own, angle=self.angle, zoom=self.zoom).place(height, width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +113,15 @@ class ScaledWindow(Window):
 
 def _between(limits: tuple[float, float], fraction: float) -> float:
     return limits[0] + (limits[1] - limits[0]) * fraction
+
+
+def check_ranges(area: tuple[float, float], aspect_ratio: tuple[float, float]) -> None:
+    """Raise ValueError if these are no ranges for a `RandomRegion`."""
+    if not 0 < area[0] <= area[1] <= 1:
+        raise ValueError(
+            f"random_area must be (least, most), shares above 0 and up to 1, got {area}"
+        )
+    if not 0 < aspect_ratio[0] <= aspect_ratio[1] < math.inf:
+        raise ValueError(
+            f"random_aspect_ratio must be (least, most), both above 0, got {aspect_ratio}"
+        )

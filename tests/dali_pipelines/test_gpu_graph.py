@@ -57,10 +57,18 @@ AUGMENTATIONS: list[Any] = [
 ]
 
 
-def arrays_of(reader: Reader, config: PipelineConfig | None = None) -> dict[str, Any]:
+class Between(Geometry):
+    """Windows between pixels, as a Source has them where columns y and x are floats."""
+
+    is_resampled = True
+
+
+def arrays_of(
+    reader: Reader, config: PipelineConfig | None = None, kind: type[Geometry] = Geometry
+) -> dict[str, Any]:
     specs = list(reader.specs)
     if config is not None:
-        own = Geometry(**{one.name: getattr(config, one.name) for one in fields(Geometry)})
+        own = kind(**{one.name: getattr(config, one.name) for one in fields(Geometry)})
         specs += own.geometry_specs(reader)
     return {
         spec.name: fn.external_source(
@@ -98,6 +106,12 @@ GEOMETRIES: list[dict[str, Any]] = [
     {"resize_shorter": 9, "crop": (8, 8), "flip": "h"},
     {"crop": (8, 8), "rotate": 20.0, "resize": (4, 4)},
     {"crop": (8, 8), "zoom": (0.5, 2.0), "flip": "v", "dtype": "float16"},
+    {"crop": (8, 8), "window": "row", "outside": "fill", "flip": "hv"},
+    {"crop": (8, 8), "window": "row", "outside": "fill", "missing": 3, "resize": (4, 4)},
+    {"crop": (8, 8), "window": "row", "outside": "fill", "rotate": 20.0, "dtype": "float16"},
+    {"crop": (8, 8), "window": "row", "outside": "shift", "flip": "h"},
+    {"crop": (8, 8), "window": "row", "flip": "h", "subpixel": True},
+    {"crop": (8, 8), "window": "row", "outside": "fill", "subpixel": True, "resize": (4, 4)},
 ]
 
 
@@ -109,7 +123,11 @@ def test_the_graph_of_each_geometry_is_accepted(
     reader: Callable[[], Any], decode: Decode, options: dict[str, Any]
 ) -> None:
     graph = serialized(reader(), decode, **options)
-    assert (b"WarpAffine" in graph) == ("rotate" in options or "zoom" in options)
+    is_turned = "rotate" in options or "zoom" in options
+    is_warped = is_turned or "subpixel" in options
+    assert (b"WarpAffine" in graph) == is_warped
+    fills = options.get("outside") == "fill" and not is_turned
+    assert (b"out_of_bounds_policy" in graph) == fills
     assert (b"roi_start" in graph) == ("resize_shorter" in options)
     assert b"CompiledFunction" not in graph
 
@@ -121,14 +139,16 @@ def test_the_graph_of_fits_is_accepted_in_each_geometry(
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
     monkeypatch.setattr(cupy_operator, "find_spec", lambda name: name)
-    config = PipelineConfig(batch_size=2, device_id=0, **options)
+    own, kind = geometry_of(options)
+    config = PipelineConfig(batch_size=2, device_id=0, **own)
     with Pipeline(batch_size=2, num_threads=1, device_id=None):
-        nodes = arrays_of(FitsReader(), config)
+        nodes = arrays_of(FitsReader(), config, kind)
         flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
         nodes = {**nodes, "flip": flip}
         decoded = decode_fits(nodes, config, planes=planes)
         image = transform(decoded, nodes, planes, config, Chance(None))
-    assert decoded.finished == ("random_area" in options and planes == 1)
+    is_cut = options.get("outside") == "shift"
+    assert decoded.finished == (is_cut or ("random_area" in options and planes == 1))
     assert image.device == "gpu"
 
 
@@ -174,11 +194,18 @@ def test_the_graph_of_integers_is_accepted(dtype: str, channels: int) -> None:
     assert b"_conditional__" not in graph
 
 
+def geometry_of(options: dict[str, Any]) -> tuple[dict[str, Any], type[Geometry]]:
+    """Return the settings among these options, and the geometry for the others."""
+    own = {name: value for name, value in options.items() if name != "subpixel"}
+    return own, Between if len(own) < len(options) else Geometry
+
+
 def serialized(reader: Reader, decode: Decode, **options: Any) -> bytes:
-    config = PipelineConfig(batch_size=2, device_id=0, **options)
+    own, kind = geometry_of(options)
+    config = PipelineConfig(batch_size=2, device_id=0, **own)
     pipeline = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipeline:
-        nodes = arrays_of(reader, config)
+        nodes = arrays_of(reader, config, kind)
         flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
         draws = fn.external_source(name="draws", dtype=to_dali_type("float32"), ndim=1)
         nodes = {**nodes, "flip": flip}

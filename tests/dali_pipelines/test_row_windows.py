@@ -123,7 +123,9 @@ def test_a_window_outside_the_image_is_a_bad_row(frames: tuple[Index, np.ndarray
     [
         ({}, {}, "the Index has no 'y': add them by with_column, or make a grid by each_window"),
         ({"y": [0] * 3}, {}, "the Index has no 'x'"),
-        ({"y": [0] * 3, "x": [0.5] * 3}, {}, "column 'x' must hold integers .* got float64"),
+        ({"y": [0] * 3, "x": [0.5] * 3}, {}, "both hold integers, or both floats, .* and float64"),
+        ({"y": [True] * 3, "x": [True] * 3}, {}, "or both floats, .* got bool and bool"),
+        ({"y": [0.5] * 3, "x": [0.5] * 3}, {"dtype": "int16"}, "round these to integers, or ch"),
         ({}, {"crop": None}, "window 'row' needs a crop"),
         ({}, {"resize_shorter": 40}, "leave out resize_shorter, and give crop and resize"),
     ],

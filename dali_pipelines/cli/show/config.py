@@ -22,8 +22,8 @@ class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags, OwnFlags, Targe
     GROUPS: ClassVar[Mapping[str, str]] = {
         "sheet": "output count draws columns size each_augment before_after",
         "images": "pipeline hdu",
-        "geometry and augmentation": "mode seed crop window flip rotate zoom random_area "
-        "random_aspect_ratio resize_shorter resize augment transform outputs",
+        "geometry and augmentation": "mode seed crop window outside missing flip rotate zoom "
+        "random_area random_aspect_ratio resize_shorter resize augment transform outputs",
         "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset pointing_table correction_table exposure psf",
     }

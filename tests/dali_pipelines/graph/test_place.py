@@ -67,7 +67,7 @@ def placed(given: list[Any], dtype: str, channels: int, options: dict[str, Any])
         nodes = {name: source_of([arrays[name] for _, arrays, *_ in given]) for name in given[0][1]}
         nodes["flip"] = source_of([flip for _, _, flip, _ in given])
         decoded = Decoded(image, dtype)
-        made = place(decoded, nodes, channels, config, interpolation="nearest")
+        made = place(decoded, nodes, channels, config, interpolation="nearest", missing=0)
         pipeline.set_outputs(made.image)
     assert (made.layout, made.dtype) == ("CHW", dtype)
     (out,) = pipeline.run()
@@ -106,7 +106,9 @@ def test_plain_windows_are_only_flipped() -> None:
     with pipeline:
         node = source_of([image], layout="HWC")
         flip = source_of([np.array((1, 0), np.int32)])
-        made = place(Decoded(node, "int16"), {"flip": flip}, 1, config, interpolation="nearest")
+        made = place(
+            Decoded(node, "int16"), {"flip": flip}, 1, config, interpolation="nearest", missing=0
+        )
         pipeline.set_outputs(made.image)
     (out,) = pipeline.run()
     np.testing.assert_array_equal(np.asarray(out.at(0)), image[:, ::-1])

@@ -32,7 +32,7 @@ SCRIPT = SCRIPTS / "run.py"
 
 FLAGS = """
     data pipeline hdu planes num_read_processes batch_size num_gpus device num_threads crop window
-    flip rotate zoom random_area random_aspect_ratio resize_shorter resize mean std
+    outside missing flip rotate zoom random_area random_aspect_ratio resize_shorter resize mean std
     augment transform outputs mask boxes labels
     preset size order pointing_table correction_table exposure psf
     mode shuffle block_rows weights seed epochs epoch_steps max_batches tail bad_sample max_bad
@@ -90,6 +90,15 @@ def test_flags_of_the_geometry(archive: Path, tmp_path: Path) -> None:
     assert [int(line["row"]) for line in lines] == list(range(23))
     config = json.loads(report.read_text())["config"]
     assert (config["mode"], config["shuffle"], config["resize_shorter"]) == ("eval", False, 16)
+
+
+@pytest.mark.parametrize("flags", [["--outside=fill", "--missing=-1"], ["--outside=shift"]])
+def test_windows_of_rows_across_edges(archive: Path, tmp_path: Path, flags: list[str]) -> None:
+    index, file = Index.scan(archive), tmp_path / "index.parquet"
+    index.with_column("y", [-4.5] * 23).with_column("x", [20.0] * 23).save(file)
+    flags = ["--batch_size=4", "--crop=8", "--window=row", *flags]
+    lines = audited(file, tmp_path, *flags)
+    assert sorted(int(line["row"]) for line in lines) == list(range(23))
 
 
 def test_an_hdu_by_its_name_and_its_planes(
@@ -464,6 +473,8 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(
         (["--mode=eval", "--resume=state.json"], "--resume is for --mode=train: eval begins each"),
         (["--mode=test"], "argument --mode: invalid choice: 'test'"),
         (["--resize_shorter=9", "--batch_size=4"], "resize_shorter needs a crop"),
+        (["--outside=fill", "--batch_size=4"], "outside='fill' is for window 'row': others lie"),
+        (["--missing=nan", "--batch_size=4"], "--missing must be finite, got nan"),
         (["--state=/nowhere/state.json"], "/nowhere/state.json cannot be written: expected a file"),
         (["--report=/"], "/ cannot be written: expected a file in a writable folder"),
         (["--batch=4"], "unrecognized arguments: --batch=4"),

@@ -1,0 +1,63 @@
+"""Arrays of a sample that lead from the pixels of a file to those of a window, for the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.contract import SampleSpec
+from readers.sampling.placement import Placement
+from readers.sampling.row_window import RowWindow
+from readers.window import Window
+
+GRAPH_SPECS = {
+    "part": SampleSpec(name="part", dtype="float32", ndim=1, unit="pixel"),
+    "affine": SampleSpec(name="affine", dtype="float32", ndim=2),
+    "inside": SampleSpec(name="inside", dtype="int32", ndim=1, unit="pixel"),
+    "nearest": SampleSpec(name="nearest", dtype="float64", ndim=1, unit="pixel"),
+}
+"""``part``: y and x of the start, then of the end, of the part of what was read that is resized.
+``affine``: the matrix from (x, y) of the window to what was read. In both, pixels are counted from
+the outer edge of the first one, as DALI counts.
+
+``inside``: y and x, 0 or less, of the window in its part that is inside the image, then height and
+width of that part; ``affine`` then leads from the part.
+
+``nearest``: the matrix of the `Placement`, row by row; first row and column of what was read;
+height and width of the image."""
+
+
+def graph_arrays(
+    names: Collection[str],
+    window: Window | None,
+    image: tuple[int, int],
+    placement: Placement | None,
+) -> dict[str, NDArray[Any]]:
+    """Return some of `GRAPH_SPECS`, as `readers.sampling.geometry.Geometry.geometry_arrays` says.
+
+    Raises ValueError if the window does not fit into the image.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    top, left = (0, 0) if window is None else window.within(*image).place(*image)
+    if "nearest" in names and placement is not None:
+        rest = top, left, *placement.image
+        found["nearest"] = np.concatenate((placement.matrix.reshape(-1), rest))
+    if "part" in names:
+        ends = ((0, image[0]), (0, image[1])) if window is None else window.part(*image)
+        part = np.array(ends) - [[top], [left]]
+        found["part"] = part.T.reshape(-1).astype(np.float32)
+    y, x, *size = 0, 0, *image
+    if "inside" in names:
+        if isinstance(window, RowWindow):
+            y, x, *size = window.inside(*image)
+        found["inside"] = np.array((-y, -x, *size), np.int32)
+    if "affine" in names:
+        matrix = np.eye(2, 3) if window is None else window.matrix(*image)
+        matrix[:, 2] += matrix[:, :2] @ (x, y)
+        # From centres of pixels to their edges, on both sides.
+        matrix[:, 2] += 0.5 - matrix[:, :2] @ (0.5, 0.5) - (left, top)
+        found["affine"] = matrix.astype(np.float32)
+    return found

@@ -1,0 +1,117 @@
+"""Windows whose place a row of the Index gives: anywhere, also between pixels and across edges."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from readers.window import Box, Window
+
+Outside = Literal["reject", "fill", "shift"]
+"""Windows of rows that are not wholly inside the image: rejected; delivered with a value for what
+is missing; or moved inside."""
+
+_ROUNDING = 1e-6
+"""Pixels: a place that is so near to a pixel is meant to be there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowWindow(Window):
+    """A window whose place a row of the Index gives."""
+
+    top: float | None = None
+    """First row, in pixels of the image; None for the middle."""
+    left: float | None = None
+    """First column, likewise."""
+    outside: Outside = "reject"
+    """Treatment of a window that is not wholly inside the image."""
+
+    def start(self, height: int, width: int) -> tuple[float, float]:
+        """Return its first row and column, moved inside if that is asked for.
+
+        Raises
+        ------
+        ValueError
+            If they are not finite, the window has no pixel of an image of this size, or it is not
+            wholly inside and `outside` rejects that.
+        """
+        place = self._given(height, width)
+        limits = height - self.height, width - self.width
+        if all(0 <= first <= limit for first, limit in zip(place, limits, strict=True)):
+            return place
+        if self.outside == "reject":
+            raise ValueError(f"{self._named(height, width, 'is not inside')}: leave the row out")
+        if _is_empty(self._inside(place, (height, width))):
+            raise ValueError(f"{self._named(height, width, 'shows nothing of')}: leave the row out")
+        if self.outside == "fill":
+            return place
+        if min(limits) < 0:
+            raise ValueError(
+                f"crop {self.height}x{self.width} is larger than the image {height}x{width} "
+                "(height x width), so outside='shift' cannot move it inside: use a smaller crop, "
+                "outside='fill', or leave the row out"
+            )
+        top, left = (min(max(a, 0), limit) for a, limit in zip(place, limits, strict=True))
+        return top, left
+
+    def within(self, height: int, width: int) -> Window:
+        """Return the pixels to read: those inside the image, and their neighbours.
+
+        Raises ValueError like `start`.
+        """
+        if self.angle != 0 or self.zoom != 1:
+            return Window.within(self, height, width)
+        y, x = self.start(height, width)
+        top, left = max(0, math.floor(y)), max(0, math.floor(x))
+        bottom = min(height, math.ceil(y) + self.height)
+        right = min(width, math.ceil(x) + self.width)
+        return Window.at(top, left, bottom - top, right - left, image=(height, width))
+
+    def place(self, height: int, width: int) -> tuple[int, int]:
+        """Return its top-left pixel; ValueError if it is not one, or turned, or not inside."""
+        if self.angle != 0 or self.zoom != 1:
+            return Window.place(self, height, width)
+        own = self.within(height, width)
+        if (own.height, own.width) != (self.height, self.width):
+            raise ValueError(
+                f"{self._named(height, width, 'cannot be cut out of')}: read the pixels of "
+                "within(height, width), and let the graph do the rest"
+            )
+        return own.place(height, width)
+
+    def inside(self, height: int, width: int) -> Box:
+        """Return the part of the window, not turned, that shows pixels of an image of this size.
+
+        In pixels of the window. Raises ValueError like `start`.
+        """
+        return self._inside(self.start(height, width), (height, width))
+
+    def _inside(self, place: tuple[float, float], image: tuple[int, int]) -> Box:
+        parts = []
+        for first, size, pixels in zip(place, image, (self.height, self.width), strict=True):
+            start, last = max(0, math.ceil(-first)), min(pixels - 1, math.floor(size - 1 - first))
+            parts.append((start, last - start + 1))
+        (y, rows), (x, columns) = parts
+        return Box(y, x, rows, columns)
+
+    def _given(self, height: int, width: int) -> tuple[float, float]:
+        y = (height - self.height) // 2 if self.top is None else self.top
+        x = (width - self.width) // 2 if self.left is None else self.left
+        if not (math.isfinite(y) and math.isfinite(x)):
+            raise ValueError(f"columns y and x must be finite, got y {y}, x {x}: leave the row out")
+        return _snapped(y), _snapped(x)
+
+    def _named(self, height: int, width: int, what: str) -> str:
+        return (
+            f"the window of {self.height}x{self.width} (height x width) at y {self.top}, x "
+            f"{self.left} {what} the image of {height}x{width}"
+        )
+
+
+def _snapped(place: float) -> float:
+    return round(place) if abs(place - round(place)) < _ROUNDING else place
+
+
+def _is_empty(box: Box) -> bool:
+    return box.height < 1 or box.width < 1
