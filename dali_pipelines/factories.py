@@ -11,12 +11,14 @@ from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import (
+    Decode,
     aia_decoder,
     decode_array,
     decode_fits,
     decode_jpeg,
     need_8_bits,
 )
+from dali_pipelines.graph.parts import decode_files
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable
 from dali_pipelines.jpeg_index import warn_of_old_rows
@@ -27,6 +29,7 @@ from readers.contract import Reader
 from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.fits.reader import FitsReader
+from readers.index.grouping.frames import frames_of, lacks_files
 from readers.index.table import Index
 from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
@@ -50,7 +53,7 @@ def fits_pipeline(
     ----------
     index : Index
         Each row is a FITS file; with a column ``hdu`` an HDU of one, and with a column ``plane`` a
-        plane of an image of more than two axes.
+        plane of an image of more than two axes. Or each is a sample of several files, see Returns.
     hdu : int, str or (str, int), optional
         HDU to read: its number, 0 for the primary, its EXTNAME, or EXTNAME and EXTVER; by default
         the first one that holds an image.
@@ -68,6 +71,12 @@ def fits_pipeline(
         BZERO applied, NaN for BLANK), unless mean, std or resize change them. With an integer
         dtype it holds the integers as they are stored, and images of another BITPIX are rejected.
         Without crop or resize all images of a batch must be of one size.
+
+        With samples of several files, see `Index.group`, its shape is (batch, files * planes,
+        height, width), and with offsets (batch, times, files of a time * planes, height, width);
+        mean and std are for the channels of a time. ``present``, bool, shape (batch, files) or
+        (batch, times, files of a time), is True for files that exist; others are NaN, and 0 in
+        integers. Files of a sample are all of one size and get the same window, flips and turns.
 
     Raises
     ------
@@ -94,7 +103,33 @@ def fits_pipeline(
             "several: leave out one of them"
         )
     decode = functools.partial(decode_fits, planes=reader.channels)
-    return reader_pipeline(index, reader, decode, settings)
+    return _of_files(index, reader, decode, settings)
+
+
+def _of_files(
+    index: Index,
+    reader: Reader,
+    decode: Decode,
+    config: PipelineConfig,
+    *,
+    blank_is_nan: bool = False,
+) -> ReaderPipeline:
+    """Make the pipeline of a Reader of single files, or of several files to a sample."""
+    check_index(index)
+    if not index.parts:
+        return reader_pipeline(index, reader, decode, config)
+    frames, known = frames_of(index.table), set(index.parts)
+    if lacking := [part for part in frames.parts if part not in known]:
+        raise ValueError(
+            f"the samples of the Index have channels {', '.join(frames.channels) or '(one)'} at "
+            f"{', '.join(frames.offsets)}, and there is no column 'path_{lacking[0]}': keep the "
+            "columns that Index.group made"
+        )
+    several = ChannelsReader(reader, frames.parts)
+    missing = not blank_is_nan and lacks_files(index.table, frames.parts)
+    times = len(frames.offsets) or None
+    decode_all = decode_files(decode, several, times, missing=missing)
+    return reader_pipeline(index, several, decode_all, config)
 
 
 def _largest_tile(config: PipelineConfig) -> float:
@@ -132,8 +167,9 @@ def aia_pipeline(
     Returns
     -------
     ReaderPipeline
-        Its ``image`` has shape (batch, channels, height, width). With several files to a sample
-        ``present`` is True for those that exist, bool, shape (batch, channels); others are NaN.
+        Its ``image`` has shape (batch, channels, height, width), or (batch, times, channels,
+        height, width) with offsets. With several files to a sample ``present``, bool, of the shape
+        without height and width, is True for those that exist; others are NaN.
 
     Raises
     ------
@@ -165,9 +201,8 @@ def aia_pipeline(
         # A crop that is too large is an error of the settings here, not of a file.
         Window(height=config.crop[0], width=config.crop[1]).place(*calibration.size)
     reader: Reader = dataclasses.replace(calibration.reader(), largest_tile=_largest_tile(config))
-    if index.parts:
-        reader = ChannelsReader(reader, index.parts)
-    return reader_pipeline(index, reader, aia_decoder(calibration, index.parts), config)
+    decode = aia_decoder(calibration, len(index.parts) or 1)
+    return _of_files(index, reader, decode, config, blank_is_nan=True)
 
 
 def jpeg_pipeline(
@@ -204,7 +239,7 @@ def jpeg_pipeline(
         own units (float16 ends at 65504), unless an augmentation of colours is for 8 bits alone.
         Alpha is left out, palettes and CMYK become RGB. Images that DALI cannot decode at their
         full depth (32 bits, signed or floating-point) are rejected. Without crop or resize all
-        images of a batch must be of one size.
+        images of a batch must be of one size. Samples of several files are as of `fits_pipeline`.
 
     Raises
     ------
@@ -221,7 +256,7 @@ def jpeg_pipeline(
     gpu = settings.device_id
     regions = gpu is None or not settings.is_window or regions_decode(gpu)
     decode = functools.partial(decode_jpeg, channels=channels, regions=regions)
-    return reader_pipeline(index, reader, decode, settings)
+    return _of_files(index, reader, decode, settings)
 
 
 def npy_pipeline(
@@ -243,6 +278,12 @@ def npy_pipeline(
         Size of the last axis, 1 for two-dimensional arrays.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
+
+    Returns
+    -------
+    ReaderPipeline
+        Its ``image`` has shape (batch, channels, height, width). Samples of several files are as of
+        `fits_pipeline`.
     """
     reader = NpyReader(file_dtype, channels)
-    return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))
+    return _of_files(index, reader, decode_array, PipelineConfig(**config))

@@ -11,7 +11,7 @@ from typing import Any
 from nvidia.dali import fn, types
 
 from dali_pipelines.augment.checks import check_8_bits, check_number, check_p, range_of
-from dali_pipelines.augment.parts import constant, in_float
+from dali_pipelines.augment.parts import constant, in_float, side_by_side
 from dali_pipelines.graph.operators_augment import retouch
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind
@@ -68,7 +68,7 @@ class ColorJitter:
         if {SATURATION, HUE} & {code for code, _, _ in steps}:
             check_8_bits("ColorJitter with saturation or hue", kind)
         numbers = _numbers(list(permutations(steps)), kind.largest, chance)
-        return in_float(image, kind, lambda pixels: retouch(pixels, numbers))
+        return _retouched(image, kind, numbers)
 
     def _steps(self) -> list[Step]:
         """Return those that change something."""
@@ -115,7 +115,14 @@ class RandomGrayscale:
         check_8_bits("RandomGrayscale", kind)
         is_gray = fn.cast(chance.bernoulli(self.p), dtype=types.FLOAT)
         numbers = constant([kind.largest, SATURATION, 1]) - constant([0, 0, 1]) * is_gray
-        return in_float(image, kind, lambda pixels: retouch(pixels, numbers))
+        return _retouched(image, kind, numbers)
+
+
+def _retouched(image: Any, kind: ImageKind, numbers: Any) -> Any:
+    """Return the image with other colours, see `retouch`; in its own type."""
+    return in_float(
+        image, kind, lambda pixels: side_by_side(pixels, kind, lambda wide: retouch(wide, numbers))
+    )
 
 
 def _numbers(orders: list[tuple[Step, ...]], largest: float | None, chance: Chance) -> Any:

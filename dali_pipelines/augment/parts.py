@@ -19,6 +19,17 @@ def in_float(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> Any:
     return fn.cast(change(fn.cast(image, dtype=types.FLOAT)), dtype=types.UINT8)
 
 
+def side_by_side(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> Any:
+    """Change the colours of an image of several files as of one in which the files lie in a row.
+
+    So each file has its own red, green and blue, or gray, and all are changed alike.
+    """
+    if kind.files == 1:
+        return change(image)
+    wide = fn.reshape(image, rel_shape=[1, kind.files, 1 / kind.files], layout="HWC")
+    return fn.reshape(change(wide), rel_shape=[1, 1 / kind.files, kind.files], layout="HWC")
+
+
 def in_some(where: Any, image: Any, change: Callable[..., Any], *arguments: Any) -> Any:
     """Change the images for which `where`, bool, is True; the others cost nothing.
 

@@ -12,6 +12,7 @@ changes the border; equalize follows OpenCV, as DALI's operator does.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from dali_pipelines.augment.checks import check_8_bits, check_number
-from dali_pipelines.augment.parts import constant, in_some
+from dali_pipelines.augment.parts import constant, in_some, side_by_side
 from dali_pipelines.graph.operators_augment import retouch
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind
@@ -142,10 +143,10 @@ class _Policy:
         check_8_bits(type(self).__name__, kind)
         changed = image if kind.dtype == "uint8" else fn.cast(image, dtype=types.UINT8)
         for _ in range(times):
-            changed = self._operate(changed, constant(table)[chance.choice(len(table))])
+            changed = self._operate(changed, kind, constant(table)[chance.choice(len(table))])
         return changed if kind.dtype == "uint8" else fn.cast(changed, dtype=types.FLOAT)
 
-    def _operate(self, image: Any, row: Any) -> Any:
+    def _operate(self, image: Any, kind: ImageKind, row: Any) -> Any:
         """Add the operators for images of uint8, and what each sample has drawn."""
         numbers = fn.cat(constant([_LARGEST]), row[1:3], axis=0)
         blur = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13
@@ -153,13 +154,13 @@ class _Policy:
         weights = constant(blur) + constant(same - blur) * row[2]
         operators: list[tuple[int, Callable[..., Any], list[Any]]] = [
             (GEOMETRY, self._warped, [_matrix(row, image.shape())]),
-            (COLOR, _recolored, [numbers]),
+            (COLOR, functools.partial(_recolored, kind), [numbers]),
             (SHARPNESS, _filtered, [weights]),
             (AUTOCONTRAST, _stretched, []),
             (EQUALIZE, fn.equalize, []),
         ]
-        for kind, change, arguments in operators:
-            image = in_some(row[0] == float(kind), image, change, *arguments)
+        for code, change, arguments in operators:
+            image = in_some(row[0] == float(code), image, change, *arguments)
         return image
 
     def _warped(self, image: Any, matrix: Any) -> Any:
@@ -280,8 +281,10 @@ def _matrix(row: Any, shape: Any) -> Any:
     return fn.cat(turn, fn.reshape(moved, shape=[2, 1]), axis=1)
 
 
-def _recolored(image: Any, numbers: Any) -> Any:
-    return fn.cast(retouch(fn.cast(image, dtype=types.FLOAT), numbers), dtype=types.UINT8)
+def _recolored(kind: ImageKind, image: Any, numbers: Any) -> Any:
+    pixels = fn.cast(image, dtype=types.FLOAT)
+    pixels = side_by_side(pixels, kind, lambda wide: retouch(wide, numbers))
+    return fn.cast(pixels, dtype=types.UINT8)
 
 
 def _filtered(image: Any, weights: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -55,6 +54,9 @@ class Decoded(NamedTuple):
     those of 8 bits. None if it is unknown, or not the same for all images."""
     other: Other | None = None
     """Images of another element type, where a batch may hold both."""
+    files: Files | None = None
+    """The files of a sample, if there are several: what is above is of the first, but for `status`,
+    `others` and `cupy_nbytes`, which are of all."""
 
 
 class Other(NamedTuple):
@@ -70,6 +72,20 @@ class Other(NamedTuple):
     """DataNode, like `Decoded.image`."""
     dtype: str
     """Element type of `image`."""
+
+
+class Files(NamedTuple):
+    """The files of a sample: they are transformed one by one, then joined along the channels."""
+
+    images: tuple[Decoded, ...]
+    """Those of all channels of the first time, then of the second."""
+    configs: tuple[PipelineConfig, ...]
+    """Settings with the mean and std of each of them."""
+    times: int | None = None
+    """Frames of a sequence; None if all are of one time."""
+    present: Any = None
+    """DataNode of bool, shape (files,), on the CPU: False for those that the graph must replace by
+    NaN, or 0. None if there are none."""
 
 
 Decode = Callable[[Mapping[str, Any], PipelineConfig], Decoded]
@@ -90,7 +106,7 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     means, stds = ([0.0] * planes, [1.0] * planes) if last else mean_and_std(config, planes)
     finish = tuple((mean, 1 / std) for mean, std in zip(means, stds, strict=True))
     flip = _no_flip() if last else arrays.get("flip", _no_flip())
-    image, status = _decode_files(arrays, "", dtype, flip, finish, config)
+    image, status = _decode_files(arrays, dtype, flip, finish, config)
     if last:
         if planes > 1:
             image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
@@ -117,67 +133,49 @@ def mean_and_std(config: PipelineConfig, channels: int) -> tuple[list[float], li
     return found[0], found[1]
 
 
-def aia_decoder(calibration: Calibration, parts: tuple[str, ...]) -> Decode:
-    """Return the decoder for `readers.aia.AiaReader`, or for a ChannelsReader of it.
-
-    Each of `parts` of the Index is a channel of the image; () for samples of one file.
-    """
+def aia_decoder(calibration: Calibration, files: int = 1) -> Decode:
+    """Return the decoder for `readers.aia.AiaReader`; a sample has so many files."""
 
     def decode(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
-        suffixes = [f"_{number}" for number in range(len(parts))] or [""]
-        decoded = [_decode_aia(arrays, suffix, calibration, config) for suffix in suffixes]
-        images, statuses = zip(*decoded, strict=True)
-        others = {"present": arrays["present"]} if parts else {}
-        image = images[0] if len(images) == 1 else fn.cat(*images, axis=0)
-        status = functools.reduce(operator.add, statuses)
+        finish = ((0.0, 1.0),)
+        image, status = _decode_files(arrays, "float32", _no_flip(), finish, config)
+        if calibration.psf:
+            from dali_pipelines.graph.operators_psf import deconvolve_node
+
+            threads = config.num_threads
+            wavelnth = arrays["wavelnth"]
+            image = deconvolve_node(image, wavelnth, calibration.psf, num_threads=threads)
+        names = ("grid", "matrix", "reduce", "gain", "stretch", "special", "frame")
+        inputs = [image, *(arrays[name] for name in names), arrays.get("flip", _no_flip())]
+        device: Any = operators if config.device_id is None else operators_gpu
         return Decoded(
-            image,
+            device.warp(inputs, calibration.order),
             "float32",
             status,
             finished=True,
             layout="CHW",
-            others=others,
             frames=3 if calibration.psf else 1,  # DALI copies the outputs of Python functions
-            cupy_nbytes=functools.partial(_cupy_of_aia, calibration, len(suffixes)),
+            cupy_nbytes=functools.partial(_cupy_of_aia, calibration, files),
         )
 
     return decode
 
 
-def _cupy_of_aia(calibration: Calibration, parts: int, batch: int, frame: int, image: int) -> int:
-    frame, image = frame // parts, image // parts  # one after the other
-    deconvolved = deconvolver_nbytes(batch, len(calibration.psf), parts) if calibration.psf else 0
+def _cupy_of_aia(calibration: Calibration, files: int, batch: int, frame: int, image: int) -> int:
+    deconvolved = deconvolver_nbytes(batch, len(calibration.psf), files) if calibration.psf else 0
     warped = warp_nbytes(batch, frame, image, calibration.order)
     return decoder_nbytes(batch, frame) + deconvolved + warped
 
 
-def _decode_aia(
-    arrays: Mapping[str, Any], suffix: str, calibration: Calibration, config: PipelineConfig
-) -> tuple[Any, Any]:
-    finish = ((0.0, 1.0),)
-    image, status = _decode_files(arrays, suffix, "float32", _no_flip(), finish, config)
-    if calibration.psf:
-        from dali_pipelines.graph.operators_psf import deconvolve_node
-
-        wavelnth = arrays["wavelnth" + suffix]
-        threads = config.num_threads
-        image = deconvolve_node(image, wavelnth, calibration.psf, num_threads=threads)
-    names = ("grid", "matrix", "reduce", "gain", "stretch", "special", "frame")
-    inputs = [image, *(arrays[name + suffix] for name in names), arrays.get("flip", _no_flip())]
-    device: Any = operators if config.device_id is None else operators_gpu
-    return device.warp(inputs, calibration.order), status
-
-
 def _decode_files(
     arrays: Mapping[str, Any],
-    suffix: str,
     dtype: str,
     flip: Any,
     finish: operators_gpu.Finish,
     config: PipelineConfig,
 ) -> tuple[Any, Any]:
     """Add the decoder of FITS images on the CPU or the GPU; return image and status."""
-    inputs = [*(arrays[name + suffix] for name in ("shape", "payload", "plan", "scaling")), flip]
+    inputs = [*(arrays[name] for name in ("shape", "payload", "plan", "scaling")), flip]
     if config.device_id is not None:
         return operators_gpu.decode_image(dtype, inputs, finish)
     inputs.append(types.Constant(np.array(finish, np.float32).reshape(-1), device="cpu"))

@@ -22,8 +22,8 @@ class Footprint(NamedTuple):
     """Bytes decoded for the image before it is turned, resized or warped, and held while it is
     augmented; 0 if it is none of it."""
     num_stages: int
-    """Operators that hold a batch of images of their own: decode or warp, turn, fill, flip,
-    resize, normalise, and the one that combines channels."""
+    """Operators that hold a batch of images of their own: decode or warp, turn, fill, flip, resize,
+    normalise, those that combine channels, and files, and replace missing ones."""
     cupy_nbytes: int
     """Bytes that CuPy takes for a batch if the pipeline is on a GPU."""
     targets_nbytes: int = 0
@@ -59,7 +59,11 @@ class Footprint(NamedTuple):
         frame += turned * channels * np.dtype("float32").itemsize
         augmented = sum(one.num_images for one in config.augment) * pixels
         frame += 0 if peek is None else augmented * np.dtype("float32").itemsize
+        files = decoded.files
         stages = 1 + (config.resized_to is not None) + (turned > 0) + (config.outside == "fill")
+        if files is not None:
+            stages += (len(files.images) > 1) + (files.present is not None)
+            channels //= len(files.images)
         if decoded.finished:
             stages += (config.dtype == "float16") + (channels > 1)
         elif config.device_id is not None or config.resize is None or config.has_own_operators:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,9 +10,10 @@ from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.decode import MOVED, Decoded, mean_and_std
+from dali_pipelines.graph.decode import MOVED, Decoded, Files, mean_and_std
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind, own_operators
+from dali_pipelines.graph.parts import by_time, joined, without_missing
 from dali_pipelines.graph.place import permute, place
 from dali_pipelines.runtime.dali_private import merge, split
 
@@ -85,15 +87,15 @@ def transform(
             "rotate, zoom and resize_shorter come before flips, mean and std, which this decoder "
             "has applied, as do windows between pixels and outside='fill': return finished=False"
         )
+    files = decoded.files or Files((decoded,), (config,))
+    of_file = channels // len(files.images)
     if not config.has_own_operators:
-
-        def made(one: Decoded, select: Callable[[Any], Any]) -> Any:
-            finish = None if one.finished else mean_and_std(config, channels)
-            how: dict[str, Any] = {"select": select, "missing": config.missing, "finish": finish}
-            placed = place(one, nodes, channels, config, **how)
-            return _finish(placed, channels, config)
-
-        return _of_types(decoded, made)
+        made = [
+            _of_types(one, functools.partial(_made, nodes, of_file, own))
+            for one, own in zip(files.images, files.configs, strict=True)
+        ]
+        image = without_missing(joined(made, 0), files, channels, "CHW", config.dtype)
+        return by_time(image, files)
     if decoded.finished and (config.mean is not None or config.std is not None):
         raise ValueError(
             "augment and transform come before mean and std, which this decoder has applied: "
@@ -102,25 +104,45 @@ def transform(
     dtype = "uint8" if config.dtype == "uint8" else "float32"
 
     def prepared(one: Decoded, select: Callable[[Any], Any]) -> Any:
-        placed = place(one, nodes, channels, config, select=select, missing=config.missing)
+        placed = place(one, nodes, of_file, config, select=select, missing=config.missing)
         _check_dtype(placed.dtype, config)
-        image = placed.image if placed.layout == "HWC" else permute(placed.image, "HWC", channels)
+        image = placed.image if placed.layout == "HWC" else permute(placed.image, "HWC", of_file)
         return image if placed.dtype == dtype else fn.cast(image, dtype=to_dali_type(dtype))
 
-    kind = ImageKind(dtype, channels, decoded.largest)
-    image = own_operators(_of_types(decoded, prepared), chance, config, kind)
+    def augmented(image: Any) -> Any:
+        return without_missing(image, files, channels, "HWC", dtype)
+
+    image = joined([_of_types(one, prepared) for one in files.images], 2)
+    kind = ImageKind(dtype, channels, decoded.largest, len(files.images))
+    image = own_operators(image, chance, config, kind, augmented)
     # A transform may return another type, or another number of channels.
     image = fn.cast(image, dtype=to_dali_type(dtype))
     if config.dtype == dtype and config.mean is None and config.std is None:
-        return fn.transpose(image, perm=[2, 0, 1], output_layout="CHW")
-    mean_and_std(config, channels)  # raises an error if they do not fit
-    return fn.crop_mirror_normalize(
+        return by_time(fn.transpose(image, perm=[2, 0, 1], output_layout="CHW"), files)
+    times = files.times or 1
+    mean_and_std(config, channels // times)  # raises an error if they do not fit
+    mean, std = config.mean or (0.0,), config.std or (1.0,)
+    image = fn.crop_mirror_normalize(
         image,
         dtype=_NORMALISED[config.dtype],
         output_layout="CHW",
-        mean=list(config.mean or (0.0,)),
-        std=list(config.std or (1.0,)),
+        mean=list(mean) * (times if len(mean) > 1 else 1),
+        std=list(std) * (times if len(std) > 1 else 1),
     )
+    return by_time(image, files)
+
+
+def _made(
+    nodes: Mapping[str, Any],
+    channels: int,
+    config: PipelineConfig,
+    one: Decoded,
+    select: Callable[[Any], Any],
+) -> Any:
+    finish = None if one.finished else mean_and_std(config, channels)
+    how: dict[str, Any] = {"select": select, "missing": config.missing, "finish": finish}
+    placed = place(one, nodes, channels, config, **how)
+    return _finish(placed, channels, config)
 
 
 def _of_types(decoded: Decoded, make: Callable[[Decoded, Callable[[Any], Any]], Any]) -> Any:

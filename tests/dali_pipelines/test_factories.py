@@ -497,10 +497,10 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
             np.testing.assert_array_equal(image[place], cut_and_flipped(whole, row, (2, 3), ""))
     assert not (tmp_path / "193_2.npy").exists()
     message = (
-        r"a sample of 2 files \(171, 193\), and NpyReader reads one: use aia_pipeline, a Channe"
+        r"a sample of 2 files \(171, 193\), and NpyReader reads one: use a ChannelsReader, or one "
     )
     with pytest.raises(ValueError, match=message):
-        npy_pipeline(index, batch_size=1)
+        reader_pipeline(index, NpyReader(), decode_array, PipelineConfig(batch_size=1))
 
     (tmp_path / "193_4.npy").write_bytes(b"")
     with Loader(
@@ -508,7 +508,7 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
     ) as loader:
         rows = [row for (batch,) in loader for row in batch["row"].tolist()]
     assert sorted(rows) == [0, 1, 2, 3, 5]
-    assert f"channel 193, {tmp_path}/193_4.npy: " in loader.stats.rejected[4].reason
+    assert f"part 193, {tmp_path}/193_4.npy: " in loader.stats.rejected[4].reason
 
 
 def test_wrong_types_are_reported_by_name(npy_index: Index) -> None:

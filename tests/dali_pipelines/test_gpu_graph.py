@@ -39,6 +39,7 @@ from dali_pipelines.graph.decode import (
 from dali_pipelines.graph.gpu import cupy_operator
 from dali_pipelines.graph.gpu.cupy_operator import _placed, python_operator
 from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.parts import decode_files
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, JpegReader, NpyReader
@@ -238,10 +239,12 @@ def test_the_graph_of_aia_is_accepted(
     config = PipelineConfig(batch_size=2, device_id=0)
     calibration = Calibration()
     reader: Reader = calibration.reader()
+    decode = aia_decoder(calibration, len(parts))
     if parts:
-        reader = ChannelsReader(reader, parts)
+        reader = several = ChannelsReader(reader, parts)
+        decode = decode_files(decode, several, missing=False)
     with Pipeline(batch_size=2, num_threads=1, device_id=None):
-        decoded = aia_decoder(calibration, parts)(arrays_of(reader), config)
+        decoded = decode(arrays_of(reader), config)
     assert decoded.finished
     assert (decoded.image.device, decoded.status.device) == ("gpu", "gpu")
     assert list(decoded.others) == (["present"] if parts else [])

@@ -56,15 +56,16 @@ def _pictures(
             row = columns.row(number)
             files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
             rejected = loader.stats.rejected.get(number)
-            for channel, file in enumerate(files):
+            for place, file in enumerate(files):
                 if file is None:
-                    title = f"channel {index.parts[channel]}", f"of {row.path}"
+                    title = f"channel {index.parts[place]}", f"of {row.path}"
                     yield Picture(title, None, "missing: the sample has no such file")
                 elif rejected is not None:
                     yield rejected_picture(file, rejected.reason)
                 else:
                     image = batch["image"][0]
-                    image = image[channel : channel + 1] if index.parts else image
+                    if index.parts:
+                        image = image.reshape(len(files), -1, *image.shape[-2:])[place]
                     targets = Targets.of(batch, config.labels)
                     lines = (*caption, *_placed(batch, config.outputs or ()))
                     yield image_picture(file, image, config.size, targets, lines)

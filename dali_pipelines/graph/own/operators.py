@@ -19,12 +19,20 @@ class ImageKind(NamedTuple):
     dtype: str
     """Element type, float32 or uint8."""
     channels: int
-    """Channels; three are taken for red, green and blue."""
+    """Channels; three of a file are taken for red, green and blue."""
     largest: float | None
     """See `dali_pipelines.graph.decode.Decoded`."""
+    files: int = 1
+    """Files of a sample, of which each has as many of these channels."""
 
 
-def own_operators(image: Any, chance: Chance, config: PipelineConfig, kind: ImageKind) -> Any:
+def own_operators(
+    image: Any,
+    chance: Chance,
+    config: PipelineConfig,
+    kind: ImageKind,
+    augmented: Callable[[Any], Any] = lambda image: image,
+) -> Any:
     """Add what the settings ask for between the flips, and mean and std.
 
     Parameters
@@ -37,6 +45,8 @@ def own_operators(image: Any, chance: Chance, config: PipelineConfig, kind: Imag
         Settings.
     kind : ImageKind
         Properties of the image.
+    augmented : callable
+        Called with the image between the augmentations and the transform.
 
     Returns
     -------
@@ -54,6 +64,7 @@ def own_operators(image: Any, chance: Chance, config: PipelineConfig, kind: Imag
     for one in config.augment:
         name = f"augmentation {type(one).__qualname__!r}"
         image = _checked(name, image, one.add, chance, kind)
+    image = augmented(image)
     if config.transform is not None:
         name = f"transform {getattr(config.transform, '__qualname__', config.transform)!r}"
         image = _checked(name, image, config.transform, chance, config)

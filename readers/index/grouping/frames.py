@@ -85,6 +85,14 @@ def frames_of(table: pa.Table) -> Frames:
     return Frames(**{name: tuple(names) for name, names in json.loads(stored).items()})
 
 
+def lacks_files(table: pa.Table, parts: Iterable[str]) -> bool:
+    """Return whether a row lacks the file of one of these parts."""
+    import pyarrow.compute as pc
+
+    columns = (table[f"path_{part}"] for part in parts)
+    return any(column.null_count or pc.any(pc.equal(column, "")).as_py() for column in columns)
+
+
 def with_frames(table: pa.Table, frames: Frames) -> pa.Table:
     """Return the table with the offsets, if any, in its metadata."""
     if not frames.offsets:

@@ -505,10 +505,17 @@ def test_files_of_samples_are_taken_one_by_one(tmp_path: Path) -> None:
     assert [Path(index.path(row)).name for row in range(len(index))] == ["a", "b"]
 
 
-def test_samples_are_for_aia(tmp_path: Path, show: Show) -> None:
-    paths = {f"path_{wave}": [f"{wave}.fits"] for wave in (171, 193)}
-    Index(pa.table({"path": ["171.fits"], **paths})).save(tmp_path / "samples.parquet")
-    _, err = show(tmp_path / "samples.parquet", status=2)
-    assert err.startswith(
-        "dali-pipelines show: each row of the Index is a sample of 2 files (171, 193), and Fits"
-    )
+def test_sequences_have_a_picture_for_each_frame(
+    shared_data: Path, tmp_path: Path, show: Show, captions: Captions
+) -> None:
+    """One row of the sheet for each sample."""
+    first, second = Index.scan(shared_data / "jpeg").table["path"].to_pylist()[:2]
+    times = pa.array([0, 60], pa.timestamp("s"))
+    files = Index(pa.table({"path": [first, second], "t_obs": times}))
+    sequences = files.group(offsets=("-1min", "0"), missing="keep")
+    sequences.save(tmp_path / "sequences.parquet")
+    flags = ("--pipeline=jpeg", "--crop=64")
+    show(tmp_path / "sequences.parquet", *flags)
+    names = [lines[0] for lines, _ in captions]
+    assert names == ["channel -1min", first, first, second]
+    assert captions[0][1] == "missing: the sample has no such file"
