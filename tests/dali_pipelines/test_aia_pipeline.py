@@ -179,3 +179,34 @@ def test_wrong_settings(archive: Index, settings: dict[str, Any], message: str) 
     grid = {} if "calibration" in settings else GRID
     with pytest.raises(ValueError, match=message):
         aia_pipeline(archive, batch_size=2, **grid, **settings)
+
+
+def test_sequences(archive: Index) -> None:
+    """Frames at several times, each registered by its own header; flipped alike."""
+    times = pa.array(range(0, 720 * SIX, 720), pa.timestamp("s"))
+    table = archive.table.append_column("t_obs", times)
+    index = Index(table).group(offsets=("-12min", "0", "+24min"), missing="keep")
+    settings: dict[str, Any] = {**GRID, "crop": (24, 40), "flip": "hv", "window": "random"}
+    with Loader(aia_pipeline, index, batch_size=4, devices=[None], **settings) as loader:
+        batches = [batch for (batch,) in loader]
+    found = {
+        row: (image, present)
+        for batch in batches
+        for row, image, present in zip(
+            batch["row"].tolist(), batch["image"].numpy(), batch["present"].numpy(), strict=True
+        )
+    }
+    assert sorted(found) == list(range(SIX))
+    alone = {
+        offset: images(archive.select(np.clip(np.arange(SIX) + shift, 0, SIX - 1)), **settings)
+        for offset, shift in (("-12min", -1), ("0", 0), ("+24min", 2))
+    }
+    for row, (image, present) in found.items():
+        assert image.shape == (3, 1, 24, 40)
+        for one, there, (offset, single) in zip(image, present, alone.items(), strict=True):
+            is_there = index.table[f"path_{offset}"][row].as_py() is not None
+            assert there.tolist() == [is_there]
+            if is_there:
+                np.testing.assert_array_equal(one, single[row])
+            else:
+                assert np.isnan(one).all()

@@ -378,3 +378,41 @@ def test_packages_are_asked_for_where_they_are_needed(
         decode_array(arrays_of(NpyReader()), config)
         with pytest.raises(ModuleNotFoundError, match=rf"^{package}, .*dali-pipelines\[gpu\]"):
             decode_fits(arrays_of(FitsReader()), config)
+
+
+@pytest.mark.parametrize("times", [None, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"flip": "hv", "mean": (1.0, 2.0), "dtype": "float16"},
+        {"crop": (8, 8), "rotate": 20.0, "resize": (4, 4)},
+        {"crop": (8, 8), "augment": (Noise(1.0), Erase(), Blur(3)), "mean": 1.0},
+    ],
+)
+@pytest.mark.parametrize(
+    ("reader", "decode"),
+    [(JpegReader(1), partial(decode_jpeg, channels=1)), (FitsReader(), decode_fits)],
+)
+def test_the_graph_of_several_files_is_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+    reader: Reader,
+    decode: Decode,
+    options: dict[str, Any],
+    times: int | None,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    monkeypatch.setattr(cupy_operator, "find_spec", lambda name: name)
+    parts = ("a", "b") if times is None else ("a-1h", "b-1h", "a0", "b0")
+    several = ChannelsReader(reader, parts)
+    config = PipelineConfig(batch_size=2, device_id=0, **options)
+    with Pipeline(batch_size=2, num_threads=1, device_id=None):
+        nodes = arrays_of(several, config)
+        nodes["flip"] = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
+        draws = fn.external_source(name="draws", dtype=to_dali_type("float32"), ndim=1)
+        decoded = decode_files(decode, several, times, missing=True)(nodes, config)
+        image = transform(decoded, nodes, len(parts), config, Chance(draws))
+    assert image.device == "gpu"
+    assert list(decoded.others) == ["present"]
+    assert decoded.others["present"].device == "cpu"
+    assert decoded.cupy_nbytes is None or decoded.cupy_nbytes(2, 400, 4) == 800 // len(parts)
