@@ -133,7 +133,7 @@ def test_a_configuration(run: Run) -> None:
         ([*SKY, "--columns=mag,mag"], "expected names of columns, each once"),
         ([*SKY, "--columns=,"], "expected names of columns, each once"),
         ([*SKY, "--columns=Mag"], "--cutouts: stars.csv has no column 'Mag'; did you mean mag? it"),
-        ([*SKY, "--group=1,2"], "--cutouts and --group exclude each other"),
+        ([*SKY, "--group=1,2"], "--cutouts excludes --group and --offsets"),
         ([*SKY, "--ra=ra"], "stars.csv has no column 'ra'; did you mean RA? it has RA, DE, mag"),
         (["--cutouts=none.csv", "--size=8"], "--cutouts: none.csv: No such file or directory"),
         (["--cutouts=survey/dark.fits", "--size=8"], "dark.fits: expected a catalogue (CSV,"),
