@@ -42,6 +42,9 @@ class Cutouts:
 
     def __post_init__(self) -> None:
         pixel_pair("size", self.size)
+        for name in (self.x, self.y, self.ra, self.dec):
+            if not isinstance(name, str):
+                raise TypeError(f"x, y, ra and dec must be names of columns, got {name!r}")
         if self.outside not in get_args(Outside):
             raise ValueError(
                 f"outside must be {', '.join(map(repr, get_args(Outside)))}, got {self.outside!r}"

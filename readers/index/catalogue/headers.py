@@ -31,6 +31,9 @@ _SKY = re.compile(
 """Keywords that may say something about sky coordinates. astropy takes long to parse the others."""
 
 
+_REFERENCE = ("CRVAL1", "CRVAL2", "CRPIX1", "CRPIX2")
+
+
 @dataclass(frozen=True)
 class ImageFacts:
     """What the header of an image says."""
@@ -129,7 +132,11 @@ def _celestial(header: Any, hdus: Any) -> WCS:
     """Return the sky coordinates of a header; ValueError if it has none."""
     from astropy.wcs import WCS
 
+    for key in _REFERENCE:  # astropy takes what is no number for 0
+        if not isinstance(header.get(key, 0), int | float):
+            raise ValueError(f"{key} of its header is {header[key]!r}, expected a number")
     wcs = WCS(header, hdus)
+    wcs.wcs.set()  # to check it
     if not wcs.has_celestial:
         kinds = ", ".join(filter(None, wcs.wcs.ctype)) or "missing"
         raise ValueError(f"its header has no sky coordinates (CTYPE is {kinds})")

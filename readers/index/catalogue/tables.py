@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.catalogue.files import read_catalogue
 from readers.index.rows.joining import column_of
-from readers.index.schema import check_local, holds_text
+from readers.index.schema import holds_text
 from readers.messages import did_you_mean
 
 if TYPE_CHECKING:
@@ -53,11 +55,13 @@ class Objects:
         if isinstance(catalogue, str | os.PathLike):
             self.name = os.fspath(catalogue)
             self.folder = os.path.dirname(os.path.abspath(self.name))
-            catalogue = _read(self.name)
+            catalogue = read_catalogue(self.name)
         self._table = catalogue if isinstance(catalogue, Table) else _arrow(catalogue)
         self.names: list[str] = list(
             self._table.colnames if isinstance(self._table, Table) else self._table.column_names
         )
+        if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
+            raise ValueError(f"{self.name} has several columns {', '.join(twice)}")
         if not len(self._table):
             raise ValueError(f"{self.name} has no rows")
 
@@ -170,46 +174,28 @@ class Objects:
 
 def _not_numbers(catalogue: str, name: str, column: pa.ChunkedArray, what: str) -> str:
     message = f"column {name!r} of {catalogue} is {column.type}, expected numbers in {what}"
-    texts = column.drop_null()
-    if not (len(texts) and holds_text(column)):
+    texts = column.drop_null().to_pylist() if holds_text(column) else []
+    wrong = next(filterfalse(_is_number, texts), None)
+    if wrong is None:
         return message
-    remedy = "convert it, for sexagesimal ones by astropy.coordinates.Angle(text, unit).deg"
-    return f"{message}; the first is {texts[0].as_py()!r}: {remedy}"
+    return (
+        f"{message}, but it has {wrong!r}: leave missing ones empty, and convert sexagesimal ones "
+        "by astropy.coordinates.Angle(text, unit).deg"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_decimal(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_decimal(kind))
-
-
-def _read(path: str) -> Any:
-    """Read a catalogue: Parquet and plain CSV by pyarrow, all else by astropy."""
-    from astropy.table import Table
-
-    check_local(path)
-    with open(path, "rb") as file:
-        begin = file.read(8)
-    try:
-        if path.endswith(".parquet"):
-            import pyarrow.parquet as pq
-
-            return pq.read_table(path)
-        if begin == b"# %ECSV ":
-            return Table.read(path, format="ascii.ecsv")
-        if path.endswith(".csv"):
-            if begin.startswith(b"#"):
-                return Table.read(path, format="ascii.csv", comment="#")
-            import pyarrow.csv as pacsv
-
-            return pacsv.read_csv(path)
-        return Table.read(path)
-    except Exception as error:  # astropy raises many types on malformed input
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"{path}: expected a catalogue (CSV, ECSV, Parquet, FITS table, VOTable), it cannot be "
-            f"read: {reason}"
-        ) from error
 
 
 def _arrow(catalogue: Any) -> pa.Table:

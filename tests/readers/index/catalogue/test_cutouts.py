@@ -264,6 +264,11 @@ def test_settings(settings: dict[str, Any], message: str) -> None:
         Cutouts(**settings)
 
 
+def test_names_of_columns_are_text() -> None:
+    with pytest.raises(TypeError, match="must be names of columns, got None"):
+        Cutouts(size=4, x=None)  # type: ignore[arg-type]
+
+
 def test_classes_stay(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / name / "image.fits", header(10, 0))

@@ -205,6 +205,38 @@ def test_axes_of_cubes(tmp_path: Path) -> None:
     assert why == "its sky coordinates are not those of its first two axes"
 
 
+@pytest.mark.parametrize(
+    ("cards", "message"),
+    [
+        ({"CRVAL1": "abc"}, "CRVAL1 of its header is 'abc', expected a number"),
+        ({"CTYPE1": "RA---XXX"}, "Unrecognized projection code (XXX in CTYPE1)."),
+        ({"CD1_1": 0.0, "CD2_1": 0.01}, "PCi_ja matrix is singular."),
+        ({"A_ORDER": 2}, "A_ORDER provided without corresponding B_ORDER"),
+        ({"CTYPE1": "LINEAR", "CTYPE2": "LINEAR"}, "no sky coordinates (CTYPE is LINEAR, LINEAR)"),
+    ],
+)
+def test_headers_that_astropy_rejects(tmp_path: Path, cards: dict[str, Any], message: str) -> None:
+    header = tan(10, 10)
+    for key in ("CDELT1", "CDELT2", "PC1_1", "PC1_2", "PC2_1", "PC2_2"):
+        header.remove(key, ignore_missing=True)
+    header.update({"CD1_1": 0.01, "CD2_2": 0.01} | cards)
+    (why,) = image_facts([(write(tmp_path / "a.fits", header), -1)], with_wcs=True)
+    assert isinstance(why, str)
+    assert message in why
+    assert "\n" not in why
+    (facts,) = image_facts([(str(tmp_path / "a.fits"), -1)], with_wcs=False)
+    assert facts == ImageFacts(*SHAPE, None)
+
+
+def test_planets_have_no_right_ascension() -> None:
+    header = tan(10, 10, CTYPE1="HPLN-TAN", CTYPE2="HPLT-TAN")
+    with pytest.raises(ValueError, match="Could not determine celestial frame"):
+        on_image(WCS(header), [10.0], [10.0])
+    header = tan(10, 10, CTYPE1="TLON-TAN", CTYPE2="TLAT-TAN")
+    with pytest.raises(ValueError, match="its sky coordinates are itrs, expected icrs, fk5"):
+        on_image(WCS(header), [10.0], [10.0])
+
+
 def test_real_images(shared_data: Path) -> None:
     """DECam has TPV; a compressed image has the sky of the plain one."""
     for name, number in (("decam_dither1.fits.fz", 1), ("m13.fits", 0), ("m13_rice.fits", 1)):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy import units as u
 from astropy.coordinates import SkyCoord
+from astropy.io import fits
 from astropy.table import MaskedColumn, QTable, Table
 from astropy.time import Time
 from astropy.utils.masked import Masked
@@ -29,6 +31,16 @@ def written(path: Path) -> str:
         table = TABLE.copy()
         table["name"] = ["a", "b"]
         table.write(path)
+        if path.name == "ldac.fits":
+            header = fits.table_to_hdu(Table({"Field Header Card": ["x"]}))
+            hdus = [fits.PrimaryHDU(), header, fits.table_to_hdu(table)]
+            hdus[2].name = "LDAC_OBJECTS"
+            fits.HDUList(hdus).writeto(path, overwrite=True)
+    elif path.name == "packed.csv.gz":
+        with gzip.open(path, "wt") as file:
+            file.write("ra, dec,name,flag \n1.5,-3,a,True\n2.5, 4,bß,False\n")
+    elif path.suffix == ".txt":
+        TABLE.write(path, format="ascii.fixed_width_two_line")
     elif path.suffix == ".vot":
         TABLE.write(path, format="votable")
     else:
@@ -40,7 +52,7 @@ def written(path: Path) -> str:
     "name",
     [
         *("plain.csv", "commented.csv", "ecsv_of_an_archive.csv", "table.ecsv", "table.parquet"),
-        *("table.fits", "table.vot"),
+        *("table.fits", "ldac.fits", "table.vot", "packed.csv.gz", "table.txt"),
     ],
 )
 def test_files(name: str, tmp_path: Path) -> None:
@@ -78,7 +90,8 @@ def test_null_and_integers_of_arrow() -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["10:00:01.5", "x"], r"string, expected numbers .* the first is '10:00:01.5': .*Angle"),
+        (["10:00:01.5", "x"], r"string, expected numbers .* has '10:00:01.5': .*Angle"),
+        (["1.5", "-"], "string, expected numbers in degrees, but it has '-': leave missing"),
         ([1.0, 2] * u.m, "has unit m, expected an angle"),
         ([True, False], "is bool, expected numbers in degrees"),
         ([[1.0, 2], [3, 4]], "expected numbers in degrees"),
@@ -156,5 +169,8 @@ def test_what_is_no_catalogue(tmp_path: Path) -> None:
         Objects({"ra": [1]})
     with pytest.raises(ValueError, match="the catalogue has no rows"):
         Objects(Table({"ra": []}))
+    twice = pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"])
+    with pytest.raises(ValueError, match="the catalogue has several columns a"):
+        Objects(twice)
     with pytest.raises(ValueError, match="is a URL"):
         Objects("https://example.org/gaia.csv")
