@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.catalogue.corners import Outside, corners_of
+from readers.index.catalogue.corners import Corners, Outside, corners_of
 from readers.index.catalogue.left_out import LeftOut
 from readers.index.catalogue.mosaics import with_hdus
 from readers.index.catalogue.naming import Images, Named, named, naming_columns, with_named_hdus
@@ -78,8 +78,6 @@ class Cutouts:
 
         `progress` wraps the list of the images that are opened, e.g. tqdm.
         """
-        import pyarrow as pa
-
         self.check(objects)
         table, bad_files = (table, {}) if self.hdus is None else with_hdus(table, self.hdus)
         images = with_named_hdus(objects, Images.of(table))
@@ -93,22 +91,12 @@ class Cutouts:
         corners = corners_of(
             pairs.positions, pairs.sizes, self.shape, self.outside, subpixel=self.subpixel
         )
-        made = np.flatnonzero(corners.kept)
         why = self._why_not(has_position, names, pairs)
         why[pairs.objects[corners.overlaps]] = self._at_edge
-        why[pairs.objects[made]] = ""
+        why[pairs.objects[corners.kept]] = ""
         bad = bad_files | {images.name(n): reason for n, reason in pairs.bad.items()}
-        left_out = LeftOut.of(why, bad)
-        if not len(made):
-            return None, left_out
-        rows, places = _rows_of(images, pairs.images[made])
-        made = made[places]
-        corner = {"y": pa.array(corners.y[made]), "x": pa.array(corners.x[made])}
-        chosen = kept.take(pa.array(pairs.objects[made]))
-        result = images.table.take(pa.array(rows))
-        for name in (*_CORNERS, *chosen.column_names):
-            result = result.append_column(name, corner[name] if name in corner else chosen[name])
-        return result, left_out
+        made = _table(images, kept, pairs, corners) if corners.kept.any() else None
+        return made, LeftOut.of(why, bad)
 
     def _by_pixels(
         self, objects: Objects, names: Named, images: Images, progress: Progress
@@ -187,6 +175,22 @@ def _kept_columns(
             f"{{{old!r}: 'catalogue_{old}'}}"
         )
     return kept
+
+
+def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa.Table:
+    """Return the rows of the pairs that are kept, of which there must be some."""
+    import pyarrow as pa
+
+    made = np.flatnonzero(corners.kept)
+    rows, places = _rows_of(images, pairs.images[made])
+    made = made[places]
+    result = images.table.take(pa.array(rows))
+    result = result.append_column("y", pa.array(corners.y[made]))
+    result = result.append_column("x", pa.array(corners.x[made]))
+    chosen = kept.take(pa.array(pairs.objects[made]))
+    for name in chosen.column_names:
+        result = result.append_column(name, chosen[name])
+    return result
 
 
 def _rows_of(
