@@ -14,6 +14,7 @@ import numpy as np
 from dali_pipelines.cli.verify.placed import PlacedReader
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
+from readers.npy import NpyReader
 from readers.window import Window
 
 
@@ -172,3 +173,16 @@ class LateReader(FakeReader):
     def __setstate__(self, state: dict[str, Any]) -> None:
         time.sleep(600)
         vars(self).update(state)
+
+
+@dataclass(frozen=True)
+class ChoosingReader(NpyReader):
+    """Replaces each image by three numbers that it draws."""
+
+    uses_draws: ClassVar[bool] = True
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        sample = super().read(row, window)
+        numbers = np.full(3, -1.0) if row.draws is None else row.draws.fractions(3)
+        image = np.zeros_like(sample["image"]) + numbers.astype(np.float32)
+        return Sample({"image": image}, sample.input_bytes, sample.image_size)

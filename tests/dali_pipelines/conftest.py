@@ -6,8 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from all_readers import AnyReader
 
 from dali_pipelines import Index
+from dali_pipelines.runtime.fork_server import start_fork_server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server() -> None:
+    """Start it with all Readers imported: those of other modules than the first test's would be
+    imported by each of their processes again, astropy for 0.25 s.
+    """
+    start_fork_server(AnyReader())
 
 
 @pytest.fixture(scope="session")

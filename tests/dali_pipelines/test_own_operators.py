@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import solar_files
 from astropy.io import fits
+from fakes import ChoosingReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nvidia.dali import fn, types
@@ -26,10 +27,8 @@ from dali_pipelines import (
     npy_pipeline,
     reader_pipeline,
 )
-from readers import Draws, Sample
-from readers.contract import Row
+from readers import Draws
 from readers.npy import NpyReader
-from readers.window import Window
 
 SEED = 5
 SHAPES = [(150, 200), (200, 150), (131, 333), (90, 90), (400, 301)]
@@ -459,19 +458,6 @@ def test_mode_eval_is_without_chance(ramps: Index) -> None:
 
 
 # A Reader's own choices.
-
-
-@dataclass(frozen=True)
-class ChoosingReader(NpyReader):
-    """Replaces each image by three numbers that it draws."""
-
-    uses_draws: ClassVar[bool] = True
-
-    def read(self, row: Row, window: Window | None) -> Sample:
-        sample = super().read(row, window)
-        numbers = np.full(3, -1.0) if row.draws is None else row.draws.fractions(3)
-        image = np.zeros_like(sample["image"]) + numbers.astype(np.float32)
-        return Sample({"image": image}, sample.input_bytes, sample.image_size)
 
 
 def choosing_pipeline(index: Index, **options: Any) -> Any:
