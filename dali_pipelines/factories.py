@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 from dali_pipelines.aia.calibration import Calibration
@@ -18,6 +19,7 @@ from dali_pipelines.graph.decode import (
     decode_jpeg,
     need_8_bits,
 )
+from dali_pipelines.graph.images import decode_images, hdus_reader
 from dali_pipelines.graph.parts import decode_files
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable
@@ -29,6 +31,7 @@ from readers.contract import Reader
 from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.fits.reader import FitsReader
+from readers.fits.several.hdu import Hdu
 from readers.index.grouping.frames import frames_of, lacks_files
 from readers.index.table import Index
 from readers.jpeg.reader import JpegReader
@@ -45,6 +48,7 @@ def fits_pipeline(
     *,
     hdu: HduName | None = None,
     planes: Planes | None = None,
+    hdus: Mapping[str, HduName | Hdu] | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
     """Make a pipeline of FITS images.
@@ -61,6 +65,14 @@ def fits_pipeline(
         Planes to read of images of more than two axes, counted from 0 as `FitsReader` says.
         Several become the channels of the image, in this order. With "all" each image must have as
         many as the first that can be read; others are rejected.
+    hdus : mapping of str to int, str, (str, int) or Hdu, optional
+        Several images of each row, by the names of their outputs, in place of `hdu` and `planes`:
+        ``{"image": "SCI", "err": "ERR", "dq": Hdu("DQ", dtype="int16")}``. "image" is needed, and
+        alone has the dtype, mean, std, augmentations and transform of the settings. The others are
+        outputs of their own, shape (batch, planes, height, width), under the same window, region,
+        flips, rotation, zoom and resize. Integers stay what they are, and are resampled at the
+        nearest pixel, 0 outside the image; all else are physical values of float32, resampled as
+        the image. Rows whose images differ in size are rejected. See `Hdu`.
     **config
         Keyword arguments of `PipelineConfig`; ``batch_size`` is needed.
 
@@ -84,13 +96,20 @@ def fits_pipeline(
         If several planes are asked for and the Index names one for each row, or settings
         contradict each other.
     ReadError
-        If all planes are asked for and none of the first rows can be read.
+        If all planes are asked for, or `hdus` without each dtype, and none of the first rows can be
+        read.
     """
     check_index(index)
     settings = PipelineConfig(**config)
     if settings.dtype == "uint16":
         raise ValueError("FITS stores no uint16: give dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
+    if hdus is not None:
+        if hdu is not None or planes is not None:
+            raise ValueError("give hdu and planes in hdus, as {'image': Hdu(1, planes=0)}")
+        several = hdus_reader(index, hdus, settings, stored, _largest_tile(settings))
+        decode = functools.partial(decode_images, kinds=several.kinds, planes=several.channels)
+        return reader_pipeline(index, several, decode, settings)
     is_all = isinstance(planes, str) and planes == "all"  # an array compares element by element
     count = None
     if is_all:

@@ -10,6 +10,7 @@ from dali_pipelines.aia.calibration import Calibration, CalibrationSettings
 from dali_pipelines.aia.preset import Preset
 from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
+from readers.fits.several.hdu import Hdu
 from readers.messages import did_you_mean
 from readers.sampling.geometry import Flip, WindowMode
 from readers.sampling.order import Shuffle
@@ -136,6 +137,7 @@ class LoaderSettings(ImageSettings, CalibrationSettings, total=False):
 
     hdu: HduName | None
     planes: Planes | None
+    hdus: Mapping[str, HduName | Hdu] | None
     channels: int
     check_entropy: bool
     file_dtype: str

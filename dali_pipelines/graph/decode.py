@@ -44,6 +44,8 @@ class Decoded(NamedTuple):
     """Channels of `image`; None for those of the Reader."""
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
+    others_nbytes: int = 0
+    """Bytes that those of `others` that are images take for each pixel of `image`."""
     frames: int = 1
     """Images that are made of each file, one from the other, before it is resized or warped."""
     cupy_nbytes: Callable[[int, int, int], int] | None = None
@@ -105,8 +107,8 @@ def decode_fits(arrays: Mapping[str, Any], config: PipelineConfig, planes: int =
     last = resized or not MOVED.isdisjoint(arrays) or config.has_own_operators
     means, stds = ([0.0] * planes, [1.0] * planes) if last else mean_and_std(config, planes)
     finish = tuple((mean, 1 / std) for mean, std in zip(means, stds, strict=True))
-    flip = _no_flip() if last else arrays.get("flip", _no_flip())
-    image, status = _decode_files(arrays, dtype, flip, finish, config)
+    flip = no_flip() if last else arrays.get("flip", no_flip())
+    image, status = decode_file(arrays, dtype, flip, finish, config)
     if last:
         if planes > 1:
             image = fn.transpose(image, perm=[1, 2, 0], output_layout="HWC")
@@ -138,7 +140,7 @@ def aia_decoder(calibration: Calibration, files: int = 1) -> Decode:
 
     def decode(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
         finish = ((0.0, 1.0),)
-        image, status = _decode_files(arrays, "float32", _no_flip(), finish, config)
+        image, status = decode_file(arrays, "float32", no_flip(), finish, config)
         if calibration.psf:
             from dali_pipelines.graph.operators_psf import deconvolve_node
 
@@ -146,7 +148,7 @@ def aia_decoder(calibration: Calibration, files: int = 1) -> Decode:
             wavelnth = arrays["wavelnth"]
             image = deconvolve_node(image, wavelnth, calibration.psf, num_threads=threads)
         names = ("grid", "matrix", "reduce", "gain", "stretch", "special", "frame")
-        inputs = [image, *(arrays[name] for name in names), arrays.get("flip", _no_flip())]
+        inputs = [image, *(arrays[name] for name in names), arrays.get("flip", no_flip())]
         device: Any = operators if config.device_id is None else operators_gpu
         return Decoded(
             device.warp(inputs, calibration.order),
@@ -167,7 +169,7 @@ def _cupy_of_aia(calibration: Calibration, files: int, batch: int, frame: int, i
     return decoder_nbytes(batch, frame) + deconvolved + warped
 
 
-def _decode_files(
+def decode_file(
     arrays: Mapping[str, Any],
     dtype: str,
     flip: Any,
@@ -182,7 +184,8 @@ def _decode_files(
     return operators.decode_image(dtype, inputs, len(finish))
 
 
-def _no_flip() -> Any:
+def no_flip() -> Any:
+    """Return what an operator gets in place of the flip of a sample."""
     return types.Constant(np.zeros(2, np.int32), device="cpu")
 
 

@@ -17,7 +17,7 @@ class Footprint(NamedTuple):
     """Sizes from the first row that can be read, for one sample if nothing else is said."""
 
     image_nbytes: int
-    """Bytes of the output image; 0 if unknown."""
+    """Bytes of the output image, and of more images of a sample; 0 if unknown."""
     frame_nbytes: int
     """Bytes decoded for the image before it is turned, resized or warped, and held while it is
     augmented; 0 if it is none of it."""
@@ -47,16 +47,18 @@ class Footprint(NamedTuple):
         whole = (0, 0) if peek is None else (peek.height, peek.width)
         crop = config.crop if config.resize_shorter is None else None
         pixels = math.prod(crop or whole) * channels
+        others = math.prod(crop or whole) * decoded.others_nbytes
         cupy = 0
         if peek is not None and decoded.cupy_nbytes is not None:
-            image = pixels * np.dtype(decoded.dtype).itemsize
+            image = pixels * np.dtype(decoded.dtype).itemsize + others
             cupy = decoded.cupy_nbytes(config.batch_size, peek.between_nbytes or image, image)
         if config.resized_to is not None:
-            frame = 0 if peek is None else pixels * np.dtype(decoded.dtype).itemsize
+            frame = 0 if peek is None else pixels * np.dtype(decoded.dtype).itemsize + others
             pixels = math.prod(config.resized_to) * channels
+            others = math.prod(config.resized_to) * decoded.others_nbytes
         else:
             frame = 0 if peek is None else peek.between_nbytes * decoded.frames
-        frame += turned * channels * np.dtype("float32").itemsize
+        frame += turned * (channels * np.dtype("float32").itemsize + decoded.others_nbytes)
         augmented = sum(one.num_images for one in config.augment) * pixels
         frame += 0 if peek is None else augmented * np.dtype("float32").itemsize
         files = decoded.files
@@ -69,5 +71,5 @@ class Footprint(NamedTuple):
         elif config.device_id is not None or config.resize is None or config.has_own_operators:
             # Else the resize flips and normalises as well.
             stages += bool(config.flip) + normalises(decoded, channels, config)
-        image = pixels * np.dtype(config.dtype).itemsize
+        image = pixels * np.dtype(config.dtype).itemsize + others
         return cls(image, frame, stages, cupy, targets_nbytes)

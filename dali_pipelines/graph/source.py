@@ -63,6 +63,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     geometry = {one.name: getattr(config, one.name) for one in fields(Geometry)}
     sent = (*reader.specs, *Geometry(**geometry).geometry_specs(reader))
     names = (*others, *config.outputs, *placed, *(spec.name for spec in sent))
+    names += tuple(getattr(reader, "outputs", ()))
     if taken := set(config.columns) & set(names):
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
     targets = Targets(config.targets).fitted(index.table)

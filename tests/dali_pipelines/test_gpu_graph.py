@@ -38,12 +38,14 @@ from dali_pipelines.graph.decode import (
 )
 from dali_pipelines.graph.gpu import cupy_operator
 from dali_pipelines.graph.gpu.cupy_operator import _placed, python_operator
+from dali_pipelines.graph.images import decode_images
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.parts import decode_files
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform
-from readers import ChannelsReader, FitsReader, JpegReader, NpyReader
+from readers import ChannelsReader, FitsReader, Hdu, HdusReader, JpegReader, NpyReader
 from readers.contract import Reader
+from readers.fits.several.hdu import DTYPES, ImageKind
 from readers.sampling.geometry import Geometry
 
 AUGMENTATIONS: list[Any] = [
@@ -151,6 +153,24 @@ def test_the_graph_of_fits_is_accepted_in_each_geometry(
     is_cut = options.get("outside") == "shift"
     assert decoded.finished == (is_cut or ("random_area" in options and planes == 1))
     assert image.device == "gpu"
+
+
+@pytest.mark.parametrize("options", [{"flip": "hv"}, *GEOMETRIES])
+def test_the_graph_of_several_images_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    monkeypatch.setattr(cupy_operator, "find_spec", lambda name: name)
+    own, kind = geometry_of(options)
+    config = PipelineConfig(batch_size=2, device_id=0, **own)
+    kinds = {dtype: ImageKind(dtype, planes) for planes, dtype in enumerate(DTYPES, 1)}
+    images = {"image": Hdu(), **{name: Hdu() for name in kinds}}
+    with Pipeline(batch_size=2, num_threads=1, device_id=None):
+        nodes = arrays_of(HdusReader(images, kinds, FitsReader()), config, kind)
+        nodes["flip"] = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
+        decoded = decode_images(nodes, config, kinds=kinds, planes=1)
+    assert set(decoded.others) == set(DTYPES)
+    assert {node.device for node in (*decoded.others.values(), decoded.status)} == {"gpu"}
 
 
 def jittered(image: Any, chance: Chance, config: PipelineConfig) -> Any:

@@ -63,7 +63,7 @@ def test_a_loader_names_the_settings_of_all_factories() -> None:
         (jpeg_pipeline, "sampler", "weights"),
         (npy_pipeline, "steps_per_epoch", "epoch_steps"),
         (jpeg_pipeline, "bad_samples", "bad_sample"),
-        (fits_pipeline, "hdus", "hdu"),
+        (fits_pipeline, "hduz", "hdus"),
         (npy_pipeline, "file_type", "file_dtype"),
         (aia_pipeline, "exposur", "exposure"),
         (partial(aia_pipeline, order=1), "sise", "size"),

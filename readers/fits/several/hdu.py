@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 
 from readers.contract import Row
 from readers.fits.hdus import HduName, checked
@@ -30,6 +30,9 @@ class Hdu:
     planes : int, sequence of int or "all", optional
         Planes of it, as for `fits_pipeline`; by default that of column ``plane`` (of a part:
         ``plane_{part}``).
+    outside : number, optional
+        Value of pixels outside the image, which rotation and zoom may show, and windows with the
+        setting ``outside="fill"``: by default 0, but NaN where floats are filled.
     dtype : {"uint8", "int8", "uint16", "int16", "int32", "int64", "float32"}, optional
         Element type of the output; by default that of the first row that can be read. Images whose
         values are of another type are rejected, but all can become float32.
@@ -46,6 +49,7 @@ class Hdu:
     part: str | None = None
     planes: Planes | None = None
     dtype: str | None = None
+    outside: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hdu", checked(self.hdu))
@@ -57,11 +61,19 @@ class Hdu:
             object.__setattr__(self, "relative", int(self.relative))
         if self.part is not None and not (isinstance(self.part, str) and self.part):
             raise ValueError(f"part must be the name of a part, got {self.part!r}")
+        is_number = isinstance(self.outside, Real) and not isinstance(self.outside, bool)
+        if self.outside is not None and not is_number:
+            raise ValueError(f"outside must be a number, got {self.outside!r}")
         if self.dtype not in (None, *DTYPES):
             raise ValueError(f"dtype must be one of {DTYPES} or None, got {self.dtype!r}")
         # The number of all planes is not known yet.
         planes = FitsReader(planes=self.planes, num_planes=1).planes
         object.__setattr__(self, "planes", planes)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether dtype and number of planes do not depend on files."""
+        return self.dtype is not None and self.planes != "all"
 
     def of(self, row: Row) -> tuple[Row, HduName | None]:
         """Return its file, and the HDU in it.
@@ -85,3 +97,22 @@ class Hdu:
         if row.hdu + self.relative < 0:
             raise ValueError(f"there is no HDU {row.hdu}{self.relative:+d}")
         return file, row.hdu + self.relative
+
+
+@dataclass(frozen=True)
+class ImageKind:
+    """Properties that an image has in all rows."""
+
+    dtype: str
+    """Element type of its values."""
+    planes: int
+    """Number of its planes."""
+    outside: float | None = None
+    """Value of pixels outside it, see `Hdu`."""
+
+    @classmethod
+    def of(cls, image: Hdu, dtype: str = "float32", planes: int = 1) -> ImageKind:
+        """Return that of an image, given what its file says where the settings do not."""
+        if image.planes != "all":
+            planes = len(image.planes) if isinstance(image.planes, tuple) else 1
+        return cls(image.dtype or dtype, planes, image.outside)

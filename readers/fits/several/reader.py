@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import Peek, Row, Sample, SampleSpec
@@ -17,19 +16,9 @@ from readers.fits.file import FitsFile, read_errors
 from readers.fits.hdus import HduName
 from readers.fits.image import FitsImage, find_image
 from readers.fits.reader import FitsReader
-from readers.fits.several.hdu import Hdu
+from readers.fits.several.hdu import Hdu, ImageKind
 from readers.fits.several.meaning import STORED, meant, read_wide
 from readers.window import Window
-
-
-@dataclass(frozen=True)
-class ImageKind:
-    """Properties that an image has in all rows."""
-
-    dtype: str
-    """Element type of its values."""
-    planes: int
-    """Number of its planes."""
 
 
 class _Wanted(NamedTuple):
@@ -77,21 +66,25 @@ class HdusReader:
         return self.main.channels
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the other images."""
+        return tuple(self.kinds)
+
+    @property
+    def nearest(self) -> bool:
+        """Whether the graph takes the nearest pixels where it resamples."""
+        return any(kind.dtype != "float32" for kind in self.kinds.values())
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """Parts of the row with files that are read."""
         return tuple({one.part: None for one in self.images.values() if one.part is not None})
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
-        """Those of a FitsReader for each image, with a number appended from the second on: ``_1``.
-
-        The last one is ``box``, int64 of shape (2,): the first row and column that were read.
-        """
-        each = range(len(self.images))
-        return (
-            *(replace(spec, name=spec.name + suffix(n)) for n in each for spec in self.main.specs),
-            SampleSpec(name="box", dtype="int64", ndim=1, unit="pixel"),
-        )
+        """Those of a FitsReader for each image, from the second on with a number: ``plan_1``."""
+        each, specs = range(len(self.images)), self.main.specs
+        return tuple(replace(one, name=one.name + suffix(n)) for n in each for one in specs)
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read all images, or only the tiles that the window touches."""
@@ -112,9 +105,7 @@ class HdusReader:
             return sum(samples[one.place].input_bytes for one in several)
 
         nbytes, size = self._visit(row, read)
-        inside = window and window.within(*size)
-        corner = (0, 0) if inside is None else inside.place(*size)
-        return replace(self._joined(samples, corner), input_bytes=nbytes, image_size=size)
+        return replace(self._joined(samples), input_bytes=nbytes, image_size=size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the headers of all images."""
@@ -127,7 +118,7 @@ class HdusReader:
             return 0
 
         self._visit(row, peek)
-        return replace(peeks[0], nbytes=16 + sum(peek.nbytes for peek in peeks))
+        return replace(peeks[0], nbytes=sum(peek.nbytes for peek in peeks))
 
     def kinds_of(self, row: Row) -> dict[str, ImageKind]:
         """Read the kind of each image from its header. Raises like `read`."""
@@ -136,9 +127,7 @@ class HdusReader:
         def look(found: FitsImage, several: list[_Wanted]) -> int:
             for one in several:
                 image = self.images[one.name]
-                several_planes = image.planes if isinstance(image.planes, tuple) else (0,)
-                count = found.shape.planes if image.planes == "all" else len(several_planes)
-                kinds[one.name] = ImageKind(image.dtype or meant(found), count)
+                kinds[one.name] = ImageKind.of(image, meant(found), found.shape.planes)
             return 0
 
         self._visit(row, look)
@@ -163,15 +152,15 @@ class HdusReader:
         """Return a sample without payloads, which decode to zeros."""
         readers = [self._reader_of(name) for name in self.images]
         blanks = {place: one.blank(height, width) for place, one in enumerate(readers)}
-        return self._joined(blanks, (0, 0))
+        return self._joined(blanks)
 
-    def _joined(self, samples: Mapping[int, Sample], corner: tuple[int, int]) -> Sample:
+    def _joined(self, samples: Mapping[int, Sample]) -> Sample:
         arrays: dict[str, NDArray[Any]] = {
             spec.name + suffix(place): samples[place][spec.name]
             for place in range(len(self.images))
             for spec in self.main.specs
         }
-        return Sample(arrays | {"box": np.array(corner, np.int64)})
+        return Sample(arrays)
 
     def _reader_of(self, name: str) -> FitsReader:
         """Return the Reader of an image."""

@@ -22,7 +22,7 @@ from readers.contract import Sample
 from readers.jpeg.crop_rows import Cut, cut_rows
 from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu_rows import ChangedError, McuRows
-from readers.sampling.region import RowWindow
+from readers.sampling.row_window import RowWindow
 
 SUBSAMPLING = {"4:4:4": 16, "4:2:2": 8, "4:2:0": 16}
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from strategies import fractions
 
 from readers import FitsReader, Hdu, HdusReader, ReadError, Row, Sample, Window
+from readers.fits.several.hdu import ImageKind
 from readers.fits.several.meaning import OFFSETS, STORED
-from readers.fits.several.reader import ImageKind, suffix
+from readers.fits.several.reader import suffix
 
 RNG = np.random.default_rng(0)
 SHAPE = 31, 23
@@ -366,15 +367,6 @@ def test_blank_is_zero(tmp_path: Path) -> None:
     for array in images_of(reader, reader.blank(5, 7)).values():
         assert array.shape == (1, 5, 7)
         assert not array.any()
-
-
-def test_corner_of_what_was_read(tmp_path: Path) -> None:
-    row = triplet(tmp_path / "a.fits")
-    reader = reader_of(row, **ALL)
-    window = Window(height=4, width=6, angle=33, zoom=0.7, y=0.5, x=0.4)
-    corner = window.within(*SHAPE).place(*SHAPE)
-    np.testing.assert_array_equal(reader.read(row, window)["box"], corner)
-    np.testing.assert_array_equal(reader.read(row, None)["box"], (0, 0))
 
 
 @pytest.mark.parametrize(

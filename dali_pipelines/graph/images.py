@@ -1,0 +1,187 @@
+"""Several images of each sample: other HDUs, planes and files, under the geometry of the first."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from nvidia.dali import fn, types
+from nvidia.dali.types import to_dali_type
+
+from dali_pipelines.config import PipelineConfig
+from dali_pipelines.graph.decode import MOVED, Decoded, decode_file, decode_fits, no_flip
+from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.place import permute, place
+from dali_pipelines.graph.source import first_readable
+from dali_pipelines.graph.transform import transform
+from dali_pipelines.runtime.dali_private import allow_uint16_tensors
+from dali_pipelines.values import holds
+from readers.fits.hdus import HduName
+from readers.fits.reader import FitsReader
+from readers.fits.several.hdu import Hdu, ImageKind
+from readers.fits.several.meaning import OFFSETS, STORED
+from readers.fits.several.reader import HdusReader, suffix
+from readers.index.table import Index
+
+_TAKEN = ("row", "valid", "report")
+_WIDE = {"int8": "int16", "uint16": "int32", "int64": "int64"}
+"""Types in which offsets are added."""
+
+
+def hdus_reader(
+    index: Index,
+    hdus: Mapping[str, HduName | Hdu],
+    config: PipelineConfig,
+    stored: str | None,
+    largest_tile: float,
+) -> HdusReader:
+    """Make the Reader of several images; their types are those of the first row that can be read.
+
+    Raises
+    ------
+    KeyError
+        If the Index lacks a part.
+    ReadError
+        If types or numbers of planes are not given, and none of the first rows can be read.
+    ValueError
+        If the settings contradict each other, or do not fit the Index.
+    """
+    images = checked_hdus(hdus)
+    _check_outputs(images, config)
+    _check_columns(index, images)
+    main = FitsReader(None, stored, images["image"].planes, 1)
+    reader = HdusReader(images, {}, main, largest_tile)
+    others = [one for name, one in images.items() if name != "image"]
+    columns = index.columns(parts=reader.parts)
+    if images["image"].planes == "all" or not all(one.is_known for one in others):
+        kinds = first_readable(columns, reader.kinds_of, config.read_timeout)[1]
+    else:
+        kinds = {name: ImageKind.of(one) for name, one in images.items()}
+    image = kinds.pop("image")
+    for name, kind in kinds.items():
+        _check_outside(name, kind)
+    return replace(reader, kinds=kinds, main=replace(main, num_planes=image.planes))
+
+
+def _check_outside(name: str, kind: ImageKind) -> None:
+    if kind.dtype == "float32" or kind.outside is None:
+        return
+    stored = np.iinfo(STORED.get(kind.dtype, kind.dtype))
+    if not holds(stored, kind.outside - OFFSETS.get(kind.dtype, 0)):
+        raise ValueError(
+            f"outside={kind.outside!r} of {name!r} is no {kind.dtype}, or not exact in float32, as "
+            "DALI holds it: give 0"
+        )
+
+
+def checked_hdus(hdus: Any) -> dict[str, Hdu]:
+    """Return the images by name, "image" first; ValueError if these are none."""
+    example = "as {'image': 'SCI', 'dq': 'DQ'}"
+    if not isinstance(hdus, Mapping) or not all(isinstance(name, str) and name for name in hdus):
+        raise ValueError(f"hdus must be a mapping of names to HDUs, {example}, got {hdus!r}")
+    images = {name: one if isinstance(one, Hdu) else Hdu(one) for name, one in hdus.items()}
+    if "image" not in images:
+        raise ValueError(f"hdus must name the HDU of 'image', {example}, got {hdus!r}")
+    if images["image"].dtype is not None:
+        raise ValueError("the dtype of 'image' is that of the settings: leave it out of its Hdu")
+    return {"image": images.pop("image"), **images}
+
+
+def _check_outputs(images: Mapping[str, Hdu], config: PipelineConfig) -> None:
+    if taken := sorted(set(images) & {*_TAKEN, *config.outputs}):
+        raise ValueError(f"hdus {taken} have the name of another output: rename them")
+    moving = [type(one).__name__ for one in config.augment if one.moves_pixels]
+    if moving and len(images) > 1:
+        raise ValueError(
+            f"{moving[0]} also shears, shifts and rotates images, which other images of hdus do "
+            "not follow: give rotate and zoom, and a ColorJitter, instead"
+        )
+
+
+def _check_columns(index: Index, images: Mapping[str, Hdu]) -> None:
+    names, image = index.table.column_names, images["image"]
+    for name, one in images.items():
+        if one.relative is not None and "hdu" not in names:
+            raise ValueError(
+                f"relative={one.relative} of {name!r} counts from column 'hdu', which the Index "
+                "lacks: add it by with_column, or name the HDU"
+            )
+        if isinstance(one.planes, tuple | str) and "plane" in names and name == "image":
+            raise ValueError(
+                f"the Index has a column 'plane', one for each row, and planes={one.planes!r} asks "
+                "for several: leave out one of them"
+            )
+    numbered = "hdu" in names and index.table["hdu"].null_count < len(index)
+    if numbered and image.hdu is not None and image.part is None:
+        raise ValueError(
+            f"the Index has a column 'hdu', one for each row, and hdus says {image.hdu!r} for "
+            "'image': give Hdu() or Hdu(relative=0), or an Index without that column"
+        )
+
+
+def decode_images(
+    arrays: Mapping[str, Any],
+    config: PipelineConfig,
+    *,
+    kinds: Mapping[str, ImageKind],
+    planes: int,
+) -> Decoded:
+    """Decode the images of a HdusReader: the first as `decode_fits`, others to outputs of theirs.
+
+    These take the same geometry: floats as the image, integers by the nearest pixel. In the status
+    there is a bit for each image.
+    """
+    decoded = decode_fits(arrays, config, planes)
+    others, statuses = {}, [decoded.status]
+    for number, (name, kind) in enumerate(kinds.items(), 1):
+        names = ("shape", "payload", "plan", "scaling")
+        own = {**arrays, **{one: arrays[one + suffix(number)] for one in names}}
+        decode = _decode_floats if kind.dtype == "float32" else _decode_integers
+        others[name], status = decode(own, config, kind)
+        statuses.append(status * (1 << number))
+    return decoded._replace(
+        status=reduce(operator.add, statuses),
+        others=others,
+        others_nbytes=sum(
+            kind.planes * np.dtype(_WIDE.get(kind.dtype, kind.dtype)).itemsize
+            for kind in kinds.values()
+        ),
+    )
+
+
+def _decode_floats(
+    arrays: Mapping[str, Any], config: PipelineConfig, kind: ImageKind
+) -> tuple[Any, Any]:
+    """Return the image, layout CHW, and its status."""
+    plain: Any = dict.fromkeys(("mean", "std", "transform"))
+    plain |= {"dtype": "float32", "missing": kind.outside, "augment": (), "targets": {}}
+    own = replace(config, **plain)
+    decoded = decode_fits(arrays, own, kind.planes)
+    return transform(decoded, arrays, kind.planes, own, Chance(None)), decoded.status
+
+
+def _decode_integers(
+    arrays: Mapping[str, Any], config: PipelineConfig, kind: ImageKind
+) -> tuple[Any, Any]:
+    """Return the image, layout CHW, and its status."""
+    dtype, offset = STORED.get(kind.dtype, kind.dtype), OFFSETS.get(kind.dtype, 0)
+    moved = config.resized_to is not None or not MOVED.isdisjoint(arrays)
+    flip = no_flip() if moved else arrays.get("flip", no_flip())
+    image, status = decode_file(arrays, dtype, flip, ((0.0, 1.0),) * kind.planes, config)
+    decoded = Decoded(image, dtype, finished=not moved, layout="HWC" if kind.planes == 1 else "CHW")
+    how: Any = {"interpolation": "nearest", "missing": int(kind.outside or 0) - offset}
+    placed = place(decoded, arrays, kind.planes, config, **how)
+    image = placed.image
+    if placed.layout == "HWC":
+        image = permute(image, "CHW", kind.planes)
+    if offset:
+        wide = to_dali_type(_WIDE[kind.dtype])
+        image = fn.cast(image, dtype=wide) + types.Constant(offset, dtype=wide)
+        image = fn.cast(image, dtype=to_dali_type(kind.dtype))
+    if kind.dtype == "uint16":
+        allow_uint16_tensors()
+    return image, status
