@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from dali_pipelines.loading.bad_samples import BadSamplePolicy
 from dali_pipelines.loading.batches import Batch, reported, valid_only
 from dali_pipelines.loading.stats import LoaderStats
+from readers.worker.read_report import ReadReport
 
 _DAMAGED = "the compressed bytes of a tile are damaged"
 
@@ -25,6 +27,9 @@ class Intake:
         self.policy, self._stats = policy, stats
         self._fills = settings["tail"] == "fill"
         self._known: dict[int, str] = settings["rejected"]
+        hdus = settings.get("hdus")
+        names = tuple(hdus) if isinstance(hdus, Mapping) else ()  # the factory rejects others
+        self._images = sorted(names, key=lambda name: name != "image")
         self._shapes: dict[str, torch.Size] = {}
 
     def must_repeat(self, batches: list[Batch]) -> bool:
@@ -33,14 +38,19 @@ class Intake:
         If there are any, the step must be read again, with other rows in their slots.
         """
         damaged = {
-            row
+            row: self._damage(report)
             for batch in batches
             for row, report in reported(batch)
             if self._fills and report.damaged and row not in self._known
         }
-        for row in damaged:
-            self.reject_for_good(row, _DAMAGED)
+        for row, reason in damaged.items():
+            self.reject_for_good(row, reason)
         return bool(damaged)
+
+    def _damage(self, report: ReadReport) -> str:
+        """Return why a row is rejected that the graph could not decode."""
+        damaged = [name for bit, name in enumerate(self._images) if report.status >> bit & 1]
+        return f"{', '.join(damaged)}: {_DAMAGED}" if damaged else _DAMAGED
 
     def reject_for_good(self, row: int, reason: str) -> bool:
         """Reject a row that pipelines must not try again; return False if it is known as such."""
@@ -70,7 +80,7 @@ class Intake:
     def _note_reports(self, batch: Batch) -> None:
         for row, report in reported(batch):
             if report.damaged:
-                report.reject(row, _DAMAGED)
+                report.reject(row, self._damage(report))
             self._stats.read_s += report.read_s
             self._stats.read_cpu_s += report.read_cpu_s
             self._stats.input_bytes += report.input_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +34,14 @@ class ReadReport:
     """Row of the Index that belongs to this slot and could not be read."""
     reason: str = ""
     """Why the row could not be read."""
-    damaged: bool = False
-    """Whether the graph could not decode the bytes; set only by `unpack`."""
+    status: int = 0
+    """That of the graph's decoder, 0 if good, else with a bit for each image that is damaged, where
+    a row has several; set only by `unpack`."""
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the graph could not decode the bytes."""
+        return self.status != 0
 
     def reject(self, row: int, reason: str) -> None:
         """Record that a row cannot be read; a long reason is truncated."""
@@ -69,7 +76,7 @@ class ReadReport:
                 int(record["input_bytes"]),
                 None if record["rejected_row"] < 0 else int(record["rejected_row"]),
                 bytes(record["reason"]).decode(errors="ignore"),
-                bool(status.any()),
+                int.from_bytes(status.tobytes(), sys.byteorder),
             )
             for record, status in zip(records, packed[:, nbytes:], strict=True)
         ]

@@ -289,7 +289,7 @@ def test_bad_rows_are_left_out(
     assert reasons[1].startswith("dq: there is no HDU 'int16', the file has PRIMARY, SCI, ERR")
     assert "has 70x90 pixels, and HDU 1 (image) 80x90" in reasons[3]
     assert "dq: the values are of type int32 (BITPIX 32), expected int16" in reasons[4]
-    assert reasons[5] == "the compressed bytes of a tile are damaged"
+    assert reasons[5] == "dq: the compressed bytes of a tile are damaged"
     with loader(made, shuffle=False, **options) as batches, pytest.raises(ReadError) as caught:
         list(batches)
     assert caught.value.path == paths[1]
