@@ -187,8 +187,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, Any] = {
         **{name: getattr(np, name) for name in ("abs", "divide", "isfinite", "maximum")},
         **{name: _on_gpu(getattr(np, name)) for name in ("clip", "floor", "where")},
-        "arange": lambda size, dtype: _array(np.arange(size, dtype=dtype)),
-        "ascontiguousarray": _on_gpu(np.ascontiguousarray),
+        "empty": lambda shape, dtype: _array(np.empty(shape, dtype)),
+        "arange": lambda start, stop, dtype: _array(np.arange(start, stop, dtype=dtype)),
         "nonzero": Array.nonzero,
         "asarray": _array,
         "full_like": lambda array, value: _array(np.full_like(_plain(array), value)),

@@ -14,6 +14,7 @@ from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import MOVED, Decoded, decode_file, decode_fits, no_flip
+from dali_pipelines.graph.gpu.memory import decoder_nbytes, nearest_nbytes
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.place import permute, place
 from dali_pipelines.graph.source import first_readable
@@ -143,7 +144,9 @@ def decode_images(
         decode = _decode_floats if kind.dtype == "float32" else _decode_integers
         others[name], status = decode(own, config, kind)
         statuses.append(status * (1 << number))
+    is_nearest = "nearest" in arrays
     return decoded._replace(
+        cupy_nbytes=_cupy_of_nearest if is_nearest else decoded.cupy_nbytes,
         status=reduce(operator.add, statuses),
         others=others,
         others_nbytes=sum(
@@ -151,6 +154,10 @@ def decode_images(
             for kind in kinds.values()
         ),
     )
+
+
+def _cupy_of_nearest(batch: int, decoded: int, image: int) -> int:
+    return decoder_nbytes(batch, decoded) + nearest_nbytes(batch, image)
 
 
 def _decode_floats(

@@ -332,7 +332,7 @@ def test_memory_counts_all_images(index: Index) -> None:
 
 
 def test_what_is_not_used_costs_nothing(index: Index) -> None:
-    """One image alone is what it is without hdus, and the Source sends no positions of nearest pixels."""
+    """One image alone is what it is without hdus, and no places of nearest pixels are sent."""
     config: dict[str, Any] = {"batch_size": 1, "crop": 64, "rotate": 9, "num_read_processes": 0}
     floats = {"image": "SCI", "err": "ERR"}
     for hdus, sends in ((floats, False), (floats | {"dq": "int16"}, True)):

@@ -10,7 +10,7 @@ import math
 
 from dali_pipelines.aia import psf
 from dali_pipelines.aia.deconvolve import WORKING
-from dali_pipelines.graph.gpu.operators import PIXELS
+from dali_pipelines.graph.gpu.operators import BLOCK_PIXELS, PIXELS
 
 _WORK_AREA = 8
 """Complex numbers a pixel in the work area of a plan, at most (cuFFT's documentation, "Fourier
@@ -20,6 +20,11 @@ Transform Setup"); it may be as little as 1."""
 def decoder_nbytes(batch: int, image: int) -> int:
     """Return the bytes of `ImageDecoder`, for images of so many bytes: DALI copies the batch."""
     return batch * image
+
+
+def nearest_nbytes(batch: int, image: int) -> int:
+    """Return the bytes of `Nearest`, for images of so many bytes."""
+    return batch * image + 64 * BLOCK_PIXELS
 
 
 def warp_nbytes(batch: int, frame: int, image: int, order: int) -> int:

@@ -19,6 +19,8 @@ Finish = tuple[tuple[float, float], ...]
 
 PIXELS = 1 << 26
 """Pixels that are warped by one launch, as each takes 8 bytes while it lasts: 512 MB."""
+BLOCK_PIXELS = 1 << 20
+"""Nearest pixels that are taken together; each takes some 64 bytes while it lasts."""
 
 
 def decode_image(dtype: str, inputs: list[Any], finish: Finish) -> tuple[Any, Any]:
@@ -152,7 +154,19 @@ class Nearest:
     def _sampled(self, image: Any, numbers: Any, outside: Any) -> Any:
         import cupy
 
-        rows, columns = (cupy.arange(size, dtype="float64") for size in self.shape)
+        height, width = self.shape
+        sample = cupy.empty((image.shape[2], height, width), image.dtype)
+        step = max(1, BLOCK_PIXELS // width)
+        for first in range(0, height, step):
+            rows = cupy.arange(first, min(first + step, height), dtype="float64")
+            block = self._sampled_rows(image, numbers, outside, rows)
+            sample[:, first : first + step] = block
+        return sample
+
+    def _sampled_rows(self, image: Any, numbers: Any, outside: Any, rows: Any) -> Any:
+        import cupy
+
+        columns = cupy.arange(0, self.shape[1], dtype="float64")
         xx, xy, x0, yx, yy, y0, top, left, height, width = (numbers[i] for i in range(10))
         # Operation by operation as on the CPU, where nothing is fused.
         x = cupy.floor((xy * rows + x0)[:, None] + (xx * columns)[None] + TO_NEAREST)
@@ -162,7 +176,7 @@ class Nearest:
         i = cupy.clip(y - top, 0, image.shape[0] - 1).astype("int64")
         j = cupy.clip(x - left, 0, image.shape[1] - 1).astype("int64")
         found = cupy.where(inside[..., None], image[i, j], outside.astype(image.dtype))
-        return cupy.ascontiguousarray(found.transpose(2, 0, 1))
+        return found.transpose(2, 0, 1)
 
 
 def warp(inputs: list[Any], order: int) -> Any:

@@ -174,3 +174,15 @@ def test_pipelines_know_what_cupy_takes(
     assert cubic == 2 * frame + 2 * image + 2 * 2 * frame + frame + frame // 4
     with_psf = cupy_of(aia_pipeline, index, size=32, psf=(171, 193))
     assert with_psf == cubic + cupy_memory.deconvolver_nbytes(2, 2)
+
+
+def test_nearest_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the block is one image."""
+    cupy_standin.install(monkeypatch)
+    monkeypatch.setattr(cupy_memory, "BLOCK_PIXELS", math.prod(SHAPE))
+    numbers = np.array([*(np.eye(2, 3) + 0.1).flat, 0, 0, *SHAPE])
+    arrays = np.ones((*SHAPE, 1), np.int32), numbers, np.zeros(1)
+    inputs = ([one.view(cupy_standin.Array)] * 2 for one in arrays)
+    peak = peak_of(operators_gpu.Nearest(SHAPE), *inputs)
+    expected = cupy_memory.nearest_nbytes(2, FRAME)
+    assert 0.6 * expected < peak < expected + SLACK
