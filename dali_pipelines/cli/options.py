@@ -241,6 +241,24 @@ def hdu_name(text: str) -> int | str | tuple[str, int]:
     return (name, int(version)) if comma else text
 
 
+def named_hdu(text: str) -> tuple[str, Any]:
+    """Read one of several HDUs of the command line: NAME=HDU, or NAME=+N, counted from the row's.
+
+    Returns
+    -------
+    tuple
+        The name, and what `fits_pipeline` takes as its HDU.
+    """
+    name, equals, hdu = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected NAME=HDU, such as dq=DQ, got {text!r}")
+    if hdu[:1] in ("+", "-") and hdu[1:].isdecimal():
+        from readers.fits.several.hdu import Hdu
+
+        return name, Hdu(relative=int(hdu))
+    return name, hdu_name(hdu)
+
+
 def plane_numbers(text: str) -> tuple[int, ...] | str:
     """Read planes of the command line: all, or numbers as 0,2,3."""
     numbers = [part.strip() for part in text.split(",")]

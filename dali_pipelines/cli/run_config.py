@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
 from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, check_finite, pair
-from dali_pipelines.cli.options import number_or, option
+from dali_pipelines.cli.options import named_hdu, number_or, option
 from dali_pipelines.cli.own_flags import OwnFlags
 from dali_pipelines.cli.shared_flags import (
     DeviceFlags,
@@ -38,7 +38,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "data": "data pipeline hdu planes bad_sample max_bad",
+        "data": "data pipeline hdu planes hdus bad_sample max_bad",
         "readers": "num_read_processes read_timeout restart_readers start_method",
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window outside missing flip rotate zoom random_area random_aspect_ratio "
@@ -57,6 +57,14 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
         type=number_or("all"),
         nargs="+",
         metavar="N",
+    )
+    hdus: tuple[tuple[str, Any], ...] | None = option(
+        None,
+        "fits: several images of each row, in place of --hdu and --planes, as image=SCI dq=DQ; +N "
+        "counts from the HDU of the row",
+        type=named_hdu,
+        nargs="+",
+        metavar="NAME=HDU",
     )
     num_read_processes: int | Literal["auto"] = option(
         4,
@@ -142,7 +150,10 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
             raise ValueError("--planes takes numbers or all, not both")
         if self.mode == "eval" and self.resume is not None:
             raise ValueError("--resume is for --mode=train: eval begins each epoch anew")
-        for name in ("hdu", "planes"):
+        names = [name for name, _ in self.hdus or ()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"--hdus takes each name once, got {' '.join(names)}")
+        for name in ("hdu", "planes", "hdus"):
             if self.pipeline != "fits" and getattr(self, name) is not None:
                 raise ValueError(f"--{name} is for --pipeline=fits, got {self.pipeline}")
 
@@ -186,6 +197,7 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
     if config.pipeline == "fits":
         planes = tuple(config.planes or ())
         settings |= {"hdu": config.hdu, "planes": "all" if "all" in planes else planes or None}
+        settings |= {"hdus": dict(config.hdus)} if config.hdus else {}
     return Loader(
         factory_of(config.pipeline),
         index,

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pytest
 import solar_files
 from astropy.io import fits
@@ -31,8 +32,9 @@ from readers.aia.degradation import OFFICIAL_SHA256
 SCRIPT = SCRIPTS / "run.py"
 
 FLAGS = """
-    data pipeline hdu planes num_read_processes batch_size num_gpus device num_threads crop window
-    outside missing flip rotate zoom random_area random_aspect_ratio resize_shorter resize mean std
+    data pipeline hdu planes hdus num_read_processes batch_size num_gpus device num_threads crop
+    window outside missing flip rotate zoom random_area random_aspect_ratio resize_shorter resize
+    mean std
     augment transform outputs mask boxes labels
     preset size order pointing_table correction_table exposure psf
     mode shuffle block_rows weights seed epochs epoch_steps max_batches tail bad_sample max_bad
@@ -121,6 +123,39 @@ def test_an_hdu_by_its_name_and_its_planes(
     for wrong in (jpeg, [f"--data={tmp_path}", "--planes", "all", "1"]):
         assert main(wrong) == 2
     assert "--hdu is for --pipeline=fits, got jpeg" in capsys.readouterr().err
+
+
+def test_several_images_of_each_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of three rows one lacks an HDU, and one has no number from which to count."""
+    (tmp_path / "archive").mkdir()
+    sci, dq = (fits.ImageHDU(np.zeros((8, 9), np.int16), name=name) for name in ("SCI", "DQ"))
+    for number, hdus in enumerate(([sci, dq], [sci], [sci, dq])):
+        fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(tmp_path / f"archive/{number}.fits")
+    flags = ["--batch_size=2", "--num_read_processes=1", "--bad_sample=skip", "--no-shuffle"]
+    rejected, report = tmp_path / "rejected.csv", tmp_path / "report.json"
+    files = [f"--rejected={rejected}", f"--report={report}"]
+    lines = audited(
+        tmp_path / "archive", tmp_path, *flags, *files, "--hdus", "image=SCI", "dq=DQ", "e=1"
+    )
+    assert [line["row"] for line in lines if line["valid"] == "1"] == ["0", "2"]
+    assert "dq: there is no HDU 'DQ', the file has PRIMARY, SCI" in rejected.read_text()
+    assert json.loads(report.read_text())["config"]["hdus"][1] == ["dq", "DQ"]
+    index = Index.scan(tmp_path / "archive")
+    index = index.with_column("hdu", pa.array([1, 1, None], pa.int64()))
+    index.save(tmp_path / "index.parquet")
+    settings = tmp_path / "run.toml"
+    settings.write_text('hdus = ["image=+0", "dq=+1"]\n')
+    lines = audited(tmp_path / "index.parquet", tmp_path, *flags, *files, f"--config={settings}")
+    assert [line["row"] for line in lines if line["valid"] == "1"] == ["0"]
+    assert "counts from column 'hdu', which is empty" in rejected.read_text()
+    for wrong, reason in (
+        (["image"], "expected NAME=HDU, such as dq=DQ, got 'image'"),
+        (["dq=1"], "hdus must name the HDU of 'image'"),
+        (["image=1", "image=2"], "--hdus takes each name once, got image image"),
+        (["image=1", "row=2"], "hdus ['row'] have the name of another output"),
+    ):
+        assert main([f"--data={tmp_path / 'archive'}", "--hdus", *wrong]) == 2
+        assert reason in capsys.readouterr().err
 
 
 def test_processes_and_repetition_change_nothing(archive: Path, tmp_path: Path) -> None:
