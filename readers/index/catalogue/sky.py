@@ -139,9 +139,13 @@ class Sky:
     def _in_frame_of(self, wcs: WCS) -> SkyPositions:
         from astropy.wcs.utils import wcs_to_celestial_frame
 
-        frame = wcs_to_celestial_frame(wcs)
-        if frame.name not in _FRAMES:
-            raise ValueError(f"its sky coordinates are {frame.name}, expected {', '.join(_FRAMES)}")
+        try:
+            frame = wcs_to_celestial_frame(wcs)
+        except ValueError:
+            frame = None
+        if frame is None or frame.name not in _FRAMES:
+            kinds = " and ".join(wcs.wcs.ctype)
+            raise ValueError(f"{kinds} are in no frame of the sky, such as {', '.join(_FRAMES)}")
         if frame.name == "icrs":
             return self._icrs
         if (key := repr(frame)) not in self._others:

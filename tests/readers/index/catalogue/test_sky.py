@@ -230,10 +230,10 @@ def test_headers_that_astropy_rejects(tmp_path: Path, cards: dict[str, Any], mes
 
 def test_planets_have_no_right_ascension() -> None:
     header = tan(10, 10, CTYPE1="HPLN-TAN", CTYPE2="HPLT-TAN")
-    with pytest.raises(ValueError, match="Could not determine celestial frame"):
+    with pytest.raises(ValueError, match="HPLN-TAN and HPLT-TAN are in no frame"):
         on_image(WCS(header), [10.0], [10.0])
     header = tan(10, 10, CTYPE1="TLON-TAN", CTYPE2="TLAT-TAN")
-    with pytest.raises(ValueError, match="its sky coordinates are itrs, expected icrs, fk5"):
+    with pytest.raises(ValueError, match="TLON-TAN and TLAT-TAN are in no frame of the sky, such"):
         on_image(WCS(header), [10.0], [10.0])
 
 
