@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CORNERS = ("y", "x")
-_PIXELS, _SKY = ("x", "y"), ("ra", "dec")
-"""Names of columns that are not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +61,24 @@ class Cutouts:
     def check(self, objects: Objects) -> None:
         """Raise KeyError if the catalogue lacks a column that is needed or to be kept."""
         objects.check(list(self.columns or ()))
-        pixels, sky = (self.x, self.y), (self.ra, self.dec)
-        if pixels != _PIXELS and sky == _SKY:
-            objects.check(pixels)
-        elif pixels == _PIXELS and sky != _SKY:
-            objects.check(sky)
-        elif not any(set(pair) <= set(objects.names) for pair in (pixels, sky)):
-            objects.check_either(pixels, sky)
+        for names, is_given in zip((self._pixels, self._sky), self._given, strict=True):
+            if is_given:
+                objects.check(names)
+        if not any(self._given) and not any(map(objects.has, (self._pixels, self._sky))):
+            objects.check_either(self._pixels, self._sky)
+
+    @property
+    def _pixels(self) -> tuple[str, str]:
+        return self.x, self.y
+
+    @property
+    def _sky(self) -> tuple[str, str]:
+        return self.ra, self.dec
+
+    @property
+    def _given(self) -> tuple[bool, bool]:
+        """Whether names of columns of pixels and of positions on the sky were given."""
+        return self._pixels != (Cutouts.x, Cutouts.y), self._sky != (Cutouts.ra, Cutouts.dec)
 
     def apply(
         self, table: pa.Table, objects: Objects, progress: Progress = iter
@@ -117,14 +126,10 @@ class Cutouts:
 
     def _uses_pixels(self, objects: Objects, names: Named | None, images: Images) -> bool:
         """Return whether the catalogue has pixels of images, not positions on the sky."""
-        has_pixels, has_sky = (
-            set(pair) <= set(objects.names) for pair in ((self.x, self.y), (self.ra, self.dec))
-        )
-        only_sky_named = (self.x, self.y) == _PIXELS and (self.ra, self.dec) != _SKY
-        if only_sky_named or not has_pixels:
+        if self._given == (False, True) or not objects.has(self._pixels):
             return False
         if names is None and len(images.images) > 1:
-            if has_sky:
+            if objects.has(self._sky) and self._given != (True, False):
                 return False
             raise ValueError(
                 f"{objects.name} has pixels {self.x!r} and {self.y!r}, but no column 'path' that "

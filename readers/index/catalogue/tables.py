@@ -68,6 +68,10 @@ class Objects:
     def __len__(self) -> int:
         return len(self._table)
 
+    def has(self, names: Sequence[str]) -> bool:
+        """Return whether these are all names of columns."""
+        return set(names) <= set(self.names)
+
     def check(self, names: Sequence[str]) -> None:
         """Raise KeyError for the first name that is no column; it lists those that exist."""
         for name in names:

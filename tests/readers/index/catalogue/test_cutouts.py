@@ -144,6 +144,10 @@ def test_which_columns_are_positions(index: Index) -> None:
     assert Index.cutouts(index, both, 4, ra="R").table["exp"].to_pylist() == [2]
     with pytest.raises(ValueError, match=r"pixels 'x' and 'y', but no column 'path' .* 4 images"):
         Index.cutouts(index, both["x", "y"], 4)
+    with pytest.raises(ValueError, match=r"pixels 'X' and 'y', but no column 'path'"):
+        Index.cutouts(index, both, 4, x="X")
+    assert Index.cutouts(index, both, 4, x="X", ra="R").table["exp"].to_pylist() == [2]
+    assert table_of(Index.cutouts(one, both, 4, x="X", ra="R"), "y", "x") == [(2, 7)]
     with pytest.raises(
         KeyError, match=r"nor 'ra' and 'dec'; did you mean RA\? did you mean DE\? it has RA, DE"
     ):
