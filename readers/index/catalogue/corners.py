@@ -51,14 +51,12 @@ def corners_of(
     shape = np.array(size)
     # Far from all images, and too far for an integer: whatever overlaps none.
     near = np.clip(positions, -shape - 2, images + shape + 2)
-    if subpixel:
-        first, last = near - (shape - 1) / 2, near + (shape - 1) / 2
-        overlaps = (last >= 0) & (first <= images - 1)
-    else:
-        first = np.ceil(near - shape / 2).astype(np.int64)
-        last = first + shape - 1
-        overlaps = (last >= 0) & (first < images)
-    inside = (first >= 0) & (last <= images - 1)
+    first = near - (shape - 1) / 2 if subpixel else np.ceil(near - shape / 2).astype(np.int64)
+    inside = (first >= 0) & (first + shape <= images)
+    # Numbers of the first and last row of the window that lie between the image's first and last.
+    start = np.ceil(np.maximum(-first, 0))
+    stop = np.floor(np.minimum(images - first, shape) - 1)
+    overlaps = start <= stop
     on_image = (positions >= -0.5) & (positions < images - 0.5) & (images >= shape)
     kept = {"reject": inside, "fill": overlaps, "shift": on_image}[outside]
     y, x = first.T

@@ -12,6 +12,8 @@ shapes = st.tuples(side, side)
 coordinate = st.floats(-30, 40) | st.integers(-40, 60).map(lambda halves: halves / 2)
 
 near = st.floats(-2, 3)
+exact = st.integers(-800, 1600).map(lambda parts: parts / 64)
+"""Positions without rounding errors."""
 
 
 def corner(
@@ -57,8 +59,19 @@ def test_a_subpixel_window_has_the_position_in_its_middle(
     whole = corner(position, image, size, "fill")
     assert abs(found.y[0] - whole.y[0]) <= 0.5
     assert abs(found.x[0] - whole.x[0]) <= 0.5
-    rows = found.y[0] + np.arange(size[0])
-    assert ((rows > -1) & (rows < image[0])).any()
+
+
+@given(st.tuples(exact, exact), shapes, shapes)
+def test_a_subpixel_window_needs_a_sample_inside_the_image(
+    position: tuple[float, float], image: tuple[int, int], size: tuple[int, int]
+) -> None:
+    overlaps, inside = True, True
+    for at, pixels, wanted in zip(position, image, size, strict=True):
+        samples = at - (wanted - 1) / 2 + np.arange(wanted)
+        shown = (samples >= 0) & (samples <= pixels - 1)
+        overlaps, inside = overlaps and bool(shown.any()), inside and bool(shown.all())
+    assert corner(position, image, size, "fill", subpixel=True).kept[0] == overlaps
+    assert corner(position, image, size, "reject", subpixel=True).kept[0] == inside
 
 
 @given(st.tuples(coordinate, coordinate), shapes, shapes, st.booleans())
