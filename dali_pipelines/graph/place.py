@@ -52,7 +52,8 @@ def place(
         ``linear`` makes float32 of what is turned or resized. ``nearest`` keeps the type, and does
         all in one step, exactly as `readers.targets.nearest.NearestPixels`.
     missing : float, optional
-        Value of pixels outside the image where ``outside="fill"``, or of ``nearest``; None for NaN.
+        Value of pixels outside the image where ``outside="fill"``, and of nearest ones; by default
+        NaN, and 0 of nearest ones.
     finish : tuple of (mean, std), optional
         Applied on the way where that saves a pass over the images; then they are `finished`.
 
@@ -67,6 +68,8 @@ def place(
     if layout == "CHW" and (resamples or flips or "inside" in nodes):
         image, layout = permute(image, "HWC", channels), "HWC"
     decoded = decoded._replace(image=image, layout=layout)
+    if interpolation == "nearest" and missing is None:
+        missing = 0
     if resamples and interpolation == "nearest":
         return _nearest(decoded, select(nodes["nearest"]), config, select, missing)
     inside = select(nodes["inside"]) if "inside" in nodes else None

@@ -27,20 +27,37 @@ GEOMETRIES: dict[str, dict[str, Any]] = {
     "shorter": {"resize_shorter": 33, "crop": (20, 24), "window": "random"},
     "turned": {"crop": (21, 28), "window": "random", "rotate": 180, "zoom": (0.4, 2.5)},
     "turned, resized": {"crop": 24, "rotate": 30, "zoom": (1, 2), "resize": (40, 12)},
+    "filled": {"crop": (23, 28), "window": "row", "outside": "fill"},
+    "filled, resized": {"crop": (23, 28), "window": "row", "outside": "fill", "resize": (12, 30)},
+    "filled, turned": {"crop": (23, 28), "window": "row", "outside": "fill", "rotate": 90},
+    "between": {"crop": (23, 28), "window": "row", "outside": "fill"},
+    "between, resized": {"crop": 20, "window": "row", "outside": "fill", "resize": (50, 9)},
 }
+OWN = ("crop", "window", "outside", "resize", "resize_shorter", "random_area", "rotate", "zoom")
 
 
-def samples(options: dict[str, Any], dtype: str, channels: int) -> Any:
+class Between(Geometry):
+    is_resampled = True
+
+
+def geometry_of(kind: str) -> Geometry:
+    config = PipelineConfig(batch_size=1, **GEOMETRIES[kind])
+    geometry = Between if kind.startswith("between") else Geometry
+    return geometry(**{name: getattr(config, name) for name in OWN})
+
+
+def samples(kind: str, dtype: str, channels: int) -> Any:
     """Yield what is read of an image, the numbers for it, and what a mask would be."""
     generator = np.random.default_rng(3)
-    config = PipelineConfig(batch_size=1, **options)
-    own = ("crop", "window", "resize", "resize_shorter", "random_area", "rotate", "zoom")
-    geometry = Geometry(**{name: getattr(config, name) for name in own})
+    geometry = geometry_of(kind)
     for row in range(CASES):
         height, width = (int(size) for size in generator.integers(40, 90, 2))
         image = generator.integers(0, 120, (height, width, channels)).astype(dtype)
         flip = bool(row % 2), bool(row // 2 % 2)
-        window = geometry.draw_window(5, 0, row)
+        y, x = generator.uniform(-10, 40, 2).tolist()
+        y, x = (y, x) if isinstance(geometry, Between) else (int(y), int(x))
+        corner = (y, x) if geometry.window == "row" else None
+        window = geometry.draw_window(5, 0, row, corner)
         placement = geometry.placement(window, (height, width), flip)
         part = image
         if window is not None:
@@ -59,37 +76,37 @@ def source_of(batch: list[Any], **options: Any) -> Any:
     return fn.external_source(lambda: batch, **options)
 
 
-def placed(given: list[Any], dtype: str, channels: int, options: dict[str, Any]) -> Any:
-    config = PipelineConfig(batch_size=len(given), flip="hv", **options)
+def placed(given: list[Any], dtype: str, channels: int, kind: str) -> Any:
+    config = PipelineConfig(batch_size=len(given), flip="hv", **GEOMETRIES[kind])
     pipeline = Pipeline(batch_size=len(given), num_threads=1, device_id=None)
     with pipeline:
         image = source_of([part for part, *_ in given], layout="HWC")
         nodes = {name: source_of([arrays[name] for _, arrays, *_ in given]) for name in given[0][1]}
         nodes["flip"] = source_of([flip for _, _, flip, _ in given])
         decoded = Decoded(image, dtype)
-        made = place(decoded, nodes, channels, config, interpolation="nearest", missing=0)
+        made = place(decoded, nodes, channels, config, interpolation="nearest")
         pipeline.set_outputs(made.image)
-    assert (made.layout, made.dtype) == ("CHW", dtype)
+    assert made.dtype == dtype
     (out,) = pipeline.run()
-    return [np.asarray(out.at(i)) for i in range(len(given))]
+    axes = (0, 1, 2) if made.layout == "CHW" else (2, 0, 1)
+    return [np.asarray(out.at(i)).transpose(axes) for i in range(len(given))]
 
 
 @pytest.mark.parametrize("kind", GEOMETRIES)
 @pytest.mark.parametrize(("dtype", "channels"), [("uint8", 1), ("int16", 2), ("int32", 1)])
 def test_nearest_is_that_of_masks(kind: str, dtype: str, channels: int) -> None:
-    options = GEOMETRIES[kind]
-    given = list(samples(options, dtype, channels))
-    for found, (*_, expected) in zip(placed(given, dtype, channels, options), given, strict=True):
+    given = list(samples(kind, dtype, channels))
+    for found, (*_, expected) in zip(placed(given, dtype, channels, kind), given, strict=True):
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("kind", GEOMETRIES)
+@pytest.mark.parametrize("kind", [kind for kind in GEOMETRIES if kind != "filled"])
 def test_nearest_of_a_gpu(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     cupy_standin.install(monkeypatch)
     import cupy
 
-    for part, arrays, _, expected in samples(GEOMETRIES[kind], "int16", 2):
+    for part, arrays, _, expected in samples(kind, "int16", 2):
         numbers, outside = (cupy.asarray(one) for one in (arrays["nearest"], np.zeros(1)))
         shape = expected.shape[1:]
         (found,) = Nearest(shape)([cupy.asarray(part)], [numbers], [outside])
