@@ -42,6 +42,10 @@ REGIONS = [
     Window(height=3, width=5, y=0.0, x=0.9, angle=30.0),
     Window(height=4, width=2, zoom=0.5),
     RowWindow(height=3, width=2, top=0, left=1, angle=10.0, zoom=2.0),
+    RowWindow(height=3, width=2, top=1.5, left=0.25),
+    RowWindow(height=3, width=4, top=-1, left=-2, outside="fill"),
+    RowWindow(height=2000, width=1, top=-1000.5, left=2, outside="fill"),
+    RowWindow(height=5, width=4, top=-3, left=-2, outside="shift"),
 ]
 
 
