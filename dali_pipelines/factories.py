@@ -32,7 +32,7 @@ from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.fits.reader import FitsReader
 from readers.fits.several.hdu import Hdu
-from readers.index.grouping.frames import frames_of, lacks_files
+from readers.index.grouping.frames import lacks_files
 from readers.index.table import Index
 from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
@@ -137,7 +137,7 @@ def _of_files(
     check_index(index)
     if not index.parts:
         return reader_pipeline(index, reader, decode, config)
-    frames, known = frames_of(index.table), set(index.parts)
+    frames, known = index.frames, set(index.parts)
     if lacking := [part for part in frames.parts if part not in known]:
         raise ValueError(
             f"the samples of the Index have channels {', '.join(frames.channels) or '(one)'} at "

@@ -34,6 +34,8 @@ class Decoded(NamedTuple):
     status: Any = None
     """DataNode of int32, shape (1,): 0 if the image is good. None if the graph fails on a bad
     one."""
+    statuses: Sequence[Any] = ()
+    """That of each image, where a sample has several; `status` is their sum."""
     finished: bool = False
     """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and makes
     the dtype of the settings (float32 for float16): that saves one pass over the frame. Only the

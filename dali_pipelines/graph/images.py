@@ -133,8 +133,7 @@ def decode_images(
 ) -> Decoded:
     """Decode the images of a HdusReader: the first as `decode_fits`, others to outputs of theirs.
 
-    These take the same geometry: floats as the image, integers by the nearest pixel. In the status
-    there is a bit for each image.
+    These take the same geometry: floats as the image, integers by the nearest pixel.
     """
     decoded = decode_fits(arrays, config, planes)
     others, statuses = {}, [decoded.status]
@@ -143,11 +142,12 @@ def decode_images(
         own = {**arrays, **{one: arrays[one + suffix(number)] for one in names}}
         decode = _decode_floats if kind.dtype == "float32" else _decode_integers
         others[name], status = decode(own, config, kind)
-        statuses.append(status * (1 << number))
+        statuses.append(status)
     is_nearest = "nearest" in arrays
     return decoded._replace(
         cupy_nbytes=_cupy_of_nearest if is_nearest else decoded.cupy_nbytes,
         status=reduce(operator.add, statuses),
+        statuses=statuses,
         others=others,
         others_nbytes=sum(
             kind.planes * np.dtype(_WIDE.get(kind.dtype, kind.dtype)).itemsize

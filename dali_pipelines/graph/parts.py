@@ -50,11 +50,10 @@ def decode_files(
         files = Files(images, configs, times, present if missing else None)
         if times is not None:
             present = fn.reshape(present, shape=[times, -1])
-        status = first.status
-        if status is not None:
-            status = functools.reduce(operator.add, (one.status for one in images))
+        statuses = () if first.status is None else tuple(one.status for one in images)
         return first._replace(
-            status=status,
+            status=functools.reduce(operator.add, statuses) if statuses else None,
+            statuses=statuses,
             others={"present": present},
             cupy_nbytes=first.cupy_nbytes and functools.partial(_cupy_of_files, files),
             files=files,

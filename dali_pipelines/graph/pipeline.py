@@ -272,8 +272,9 @@ def _outputs(
         # What the graph could not decode is as little valid as what was not read, and the Loader
         # looks into the report for both.
         valid = valid & (fn.squeeze(decoded.status, axes=0) == 0)
-        status = fn.reinterpret(decoded.status, dtype=types.UINT8)
-        report = fn.cat(report, status, axis=0)
+        several = decoded.statuses or (decoded.status,)
+        statuses = [fn.reinterpret(status, dtype=types.UINT8) for status in several]
+        report = fn.cat(report, *statuses, axis=0)
         if on_gpu:
             # Outputs alone: a CPU operator that waits for the GPU keeps the next batch waiting.
             valid, report = valid.cpu(), report.cpu()

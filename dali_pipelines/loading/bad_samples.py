@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 BadSample = Literal["raise", "skip"]
 
+DAMAGED = "the compressed bytes of a tile are damaged"
 _LISTED = 10
 """Rejected rows that are named in the log."""
 
@@ -46,6 +47,15 @@ class BadSamplePolicy:
         self._index, self._cursor, self._max_bad = index, cursor, max_bad
         self._rejected = stats.rejected
         self._unlisted = 0  # rejected rows that were neither named in the log nor counted there
+
+    def damage(self, row: int, file: int | None) -> str:
+        """Return why a row was rejected whose bytes are damaged, in which of its several files."""
+        parts = self._index.frames.parts
+        if file is None or file >= len(parts):
+            return DAMAGED
+        part, path = parts[file], self._index.table[f"path_{parts[file]}"][row].as_py()
+        named = "" if path == self._index.path(row) else f", {path}"
+        return f"part {part}{named}: {DAMAGED}"
 
     def reject(self, row: int, reason: str) -> None:
         """Add a row to the rejected ones; ReadError if the policy is to raise, or by `max_bad`."""

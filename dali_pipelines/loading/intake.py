@@ -7,12 +7,9 @@ from typing import Any
 
 import torch
 
-from dali_pipelines.loading.bad_samples import BadSamplePolicy
+from dali_pipelines.loading.bad_samples import DAMAGED, BadSamplePolicy
 from dali_pipelines.loading.batches import Batch, reported, valid_only
 from dali_pipelines.loading.stats import LoaderStats
-from readers.worker.read_report import ReadReport
-
-_DAMAGED = "the compressed bytes of a tile are damaged"
 
 
 class Intake:
@@ -38,7 +35,7 @@ class Intake:
         If there are any, the step must be read again, with other rows in their slots.
         """
         damaged = {
-            row: self._damage(report)
+            row: self._damage(row, report.image)
             for batch in batches
             for row, report in reported(batch)
             if self._fills and report.damaged and row not in self._known
@@ -47,10 +44,11 @@ class Intake:
             self.reject_for_good(row, reason)
         return bool(damaged)
 
-    def _damage(self, report: ReadReport) -> str:
-        """Return why a row is rejected that the graph could not decode."""
-        damaged = [name for bit, name in enumerate(self._images) if report.status >> bit & 1]
-        return f"{', '.join(damaged)}: {_DAMAGED}" if damaged else _DAMAGED
+    def _damage(self, row: int, image: int | None) -> str:
+        """Return why a row is rejected of which the graph could not decode an image."""
+        if self._images and image is not None:
+            return f"{self._images[image]}: {DAMAGED}"
+        return self.policy.damage(row, image)
 
     def reject_for_good(self, row: int, reason: str) -> bool:
         """Reject a row that pipelines must not try again; return False if it is known as such."""
@@ -80,7 +78,7 @@ class Intake:
     def _note_reports(self, batch: Batch) -> None:
         for row, report in reported(batch):
             if report.damaged:
-                report.reject(row, self._damage(report))
+                report.reject(row, self._damage(row, report.image))
             self._stats.read_s += report.read_s
             self._stats.read_cpu_s += report.read_cpu_s
             self._stats.input_bytes += report.input_bytes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from readers.index import arrow_file, schema
 from readers.index.arrow_file import ArrowFile
 from readers.index.classes import category_ids_of, class_table, classes_of
-from readers.index.grouping.frames import frames_of
+from readers.index.grouping.frames import Frames, frames_of
 from readers.index.lists.coco import coco_table
 from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files
 
@@ -53,9 +53,14 @@ class IndexSources:
         return schema.part_names(self.table)
 
     @property
+    def frames(self) -> Frames:
+        """Its `channels` and `offsets`, and the parts that these make."""
+        return frames_of(self.table)
+
+    @property
     def channels(self) -> tuple[str, ...]:
         """Names of the channels of samples of several files; () for one channel without a name."""
-        return frames_of(self.table).channels
+        return self.frames.channels
 
     @property
     def offsets(self) -> tuple[str, ...]:
@@ -63,7 +68,7 @@ class IndexSources:
 
         They are stored like `classes`, with the `channels`.
         """
-        return frames_of(self.table).offsets
+        return self.frames.offsets
 
     @classmethod
     def scan(

@@ -178,7 +178,8 @@ class Index(IndexCutouts, IndexRows):
         TypeError
             If `time` is not a column of times.
         ValueError
-            If a channel has no file, no sample is left, or an argument is out of range.
+            If a channel has no file, no sample is left, an argument is out of range, or the rows
+            are samples of several files already.
 
         Notes
         -----

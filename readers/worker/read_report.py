@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +34,10 @@ class ReadReport:
     reason: str = ""
     """Why the row could not be read."""
     status: int = 0
-    """That of the graph's decoder, 0 if good, else with a bit for each image that is damaged, where
-    a row has several; set only by `unpack`."""
+    """That of the graph's decoder, 0 if good; of several images that of the first damaged one. Set
+    only by `unpack`."""
+    image: int | None = None
+    """Number of that image, if the sample has several, of files or HDUs."""
 
     @property
     def damaged(self) -> bool:
@@ -65,10 +66,11 @@ class ReadReport:
         ----------
         packed : ndarray, shape (batch, bytes), uint8
             The ``report`` output of a pipeline: the record, then the decoder's status as int32 if
-            it has one, 0 if good.
+            it has one, for each image of a sample, 0 if good.
         """
         nbytes = _RECORD.itemsize
         records = np.ascontiguousarray(packed[:, :nbytes]).view(_RECORD)[:, 0]
+        statuses = np.ascontiguousarray(packed[:, nbytes:]).view(np.int32)
         return [
             cls(
                 float(record["read_s"]),
@@ -76,7 +78,15 @@ class ReadReport:
                 int(record["input_bytes"]),
                 None if record["rejected_row"] < 0 else int(record["rejected_row"]),
                 bytes(record["reason"]).decode(errors="ignore"),
-                int.from_bytes(status.tobytes(), sys.byteorder),
+                *_first_damaged(status),
             )
-            for record, status in zip(records, packed[:, nbytes:], strict=True)
+            for record, status in zip(records, statuses, strict=True)
         ]
+
+
+def _first_damaged(statuses: NDArray[np.int32]) -> tuple[int, int | None]:
+    """Return the status and the number of the first damaged image; 0 and None if there is none."""
+    damaged = np.flatnonzero(statuses)
+    if not len(damaged):
+        return 0, None
+    return int(statuses[damaged[0]]), int(damaged[0]) if len(statuses) > 1 else None

@@ -221,7 +221,7 @@ class TestBadFrames:
         for path in archive.glob(f"*{suffix}"):
             (folder / path.name).write_bytes(path.read_bytes())
         damage(folder / f"171_2{suffix}")
-        return sequences(folder, suffix, missing="drop")
+        return sequences(folder, suffix, missing="drop", gone=None)
 
     def rejected(self, factory: Any, index: Index, **options: Any) -> tuple[Any, list[int]]:
         options = {"batch_size": 2, "bad_sample": "skip", **options}
@@ -276,6 +276,32 @@ class TestBadFrames:
         assert sorted([*rows, *found]) == list(range(len(index)))
         assert found
         assert all("part 171" in bad.reason for bad in found.values())
+
+    def test_damaged_tiles(self, archive: Path, tmp_path: Path) -> None:
+        """What the graph's decoder finds is named, too."""
+
+        def damage(path: Path) -> None:
+            pixels = np.random.default_rng(5).integers(0, 30000, SHAPE).astype(np.int16)
+            fits.CompImageHDU(pixels).writeto(path, overwrite=True)
+            with fits.open(path, disable_image_compression=True) as hdus:
+                header, start = hdus[1].header, hdus[1].fileinfo()["datLoc"]
+            coded = bytearray(path.read_bytes())
+            heap = start + header["NAXIS1"] * header["NAXIS2"]
+            coded[heap : heap + 3000] = bytes(3000)
+            path.write_bytes(coded)
+
+        index = self.damaged(archive, tmp_path, ".fits", damage)
+        for tail in ("partial", "fill"):
+            found, _ = self.rejected(fits_pipeline, index, tail=tail)
+            for row, bad in found.items():
+                (part,) = (
+                    part
+                    for part in index.parts
+                    if index.table[f"path_{part}"][row].as_py().endswith("171_2.fits")
+                )
+                own = "" if index.path(row).endswith("171_2.fits") else f", {tmp_path}/171_2.fits"
+                assert bad.reason == f"part {part}{own}: the compressed bytes of a tile are damaged"
+            assert len(found) > 1
 
     def test_all_frames_missing(self, archive: Path) -> None:
         index = sequences(archive)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
 from readers.index.grouping.nearest import Channel, each_once, shifted
+from readers.index.schema import part_names
 from readers.index.times import nanoseconds, times_of
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ class Grouping:
         import pyarrow as pa
 
         self.check(table.column_names)
+        if parts := part_names(table):
+            raise ValueError(
+                f"the rows are samples of several files already ({', '.join(parts)}): group single "
+                "files, by channels and offsets at once"
+            )
         file_times, timed = times_of(table, self.time)
         channels = self._channels(table, file_times, timed)
         times = self._sample_times(channels)

@@ -151,6 +151,12 @@ class TestOffsets:
         with pytest.raises(ValueError, match=message):
             index_of(EVERY_12).group(**arguments)
 
+    def test_samples_are_not_grouped_again(self) -> None:
+        grouped = index_of(TWO).group([171, 193])
+        message = r"samples of several files already \(171, 193\): group single files, by channels"
+        with pytest.raises(ValueError, match=message):
+            grouped.group(offsets=["-12min", 0], time="time")
+
     def test_no_times(self) -> None:
         with pytest.raises(ValueError, match="column 't_obs' is empty in all 1 rows: name another"):
             index_of([(1, None)]).group(offsets=[0])
