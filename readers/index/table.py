@@ -190,7 +190,8 @@ class Index(IndexCutouts, IndexRows):
 
         With `offsets` each frame is the nearest file, too, and a file is in many samples. Parts of
         a `split` have no file in common if it is by ``TimeBlocks("time", block, gap)``, where `gap`
-        is at least the last offset minus the first, plus twice the tolerance.
+        is at least the last offset minus the first, plus twice the tolerance; else the log counts
+        those that they share.
 
         `by` and `tolerance` are named as in pandas: this is ``merge_asof`` with
         ``direction="nearest"`` and each file used once.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.grouping.frames import Frames, frames_of
 from readers.index.times import nanoseconds, times_of
 from readers.messages import did_you_mean, printable
 
@@ -113,7 +114,29 @@ def split_rows(
             f"{', '.join(map(repr, empty))} would get none of {table.num_rows} rows, {gaps} are in "
             "gaps: use fewer parts, larger fractions, or a column or blocks with more values"
         )
+    if (frames := frames_of(table)).offsets and (count := shared_files(table, frames, rows)):
+        logger.warning(
+            "%d files are in sequences of several parts: split by TimeBlocks('time', block, gap), "
+            "with a gap of the length of a sequence plus twice the tolerance",
+            count,
+        )
     return rows
+
+
+def shared_files(table: pa.Table, frames: Frames, rows: Mapping[str, NDArray[np.int64]]) -> int:
+    """Return how many files are in sequences of several parts of a split."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = pa.large_string()
+    found = []
+    for own in rows.values():
+        samples = table.take(pa.array(own, pa.int64()))
+        columns = [samples[f"path_{part}"].cast(kind) for part in frames.parts]
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        found.append(pc.unique(pa.chunked_array(chunks, kind)).drop_null())
+    counts = pa.chunked_array(found, kind).value_counts().field("counts")
+    return int(pc.sum(pc.greater(counts, 1)).as_py() or 0)
 
 
 def bounds_of(fractions: Mapping[str, float]) -> NDArray[np.uint64]:

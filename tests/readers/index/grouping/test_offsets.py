@@ -337,18 +337,34 @@ def test_against_pandas() -> None:
     assert grouped.table["path_-24min"].null_count > 100
 
 
-def test_a_gap_keeps_the_files_of_parts_apart() -> None:
-    """The gap that the documentation of `group` names is enough, and a shorter one is not."""
+def test_a_gap_keeps_the_files_of_parts_apart(caplog: pytest.LogCaptureFixture) -> None:
+    """The gap that the documentation of `group` names is enough; a shorter one is reported."""
     index = index_of([(1, 12 * number) for number in range(3000)])
     grouped = index.group(offsets=("-24min", "-12min", 0, "+12min"))
 
-    def shared(gap: str) -> set[Any]:
+    def shared(gap: str) -> int:
         blocks = TimeBlocks("time", "10h", gap)
         parts = grouped.split({"train": 0.5, "val": 0.5}, by=blocks)
         train, val = (
             {file for sample in files_of(part) for file in sample} for part in parts.values()
         )
-        return train & val
+        return len(train & val)
 
-    assert shared("24min")
     assert not shared("36.4min")
+    assert "several parts" not in caplog.text
+    count = shared("24min")
+    assert count > 0
+    assert f"{count} files are in sequences of several parts: split by TimeBlocks" in caplog.text
+    caplog.clear()
+    index.group([1]).split({"train": 0.5, "val": 0.5})
+    assert "several parts" not in caplog.text
+
+
+def test_shared_files_of_samples_that_lack_frames(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [(1, 12 * number) for number in range(40) if number % 3]
+    grouped = index_of(rows).group(offsets=("-12min", "0"), missing="keep")
+    parts = grouped.split({"train": 0.5, "val": 0.5}, by="time")
+    train, val = ({file for sample in files_of(part) for file in sample} for part in parts.values())
+    count = len((train & val) - {None})
+    assert count > 0
+    assert f"{count} files are in sequences of several parts" in caplog.text
