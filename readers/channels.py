@@ -91,22 +91,19 @@ class ChannelsReader:
         return self._joined(samples, [row.part(part) is not None for part in self.parts], size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the headers of all parts; the size is that of the first present one."""
+        """Read the headers of all parts; the size is that of the first present one.
+
+        A missing one counts as the mean of the others.
+        """
         peeks = []
         for part, file in self._present(row).items():
             with _named(row, part):
                 peeks.append(self.reader.peek(file, window))
-        first, missing = peeks[0], len(self.parts) - len(peeks)
-        nbytes = sum(peek.nbytes for peek in peeks) + len(self.parts)
-        if missing:
-            try:
-                shape = self._read_size((first.height, first.width), window)
-            except ValueError:  # `read` rejects such a row
-                shape = first.height, first.width
-            blank = self.reader.blank(*shape)
-            nbytes += missing * sum(array.nbytes for array in blank.arrays.values())
-        between = sum(peek.between_nbytes for peek in peeks)
-        return replace(first, nbytes=nbytes, between_nbytes=between)
+        # Other rows may have the parts that are missing here.
+        share = len(self.parts) / len(peeks)
+        nbytes = round(share * sum(peek.nbytes for peek in peeks)) + len(self.parts)
+        between = round(share * sum(peek.between_nbytes for peek in peeks))
+        return replace(peeks[0], nbytes=nbytes, between_nbytes=between)
 
     def verify(self, row: Row) -> None:
         """Decode all parts."""

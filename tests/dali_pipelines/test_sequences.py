@@ -461,4 +461,6 @@ def test_memory_counts_all_frames(archive: Path) -> None:
     assert several.footprint.num_stages == single.footprint.num_stages + 1
     with_missing = fits_pipeline(sequences(archive), batch_size=8)
     assert with_missing.footprint.num_stages == single.footprint.num_stages + 2
+    assert with_missing.peek is not None
+    assert with_missing.peek.nbytes == pytest.approx(several.peek.nbytes, rel=0.5)
     assert estimate_memory([several]).images > 6 * estimate_memory([single]).images

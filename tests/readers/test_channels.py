@@ -129,6 +129,7 @@ class TestMissing:
         assert sample.input_bytes == single.input_bytes
         peek = NPY.peek(row, window)
         assert (peek.height, peek.width) == (31, 23)
+        assert peek.nbytes == 2 * NpyReader().peek(part, window).nbytes + 2
         assert peek.nbytes == sum(array.nbytes for array in sample.arrays.values())
         NPY.verify(row)
 
