@@ -11,6 +11,8 @@ import pytest
 from contract import NUMBER, ReaderContract, check_named, check_specs, equal, refused
 from fakes import Info
 from fits_files import decoded, plain_hdu, truth, write
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import StoredImage
 
@@ -213,3 +215,76 @@ def test_from_an_index_through_a_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("reader", "turns"), [(FitsReader(), False), (AiaReader(), True)])
 def test_it_turns_windows_if_its_reader_does(reader: AiaReader | FitsReader, turns: bool) -> None:
     assert ChannelsReader(reader, ("171", "193")).turns == turns
+
+
+@pytest.fixture(scope="module")
+def sequences(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """Five frames, of which one is missing, as sequences of three."""
+    folder = tmp_path_factory.mktemp("frames")
+    numbers = [0, 1, 3, 4, 5]
+    paths = [str(npy(folder, str(number), 1000.0 * number)) for number in numbers]
+    times = pa.array([60 * number for number in numbers], pa.timestamp("s"))
+    files = Index(pa.table({"path": paths, "t_obs": times}))
+    return files.group(offsets=("-1min", "0", "+1min"), missing="keep")
+
+
+def delivered(
+    index: Index, epoch: int, position: int = 0, batch: int = 1, shards: int = 1, **options: Any
+) -> list[tuple[int, dict[str, NDArray[Any]]]]:
+    """Return what all shards send of an epoch, from a position on: rows, and their arrays."""
+    reader = ChannelsReader(NpyReader(), index.parts)
+    found = []
+    for shard in range(shards):
+        schedule = Schedule(
+            num_rows=len(index),
+            shard=Shard(shard, shards),
+            batch_size=batch,
+            epoch=epoch,
+            position=position,
+        )
+        order = Order(len(index), options["seed"])
+        columns = index.columns(parts=reader.parts)
+        geometry = {name: value for name, value in options.items() if name != "seed"}
+        source = Source(columns=columns, reader=reader, schedule=schedule, order=order, **geometry)
+        names = [spec.name for spec in source.specs]
+        for number in range(schedule.steps(epoch) * batch):
+            sample = dict(zip(names, source(Info(number)), strict=True))
+            sample.pop("report")
+            if sample["valid"]:
+                found.append((int(sample["row"]), sample))
+    return found
+
+
+GEOMETRIES: list[dict[str, Any]] = [
+    {"crop": (5, 7), "window": "random", "flip": "hv"},
+    {"crop": (5, 7), "window": "random", "rotate": 40.0, "outputs": ("matrix",)},
+    {"random_area": (0.1, 0.9), "resize": (4, 4), "flip": "h", "outputs": ("window", "flip")},
+]
+
+
+@given(
+    geometry=st.sampled_from(GEOMETRIES),
+    seed=st.integers(0, 2**64 - 1),
+    epoch=st.integers(0, 99),
+    batch=st.integers(1, 4),
+    shards=st.integers(1, 3),
+    position=st.integers(0, 4),
+)
+def test_sequences_are_pure(
+    sequences: Index,
+    geometry: dict[str, Any],
+    seed: int,
+    epoch: int,
+    batch: int,
+    shards: int,
+    position: int,
+) -> None:
+    """Whatever the batches and shards, after a resume, too; each row once."""
+    options = {**geometry, "seed": seed}
+    expected = delivered(sequences, epoch, **options)
+    rest = delivered(sequences, epoch, position, batch, shards, **options)
+    assert sorted(row for row, _ in rest) == sorted(row for row, _ in expected[position:])
+    by_row = dict(expected)
+    for row, sample in rest:
+        for name, array in sample.items():
+            np.testing.assert_array_equal(array, by_row[row][name])
