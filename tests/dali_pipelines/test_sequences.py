@@ -137,6 +137,32 @@ def test_frames_are_those_of_their_files(
     assert not found["present"].all()
 
 
+CORNERS = np.array([[-5, 30, 8, 0, 33, -3, 2], [40, -6, 3, 0, 45, 7, 1]])
+
+
+@pytest.mark.parametrize("suffix", FACTORIES)
+@pytest.mark.parametrize(
+    ("corners", "outside"), [(CORNERS, "fill"), (CORNERS, "shift"), (CORNERS + 0.3, "fill")]
+)
+def test_windows_across_edges(
+    archive: Path, suffix: str, corners: np.ndarray, outside: str
+) -> None:
+    """All frames are filled and moved alike, between pixels, too."""
+
+    def placed(index: Index) -> np.ndarray:
+        index = index.with_column("y", corners[0]).with_column("x", corners[1])
+        options: dict[str, Any] = {"crop": 12, "window": "row", "outside": outside, "flip": "hv"}
+        return outputs(FACTORIES[suffix], index, **options)["image"]
+
+    index = sequences(archive, suffix)
+    found = placed(index)
+    for time, offset in enumerate(OFFSETS):
+        files, exists = alone(index, f"193{offset}")
+        frames = np.split(found[:, time], 2, axis=1)[1]
+        np.testing.assert_array_equal(frames[exists], placed(files)[exists])
+        assert np.isnan(frames[~exists]).all()
+
+
 @pytest.mark.parametrize("suffix", FACTORIES)
 def test_without_offsets_files_are_channels(archive: Path, suffix: str) -> None:
     index = files_of(archive, suffix).group([171, 193], missing="keep")
