@@ -32,7 +32,6 @@ from .reexports import ChannelsReader as ChannelsReader
 from .reexports import CorrectionTable as CorrectionTable
 from .reexports import FitsReader as FitsReader
 from .reexports import Hdu as Hdu
-from .reexports import HdusReader as HdusReader
 from .reexports import HeaderRules as HeaderRules
 from .reexports import Index as Index
 from .reexports import JpegReader as JpegReader

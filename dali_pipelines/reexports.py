@@ -6,7 +6,6 @@ from readers import ChannelsReader as ChannelsReader
 from readers import CorrectionTable as CorrectionTable
 from readers import FitsReader as FitsReader
 from readers import Hdu as Hdu
-from readers import HdusReader as HdusReader
 from readers import HeaderRules as HeaderRules
 from readers import Index as Index
 from readers import JpegReader as JpegReader

@@ -11,7 +11,6 @@ from .contract import SampleSpec as SampleSpec
 from .errors import ReadError as ReadError
 from .fits.reader import FitsReader as FitsReader
 from .fits.several.hdu import Hdu as Hdu
-from .fits.several.reader import HdusReader as HdusReader
 from .index.columns import Columns as Columns
 from .index.rows.splitting import TimeBlocks as TimeBlocks
 from .index.table import Index as Index

@@ -43,9 +43,10 @@ from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.parts import decode_files
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform
-from readers import ChannelsReader, FitsReader, Hdu, HdusReader, JpegReader, NpyReader
+from readers import ChannelsReader, FitsReader, Hdu, JpegReader, NpyReader
 from readers.contract import Reader
 from readers.fits.several.hdu import DTYPES, ImageKind
+from readers.fits.several.reader import HdusReader
 from readers.sampling.geometry import Geometry
 
 AUGMENTATIONS: list[Any] = [

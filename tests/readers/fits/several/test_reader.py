@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import fractions
 
-from readers import FitsReader, Hdu, HdusReader, ReadError, Row, Sample, Window
+from readers import FitsReader, Hdu, ReadError, Row, Sample, Window
 from readers.fits.several.hdu import ImageKind
 from readers.fits.several.meaning import OFFSETS, STORED
-from readers.fits.several.reader import suffix
+from readers.fits.several.reader import HdusReader, suffix
 
 RNG = np.random.default_rng(0)
 SHAPE = 31, 23
