@@ -149,9 +149,9 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         start = int(anchor[axis])
         if turn.reversed:
             start = header.height - start - extent
-        # With a pixel more on each side, from which subsampled colours are interpolated.
-        first = max(0, start - 1) // header.mcu_height
-        last = min(header.height - 1, start + extent) // header.mcu_height
+        # One more row on each side: subsampled colours are interpolated from neighbouring pixels.
+        first = max(0, start // header.mcu_height - 1)
+        last = min(header.num_rows - 1, (start + extent - 1) // header.mcu_height + 1)
         begin, end = rows.byte_range(first, last)
         coded = os.pread(file.fileno(), end - begin, begin)
     rows.check(first, last, coded)

@@ -22,7 +22,6 @@ from readers.contract import Sample
 from readers.jpeg.crop_rows import Cut, cut_rows
 from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu_rows import ChangedError, McuRows
-from readers.sampling.row_window import RowWindow
 
 SUBSAMPLING = {"4:4:4": 16, "4:2:2": 8, "4:2:0": 16}
 
@@ -136,22 +135,6 @@ def test_less_is_read_for_a_smaller_window(tmp_path: Path) -> None:
     assert sizes == sorted(sizes)
     assert sizes[0] < path.stat().st_size / 8
     assert sizes[-1] == path.stat().st_size - 2  # all but the marker of its end
-
-
-@pytest.mark.parametrize(
-    ("top", "height", "expected"), [(33, 14, 1), (32, 15, 2), (33, 15, 2), (32, 16, 3), (40, 1, 1)]
-)
-def test_only_rows_with_a_pixel_in_or_beside_the_window_are_sent(
-    tmp_path: Path, top: int, height: int, expected: int
-) -> None:
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(pillow(photo(96, 64), subsampling="4:2:0"))
-    window = RowWindow(height=height, width=32, top=top, left=8)
-    sample = JpegReader().read(row_of(path), window)
-    sent, (y, x) = sample["encoded"].tobytes(), sample["anchor"]
-    assert JpegHeader.parse(sent).num_rows == 1 + expected  # below an artificial one
-    whole = pixels(path.read_bytes())
-    assert np.array_equal(pixels(sent)[y : y + height, x : x + 32], whole[top : top + height, 8:40])
 
 
 def test_the_whole_file_is_read_where_there_is_no_window(tmp_path: Path) -> None:
