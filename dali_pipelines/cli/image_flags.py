@@ -70,6 +70,8 @@ class ImageFlags:
     def __post_init__(self) -> None:
         names = ("rotate", "zoom", "random_area", "random_aspect_ratio", "missing")
         check_finite(self, names)
+        if self.missing is not None and self.outside != "fill":  # aia_pipeline has another one
+            raise ValueError(f"--missing is for --outside=fill, got --outside={self.outside}")
 
     def image_settings(self) -> dict[str, Any]:
         """Return the keywords for the pipeline factory, but the seed."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
+from dali_pipelines.aia.calibration import CalibrationSettings
 from dali_pipelines.config import NAMES, PipelineConfig
 from dali_pipelines.settings import check_names, names_of
 
@@ -57,8 +58,10 @@ def check_settings(
     if names is not None:
         known = (names | set(others)) - {*_OF_THE_LOADER, "factory", "index", "config"}
         check_names(f"Loader with {_title(factory)}", settings, known)
-    declared = names_of(factory, unpacked=False) or ()
-    checked = {name: settings[name] for name in NAMES & set(settings) - set(declared)}
+    declared = set(names_of(factory, unpacked=False) or ())
+    if "calibration" in declared:  # it has a `missing` of its own
+        declared |= CalibrationSettings.__annotations__.keys()
+    checked = {name: settings[name] for name in NAMES & set(settings) - declared}
     PipelineConfig(**{"batch_size": 1, **checked})
     for row in checked.get("rejected", ()):
         if row >= num_rows:
