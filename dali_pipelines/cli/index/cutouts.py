@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, get_args
 
 from dali_pipelines.cli.errors import Refusal, count, one_line, refusing
 from dali_pipelines.cli.options import option
-from readers.index.catalogue.corners import Outside
 from readers.index.catalogue.cutouts import Cutouts
+from readers.sampling.row_window import Outside
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Outside = Literal["reject", "fill", "shift"]
-"""What happens to a window that is not wholly inside the image."""
+from readers.sampling.row_window import Outside
 
 
 class Corners(NamedTuple):

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.catalogue.corners import Corners, Outside, corners_of
+from readers.index.catalogue.corners import Corners, corners_of
 from readers.index.catalogue.left_out import LeftOut
 from readers.index.catalogue.mosaics import with_hdus
 from readers.index.catalogue.naming import Images, Named, named, naming_columns, with_named_hdus
 from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
 from readers.index.rows.windows import pixel_pair
+from readers.sampling.row_window import Outside
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-from readers.index.catalogue.corners import Outside
 from readers.index.catalogue.cutouts import Cutouts
 from readers.index.catalogue.tables import Catalogue, Objects
 from readers.index.sources import IndexSources
+from readers.sampling.row_window import Outside
 
 logger = logging.getLogger(__name__)
 
