@@ -89,6 +89,8 @@ def fits_pipeline(
         mean and std are for the channels of a time. ``present``, bool, shape (batch, files) or
         (batch, times, files of a time), is True for files that exist; others are NaN, and 0 in
         integers. Files of a sample are all of one size and get the same window, flips and turns.
+        Augmentations and a transform get them as channels, those of the first time first; with
+        offsets a transform returns as many channels for each time.
 
     Raises
     ------
