@@ -20,7 +20,7 @@ from dali_pipelines.graph.decode import (
     need_8_bits,
 )
 from dali_pipelines.graph.images import decode_images, hdus_reader
-from dali_pipelines.graph.parts import decode_files
+from dali_pipelines.graph.parts import decode_parts
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable
 from dali_pipelines.jpeg_index import warn_of_old_rows
@@ -149,7 +149,7 @@ def _of_files(
     several = ChannelsReader(reader, frames.parts)
     missing = not blank_is_nan and lacks_files(index.table, frames.parts)
     times = len(frames.offsets) or None
-    decode_all = decode_files(decode, several, times, missing=missing)
+    decode_all = decode_parts(decode, several, times, missing=missing)
     return reader_pipeline(index, several, decode_all, config)
 
 

@@ -17,7 +17,7 @@ from dali_pipelines.graph.decode import Decode, Decoded, Files, mean_and_std
 from readers.channels import ChannelsReader
 
 
-def decode_files(
+def decode_parts(
     decode: Decode, reader: ChannelsReader, times: int | None = None, *, missing: bool
 ) -> Decode:
     """Return the decoder of samples of several files.

@@ -40,7 +40,7 @@ from dali_pipelines.graph.gpu import cupy_operator
 from dali_pipelines.graph.gpu.cupy_operator import _placed, python_operator
 from dali_pipelines.graph.images import decode_images
 from dali_pipelines.graph.own.chance import Chance
-from dali_pipelines.graph.parts import decode_files
+from dali_pipelines.graph.parts import decode_parts
 from dali_pipelines.graph.pipeline import _outputs
 from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, Hdu, JpegReader, NpyReader
@@ -263,7 +263,7 @@ def test_the_graph_of_aia_is_accepted(
     decode = aia_decoder(calibration, len(parts))
     if parts:
         reader = several = ChannelsReader(reader, parts)
-        decode = decode_files(decode, several, missing=False)
+        decode = decode_parts(decode, several, missing=False)
     with Pipeline(batch_size=2, num_threads=1, device_id=None):
         decoded = decode(arrays_of(reader), config)
     assert decoded.finished
@@ -431,7 +431,7 @@ def test_the_graph_of_several_files_is_accepted(
         nodes = arrays_of(several, config)
         nodes["flip"] = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
         draws = fn.external_source(name="draws", dtype=to_dali_type("float32"), ndim=1)
-        decoded = decode_files(decode, several, times, missing=True)(nodes, config)
+        decoded = decode_parts(decode, several, times, missing=True)(nodes, config)
         image = transform(decoded, nodes, len(parts), config, Chance(draws))
     assert image.device == "gpu"
     assert list(decoded.others) == ["present"]
