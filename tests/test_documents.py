@@ -27,6 +27,7 @@ import numpy as np
 import pytest
 import solar_files
 from astropy.io import fits
+from astropy.wcs import WCS
 from jobs import ROOT
 from PIL import Image
 from torch.utils.data import DataLoader
@@ -103,7 +104,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (300, 240), (number * 20, 0, 0)).save(path)
     _write_targets(folder)
+    _write_survey(folder)
+    assert run_command(["index", f"{folder}/archive", "-o", f"{folder}/frames.parquet"]) == 0
     return folder
+
+
+def _write_survey(folder: Path) -> None:
+    """Write exposures with errors and flags, and a catalogue of positions on the sky."""
+    (folder / "survey").mkdir()
+    for number in range(6):
+        wcs = WCS(naxis=2)
+        wcs.wcs.ctype, wcs.wcs.crval = ("RA---TAN", "DEC--TAN"), (150 + number, 2)
+        wcs.wcs.cdelt, wcs.wcs.crpix = (-1e-4, 1e-4), (64, 64)
+        pixels, header = np.ones((128, 128), np.float32), wcs.to_header()
+        images = {"SCI": pixels, "ERR": pixels, "DQ": pixels.astype(np.int16)}
+        hdus = [fits.ImageHDU(image, header, name) for name, image in images.items()]
+        path = folder / "survey" / f"{number}.fits"
+        fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(path)
+    lines = [f"{150 + n / 4:.4f},{2 + n % 3 / 250},{n % 2}" for n in range(24)]
+    (folder / "stars.csv").write_text("\n".join(["ra,dec,label", *lines]))
 
 
 def _write_targets(folder: Path) -> None:

@@ -168,8 +168,9 @@ class Index(IndexCutouts, IndexRows):
             this Index has them) of the first part that is present, ``time``, and for each channel
             e.g. ``path_171``, ``hdu_171`` and ``plane_171`` (null if missing) and ``dt_171``
             (float64, file minus sample in seconds, NaN if missing). With `offsets` these are
-            ``path_171-24min`` and so on, or ``path_-24min`` without `channels`: the channels of the
-            first offset, then those of the second. See `channels` and `offsets`.
+            ``path_171-24min``, ``path_171+0`` and so on, or ``path_-24min`` and ``path_0`` without
+            `channels`: the channels of the first offset, then those of the second. See `channels`
+            and `offsets`.
 
         Raises
         ------

@@ -9,6 +9,7 @@ from dali_pipelines.cli.own_flags import augmentation_of
 from dali_pipelines.cli.shared_flags import factory_of
 from dali_pipelines.cli.show.pictures import Targets, image_picture, rejected_picture
 from dali_pipelines.cli.show.sheet import Picture
+from dali_pipelines.cli.show.sky import sky_position
 from dali_pipelines.cli.single_rows import single_rows
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def delivered_pictures(
         settings["calibration"] = calibration
     if config.pipeline == "fits":
         settings["hdu"] = config.hdu
+        if config.window == "row":  # for the position on the sky
+            settings["outputs"] = tuple({*settings.get("outputs", ()), "matrix"})
     index = index.select([row for row in range(len(index)) for _ in range(config.draws)])
     if not config.each_augment:
         yield from _pictures(index, config, settings)
@@ -58,7 +61,7 @@ def _pictures(
             rejected = loader.stats.rejected.get(number)
             for place, file in enumerate(files):
                 if file is None:
-                    title = f"channel {index.parts[place]}", f"of {row.path}"
+                    title = f"part {index.parts[place]}", f"of {row.path}"
                     yield Picture(title, None, "missing: the sample has no such file")
                 elif rejected is not None:
                     yield rejected_picture(file, rejected.reason)
@@ -67,7 +70,9 @@ def _pictures(
                     if index.parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
                     targets = Targets.of(batch, config.labels)
-                    lines = (*caption, *_placed(batch, config.outputs or ()))
+                    lines = [*caption, *_placed(batch, config.outputs or ())]
+                    if "matrix" in batch and config.window == "row":
+                        lines.append(sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)
             del batch  # what is held here cannot be reused for the next one
 

@@ -11,7 +11,8 @@ channel of AIA. Colours run from the 1st to the 99.9th percentile, those of magn
 far from 0 on both sides; the range under an image is that of all its pixels. Pixels without a
 value are grey. Masks are laid over the images in colours, and boxes are outlined. A file that
 cannot be read has its reason in place of the image. A sample of several files has a picture for
-each, in the order of the channels.
+each, in the order of the channels; a sequence is a row of its frames. With --window row FITS images
+have the position on the sky of their middle.
 
 With --before_after there is one file, and a picture after each step of its calibration; then the
 limb, at full resolution, and the circle on which the header says that it is.

@@ -29,7 +29,11 @@ class Frames:
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the parts: all channels of the first offset, then of the second, and so on."""
-        return tuple(f"{one}{at}" for at in self.offsets or ("",) for one in self.channels or ("",))
+        return tuple(
+            f"{one}+0" if one and at == "0" else one + at
+            for at in self.offsets or ("",)
+            for one in self.channels or ("",)
+        )
 
 
 class Offset(NamedTuple):

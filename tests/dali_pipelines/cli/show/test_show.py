@@ -359,10 +359,10 @@ def test_samples_have_a_picture_for_each_channel(
     assert "2 images, 4 rejected" in err
     assert [lines[:2] for lines, _ in captions] == [
         (first, f"AIA 171 {header['T_OBS'][:19]}Z"),
-        ("channel 304", f"of {first}"),
+        ("part 304", f"of {first}"),
         (second, "HMI magnetogram 2011.02.15_00:01:12_TAI"),
         (first, "rejected"),
-        ("channel 304", f"of {first}"),
+        ("part 304", f"of {first}"),
         (bad, "rejected"),
     ]
     assert captions[1][1] == "missing: the sample has no such file"
@@ -517,5 +517,24 @@ def test_sequences_have_a_picture_for_each_frame(
     flags = ("--pipeline=jpeg", "--crop=64")
     show(tmp_path / "sequences.parquet", *flags)
     names = [lines[0] for lines, _ in captions]
-    assert names == ["channel -1min", first, first, second]
+    assert names == ["part -1min", first, first, second]
     assert captions[0][1] == "missing: the sample has no such file"
+
+
+def test_positions_on_the_sky(show: Show, captions: Captions, tmp_path: Path) -> None:
+    wcs = WCS(naxis=2)
+    wcs.wcs.ctype, wcs.wcs.crval = ("RA---TAN", "DEC--TAN"), (359.999, -30)
+    wcs.wcs.cdelt, wcs.wcs.crpix = (-0.001, 0.001), (20.5, 10.5)
+    pixels = np.random.default_rng(0).normal(size=(30, 40))
+    fits.writeto(tmp_path / "sky.fits", pixels, wcs.to_header())
+    fits.writeto(tmp_path / "plain.fits", pixels)
+    paths = [str(tmp_path / name) for name in ("sky.fits", "sky.fits", "plain.fits")]
+    index = Index.from_paths(paths).with_column("y", [3, 25, 0]).with_column("x", [5, 0, 0])
+    index.save(tmp_path / "cutouts.parquet")
+    flags = ("--crop=8", "--window=row", "--outside=fill", "--rotate=30", "--flip=hv")
+    show(tmp_path / "cutouts.parquet", *flags)
+    for (caption, _), corner in zip(captions, ((3, 5), (25, 0)), strict=False):
+        y, x = np.array(corner) + 3.5  # turns and flips leave the middle where it is
+        ra, dec = wcs.pixel_to_world_values(x, y)
+        assert caption[-1] == f"RA {ra:.5f} DEC {dec:+.5f} deg"
+    assert "deg" not in captions[2][0][-1]

@@ -58,7 +58,7 @@ class TestOffsets:
 
     def test_offsets_are_major_and_channels_minor(self) -> None:
         grouped = index_of(TWO).group([193, 171], offsets=("0", "-12min"))
-        assert grouped.parts == ("1930", "1710", "193-12min", "171-12min")
+        assert grouped.parts == ("193+0", "171+0", "193-12min", "171-12min")
         assert (grouped.channels, grouped.offsets) == (("193", "171"), ("0", "-12min"))
         assert files_of(grouped) == [(3, 2, 1, 0), (5, 4, 3, 2), (7, 6, 5, 4)]
 
@@ -187,7 +187,7 @@ class TestKept:
         labelled = grouped.with_column("label", [0, 1, 0, 1]).with_column("label", [1, 1, 1, 0])
         for index in (
             grouped.select([2, 0]),
-            grouped.where('"dt_1710" = 0'),
+            grouped.where('"dt_171+0" = 0'),
             labelled,
             Index.concat([grouped, grouped.select([1])]),
             grouped.split({"a": 0.5, "b": 0.5}, by="time")["a"],
