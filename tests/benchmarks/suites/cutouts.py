@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from astropy.io import fits
 
 from benchmarks.data import Files, Settings, find_files
 from benchmarks.measure.race import Table, Way, race
@@ -19,23 +22,53 @@ from readers.fits.file import open_image
 SIZE = 64
 _BATCH = 50
 _BLOCKS: dict[str, Any] = {"shuffle": "blocks", "block_rows": 100}
+_NAMES = ("image", "mask", "weight")
 _SLOW = {"astropy Cutout2D": 24}
 """Rows a round of those that decode the whole image for each."""
 
 
 def cutouts_suite(settings: Settings) -> Iterator[Table]:
-    """Time them."""
+    """Time them: of one image a file, and of image, mask and weight."""
     files = find_files(settings, "fits", 4 if settings.quick else 16)
-    positions = draw_positions(files, 10 if settings.quick else 100)
     with open_image(files.paths[0], None) as (_, hdu):
-        hdus = (hdu,)
+        yield _table("Cutouts", files, (hdu,), settings)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [
+            write_exposure(Path(folder), number) for number in range(2 if settings.quick else 4)
+        ]
+        survey = Files("fits", Index.from_paths(paths), paths, f"{len(paths)} made exposures")
+        yield _table("Image, mask and weight: cutouts", survey, (1, 2, 3), settings)
+
+
+def write_exposure(folder: Path, number: int) -> str:
+    """Write 4096x4096 pixels as the surveys do: quantised floats, flags, and weights, in RICE_1."""
+    random = np.random.default_rng(number)
+    image = random.normal(100, 5, (4096, 4096)).astype(np.float32)
+    flags = (random.random(image.shape) < 1e-3).astype(np.int32) * 4
+    weight = random.normal(0.04, 1e-3, image.shape).astype(np.float32)
+    floats: dict[str, Any] = {"quantize_level": 16, "quantize_method": 1}
+    hdus = [
+        fits.CompImageHDU(pixels, name=name, compression_type="RICE_1", **options)
+        for name, pixels, options in (
+            ("SCI", image, floats),
+            ("DQ", flags, {}),
+            ("WHT", weight, floats),
+        )
+    ]
+    path = str(folder / f"{number}.fits.fz")
+    fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(path)
+    return path
+
+
+def _table(title: str, files: Files, hdus: tuple[int, ...], settings: Settings) -> Table:
+    positions = draw_positions(files, hdus[0], 10 if settings.quick else 100)
     peers = [peer_way(name, positions, hdus, settings) for name in PEERS]
     expected = Cutouts(positions, hdus, SIZE, "astropy section, files kept open").expected
-    yield Table(
-        title=f"Cutouts of {SIZE}x{SIZE} around the positions of a catalogue",
+    return Table(
+        title=f"{title} of {SIZE}x{SIZE} around the positions of a catalogue",
         baseline="DataLoader, astropy section, files kept open",
         results=race(
-            [*our_ways(files, positions, settings), *peers],
+            [*our_ways(positions, hdus, settings), *peers],
             functools.cache(lambda row, _: expected(row)),
             settings.rounds,
         ),
@@ -44,9 +77,9 @@ def cutouts_suite(settings: Settings) -> Iterator[Table]:
     )
 
 
-def draw_positions(files: Files, each: int) -> list[Position]:
+def draw_positions(files: Files, hdu: int, each: int) -> list[Position]:
     """Return random positions in each file."""
-    random, reader = np.random.default_rng(SEED), FitsReader()
+    random, reader = np.random.default_rng(SEED), FitsReader(hdu)
     positions = []
     for number, path in enumerate(files.paths):
         peek = reader.peek(files.index.columns().row(number), None)
@@ -56,7 +89,7 @@ def draw_positions(files: Files, each: int) -> list[Position]:
     return positions
 
 
-def our_ways(files: Files, positions: list[Position], settings: Settings) -> list[Way]:
+def our_ways(positions: list[Position], hdus: tuple[int, ...], settings: Settings) -> list[Way]:
     """Return the Loader's, shuffled over all files, and in blocks."""
     index = Index.from_paths([position.path for position in positions])
     for name, values in zip(("y", "x"), np.array([at[1:] for at in positions]).T, strict=True):
@@ -73,6 +106,7 @@ def our_ways(files: Files, positions: list[Position], settings: Settings) -> lis
             batch_size=_BATCH,
             crop=SIZE,
             window="row",
+            hdus=dict(zip(_NAMES, hdus, strict=False)),
             mean=MEAN,
             std=STD,
             num_read_processes=settings.num_read_processes,

@@ -81,10 +81,10 @@ class Cutouts:
         arrays = [image.astype(image.dtype.newbyteorder("=")) for image in found]
         image = (arrays[0].astype(np.float32) - MEAN) / STD
         tensors = [torch.from_numpy(one)[None] for one in (image, *arrays[1:])]
-        return (tensors[0] if len(tensors) == 1 else tensors), row
+        return tensors, row
 
     def expected(self, row: int) -> NDArray[Any]:
         """Return the pixels of the image of a row, shape (1, size, size)."""
-        found, _ = self[row]
-        pixels: NDArray[Any] = (found[0] if isinstance(found, list) else found).numpy()
+        (image, *_), _ = self[row]
+        pixels: NDArray[Any] = image.numpy()
         return pixels

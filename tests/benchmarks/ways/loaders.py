@@ -137,9 +137,14 @@ def data_loader_way(
             persistent_workers=num_workers > 0,
             multiprocessing_context="forkserver" if num_workers else None,
         )
-        yield lambda _: ((rows.tolist(), images) for images, rows in loader)
+        yield lambda _: ((rows.tolist(), _first(images)) for images, rows in loader)
 
     return Way(name=name, start=start, **way)
+
+
+def _first(images: Any) -> Any:
+    """Return the images that are compared, where there are several of each row."""
+    return images[0] if isinstance(images, list) else images
 
 
 def files_way(
