@@ -24,6 +24,7 @@ from dali_pipelines.values import (
     check_integer,
     check_mean_and_std,
     check_missing,
+    check_order,
     check_rejected,
     check_targets,
     numbers_of,
@@ -187,13 +188,7 @@ class PipelineConfig:
                 f"dtype {self.dtype!r} gives the values as stored: "
                 f"leave out {' and '.join(calculated)}, or choose float32"
             )
-        if self.weights is not None and self.shuffle is not True:
-            raise ValueError(
-                f"weights={self.weights!r} draws rows at random: leave out shuffle={self.shuffle!r}"
-                " and mode 'eval'"
-            )
-        if self.block_rows is not None and self.shuffle != "blocks":
-            raise ValueError(f"block_rows={self.block_rows} needs shuffle='blocks'")
+        check_order(self.shuffle, self.block_rows, self.weights)
         if self.read_timeout is not None:
             if not 0 < self.read_timeout <= TIMEOUT_MAX:
                 raise ValueError(

@@ -32,7 +32,7 @@ from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.fits.reader import FitsReader
 from readers.fits.several.hdu import Hdu
-from readers.index.grouping.frames import lacks_files
+from readers.index.grouping.frames import check_frames, lacks_files
 from readers.index.table import Index
 from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
@@ -128,29 +128,17 @@ def fits_pipeline(
 
 
 def _of_files(
-    index: Index,
-    reader: Reader,
-    decode: Decode,
-    config: PipelineConfig,
-    *,
-    blank_is_nan: bool = False,
+    index: Index, reader: Reader, decode: Decode, config: PipelineConfig, blank_is_nan: bool = False
 ) -> ReaderPipeline:
     """Make the pipeline of a Reader of single files, or of several files to a sample."""
     check_index(index)
     if not index.parts:
         return reader_pipeline(index, reader, decode, config)
-    frames, known = index.frames, set(index.parts)
-    if lacking := [part for part in frames.parts if part not in known]:
-        raise ValueError(
-            f"the samples of the Index have channels {', '.join(frames.channels) or '(one)'} at "
-            f"{', '.join(frames.offsets)}, and there is no column 'path_{lacking[0]}': keep the "
-            "columns that Index.group made"
-        )
+    check_frames(frames := index.frames, index.parts)
     several = ChannelsReader(reader, frames.parts)
     missing = not blank_is_nan and lacks_files(index.table, frames.parts)
-    times = len(frames.offsets) or None
-    decode_all = decode_parts(decode, several, times, missing=missing)
-    return reader_pipeline(index, several, decode_all, config)
+    decode = decode_parts(decode, several, len(frames.offsets) or None, missing=missing)
+    return reader_pipeline(index, several, decode, config)
 
 
 def _largest_tile(config: PipelineConfig) -> float:

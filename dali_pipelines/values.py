@@ -37,6 +37,17 @@ def shuffle_of(name: str, value: object) -> Shuffle:
     return "blocks"
 
 
+def check_order(shuffle: Shuffle, block_rows: int | None, weights: str | None) -> None:
+    """Raise ValueError if settings of the order contradict each other."""
+    if weights is not None and shuffle is not True:
+        raise ValueError(
+            f"weights={weights!r} draws rows at random: leave out shuffle={shuffle!r} and mode "
+            "'eval'"
+        )
+    if block_rows is not None and shuffle != "blocks":
+        raise ValueError(f"block_rows={block_rows} needs shuffle='blocks'")
+
+
 def pair_of(name: str, value: int | tuple[int, int] | None) -> tuple[int, int] | None:
     """Return (height, width) of a setting that takes one or two integers; or raise ValueError."""
     if value is None:

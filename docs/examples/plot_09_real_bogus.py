@@ -43,11 +43,11 @@ def make_survey(folder):
         for is_real, *place in zip(real, y, x, strict=True):
             (add_star if is_real else add_ray)(image, *place, random)
         ra, dec = wcs.pixel_to_world_values(x, y)
-        found += zip(ra, dec, real.astype(int), strict=True)
+        found += zip(ra, dec, real.astype(int), [number] * EACH, strict=True)
         header = wcs.to_header()
         hdus = fits.ImageHDU(image, header, "SCI"), fits.CompImageHDU(flags, header, "DQ")
         fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(folder / f"exposure{number}.fits")
-    return Table(rows=found, names=("ra", "dec", "label"))
+    return Table(rows=found, names=("ra", "dec", "label", "exposure"))
 
 
 def add_star(image, y, x, random):
@@ -157,7 +157,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         catalogue = make_survey(Path(folder))
         index = Index.cutouts(folder, catalogue, CROP, hdus="SCI", outside="fill")
-        parts = index.split({"train": 0.75, "val": 0.25}, seed=1)
+        parts = index.split({"train": 0.75, "val": 0.25}, by="exposure", seed=2)
         training = make_loader(parts["train"], flip="hv")
         validation = make_loader(parts["val"], mode="eval")
         with training, validation:

@@ -89,6 +89,16 @@ def frames_of(table: pa.Table) -> Frames:
     return Frames(**{name: tuple(names) for name, names in json.loads(stored).items()})
 
 
+def check_frames(frames: Frames, parts: Sequence[str]) -> None:
+    """Raise ValueError if one of the frames is not among the parts of a table."""
+    if lacking := [part for part in frames.parts if part not in parts]:
+        raise ValueError(
+            f"the samples of the Index have channels {', '.join(frames.channels) or '(one)'} at "
+            f"{', '.join(frames.offsets)}, and there is no column 'path_{lacking[0]}': keep the "
+            "columns that Index.group made"
+        )
+
+
 def lacks_files(table: pa.Table, parts: Iterable[str]) -> bool:
     """Return whether a row lacks the file of one of these parts."""
     import pyarrow.compute as pc
