@@ -70,7 +70,8 @@ def _pictures(
                     if index.parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
                     targets = Targets.of(batch, config.labels)
-                    lines = [*caption, *_placed(batch, config.outputs or ())]
+                    time = index.parts[place : place + 1] if index.offsets else ()
+                    lines = [*caption, *time, *_placed(batch, config.outputs or ())]
                     if "matrix" in batch and config.window == "row":
                         lines.append(sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)

@@ -519,6 +519,7 @@ def test_sequences_have_a_picture_for_each_frame(
     names = [lines[0] for lines, _ in captions]
     assert names == ["part -1min", first, first, second]
     assert captions[0][1] == "missing: the sample has no such file"
+    assert captions[1][0][-1] == "0"
 
 
 def test_positions_on_the_sky(show: Show, captions: Captions, tmp_path: Path) -> None:
