@@ -141,7 +141,8 @@ class Index(IndexCutouts, IndexRows):
         ----------
         channels : sequence, optional
             Values of the column `by`. Without `cadence` the first is the reference: each of its
-            files makes a sample. None for all files, as one channel, which needs `offsets`.
+            files makes a sample. None for all files, as one channel, which needs `offsets`;
+            `by` is not looked at then, so choose the files of one channel before.
         by : str
             Column that identifies the channel: numbers or text.
         time : str
@@ -212,7 +213,7 @@ class Index(IndexCutouts, IndexRows):
     def digest(self) -> str:
         """SHA-256 of paths, HDUs and planes, in order; a saved state must have the same.
 
-        And of columns ``y`` and ``x`` where both hold integers, the corners of windows.
+        And of columns ``y`` and ``x``, the corners of windows, if both are integers or both floats.
         """
         return schema.digest(self.table) if self._file is None else self._file.digest
 

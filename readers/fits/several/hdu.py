@@ -20,10 +20,11 @@ class Hdu:
     Parameters
     ----------
     hdu : int, str or (str, int), optional
-        Its HDU, as for `fits_pipeline`. By default that of the row, else the first one that holds
-        an image.
+        Its HDU, as for `fits_pipeline`; of several with one EXTNAME the first. By default that of
+        the row, else the first one that holds an image.
     relative : int, optional
-        Its HDU, counted from that of the row (column ``hdu``): 2 is the second one after it.
+        Its HDU, counted from that of the row (column ``hdu``): 2 is the second one after it. For
+        files of several detectors, whose flags are in an HDU of each.
     part : str, optional
         It is in a file of its own, that of column ``path_{part}``. There, too, `relative` counts
         from column ``hdu``; without it and `hdu`, column ``hdu_{part}`` is taken.

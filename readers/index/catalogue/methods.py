@@ -58,13 +58,15 @@ class IndexCutouts(IndexSources):
         x, y : str
             Columns of pixels along rows and columns of the image.
         ra, dec : str
-            Columns of positions in ICRS, in degrees, or in the unit of the column.
+            Columns of positions in ICRS, in degrees, or in the unit of the column. FITS tables
+            cannot say hourangle: set the unit in an astropy Table.
         origin : {0, 1}
             Number of the first pixel's middle in columns `x` and `y`: 1 as in FITS and SExtractor.
         outside : {"reject", "fill", "shift"}
             At edges, keep objects whose window is wholly inside the image; or those whose window
-            overlaps it; or those that are on it. ``y`` and ``x`` are not moved: give the same
-            `outside` to the pipeline.
+            overlaps it, though the object may be beside it; or those that are on it. ``y`` and
+            ``x`` are not moved: give the same `outside` to the pipeline, or ``"fill"`` for those of
+            ``"shift"``.
         subpixel : bool
             Let windows begin at fractions of a pixel, so that the object is exactly in the middle:
             ``y`` and ``x`` are float64, and the pipeline resamples. By default they are int64 and
@@ -75,7 +77,8 @@ class IndexCutouts(IndexSources):
             ``catalogue_y``.
         hdus : int, str or sequence of these, optional
             HDUs of each file of `images` without a column ``hdu``: numbers, and EXTNAMEs with ``*``
-            for any characters, e.g. ``"SCI*"`` for mosaics. Files that lack one are left out.
+            for any characters, e.g. ``"SCI*"`` for mosaics. All HDUs of a name are taken. Files
+            that lack one, or are cut off, are left out.
 
         Returns
         -------
