@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -21,6 +21,8 @@ from dali_pipelines.graph.source import first_readable
 from dali_pipelines.graph.transform import transform
 from dali_pipelines.runtime.dali_private import allow_uint16_tensors
 from dali_pipelines.values import holds
+from readers.contract import Row
+from readers.fits.file import open_images
 from readers.fits.hdus import HduName
 from readers.fits.reader import FitsReader
 from readers.fits.several.hdu import Hdu, ImageKind
@@ -58,6 +60,9 @@ def hdus_reader(
     reader = HdusReader(images, {}, main, largest_tile)
     others = [one for name, one in images.items() if name != "image"]
     columns = index.columns(parts=reader.parts)
+    if names := _names_beside_numbers(index, images):
+        hdus_of_first = first_readable(columns, _hdu_names, config.read_timeout)[1]
+        _check_each_once(names, hdus_of_first)
     if images["image"].planes == "all" or not all(one.is_known for one in others):
         kinds = first_readable(columns, reader.kinds_of, config.read_timeout)[1]
     else:
@@ -66,6 +71,31 @@ def hdus_reader(
     for name, kind in kinds.items():
         _check_outside(name, kind)
     return replace(reader, kinds=kinds, main=replace(main, num_planes=image.planes))
+
+
+def _names_beside_numbers(index: Index, images: Mapping[str, Hdu]) -> dict[str, str]:
+    """Return the EXTNAMEs of images whose detector the Index may say by a number."""
+    if "hdu" not in index.table.column_names:
+        return {}
+    return {
+        name: one.hdu
+        for name, one in images.items()
+        if isinstance(one.hdu, str) and one.part is None
+    }
+
+
+def _hdu_names(row: Row) -> list[str]:
+    with open_images(row.path) as (hdus, _):
+        return [hdu.name for hdu in hdus]
+
+
+def _check_each_once(names: Mapping[str, str], found: Sequence[str]) -> None:
+    for name, hdu in names.items():
+        if (count := found.count(hdu.strip().upper())) > 1:
+            raise ValueError(
+                f"hdus: {hdu!r} of {name!r} names {count} HDUs of the first file, and column 'hdu' "
+                "of the Index tells them apart: give Hdu(relative=N), N HDUs after that of the row"
+            )
 
 
 def _check_outside(name: str, kind: ImageKind) -> None:

@@ -56,7 +56,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         raise ValueError(
             f"each row of the Index is a sample of {len(index.parts)} files "
             f"({', '.join(index.parts)}), and {type(reader).__name__} reads one: use a "
-            "ChannelsReader, or one of the factories, such as fits_pipeline"
+            "ChannelsReader, or one of the factories, without hdus"
         )
     others = ("image", "row", "valid", "report", "flip", "draws", "part", "affine")
     placed = (spec.name for spec in PLACEMENT_SPECS.values())

@@ -41,7 +41,8 @@ class RowWindow(Window):
         if all(0 <= first <= limit for first, limit in zip(place, limits, strict=True)):
             return place
         if self.outside == "reject":
-            raise ValueError(f"{self._named(height, width, 'is not inside')}: leave the row out")
+            named = self._named(height, width, "is not inside")
+            raise ValueError(f"{named}: leave the row out, or give outside='fill' or 'shift'")
         if _is_empty(self._inside(place, (height, width))):
             raise ValueError(f"{self._named(height, width, 'shows nothing of')}: leave the row out")
         if self.outside == "fill":

@@ -231,6 +231,19 @@ def test_columns_that_contradict_the_settings(index: Index) -> None:
         Loader(jpeg_pipeline, index, batch_size=1, hdus=HDUS)
 
 
+def test_a_name_that_several_detectors_have(tmp_path: Path) -> None:
+    """It is that of the first one, whatever detector the row names."""
+    images = [fits.ImageHDU(np.zeros((9, 9), np.int16), name=name) for name in ("SCI", "DQ") * 2]
+    fits.HDUList([fits.PrimaryHDU(), *images]).writeto(tmp_path / "a.fits")
+    index = Index.from_paths([tmp_path / "a.fits"] * 2).with_column("hdu", [1, 3])
+    with pytest.raises(
+        ValueError, match=r"'dq' of 'flags' names 2 HDUs .*: give Hdu\(relative=N\)"
+    ):
+        fits_pipeline(index, batch_size=1, hdus={"image": Hdu(), "flags": "dq"})
+    for flags in (Hdu(relative=1), ("DQ", 1)):
+        fits_pipeline(index, batch_size=1, hdus={"image": Hdu(), "flags": flags})
+
+
 def loader(index: Index, **config: Any) -> Loader:
     options = {"batch_size": 3, "num_read_processes": 2, "crop": 64, "hdus": HDUS, **config}
     return Loader(fits_pipeline, index, devices=[None], seed=SEED, **options)

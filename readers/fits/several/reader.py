@@ -177,7 +177,7 @@ class HdusReader:
         facts = ", ".join(f"{key} {value}" for key, value in found.keywords.items())
         raise ValueError(
             f"the values are of type {dtype} ({facts}), expected {kind.dtype}: leave the row out, "
-            "or give dtype 'float32'"
+            "give its Hdu the dtype that most files have, or 'float32' for all"
         )
 
     def _visit(

@@ -157,7 +157,8 @@ class Objects:
         if unit is None or str(unit) == "":
             return numbers
         try:
-            return numbers * units.Unit(unit).to(units.deg)
+            # FITS and VOTable know fewer names, such as no hourangle.
+            return numbers * units.Unit(str(unit)).to(units.deg)
         except (units.UnitConversionError, ValueError, TypeError) as error:
             raise ValueError(
                 f"column {name!r} of {self.name} has unit {unit}, expected an angle"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,15 @@ def test_files(name: str, tmp_path: Path) -> None:
 )
 def test_units_masks_and_byte_orders(values: Any, degrees: list[float]) -> None:
     np.testing.assert_allclose(Objects(QTable({"ra": values})).degrees("ra"), degrees)
+
+
+def test_hours_of_a_fits_table(tmp_path: Path) -> None:
+    """FITS has no such unit: astropy reads it as one that it does not know."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Table({"ra": [2.0, 3] * u.hourangle}).write(tmp_path / "hours.fits")
+        objects = Objects(str(tmp_path / "hours.fits"))
+    np.testing.assert_allclose(objects.degrees("ra"), [30, 45])
 
 
 def test_null_and_integers_of_arrow() -> None:
