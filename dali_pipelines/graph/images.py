@@ -99,7 +99,11 @@ def _check_each_once(names: Mapping[str, str], found: Sequence[str]) -> None:
 
 
 def _check_outside(name: str, kind: ImageKind) -> None:
-    if kind.dtype == "float32" or kind.outside is None:
+    if kind.outside is None:
+        return
+    if kind.dtype == "float32":
+        if abs(kind.outside) > float(np.finfo(np.float32).max):
+            raise ValueError(f"outside={kind.outside!r} of {name!r} is no float32: give NaN or 0")
         return
     stored = np.iinfo(STORED.get(kind.dtype, kind.dtype))
     if not holds(stored, kind.outside - OFFSETS.get(kind.dtype, 0)):
@@ -119,6 +123,11 @@ def checked_hdus(hdus: Any) -> dict[str, Hdu]:
         raise ValueError(f"hdus must name the HDU of 'image', {example}, got {hdus!r}")
     if images["image"].dtype is not None:
         raise ValueError("the dtype of 'image' is that of the settings: leave it out of its Hdu")
+    if images["image"].outside is not None:
+        raise ValueError(
+            "outside 'image' pixels are 0, or with outside='fill' the setting missing: leave "
+            "outside out of its Hdu"
+        )
     return {"image": images.pop("image"), **images}
 
 
@@ -194,11 +203,12 @@ def _decode_floats(
     arrays: Mapping[str, Any], config: PipelineConfig, kind: ImageKind
 ) -> tuple[Any, Any]:
     """Return the image, layout CHW, and its status."""
-    plain: Any = dict.fromkeys(("mean", "std", "transform"))
-    plain |= {"dtype": "float32", "missing": kind.outside, "augment": (), "targets": {}}
+    plain: Any = dict.fromkeys(("mean", "std", "transform", "missing"))
+    plain |= {"dtype": "float32", "augment": (), "targets": {}}
     own = replace(config, **plain)
     decoded = decode_fits(arrays, own, kind.planes)
-    return transform(decoded, arrays, kind.planes, own, Chance(None)), decoded.status
+    image = transform(decoded, arrays, kind.planes, own, Chance(None), missing=kind.outside)
+    return image, decoded.status
 
 
 def _decode_integers(

@@ -52,8 +52,8 @@ def place(
         ``linear`` makes float32 of what is turned or resized. ``nearest`` keeps the type, and does
         all in one step, exactly as `readers.targets.nearest.NearestPixels`.
     missing : float, optional
-        Value of pixels outside the image where ``outside="fill"``, and of nearest ones; by default
-        NaN, and 0 of nearest ones.
+        Value of pixels outside the image; by default 0, but NaN for ``linear`` where
+        ``outside="fill"``.
     finish : tuple of (mean, std), optional
         Applied on the way where that saves a pass over the images; then they are `finished`.
 
@@ -107,7 +107,7 @@ def _turn(
 ) -> Decoded:
     """Resample to float32 pixels of the crop, or of its part inside the image; bilinear."""
     size: Any = config.crop if inside is None else fn.cast(inside[2:4], dtype=types.FLOAT)
-    outside = _number(missing) if config.outside == "fill" else 0.0
+    outside = _number(missing) if config.outside == "fill" else float(missing or 0)
     # Windows that are not turned lie inside the image: at its edges the last pixel has all weight.
     is_turned = config.rotate != 0 or tuple(config.zoom) != (1, 1)
     fill: dict[str, Any] = {"fill_value": outside} if is_turned else {}

@@ -57,6 +57,7 @@ def transform(
     channels: int,
     config: PipelineConfig,
     chance: Chance,
+    missing: float | None = None,
 ) -> Any:
     """Add the nodes that turn a decoded image into the input of a network: CHW, of config.dtype.
 
@@ -73,6 +74,9 @@ def transform(
         Settings.
     chance : Chance
         Random numbers for own operators.
+    missing : float, optional
+        Value of pixels outside the image, where there are no own operators; by default that of
+        `config`.
 
     Raises
     ------
@@ -91,7 +95,7 @@ def transform(
     of_file = channels // len(files.images)
     if not config.has_own_operators:
         made = [
-            _of_types(one, functools.partial(_made, nodes, of_file, own))
+            _of_types(one, functools.partial(_made, nodes, of_file, own, missing))
             for one, own in zip(files.images, files.configs, strict=True)
         ]
         image = without_missing(joined(made, 0), files, channels, "CHW", config.dtype)
@@ -136,11 +140,13 @@ def _made(
     nodes: Mapping[str, Any],
     channels: int,
     config: PipelineConfig,
+    missing: float | None,
     one: Decoded,
     select: Callable[[Any], Any],
 ) -> Any:
     finish = None if one.finished else mean_and_std(config, channels)
-    how: dict[str, Any] = {"select": select, "missing": config.missing, "finish": finish}
+    missing = config.missing if missing is None else missing
+    how: dict[str, Any] = {"select": select, "missing": missing, "finish": finish}
     placed = place(one, nodes, channels, config, **how)
     return _finish(placed, channels, config)
 
