@@ -26,14 +26,15 @@ def read_catalogue(path: str) -> pa.Table | Table:
         If it is no catalogue, or a URL.
     """
     check_local(path)
-    with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+    name = path.lower()
+    with gzip.open(path) if name.endswith(".gz") else open(path, "rb") as file:
         begin = file.read(8)
     try:
-        if path.endswith(".parquet"):
+        if name.endswith(".parquet"):
             import pyarrow.parquet as pq
 
             return pq.read_table(path)
-        if path.endswith((".csv", ".csv.gz")) and not begin.startswith(b"#"):
+        if name.endswith((".csv", ".csv.gz")) and not begin.startswith(b"#"):
             import pyarrow.csv as pacsv
 
             table = pacsv.read_csv(path)
@@ -53,10 +54,11 @@ def _read_by_astropy(path: str, begin: bytes) -> Table:
 
     if begin == b"# %ECSV ":
         return Table.read(path, format="ascii.ecsv")
-    if path.endswith((".csv", ".csv.gz")):
+    name = path.lower()
+    if name.endswith((".csv", ".csv.gz")):
         return Table.read(path, format="ascii.csv", comment="#")
     if begin.startswith(b"SIMPLE"):
         with fits.open(path) as hdus:
             tables = [number for number, hdu in enumerate(hdus) if hdu.name == "LDAC_OBJECTS"]
         return Table.read(path, format="fits", **({"hdu": tables[0]} if tables else {}))
-    return Table.read(path, **({"format": "ascii"} if path.endswith(_TEXT) else {}))
+    return Table.read(path, **({"format": "ascii"} if name.endswith(_TEXT) else {}))

@@ -100,7 +100,12 @@ class Objects:
         kind = type(values).__name__
         if kind == "Time":
             return _times(values)
-        if not hasattr(values, "dtype") or values.dtype.names or values.ndim > 2:
+        is_array = hasattr(values, "dtype") and not values.dtype.names
+        if is_array and values.dtype.kind == "c":
+            kind = f"{kind} of {values.dtype}"
+        elif is_array and values.ndim <= 2 and 0 not in values.shape[1:]:
+            kind = ""
+        if kind:
             raise TypeError(
                 f"column {name!r} of {self.name} is a {kind}, which an Index cannot hold: leave it "
                 "out by columns=, or put numbers or text in its place"
