@@ -159,7 +159,7 @@ def _check_columns(index: Index, images: Mapping[str, Hdu]) -> None:
     if numbered and image.hdu is not None and image.part is None:
         raise ValueError(
             f"the Index has a column 'hdu', one for each row, and hdus says {image.hdu!r} for "
-            "'image': give Hdu() or Hdu(relative=0), or an Index without that column"
+            "'image': give Hdu(relative=0), image=+0 in commands, or drop the column"
         )
 
 
