@@ -210,7 +210,7 @@ def aia_pipeline(
         # A crop that is too large is an error of the settings here, not of a file.
         Window(height=config.crop[0], width=config.crop[1]).place(*calibration.size)
     reader: Reader = dataclasses.replace(calibration.reader(), largest_tile=_largest_tile(config))
-    decode = aia_decoder(calibration, len(index.parts) or 1)
+    decode = aia_decoder(calibration, len(index.frames.parts))
     return _of_files(index, reader, decode, config, blank_is_nan=True)
 
 

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.own_flags import augmentation_of
 from dali_pipelines.cli.shared_flags import factory_of
-from dali_pipelines.cli.show.pictures import Targets, image_picture, rejected_picture
+from dali_pipelines.cli.show.pictures import (
+    Targets,
+    image_picture,
+    missing_picture,
+    rejected_picture,
+)
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.show.sky import sky_position
 from dali_pipelines.cli.single_rows import single_rows
@@ -53,21 +58,21 @@ def delivered_pictures(
 def _pictures(
     index: Index, config: ShowConfig, settings: dict[str, Any], caption: tuple[str, ...] = ()
 ) -> Generator[Picture, None, None]:
-    columns = index.columns(parts=index.parts)
+    parts = index.frames.parts if index.parts else ()
+    columns = index.columns(parts=parts)
     with single_rows(factory_of(config.pipeline), index, **settings) as loader:
         for number, (batch,) in enumerate(loader):
             row = columns.row(number)
-            files: list[Row | None] = [row.part(part) for part in index.parts] or [row]
+            files: list[Row | None] = [row.part(part) for part in parts] or [row]
             rejected = loader.stats.rejected.get(number)
             for place, file in enumerate(files):
                 if file is None:
-                    title = f"part {index.parts[place]}", f"of {row.path}"
-                    yield Picture(title, None, "missing: the sample has no such file")
+                    yield missing_picture(parts[place], row)
                 elif rejected is not None:
                     yield rejected_picture(file, rejected.reason)
                 else:
                     image = batch["image"][0]
-                    if index.parts:
+                    if parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
                     targets = Targets.of(batch, config.labels)
                     time = index.parts[place : place + 1] if index.offsets else ()

@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not find_spec("sunpy"):
         raise Refusal("show needs SunPy: pip install 'dali-pipelines[aia]'")
     from dali_pipelines.cli.show.delivered import delivered_pictures
+    from dali_pipelines.cli.show.pictures import MISSING
     from dali_pipelines.cli.show.sheet import save_sheet
 
     with refusing(OSError, ValueError):
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with closing(made):
             bar = tqdm(made, unit=" pictures", disable=not sys.stderr.isatty())
             pictures.extend(bar)
-        several = len(index.parts) * config.draws
+        several = len(index.frames.parts) * config.draws if index.parts else 0
         drawn = config.draws if config.draws > 1 else COLUMNS
         rows = _rows(pictures, config.columns or several or drawn)
         heading = _heading(config, calibration, index, len(found))
@@ -80,7 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, RuntimeError, MemoryError) as error:
         raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
     shown = sum(picture.pixels is not None for picture in pictures)
-    print(f"{config.output}: {shown} images, {len(pictures) - shown} rejected", file=sys.stderr)
+    missing = sum(picture.remark == MISSING for picture in pictures)
+    counts = f"{shown} images, {len(pictures) - shown - missing} rejected"
+    counts += f", {missing} missing" * (missing > 0)
+    print(f"{config.output}: {counts}", file=sys.stderr)
     return 0 if shown else 1
 
 

@@ -23,6 +23,9 @@ KEYS = ("TELESCOP", "INSTRUME", "WAVELNTH", "CONTENT", "T_OBS", "DATE-OBS")
 COLOURS = tuple(f"C{number}" for number in range(10))
 """Of classes and labels, by Matplotlib's names."""
 
+MISSING = "missing: the sample has no such file"
+"""Remark in a cell of a part without file."""
+
 _DEEP = 1020
 """Photographs with larger values have 16 bits: those of 8 that are resized or made brighter exceed
 255, too."""
@@ -106,6 +109,11 @@ def _outlines(
         place = x1 * across, top * down, (x2 - x1) * across, (y2 - y1) * down
         outlines.append(Outline(*place, text, color))
     return outlines
+
+
+def missing_picture(part: str, row: Row) -> Picture:
+    """Return the cell of a part that has no file."""
+    return Picture((f"part {part}", f"of {row.path}"), None, MISSING)
 
 
 def rejected_picture(file: Row, reason: str) -> Picture:

@@ -356,7 +356,7 @@ def test_samples_have_a_picture_for_each_channel(
     )
     index.save(tmp_path / "samples.parquet")
     sheet, err = show(tmp_path / "samples.parquet", "--pipeline=aia", "--exposure")
-    assert "2 images, 4 rejected" in err
+    assert "2 images, 2 rejected, 2 missing" in err
     assert [lines[:2] for lines, _ in captions] == [
         (first, f"AIA 171 {header['T_OBS'][:19]}Z"),
         ("part 304", f"of {first}"),
@@ -520,6 +520,24 @@ def test_sequences_have_a_picture_for_each_frame(
     assert names == ["part -1min", first, first, second]
     assert captions[0][1] == "missing: the sample has no such file"
     assert captions[1][0][-1] == "0"
+
+
+def test_frames_keep_their_captions_whatever_the_order_of_the_columns(
+    tmp_path: Path, show: Show, captions: Captions
+) -> None:
+    files = [str(tmp_path / f"{value}.fits") for value in (3, 5)]
+    for value, file in zip((3, 5), files, strict=True):
+        fits.writeto(file, np.full((8, 8), value, np.int16))
+    times = pa.array([0, 60], pa.timestamp("s"))
+    index = Index(pa.table({"path": files, "t_obs": times})).group(offsets=("-1min", "0"))
+    others = [name for name in reversed(index.table.column_names) if name != "path"]
+    other = Index(index.table.select(["path", *others])).with_column("path_mask", ["none.png"])
+    other.save(tmp_path / "sequences.parquet")
+    show(tmp_path / "sequences.parquet")
+    assert [(lines[0], lines[-1]) for lines, _ in captions] == [
+        (files[0], "3 to 3"),
+        (files[1], "5 to 5"),
+    ]
 
 
 def test_positions_on_the_sky(show: Show, captions: Captions, tmp_path: Path) -> None:
