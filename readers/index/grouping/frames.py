@@ -64,7 +64,11 @@ def offsets_of(offsets: Iterable[Any], apart: int) -> tuple[Offset, ...]:
         If one is no duration, there is none, or two are too close, so that one file could be at
         both.
     """
-    if isinstance(offsets, str) or not len(several := tuple(offsets)):
+    try:
+        several = () if isinstance(offsets, str) else tuple(offsets)
+    except TypeError:  # a single number or Quantity
+        several = ()
+    if not several:
         raise ValueError(
             f"offsets must be a sequence of durations, such as ('-12min', '0'), got {offsets!r}"
         )
@@ -120,7 +124,8 @@ def common_frames(tables: Sequence[pa.Table]) -> Frames:
     several = dict.fromkeys(map(frames_of, tables))
     if len(several) > 1 and any(frames.offsets for frames in several):
         described = " and ".join(
-            f"{', '.join(frames.channels) or 'one channel'} at {', '.join(frames.offsets) or '0'}"
+            f"{', '.join(frames.channels) or 'one channel'} "
+            + (f"at {', '.join(frames.offsets)}" if frames.offsets else "without offsets")
             for frames in several
         )
         raise ValueError(f"the samples have different channels or offsets in time: {described}")

@@ -132,6 +132,7 @@ class TestOffsets:
             ({"channels": [], "offsets": [0]}, r"channels must be a sequence of at least one"),
             ({"offsets": "-12min"}, "offsets must be a sequence of durations, .* got '-12min'"),
             ({"offsets": []}, "offsets must be a sequence of durations"),
+            ({"offsets": 12}, "offsets must be a sequence of durations, .* got 12"),
             ({"offsets": ["soon"]}, "offsets must be seconds, or a duration such as '12 s'"),
             ({"offsets": ["3 m"]}, "offsets must be seconds, or a duration such as '12 s'"),
             ({"offsets": [float("nan")]}, "offsets must be from -9e.09 to 9e9 s, got nan"),
@@ -199,7 +200,7 @@ class TestKept:
         message = "different channels or offsets in time: 171, 193 at -12min, 0 and 193, 171 at"
         with pytest.raises(ValueError, match=message):
             Index.concat([grouped, other])
-        with pytest.raises(ValueError, match="different channels or offsets"):
+        with pytest.raises(ValueError, match="at -12min, 0 and one channel without offsets"):
             Index.concat([grouped, index_of(TWO)], fill=True)
 
 
