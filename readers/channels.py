@@ -144,7 +144,8 @@ class ChannelsReader:
             other = next(part for part, its_size in others if its_size != size)
             reason = (
                 f"the files of a sample must have one size (height x width): part {first} has "
-                f"{_in_words(size)}, part {other} {_in_words(sizes[other])}"
+                f"{_in_words(size)}, part {other}, {self._present(row)[other].path}, "
+                f"{_in_words(sizes[other])}"
             )
             raise ReadError(row.path, reason, row=row.number)
         return next(iter(sizes.values()), None)

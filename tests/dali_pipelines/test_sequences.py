@@ -288,6 +288,9 @@ class TestBadFrames:
             assert "the files of a sample must have one size (height x width): part 171" in reason
             assert "40x50" in reason
             assert "39x50" in reason
+            assert all(
+                str(tmp_path / "171_2.png") in f"{bad.path} {bad.reason}" for bad in found.values()
+            )
 
     def test_what_the_graph_cannot_decode(self, archive: Path, tmp_path: Path) -> None:
         """The rows of the batch are run one by one, and the file is found by Pillow."""
