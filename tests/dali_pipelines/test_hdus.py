@@ -249,6 +249,13 @@ def loader(index: Index, **config: Any) -> Loader:
     return Loader(fits_pipeline, index, devices=[None], seed=SEED, **options)
 
 
+def test_samples_of_several_files_need_parts(index: Index) -> None:
+    path = index.path(0)
+    sample = Index(pa.table({"path": [path], "path_-1min": [path], "path_0": [path]}))
+    with pytest.raises(ValueError, match=r"2 files, and hdus names .* Hdu\(1, part='-1min'\)"):
+        fits_pipeline(sample, batch_size=1, hdus={"image": 1, "dq": 2})
+
+
 def test_a_mosaic_and_its_parts(index: Index) -> None:
     """HDUs counted from the row's, and one in a file of its own; some rows lack either."""
     rows = len(index)
