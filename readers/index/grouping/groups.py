@@ -101,12 +101,12 @@ class Grouping:
         """Return the table of samples, see `readers.index.table.Index.group`."""
         import pyarrow as pa
 
-        self.check(table.column_names)
         if parts := part_names(table):
             raise ValueError(
                 f"the rows are samples of several files already ({', '.join(parts)}): group single "
                 "files, by channels and offsets at once"
             )
+        self.check(table.column_names)
         file_times, timed = times_of(table, self.time)
         channels = self._channels(table, file_times, timed)
         times = self._sample_times(channels)

@@ -157,6 +157,8 @@ class TestOffsets:
         message = r"samples of several files already \(171, 193\): group single files, by channels"
         with pytest.raises(ValueError, match=message):
             grouped.group(offsets=["-12min", 0], time="time")
+        with pytest.raises(ValueError, match=message):  # not that column 't_obs' is missing
+            grouped.group(offsets=["-12min", 0])
 
     def test_no_times(self) -> None:
         with pytest.raises(ValueError, match="column 't_obs' is empty in all 1 rows: name another"):
