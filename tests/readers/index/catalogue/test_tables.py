@@ -86,7 +86,8 @@ def test_hours_of_a_fits_table(tmp_path: Path) -> None:
     """FITS has no such unit: astropy reads it as one that it does not know."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        Table({"ra": [2.0, 3] * u.hourangle}).write(tmp_path / "hours.fits")
+        column = fits.Column("ra", "D", "hourangle", array=np.array([2.0, 3]))
+        fits.BinTableHDU.from_columns([column]).writeto(tmp_path / "hours.fits")
         objects = Objects(str(tmp_path / "hours.fits"))
     np.testing.assert_allclose(objects.degrees("ra"), [30, 45])
 
