@@ -149,6 +149,11 @@ def _check_outputs(images: Mapping[str, Hdu], config: PipelineConfig) -> None:
 
 def _check_columns(index: Index, images: Mapping[str, Hdu]) -> None:
     names, image = index.table.column_names, images["image"]
+    if index.parts and all(one.part is None for one in images.values()):
+        raise ValueError(
+            f"each row of the Index is a sample of several files ({', '.join(index.parts)}), and "
+            f"hdus says of none of them: give Hdu(part={index.parts[0]!r}), or leave out hdus"
+        )
     for name, one in images.items():
         if one.relative is not None and "hdu" not in names:
             raise ValueError(
