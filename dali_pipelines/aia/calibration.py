@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from dali_pipelines.aia.preset import Negative, Preset, load_preset
@@ -96,6 +97,8 @@ class Calibration:
         if self.negative not in get_args(Negative):
             known = ", ".join(map(repr, get_args(Negative)))
             raise ValueError(f"negative must be one of {known}, got {self.negative!r}")
+        if not isinstance(self.missing, Real):
+            raise ValueError(f"missing must be a number, such as math.nan, got {self.missing!r}")
         for channel in self.psf:
             check_psf_channel(channel)
 

@@ -184,6 +184,7 @@ def test_presets(tmp_path: Path, shared_data: Path) -> None:
         ({"scale": 1, "radius": 2}, "give scale or radius, not both"),
         ({"reduce": 0}, "reduce must be at least 1, got 0"),
         ({"order": 2}, "order must be 1 or 3, got 2"),
+        ({"missing": "nan"}, "missing must be a number, such as math.nan, got 'nan'"),
         ({"size": (1, 2, 3)}, r"size must be \(height, width\) in pixels"),
         ({"negative": "drop"}, "negative must be one of 'keep', 'zero', 'missing', got 'drop'"),
         ({"psf": (1600,)}, "1600"),
