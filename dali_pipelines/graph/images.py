@@ -58,11 +58,6 @@ def hdus_reader(
     _check_columns(index, images)
     main = FitsReader(None, stored, images["image"].planes, 1)
     reader = HdusReader(images, {}, main, largest_tile)
-    if index.parts and not reader.parts:
-        raise ValueError(
-            f"each row of the Index is a sample of {len(index.parts)} files, and hdus names images "
-            f"of one: name the files, as Hdu(1, part={index.parts[0]!r}), or give hdu in its place"
-        )
     others = [one for name, one in images.items() if name != "image"]
     columns = index.columns(parts=reader.parts)
     if names := _names_beside_numbers(index, images):

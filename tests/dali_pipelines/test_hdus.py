@@ -218,6 +218,12 @@ def test_settings_that_make_no_sense(
         fits_pipeline(index, batch_size=1, hdus=hdus, **config)
 
 
+def test_samples_of_several_files_need_the_part_of_an_hdu() -> None:
+    index = Index(pa.table({"path": ["a.fits"], "path_mask": ["b.fits"]}))
+    with pytest.raises(ValueError, match=r"\(mask\), .*give Hdu\(part='mask'\)"):
+        fits_pipeline(index, hdus={"image": 0}, batch_size=1)
+
+
 def test_columns_that_contradict_the_settings(index: Index) -> None:
     numbered = index.with_column("hdu", [1] * len(index))
     with pytest.raises(ValueError, match=r"the Index has a column 'hdu', .* hdus says 'SCI' for"):
@@ -247,13 +253,6 @@ def test_a_name_that_several_detectors_have(tmp_path: Path) -> None:
 def loader(index: Index, **config: Any) -> Loader:
     options = {"batch_size": 3, "num_read_processes": 2, "crop": 64, "hdus": HDUS, **config}
     return Loader(fits_pipeline, index, devices=[None], seed=SEED, **options)
-
-
-def test_samples_of_several_files_need_parts(index: Index) -> None:
-    path = index.path(0)
-    sample = Index(pa.table({"path": [path], "path_-1min": [path], "path_0": [path]}))
-    with pytest.raises(ValueError, match=r"2 files, and hdus names .* Hdu\(1, part='-1min'\)"):
-        fits_pipeline(sample, batch_size=1, hdus={"image": 1, "dq": 2})
 
 
 def test_a_mosaic_and_its_parts(index: Index) -> None:

@@ -75,7 +75,7 @@ def _pictures(
                     if parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
                     targets = Targets.of(batch, config.labels)
-                    time = index.parts[place : place + 1] if index.offsets else ()
+                    time = parts[place : place + 1] if index.offsets else ()
                     lines = [*caption, *time, *_placed(batch, config.outputs or ())]
                     if "matrix" in batch and config.window == "row":
                         lines.append(sky_position(file, batch["matrix"][0], image.shape))
