@@ -27,7 +27,7 @@ _KNOWN_IMAGES = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Description:
-    """What the headers of a file say of an image."""
+    """Description of an image, from the headers of its file."""
 
     number: int
     """Number of its HDU."""

@@ -1,1 +1,1 @@
-"""What only a GPU needs: CuPy in the graph, its memory, and operators that launch kernels."""
+"""Parts of the graph for GPUs: CuPy, its memory, and operators that launch kernels."""

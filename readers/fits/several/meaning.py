@@ -28,7 +28,7 @@ _MEANT: dict[tuple[int, float], str] = {
 STORED = {"int8": "uint8", "uint16": "int16", "int64": "int32"}
 """Types in which others are stored."""
 OFFSETS = {"int8": -128, "uint16": 1 << 15, "int64": 1 << 31}
-"""What these are more than the integers stored."""
+"""Differences between the values that are meant and the integers that are stored."""
 
 
 def meant(found: FitsImage) -> str:

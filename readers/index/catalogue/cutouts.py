@@ -173,8 +173,8 @@ def _kept_columns(
     kept = objects.kept(columns, without=naming_columns(objects, images))
     taken = {*images.table.column_names, *_CORNERS, "path", "hdu", "plane"}
     if twice := [name for name in kept.column_names if name in taken]:
-        named = columns if isinstance(columns, Mapping) else {}
-        old = next((old for old, new in named.items() if new in twice), twice[0])
+        renamed = columns if isinstance(columns, Mapping) else {}
+        old = next((old for old, new in renamed.items() if new in twice), twice[0])
         raise ValueError(
             f"{objects.name} has columns {', '.join(twice)}, as images or windows have: name the "
             "columns to keep by columns=, as a mapping to rename them, e.g. "

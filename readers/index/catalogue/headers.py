@@ -36,7 +36,7 @@ _REFERENCE = ("CRVAL1", "CRVAL2", "CRPIX1", "CRPIX2")
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What the header of an image says."""
+    """Size and sky coordinates of an image, from its header."""
 
     height: int
     """Rows, in pixels."""
