@@ -1,0 +1,102 @@
+"""Files of the file system, opened by descriptor; everything that is not a regular file is refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Hashable, Sequence
+from typing import Self
+
+from readers.places.contract import too_short
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+_SETTLED_NS = 2_000_000_000
+"""Of a file written to more recently there is no stamp: another write may leave the same time."""
+
+
+class LocalPlace:
+    """A file, or the content of a descriptor that is closed with it.
+
+    Parameters
+    ----------
+    path : str
+        Path of the file, for messages and the stamp.
+    file : int, optional
+        Open descriptor; by default the file is opened. A FIFO or device is rejected, where ``open``
+        might wait forever.
+
+    Raises
+    ------
+    OSError
+        If the file is missing, unreadable, or not a regular file. The message ends in the path, as
+        with ``open``.
+    """
+
+    __slots__ = ("_file", "name")
+
+    def __init__(self, path: str, file: int | None = None) -> None:
+        self.name = path
+        self._file = _descriptor_of(path) if file is None else file
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._file)
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the file now."""
+        return os.fstat(self._file).st_size
+
+    @property
+    def stamp(self) -> Hashable | None:
+        """Path, inode, size and times; None for a file written to in the last two seconds."""
+        status = os.fstat(self._file)
+        changed = max(status.st_mtime_ns, status.st_ctime_ns)
+        if time.time_ns() - changed < _SETTLED_NS:
+            return None
+        numbers = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        return (self.name, *numbers, status.st_ctime_ns)
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Read the bytes from `start` up to `stop`, fewer only where the file ends."""
+        found = os.pread(self._file, stop - start, start)
+        if len(found) in (0, stop - start):
+            return found
+        parts = [found]
+        while found:  # Linux reads at most 2 GiB at a time
+            start += len(found)
+            found = os.pread(self._file, stop - start, start)
+            parts.append(found)
+        return b"".join(parts)
+
+    def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
+        """Fill buffers, each from its own position. Raises ValueError if the file is too short."""
+        for start, buffer in pieces:
+            found = 0
+            while found < len(buffer):
+                nbytes = os.preadv(self._file, [buffer[found:]], start + found)
+                if nbytes == 0:
+                    raise too_short(start + found, len(buffer), start)
+                found += nbytes
+
+
+def _descriptor_of(path: str) -> int:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    kind = stat.S_IFMT(os.fstat(file).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(file)
+        raise OSError(f"it is {_KINDS.get(kind, 'of another type')}, expected a file: {path!r}")
+    return file

@@ -1,0 +1,67 @@
+"""A span of another place: a member of a tar, a record of a TFRecord or RecordIO file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Self
+
+from readers.places.contract import Place, too_short
+
+
+class SpanPlace:
+    """Some of the bytes of another place, which is closed with it.
+
+    Parameters
+    ----------
+    whole : Place
+        The container.
+    offset : int
+        First byte of the span in it.
+    nbytes : int
+        Length of the span.
+    """
+
+    __slots__ = ("_offset", "_whole", "name", "nbytes")
+
+    def __init__(self, whole: Place, offset: int, nbytes: int) -> None:
+        self._whole, self._offset = whole, offset
+        self.name, self.nbytes = whole.name, nbytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the container."""
+        self._whole.close()
+
+    @property
+    def stamp(self) -> Hashable | None:
+        """The container's, and where the span lies; None as of the container."""
+        stamp = self._whole.stamp
+        return None if stamp is None else (stamp, self._offset, self.nbytes)
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Read the bytes from `start` up to `stop`, fewer only where the span ends.
+
+        Raises
+        ------
+        ValueError
+            If the container ends before.
+        """
+        stop = min(stop, self.nbytes)
+        if start >= stop:
+            return b""
+        found = self._whole.read(self._offset + start, self._offset + stop)
+        if len(found) < stop - start:
+            raise too_short(self._offset + start + len(found), stop - start, self._offset + start)
+        return found
+
+    def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
+        """Fill buffers, each from its own position. Raises ValueError if the span is too short."""
+        for start, buffer in pieces:
+            if start + len(buffer) > self.nbytes:
+                raise too_short(self.nbytes, len(buffer), start)
+        self._whole.read_many([(self._offset + start, buffer) for start, buffer in pieces])
