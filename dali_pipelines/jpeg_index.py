@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.files import open_regular
 from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
 from readers.jpeg.mcu_rows import DamagedRowsError, McuRows, is_current
+from readers.places.contract import Place
 
 if TYPE_CHECKING:
     from readers.index.table import Index
@@ -53,9 +53,10 @@ def with_mcu_rows(
     """
     import pyarrow as pa
 
-    paths = index.table["path"]
+    columns = index.columns()
+    places = (columns.row(number).place for number in range(len(index)))
     with ThreadPoolExecutor(num_threads) as pool:
-        found = progress(pool.map(_packed_rows, (path.as_py() for path in paths)))
+        found = progress(pool.map(_packed_rows, places))
         rows = pa.array(list(found), pa.large_binary())
     table = index.table
     if COLUMN in table.column_names:
@@ -79,10 +80,10 @@ def warn_of_old_rows(index: Index) -> None:
         )
 
 
-def _packed_rows(path: str) -> bytes | None:
+def _packed_rows(place: Place) -> bytes | None:
     try:
-        with open_regular(path) as file:
-            return find_mcu_rows(file.read()).pack()
+        with place:
+            return find_mcu_rows(place.read(0, place.nbytes)).pack()
     except (NoRowsError, OSError):  # if the file is bad, the Reader reports it
         return None
 

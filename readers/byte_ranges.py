@@ -1,30 +1,31 @@
-"""Read byte ranges of a file, merging those close together."""
+"""Read byte ranges of a place, merging those close together."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.places.contract import Place
+
 
 def read_ranges(
-    file: int,
+    place: Place,
     offsets: NDArray[np.int64],
     lengths: NDArray[np.int64],
     *,
     gap: int,
     room: int = 0,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
-    """Read byte ranges of a file.
+    """Read byte ranges of a place.
 
     Parameters
     ----------
-    file : int
-        Descriptor of the open file.
+    place : Place
+        Where the bytes lie.
     offsets, lengths : ndarray, shape (ranges,), int64
-        In bytes, from the start of the file; inside the file, in any order.
+        In bytes, from the start of the place; inside it, in any order.
     gap : int
         Largest gap in bytes between two ranges that is read as well, to save a second read.
     room : int
@@ -38,6 +39,11 @@ def read_ranges(
         Start of each range in the payload.
     nbytes : int
         Bytes that were read.
+
+    Raises
+    ------
+    ValueError
+        If the place is too short.
     """
     if len(offsets) == 0:
         return np.zeros(room, np.uint8), offsets, 0
@@ -46,7 +52,7 @@ def read_ranges(
     if len(gaps) == 0 or (gaps.min() >= 0 and gaps.max() <= gap):  # in most files
         first, nbytes = int(offsets[0]), int(ends[-1] - offsets[0])
         payload = _buffer(nbytes, room)
-        read_into(payload[:nbytes].data, file, first)
+        place.read_many([(first, payload[:nbytes].data)])
         return payload, offsets - first, nbytes
     order = np.argsort(offsets, kind="stable")
     starts, stops = offsets[order], ends[order]
@@ -58,10 +64,8 @@ def read_ranges(
     nbytes = int(run_offsets[-1])
     payload = _buffer(nbytes, room)
     buffer = payload.data
-    for start, stop, at in zip(
-        run_starts.tolist(), run_stops.tolist(), run_offsets[:-1].tolist(), strict=True
-    ):
-        read_into(buffer[at : at + stop - start], file, start)
+    runs = zip(run_starts.tolist(), run_stops.tolist(), run_offsets[:-1].tolist(), strict=True)
+    place.read_many([(start, buffer[at : at + stop - start]) for start, stop, at in runs])
     run = np.searchsorted(run_starts, offsets, side="right") - 1
     return payload, run_offsets[run] + offsets - run_starts[run], nbytes
 
@@ -79,21 +83,3 @@ def _buffer(nbytes: int, room: int) -> NDArray[np.uint8]:
     payload = np.empty(nbytes + room, np.uint8)
     payload[nbytes:] = 0
     return payload
-
-
-def read_into(buffer: memoryview, file: int, start: int) -> None:
-    """Fill a buffer of bytes from a position of the file.
-
-    Raises
-    ------
-    ValueError
-        If the file is too short.
-    """
-    found = 0
-    while found < len(buffer):  # Linux reads at most 2 GiB at a time
-        nbytes = os.preadv(file, [buffer[found:]], start + found)
-        if nbytes == 0:
-            raise ValueError(
-                f"the file ends at {start + found}, expected {len(buffer)} bytes from {start}"
-            )
-        found += nbytes

@@ -134,7 +134,7 @@ class ChannelsReader:
         }
         if not present:
             reason = f"none of the parts {', '.join(self.parts)} is present: leave the row out"
-            raise ReadError(row.path, reason, row=row.number)
+            raise ReadError(row.name, reason, row=row.number)
         return present
 
     def _one_size(self, row: Row, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
@@ -147,7 +147,7 @@ class ChannelsReader:
                 f"{_in_words(size)}, part {other}, {self._present(row)[other].path}, "
                 f"{_in_words(sizes[other])}"
             )
-            raise ReadError(row.path, reason, row=row.number)
+            raise ReadError(row.name, reason, row=row.number)
         return next(iter(sizes.values()), None)
 
     def _read_size(self, image: tuple[int, int], window: Window | None) -> tuple[int, int]:
@@ -174,9 +174,9 @@ def _named(row: Row, part: str) -> Iterator[None]:
     try:
         yield
     except ReadError as error:
-        if error.path == row.path:
+        if error.path == row.name:
             hdu, file = error.hdu, ""
         else:
             hdu, file = None, f", {error.path}" + ("" if error.hdu is None else f"[{error.hdu}]")
         reason = f"part {part}{file}: {error.reason}"
-        raise ReadError(row.path, reason, hdu=hdu, row=row.number) from error
+        raise ReadError(row.name, reason, hdu=hdu, row=row.number) from error

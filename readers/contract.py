@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.places.contract import Place
+from readers.places.opener import LOCAL, Places
+
 if TYPE_CHECKING:
     from readers.window import Window
 
@@ -40,6 +43,22 @@ class Row:
     draws: RandomNumbers | None = None
     """Random numbers of the row in this epoch, for Readers that have `uses_draws`; None in mode
     ``eval``, and where a row is read apart from an epoch."""
+    offset: int | None = None
+    """First byte of the row in the file, e.g. of a member of a tar; None for the whole file."""
+    nbytes: int | None = None
+    """Bytes of the row from `offset` on."""
+    places: Places = field(default=LOCAL, repr=False)
+    """Finds what the row names."""
+
+    @property
+    def place(self) -> Place:
+        """Where the bytes of the row lie; opened by ``with``."""
+        return self.places.at(self.path, self.offset, self.nbytes)
+
+    @property
+    def name(self) -> str:
+        """Path, for messages; of a part of a file with its first byte and end."""
+        return self.place.name
 
     def part(self, name: str) -> Row | None:
         """Return one of several files of the row; None if it is missing.

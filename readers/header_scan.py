@@ -20,6 +20,7 @@ from readers.fits.planes import ImageShape
 from readers.index.fact_table import Fact
 from readers.index.table import SUFFIXES
 from readers.jpeg.reader import JpegReader, load
+from readers.places.opener import LOCAL
 
 ALL = "all"
 """Stands for each HDU that holds an image."""
@@ -117,9 +118,9 @@ def fits_facts(
     (FITS Standard 4.0, appendix K).
     """
     if hdu != ALL and hdus is None:
-        with open_image(path, hdu) as (opened, number):
+        with open_image(LOCAL.at(path), hdu) as (opened, number):
             return [_image_facts(opened, number, keys)]
-    with open_images(path) as (opened, numbers):
+    with open_images(LOCAL.at(path)) as (opened, numbers):
         if hdus is not None:
             numbers = images_among(opened, numbers, hdus)
         return [_image_facts(opened, number, keys) for number in numbers]
@@ -150,7 +151,7 @@ def image_facts(path: str) -> dict[str, Fact]:
     Return ``height`` and ``width`` as displayed, and ``format`` as Pillow names it (``JPEG``,
     ``PNG``, ...).
     """
-    image = load(path, JpegReader.channels)
+    image = load(LOCAL.at(path), JpegReader.channels)
     return {"height": image.height, "width": image.width, "format": image.format}
 
 

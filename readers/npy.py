@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
-from readers.byte_ranges import read_into
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.files import open_regular
+from readers.places.contract import Place
+from readers.places.file_object import file_object
 from readers.window import Window
 
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""Parsers by version of the format; NumPy writes a third one for names of fields."""
 _DTYPES = (
     *("float32", "float64", "float16", "uint8", "uint16", "uint32", "uint64"),
     *("int8", "int16", "int32", "int64", "bool"),
@@ -62,14 +67,15 @@ class NpyReader:
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the rows of the window and cut out its columns, in native byte order."""
         try:
-            stored = self._open(row)
-            height, width, _ = stored.shape
-            y, x, size = 0, 0, (height, width)
-            if window is not None:
-                window = window.within(*size)
-                y, x = window.place(*size)
-                height, width = window.height, window.width
-            lines, input_bytes = read_rows(row.path, stored, y, height)
+            with row.place as place:
+                stored = self._stored(place)
+                height, width, _ = stored.shape
+                y, x, size = 0, 0, (height, width)
+                if window is not None:
+                    window = window.within(*size)
+                    y, x = window.place(*size)
+                    height, width = window.height, window.width
+                lines, input_bytes = stored.read_rows(place, y, height)
         except Exception as error:
             raise _read_error(row, error) from error
         image = lines[:, x : x + width]
@@ -78,7 +84,8 @@ class NpyReader:
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the header of the file."""
         try:
-            height, width = self._open(row).shape[:2]
+            with row.place as place:
+                height, width = self._stored(place).shape[:2]
             needed = window and window.within(height, width)
         except Exception as error:
             raise _read_error(row, error) from error
@@ -94,36 +101,59 @@ class NpyReader:
         """Return zeros, shape (height, width, channels)."""
         return Sample({"image": np.zeros((height, width, self.channels), self.dtype)})
 
-    def _open(self, row: Row) -> np.memmap:
-        """Return the array without its elements, which must not be accessed, see `read_rows`."""
-        open_regular(row.path).close()
-        image: Any = np.lib.format.open_memmap(row.path, mode="r")
-        if image.ndim == 2 and self.channels == 1:
-            image = image[..., None]
+    def _stored(self, place: Place) -> StoredArray:
+        stored = StoredArray.of(place)
+        shape = stored.shape
+        if len(shape) == 2 and self.channels == 1:
+            shape = (*shape, 1)
         expected = f"expected {self.dtype} of shape (height, width, {self.channels})"
-        if image.ndim != 3 or image.shape[2] != self.channels or image.size == 0:
-            raise ValueError(f"{expected}, got shape {image.shape}")
-        if image.dtype.newbyteorder("=") != np.dtype(self.dtype):
-            raise ValueError(f"{expected}, got {image.dtype}")
-        return image
+        if len(shape) != 3 or shape[2] != self.channels or math.prod(shape) == 0:
+            raise ValueError(f"{expected}, got shape {shape}")
+        if stored.dtype.newbyteorder("=") != np.dtype(self.dtype):
+            raise ValueError(f"{expected}, got {stored.dtype}")
+        return replace(stored, shape=shape)
 
 
-def read_rows(path: str, stored: np.memmap, first: int, count: int) -> tuple[np.ndarray, int]:
-    """Read rows of an array, and return the number of bytes read as well.
+@dataclass(frozen=True, slots=True)
+class StoredArray:
+    """An array in a .npy file, as its header describes it."""
 
-    Accessing the memory map would kill this process if the file has been truncated, or the disk has
-    errors.
-    """
-    rows_first = stored.flags.c_contiguous  # otherwise in Fortran order, and read whole
-    shape = (count, *stored.shape[1:]) if rows_first else stored.shape
-    row_bytes = stored.nbytes // len(stored)
-    content = np.empty(math.prod(shape) * stored.itemsize, np.uint8)
-    with open_regular(path) as file:
-        read_into(content.data, file.fileno(), stored.offset + first * row_bytes * rows_first)
-    image = content.view(stored.dtype).reshape(shape, order="C" if rows_first else "F")
-    return (image if rows_first else image[first : first + count]), content.nbytes
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    columns_first: bool
+    """Whether it is in Fortran order."""
+    start: int
+    """First byte of its elements in the file."""
+
+    @classmethod
+    def of(cls, place: Place) -> StoredArray:
+        """Read the header of an open file; raise ValueError if it is not one of an array."""
+        with file_object(place) as (file, _):
+            version = np.lib.format.read_magic(file)
+            if version not in _HEADERS:
+                raise ValueError(f"the format has version {version}, expected (1, 0) or (2, 0)")
+            shape, columns_first, dtype = _HEADERS[version](file)
+            start = file.tell()
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects, expected numbers")
+        if any(type(length) is not int or length < 0 for length in shape):
+            raise ValueError(f"the header has shape {shape}, expected integers from 0 on")
+        end, nbytes = start + math.prod(shape) * dtype.itemsize, place.nbytes
+        if end > nbytes:
+            raise ValueError(f"the file ends at {nbytes}, its header needs {end} bytes")
+        return cls(shape, dtype, columns_first, start)
+
+    def read_rows(self, place: Place, first: int, count: int) -> tuple[np.ndarray, int]:
+        """Read rows of the array, and return the number of bytes read as well."""
+        # In Fortran order the array is read whole.
+        shape = self.shape if self.columns_first else (count, *self.shape[1:])
+        skipped = 0 if self.columns_first else first * math.prod(shape[1:]) * self.dtype.itemsize
+        content = np.empty(math.prod(shape) * self.dtype.itemsize, np.uint8)
+        place.read_many([(self.start + skipped, content.data)])
+        image = content.view(self.dtype).reshape(shape, order="F" if self.columns_first else "C")
+        return (image[first : first + count] if self.columns_first else image), content.nbytes
 
 
 def _read_error(row: Row, error: Exception) -> ReadError:
     # NumPy raises many types on malformed headers (OverflowError, SyntaxError, ...).
-    return ReadError(row.path, str(error).replace(f": {row.path!r}", ""), row=row.number)
+    return ReadError(row.name, str(error).replace(f": {row.path!r}", ""), row=row.number)

@@ -237,7 +237,7 @@ class Source(Geometry):
     def _read(self, slot: Slot, number: int, report: ReadReport) -> Sample:
         row = self.columns.row(number)  # ReadError if the Index file cannot be read
         if number in self.rejected:
-            raise ReadError(row.path, self.rejected[number], row=number)
+            raise ReadError(row.name, self.rejected[number], row=number)
         try:
             key = self._key(slot, number)
             window = self.draw_window(*key, self._corner(number))
@@ -248,10 +248,10 @@ class Source(Geometry):
         except ReadError:
             raise
         except TimeLimit as error:
-            raise ReadError(row.path, str(error), row=number) from error
+            raise ReadError(row.name, str(error), row=number) from error
         except Exception as error:
             # DALI must not get exceptions from bugs in a Reader either; the reason names the type.
-            raise ReadError(row.path, f"{type(error).__name__}: {error}", row=number) from error
+            raise ReadError(row.name, f"{type(error).__name__}: {error}", row=number) from error
         report.input_bytes += sample.input_bytes
         return sample
 

@@ -65,7 +65,7 @@ def decoded(row: Row, sample: Sample) -> NDArray[np.float32]:
     arrays = (sample[name] for name in ("payload", "plan", "scaling"))
     finish = np.array((0, 1), np.float32)
     if decode_image(image, *arrays, np.zeros(2, np.int32), finish):
-        raise ReadError(row.path, "the compressed bytes of a tile are damaged", hdu=row.hdu)
+        raise ReadError(row.name, "the compressed bytes of a tile are damaged", hdu=row.hdu)
     return image[:, :, 0]
 
 

@@ -171,7 +171,7 @@ class Level15:
     def _full_header(self, row: Row, keywords: dict[str, Any]) -> Header:
         """Read the header, and update its pointing from the table."""
         number = self.hdu if row.hdu is None else row.hdu
-        with open_image(row.path, number, row=row.number) as (hdus, found):
+        with open_image(row.place, number, row=row.number) as (hdus, found):
             header: Header = hdus[found].header.copy()
         if self.pointing_table is not None:
             header.update({key: keywords[key] for key in ("X0_MP", "Y0_MP")})
@@ -243,4 +243,4 @@ def _header_errors(row: Row) -> Iterator[None]:
         raise
     except Exception as error:  # astropy raises many types on damaged cards
         reason = f"its header cannot be written: {error}"
-        raise ReadError(row.path, reason, row=row.number) from error
+        raise ReadError(row.name, reason, row=row.number) from error

@@ -67,7 +67,7 @@ def stored_pixels(row: Row, pixels: NDArray[np.float32], dtype: Dtype) -> Stored
         return StoredPixels(pixels, low, high, holes)
     if low <= BLANK + 0.5 or high >= -BLANK - 0.5:
         raise ReadError(
-            row.path,
+            row.name,
             f"its pixels reach from {low:g} to {high:g}, beyond int16: store them as float32",
             row=row.number,
         )

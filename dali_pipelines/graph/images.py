@@ -85,7 +85,7 @@ def _names_beside_numbers(index: Index, images: Mapping[str, Hdu]) -> dict[str, 
 
 
 def _hdu_names(row: Row) -> list[str]:
-    with open_images(row.path) as (hdus, _):
+    with open_images(row.place) as (hdus, _):
         return [hdu.name for hdu in hdus]
 
 

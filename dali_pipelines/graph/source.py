@@ -154,7 +154,7 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
     try:
         source.check_size(peek.height, peek.width)
     except ValueError as error:
-        return peek, f"{printable(row.path)}: {error}"
+        return peek, f"{printable(row.name)}: {error}"
     return peek, None
 
 

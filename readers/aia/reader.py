@@ -282,7 +282,7 @@ class AiaReader:
             )
 
     def _read_errors(self, row: Row) -> AbstractContextManager[object]:
-        return read_errors(row.path, self.hdu if row.hdu is None else row.hdu, row.number)
+        return read_errors(row.name, self.hdu if row.hdu is None else row.hdu, row.number)
 
 
 def _image_shape(header: Mapping[str, Any]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.aia.times import tai_nanoseconds
-from readers.files import open_regular
+from readers.places.opener import LOCAL
 
 if TYPE_CHECKING:
     from astropy.table import Table
@@ -46,8 +46,8 @@ class TableFile:
         from astropy.io import ascii as tables
 
         path = os.fspath(path)
-        with open_regular(path) as file:
-            content = file.read()
+        with LOCAL.at(path) as place:
+            content = place.read(0, place.nbytes)
         try:
             lines = content.decode().splitlines()
             header = next((line for line in lines if line.strip() and line[0] != "#"), "")

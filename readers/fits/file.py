@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 from astropy.io import fits
 from astropy.utils.exceptions import AstropyWarning
 
 from readers.errors import ReadError
-from readers.files import descriptor_of
 from readers.fits.gunzip import MAGIC, UnpackedFits
 from readers.fits.hdus import HduName, find_header, is_wanted, no_such_hdu
 from readers.fits.headers import ImageHeader
+from readers.places.contract import Place
+from readers.places.file_object import file_object
+from readers.quiet import without_warnings
 
 _PACKED = {
     b"BZh": "bzip2",
@@ -31,49 +32,69 @@ _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
 
 
 class FitsFile:
-    """An open FITS file, plain or gzipped, of which one HDU after the other can be read."""
+    """An open FITS file, plain or gzipped, of which one HDU after the other can be read.
+
+    Parameters
+    ----------
+    place : Place
+        Where its bytes lie. It is opened here, and closed with the file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened.
+    ValueError
+        If it is packed by another program than gzip.
+    """
 
     wanted: HduName | None = None
     """The HDU that is read; None for the first image."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._file = descriptor_of(path)
+    def __init__(self, place: Place) -> None:
         self._unpacked: UnpackedFits | None = None
-        try:
-            begin = os.pread(self._file, 6, 0)
-            for magic, name in _PACKED.items():
-                if begin.startswith(magic):
-                    raise ValueError(
-                        f"the file is packed by {name}: unpack it, or pack it by gzip or fpack"
-                    )
-            if begin.startswith(MAGIC):
-                self._unpacked = UnpackedFits(self._file)
-        except BaseException:
-            os.close(self._file)
-            raise
+        self._of_astropy = 0
+        with ExitStack() as stack:
+            self._stored = stack.enter_context(place)
+            stamp = self._stored.stamp
+            known = [] if stamp is None else _known_plain(stamp)
+            if not known:
+                begin = self._stored.read(0, 6)
+                for magic, name in _PACKED.items():
+                    if begin.startswith(magic):
+                        raise ValueError(
+                            f"the file is packed by {name}: unpack it, or pack it by gzip or fpack"
+                        )
+                if begin.startswith(MAGIC):
+                    self._unpacked = UnpackedFits(self._stored)
+                    stack.enter_context(self._unpacked.place)
+                else:
+                    known.append(True)
+            self._open = stack.pop_all()
 
     def __enter__(self) -> FitsFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._file)
-        if self._unpacked is not None:
-            self._unpacked.file.close()
+        self._open.close()
 
     @property
-    def fileno(self) -> int:
-        """Descriptor of the FITS file; a gzipped one holds only headers before `need`."""
-        return self._file if self._unpacked is None else self._unpacked.file.fileno()
+    def place(self) -> Place:
+        """The bytes of the FITS file; of a gzipped one it holds only headers before `need`."""
+        return self._stored if self._unpacked is None else self._unpacked.place
+
+    @property
+    def stamp(self) -> Hashable | None:
+        """The stamp of the file; None if it is gzipped, as it must be unpacked again anyway."""
+        return self._stored.stamp if self._unpacked is None else None
 
     @classmethod
     @contextmanager
-    def at(cls, path: str, wanted: HduName | None, *, every: bool = False) -> Iterator[FitsFile]:
+    def at(cls, place: Place, wanted: HduName | None, *, every: bool = False) -> Iterator[FitsFile]:
         """Open a file to read one HDU.
 
         A gzipped one is unpacked up to its headers at first; with `every`, those of all HDUs.
         """
-        with cls(path) as file:
+        with cls(place) as file:
             file.wanted = wanted
             if file._unpacked is not None:
                 file._unpacked.find(wanted, every=every)
@@ -97,7 +118,7 @@ class FitsFile:
 
     def header(self) -> ImageHeader | None:
         """Read the header of the image; None if astropy must read it."""
-        return find_header(self.fileno, self.path, self.wanted)
+        return find_header(self.place, self.stamp, self.wanted)
 
     def need(self, start: int, stop: int) -> None:
         """Unpack these bytes of the file, which the HDU needs. Call it once for each at most."""
@@ -105,17 +126,29 @@ class FitsFile:
             self._unpacked.keep(start, stop)
 
     def input_bytes(self, read: int) -> int:
-        """Return the bytes read from disk, given how many were read of the unpacked file."""
-        return read if self._unpacked is None else self._unpacked.input_bytes
+        """Return the bytes read from disk, given how many were read of the unpacked file.
+
+        Those that astropy read need not be given.
+        """
+        return read + self._of_astropy if self._unpacked is None else self._unpacked.input_bytes
 
     @contextmanager
     def by_astropy(self, **options: bool) -> Iterator[tuple[fits.HDUList, int]]:
         """Open the file with astropy; yield the HDUs, and the number of the wanted one."""
-        # astropy accepts truncated files; here they are errors.
-        warnings.filterwarnings("error", message="File may have been truncated")
-        # A descriptor of its own, since astropy closes it.
-        with open(f"/proc/self/fd/{self.fileno}", "rb") as file, _opened(file, **options) as hdus:
-            yield hdus, _find(hdus, self.wanted)
+        _check_counts(self.place)
+        with file_object(self.place) as (file, nbytes_read):
+            try:
+                with _opened(file, **options) as hdus:
+                    yield hdus, _find(hdus, self.wanted)
+            finally:
+                self._of_astropy += nbytes_read()
+
+
+@lru_cache(maxsize=4096)
+def _known_plain(stamp: Hashable) -> list[bool]:
+    """Return a list that is not empty if the file of this stamp is not packed."""
+    del stamp
+    return []
 
 
 @dataclass
@@ -130,8 +163,7 @@ def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Whe
     """Convert any exception inside to a ReadError; set the HDU of what is yielded when known."""
     where = Where(hdu if isinstance(hdu, int) else None)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd headers, values beyond float32
+        with without_warnings():  # of odd headers, values beyond float32
             yield where
     except ReadError:
         raise
@@ -145,7 +177,7 @@ def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Whe
 
 @contextmanager
 def open_image(
-    path: str, wanted: HduName | None, *, row: int | None = None
+    place: Place, wanted: HduName | None, *, row: int | None = None
 ) -> Iterator[tuple[fits.HDUList, int]]:
     """Open a file with astropy for its headers; exceptions inside become a ReadError.
 
@@ -153,8 +185,8 @@ def open_image(
     does. A gzipped file has no data here, and no HDUs after that one.
     """
     with (
-        read_errors(path, wanted, row) as where,
-        FitsFile.at(path, wanted) as file,
+        read_errors(place.name, wanted, row) as where,
+        FitsFile.at(place, wanted) as file,
         file.by_astropy(do_not_scale_image_data=True) as (hdus, number),
     ):
         where.hdu = number
@@ -162,11 +194,11 @@ def open_image(
 
 
 @contextmanager
-def open_images(path: str) -> Iterator[tuple[fits.HDUList, list[int]]]:
+def open_images(place: Place) -> Iterator[tuple[fits.HDUList, list[int]]]:
     """Open a file as `open_image` does; yield the HDUs, and the numbers of those with pixels."""
     with (
-        read_errors(path, None, None),
-        FitsFile.at(path, None, every=True) as file,
+        read_errors(place.name, None, None),
+        FitsFile.at(place, None, every=True) as file,
         file.by_astropy(do_not_scale_image_data=True) as (hdus, _),
     ):
         images = [n for n, hdu in enumerate(hdus) if _holds_image(hdu) and math.prod(hdu.shape)]
@@ -198,21 +230,19 @@ def images_among(
 
 
 def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
-    _check_counts(file)
     try:
         return fits.open(file, memmap=False, **options)
     except OSError as error:
         # astropy's message recommends one of its own options.
         if "No SIMPLE card" not in str(error):
             raise
-        begin = os.pread(file.fileno(), 8, 0)
-        raise OSError(f"not a FITS file: it begins with {begin!r}") from None
+        file.seek(0)
+        raise OSError(f"not a FITS file: it begins with {file.read(8)!r}") from None
 
 
-def _check_counts(file: BinaryIO) -> None:
+def _check_counts(place: Place) -> None:
     """Reject more than 999 axes or columns in the first headers: astropy would loop over them."""
-    headers = os.pread(file.fileno(), 16 * 2880, 0)
-    if (found := _COUNT.search(headers)) is not None:
+    if (found := _COUNT.search(place.read(0, 16 * 2880))) is not None:
         raise ValueError(f"a header has {found[0].decode()!r}, the limit is 999")
 
 
@@ -236,12 +266,3 @@ def _holds_image(hdu: Any) -> bool:
     if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
         return True
     return bool(hdu.is_image) and hdu.header.get("NAXIS", 0) >= 1
-
-
-def bytes_read() -> int:
-    """Return the bytes that this process has read so far; astropy does not count its own."""
-    try:
-        with open("/proc/self/io", "rb") as counters:
-            return int(counters.readline().split()[1])
-    except OSError:  # hidden in some containers
-        return 0

@@ -14,6 +14,8 @@ from astropy.io import fits
 
 from readers.fits.hdus import HduExtent, HduName, hdu_of, is_wanted, no_such_hdu
 from readers.fits.headers import BLOCK, header_end
+from readers.places.contract import Place
+from readers.places.local import LocalPlace
 
 MAGIC = b"\x1f\x8b"
 
@@ -25,10 +27,10 @@ _MOST_BLOCKS = 1000
 
 
 class GzipStream:
-    """Unpack the bytes of a gzip file (RFC 1952), an open descriptor, in order."""
+    """Unpack the bytes of a gzip file (RFC 1952) in order."""
 
-    def __init__(self, file: int) -> None:
-        self._file = file
+    def __init__(self, packed: Place) -> None:
+        self._packed = packed
         self._member = zlib.decompressobj(wbits=31)
         self._input = b""
         self.input_bytes = 0
@@ -63,7 +65,7 @@ class GzipStream:
                 raise ValueError("the file ends within its gzip data")
 
     def _more(self) -> bytes:
-        content = os.pread(self._file, _CHUNK, self.input_bytes)
+        content = self._packed.read(self.input_bytes, self.input_bytes + _CHUNK)
         self.input_bytes += len(content)
         return content
 
@@ -71,18 +73,19 @@ class GzipStream:
 class UnpackedFits:
     """The headers of a gzipped FITS file up to an image's, and the part of its data to keep.
 
-    The descriptor of the `packed` file must stay open. At first nothing is unpacked: call `find` or
-    `next_hdu`.
+    The `packed` place must stay open. At first nothing is unpacked: call `find` or `next_hdu`.
     """
 
-    def __init__(self, packed: int) -> None:
+    def __init__(self, packed: Place) -> None:
+        packed.fetch([(0, packed.nbytes)])
         self._stream = GzipStream(packed)
         self._at = 0  # in the stream
         self._ahead = b""  # the next byte, if it was read
         self._hdu: HduExtent | None = None
         self._names: list[str] = []
-        self._most = os.fstat(packed).st_size * _MOST_RATIO
-        self.file = os.fdopen(os.memfd_create("unpacked FITS", os.MFD_CLOEXEC), "r+b", buffering=0)
+        self._most = packed.nbytes * _MOST_RATIO
+        self._file = os.memfd_create("unpacked FITS", os.MFD_CLOEXEC)
+        self.place = LocalPlace(packed.name, self._file)
 
     @property
     def input_bytes(self) -> int:
@@ -132,7 +135,7 @@ class UnpackedFits:
         """
         start, number = 0 if self._hdu is None else self._hdu.end, len(self._names)
         if not (text := self._header(start, number)):
-            self.file.truncate(start)
+            os.ftruncate(self._file, start)
             return None
         hdu = hdu_of(text, start, number) or _unusual_hdu(text, start, number)
         if hdu.end > self._most:
@@ -142,7 +145,7 @@ class UnpackedFits:
             )
         self._hdu = hdu
         self._names.append(hdu.name)
-        self.file.truncate(hdu.end)
+        os.ftruncate(self._file, hdu.end)
         return number, hdu
 
     def _header(self, start: int, number: int) -> bytes:
@@ -152,7 +155,7 @@ class UnpackedFits:
         while not blocks or not header_end(blocks[-1], 0):
             at = start + len(blocks) * BLOCK
             self._copy_to(at + BLOCK)
-            block = os.pread(self.file.fileno(), BLOCK, at)
+            block = self.place.read(at, at + BLOCK)
             if not blocks and not block.startswith(b"XTENSION" if number else b"SIMPLE  "):
                 if number:
                     return b""
@@ -168,7 +171,7 @@ class UnpackedFits:
 
     def _copy_to(self, end: int) -> None:
         while self._at < end and (found := self._read_to(end)):
-            self._at += os.pwrite(self.file.fileno(), found, self._at)
+            self._at += os.pwrite(self._file, found, self._at)
 
     def _read_to(self, end: int) -> bytes:
         if self._ahead:

@@ -7,10 +7,8 @@ the few cards that give the length of its data. Anything unusual is left to astr
 from __future__ import annotations
 
 import math
-import os
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -25,6 +23,7 @@ from readers.fits.headers import (
     is_plain_text,
     parsed,
 )
+from readers.places.contract import Place
 
 HduName = int | str | tuple[str, int]
 """An HDU, as astropy names it: its number (0 for the primary), EXTNAME, or (EXTNAME, EXTVER)."""
@@ -41,9 +40,6 @@ _LONG_NAME = re.compile(rb"EXTNAME =.{71}CONTINUE")
 _KNOWN_FILES = 256
 _KNOWN_HDUS = 512
 """HDUs of a file that are cached; each takes some 500 bytes of memory."""
-_SETTLED_NS = 2_000_000_000
-"""Of a file written to more recently nothing is kept: another write may leave the same time
-stamp."""
 
 
 class HduExtent(NamedTuple):
@@ -86,21 +82,20 @@ def checked(hdu: Any) -> HduName | None:
     raise ValueError(f"hdu must be 0 or more, an EXTNAME, or (EXTNAME, EXTVER), got {hdu!r}")
 
 
-def find_header(file: int, path: str, wanted: HduName | None) -> ImageHeader | None:
-    """Read the header of an image from an open descriptor; the path is a key of the cache.
+def find_header(place: Place, stamp: Hashable | None, wanted: HduName | None) -> ImageHeader | None:
+    """Read the header of an image; what is found of a file that has a stamp is kept.
 
     Return None if there is no such image, a header before it is unusual, or the file is truncated:
     astropy then reads it, or raises the error.
     """
-    status = os.fstat(file)
-    known = _known_hdus(path, status)
-    headers = _HeaderReader(file)
+    known = {} if stamp is None else _known_hdus(stamp)
+    headers = _HeaderReader(place)
     for number in range(_KNOWN_HDUS):
         if number not in known:
             at = known[number - 1].end if number else 0
             text = headers.read(at, *_HEADER_READS)
             found = hdu_of(text, at, number) if text else None
-            if found is None or not _goes_on(file, found.end, status.st_size):
+            if found is None or not _goes_on(place, found.end):
                 return None
             known[number] = found
         hdu = known[number]
@@ -158,9 +153,9 @@ def hdu_of(text: bytes, start: int, number: int) -> HduExtent | None:
     )
 
 
-def _goes_on(file: int, end: int, file_bytes: int) -> bool:
+def _goes_on(place: Place, end: int) -> bool:
     """Return whether at `end` the file ends or another HDU begins."""
-    return end == file_bytes or os.pread(file, 8, end) == b"XTENSION"
+    return end == place.nbytes or place.read(end, end + 8) == b"XTENSION"
 
 
 def _data_bytes(text: bytes, kind: str) -> int | None:
@@ -199,36 +194,23 @@ def _value(text: bytes, keyword: bytes) -> object:
 class _HeaderReader:
     """Reads headers of a file; those that lie close together in one go."""
 
-    def __init__(self, file: int) -> None:
-        self._file = file
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._at, self._content = 0, b""
 
     def read(self, start: int, *reads: int) -> bytes:
         """Return a header, after reads of so many bytes if needed; empty if END is beyond them."""
         for nbytes in (0, *reads):
             if nbytes:
-                self._at, self._content = start, os.pread(self._file, nbytes, start)
+                self._at, self._content = start, self._place.read(start, start + nbytes)
             begin = start - self._at
             if 0 <= begin < len(self._content) and (end := header_end(self._content, begin)):
                 return self._content[begin:end]
         return b""
 
 
-def stamp_of(path: str, status: os.stat_result) -> tuple[str | int, ...] | None:
-    """Return what changes when a file is written to; None if it was, too recently to rely on it."""
-    changed = max(status.st_mtime_ns, status.st_ctime_ns)
-    if time.time_ns() - changed < _SETTLED_NS:
-        return None
-    numbers = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    return path, *numbers
-
-
-def _known_hdus(path: str, status: os.stat_result) -> dict[int, HduExtent]:
-    """Return the cached HDUs of a file by number, a dict to add to."""
-    stamp = stamp_of(path, status)
-    return {} if stamp is None else _cached(*stamp)
-
-
 @lru_cache(maxsize=_KNOWN_FILES)
-def _cached(*_: str | int) -> dict[int, HduExtent]:
+def _known_hdus(stamp: Hashable) -> dict[int, HduExtent]:
+    """Return the known HDUs of a file by number, a dict to add to."""
+    del stamp
     return {}

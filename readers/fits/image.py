@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +13,6 @@ from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers.fits.file import FitsFile
-from readers.fits.hdus import stamp_of
 from readers.fits.headers import Keywords
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape, plane_index
@@ -77,8 +75,8 @@ def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
     The descriptions of the latest images are kept. RICE_1 tiles of more than `largest_tile` pixels
     are left to astropy.
     """
-    stamp = stamp_of(file.path, os.fstat(file.fileno))
-    kept = [] if stamp is None else _kept(*stamp, file.wanted)
+    stamp = file.stamp
+    kept = [] if stamp is None else _kept(stamp, file.wanted)
     if is_read := not kept:
         kept.append(_read_description(file))
     found = kept[0]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from readers.byte_ranges import bytes_between, read_ranges
 from readers.fits.payload import OVERHEAD, PADDING, PER_TILE, make_plan
 from readers.fits.planes import ImageShape
+from readers.places.contract import Place
 from readers.window import Window
 
 _GAP = 4096
@@ -45,7 +46,7 @@ class StoredImage:
         return len(planes) * (height * (pitch + 8 * PER_TILE) + OVERHEAD) + between
 
     def read(
-        self, file: int, window: Window | None, planes: Sequence[int]
+        self, place: Place, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
         """Read the rows of a window; returns are those of `readers.fits.rice_tiles.RiceImage.read`.
 
@@ -56,7 +57,7 @@ class StoredImage:
         rows = np.add.outer(np.array(planes) * self.shape.height, np.arange(y, y + height))
         offsets = self.start + (rows.reshape(-1) * self.shape.width + x) * item
         lengths = np.full(len(offsets), width * item)
-        payload, starts, input_bytes = read_ranges(file, offsets, lengths, gap=_GAP, room=PADDING)
+        payload, starts, input_bytes = read_ranges(place, offsets, lengths, gap=_GAP, room=PADDING)
         plans = _plans(starts.reshape(rows.shape), width, self.bitpix)
         return payload, plans, np.zeros((len(planes), 0)), input_bytes
 

@@ -20,7 +20,7 @@ from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.fits.file import FitsFile, bytes_read, read_errors
+from readers.fits.file import FitsFile, read_errors
 from readers.fits.hdus import HduName, checked
 from readers.fits.image import FitsImage, find_image
 from readers.fits.payload import OVERHEAD, make_plan
@@ -121,15 +121,14 @@ class FitsReader:
         *_, height, width = found.shape.region(window)
         image = found.image
         if image is not None and scaling is not None:
-            payload, plans, tile_scaling, nbytes = image.read(found.file.fileno, window, planes)
+            payload, plans, tile_scaling, nbytes = image.read(found.file.place, window, planes)
             nbytes += found.header_bytes
         else:
-            before = bytes_read()
             pixels = found.pixels(window, planes, scaled=scaling is None)
             if scaling is None:
                 scaling, pixels = (1, 0, math.nan), pixels.astype(np.float32)
             payload, plans = plan_of_pixels(pixels)
-            tile_scaling, nbytes = np.zeros((len(planes), 0)), bytes_read() - before
+            tile_scaling, nbytes = np.zeros((len(planes), 0)), 0  # the file counts astropy's bytes
         whole_scaling = np.tile(np.array(scaling, np.float64), (len(planes), 1))
         arrays: dict[str, NDArray[Any]] = {
             "shape": np.zeros((height, width, 0), np.uint8),
@@ -188,8 +187,8 @@ class FitsReader:
         """
         wanted = self._wanted(row)
         with (
-            read_errors(row.path, wanted, row.number) as where,
-            FitsFile.at(row.path, wanted) as file,
+            read_errors(row.name, wanted, row.number) as where,
+            FitsFile.at(row.place, wanted) as file,
         ):
             found = file.header()
             if found is None:
@@ -253,8 +252,8 @@ class FitsReader:
         """Open the file of a row and yield its image."""
         wanted = self._wanted(row)
         with (
-            read_errors(row.path, wanted, row.number) as where,
-            FitsFile.at(row.path, wanted) as file,
+            read_errors(row.name, wanted, row.number) as where,
+            FitsFile.at(row.place, wanted) as file,
         ):
             found = find_image(file, self.largest_tile)
             where.hdu = found.number

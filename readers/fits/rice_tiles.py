@@ -20,6 +20,7 @@ from readers.fits import payload
 from readers.fits.payload import make_plan
 from readers.fits.planes import ImageShape
 from readers.fits.tile_table import TileColumn, TileTable, codec_settings, tile_columns
+from readers.places.contract import Place
 from readers.window import Window
 
 _BLOCKSIZES = (16, 32, payload.MAX_BLOCKSIZE)
@@ -153,9 +154,9 @@ class RiceImage:
         )
 
     def read(
-        self, file: int, window: Window | None, planes: Sequence[int]
+        self, place: Place, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
-        """Read the tiles that a window touches in some planes, from an open descriptor.
+        """Read the tiles that a window touches in some planes.
 
         Returns
         -------
@@ -176,8 +177,8 @@ class RiceImage:
         y, x, height, width = self.shape.region(window)
         rows = range(y // self.tile_height, (y + height - 1) // self.tile_height + 1)
         columns = range(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
-        table = self._table_rows(file, planes, rows, columns)
-        lengths, offsets = self.table.descriptors(file, table, "COMPRESSED_DATA")
+        table = self._table_rows(place, planes, rows, columns)
+        lengths, offsets = self.table.descriptors(place, table, "COMPRESSED_DATA")
         is_rice: Any = slice(None)
         stored: dict[int, tuple[bytes, int, int]] = {}
         if lengths.min() < self._least_bytes(self.tile_pixels):
@@ -187,10 +188,10 @@ class RiceImage:
                 raise ValueError("a tile has fewer bytes than its pixels need")
             for tile in np.flatnonzero(~is_rice).tolist():
                 row, count = table[tile : tile + 1], int(pixels[tile])
-                stored[tile] = self.table.stored_values(file, row, count, floats=self.bitpix < 0)
+                stored[tile] = self.table.stored_values(place, row, count, floats=self.bitpix < 0)
         room = sum(len(values) for values, *_ in stored.values()) + payload.PADDING
         data, starts, input_bytes = read_ranges(
-            file, offsets[is_rice], lengths[is_rice], gap=_GAP, room=room
+            place, offsets[is_rice], lengths[is_rice], gap=_GAP, room=room
         )
         tiles = np.zeros((len(table), payload.PER_TILE), np.int64)
         tiles[is_rice, payload.OFFSET] = starts
@@ -210,12 +211,12 @@ class RiceImage:
         return data, np.stack(plans), scaling, input_bytes + table_bytes
 
     def _table_rows(
-        self, file: int, planes: Sequence[int], rows: range, columns: range
+        self, place: Place, planes: Sequence[int], rows: range, columns: range
     ) -> NDArray[np.uint8]:
         """Return the table's rows of the tiles in some rows and columns of tiles."""
         across, row_bytes = self._across, self.table.row_bytes
         firsts = [plane * self._plane_tiles + rows.start * across for plane in planes]
-        table = self.table.rows(file, firsts, len(rows) * across)
+        table = self.table.rows(place, firsts, len(rows) * across)
         if len(columns) == across:
             return table
         inside = table.reshape(-1, across, row_bytes)[:, columns.start : columns.stop]

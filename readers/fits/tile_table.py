@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.byte_ranges import read_into
+from readers.places.contract import Place
 
 _TFORM = re.compile(r"\s*(\d*)([LXBIJKAEDCMPQ])(\w?)")
 FIELD_BYTES = {"L": 1, "B": 1, "A": 1, "I": 2, "J": 4, "E": 4, "K": 8, "D": 8, "C": 8, "M": 16}
@@ -114,26 +113,26 @@ class TileTable:
         heap_start = start + header.get("THEAP", row_bytes * num_tiles)
         return cls(columns, start, row_bytes, num_tiles, heap_start, rows_end + header["PCOUNT"])
 
-    def end(self, file: int) -> int:
+    def end(self, place: Place) -> int:
         """Return the end of the heap, or of the file if that is shorter."""
-        return min(self.data_end, os.fstat(file).st_size)
+        return min(self.data_end, place.nbytes)
 
-    def rows(self, file: int, firsts: Sequence[int], count: int) -> NDArray[np.uint8]:
+    def rows(self, place: Place, firsts: Sequence[int], count: int) -> NDArray[np.uint8]:
         """Read `count` rows from each of `firsts` on, shape (len(firsts) * count, row_bytes)."""
-        end, nbytes = self.end(file), count * self.row_bytes
+        end, nbytes = self.end(place), count * self.row_bytes
         found = np.empty((len(firsts), nbytes), np.uint8)
-        for buffer, first in zip(found, firsts, strict=True):
-            start = self.start + first * self.row_bytes
+        starts = [self.start + first * self.row_bytes for first in firsts]
+        for start in starts:
             if start + nbytes > end:
                 raise ValueError(
                     f"the table of tiles lies outside the file: {nbytes} bytes from {start}, "
                     f"the file ends at {end}"
                 )
-            read_into(buffer.data, file, start)
+        place.read_many([(start, row.data) for start, row in zip(starts, found, strict=True)])
         return found.reshape(-1, self.row_bytes)
 
     def descriptors(
-        self, file: int, rows: NDArray[np.uint8], name: str
+        self, place: Place, rows: NDArray[np.uint8], name: str
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the lengths and the offsets in the file of tiles in a column, in bytes.
 
@@ -145,7 +144,7 @@ class TileTable:
         column = self.columns[name]
         found = column.of_rows(rows, 2).astype(np.int64)
         lengths, offsets = found[:, 0] * FIELD_BYTES[column.of], self.heap_start + found[:, 1]
-        start, end = self.heap_start, self.end(file)
+        start, end = self.heap_start, self.end(place)
         if lengths.min() > 0 and offsets.min() >= start and (offsets <= end - lengths).all():
             return lengths, offsets
         wrong = (lengths < 0) | ((lengths > 0) & ((offsets < start) | (offsets > end - lengths)))
@@ -158,17 +157,17 @@ class TileTable:
         return lengths, offsets
 
     def stored_values(
-        self, file: int, row: NDArray[np.uint8], pixels: int, *, floats: bool
+        self, place: Place, row: NDArray[np.uint8], pixels: int, *, floats: bool
     ) -> tuple[bytes, int, int]:
         """Return the values of a tile that is not in RICE_1, their BITPIX, and the bytes read."""
         for name in ("GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA"):
             if name not in self.columns:
                 continue
-            lengths, offsets = self.descriptors(file, row, name)
+            lengths, offsets = self.descriptors(place, row, name)
             if lengths[0] == 0:
                 continue
             found = bytearray(int(lengths[0]))
-            read_into(memoryview(found), file, int(offsets[0]))
+            place.read_many([(int(offsets[0]), memoryview(found))])
             if name == "UNCOMPRESSED_DATA":
                 values, bitpix = bytes(found), STORED_BITPIX[self.columns[name].of]
             else:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from readers.index import schema
-from readers.index.columns import StoredLists, StoredNumbers, StoredStrings
 from readers.index.lists.arrays import is_number
 from readers.index.shared_file import SharedFile
+from readers.index.stored import StoredLists, StoredNumbers, StoredStrings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,8 +85,8 @@ class ArrowFile:
         offsets = tuple(self._start(offsets) for _, offsets, _ in chunks)
         return StoredStrings(self.file, self.table.num_rows, self.batch_rows, offsets, blobs)
 
-    def hdus_or_planes(self, name: str) -> StoredNumbers:
-        """Return the position of a column of HDUs or planes, -1 for none."""
+    def whole_numbers(self, name: str) -> StoredNumbers:
+        """Return the position of a column of HDUs, planes, offsets or lengths, -1 for none."""
         return self._numbers(name, np.dtype(np.int64))
 
     def numbers(self, name: str) -> StoredNumbers | None:

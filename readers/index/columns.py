@@ -2,141 +2,38 @@
 
 If the Index file is an Arrow file (see `readers.index.arrow_file`), that is the file. Otherwise the
 owner writes each column once into a temporary file without a name, which disappears however the
-processes end. Pickles hold only the positions of the columns. Strings are stored as in Arrow:
-n + 1 offsets, then the UTF-8 of all texts.
+processes end. Pickles hold only the positions of the columns.
 """
 
 from __future__ import annotations
 
-import struct
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import Row
-from readers.index.shared_file import SharedFile
+from readers.index.stored import (
+    Column,
+    Stored,
+    StoredLists,
+    StoredNumbers,
+    StoredStrings,
+    Strings,
+    store,
+)
+from readers.places.contract import Place
+from readers.places.opener import LOCAL
 
 PART = "path_"
 """Prefix of columns that hold the paths of a part, for samples of several files."""
-
-_ALIGNMENT = 64
-_OFFSETS = struct.Struct("=2q")
-
-
-@dataclass(frozen=True, slots=True)
-class Strings:
-    """A column of text, or of bytes."""
-
-    offsets: NDArray[np.int64]
-    """Shape (n + 1,): text i is ``blob[offsets[i]:offsets[i + 1]]``."""
-    blob: NDArray[np.uint8]
-    """UTF-8 of all texts."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredNumbers:
-    """Position of a column of numbers, in batches of equally many rows; the last may be shorter."""
-
-    file: SharedFile
-    dtype: str
-    """NumPy's name, with the byte order."""
-    num_rows: int
-    batch_rows: int
-    starts: tuple[int, ...]
-    """First byte of each batch."""
-
-    def value(self, row: int) -> np.generic:
-        """Read one number."""
-        found: np.generic = self.values(row, row + 1)[0]
-        return found
-
-    def values(self, start: int, stop: int) -> NDArray[Any]:
-        """Read the numbers of some rows of one batch."""
-        batch, number = _locate(self, start)
-        dtype = np.dtype(self.dtype)
-        first = self.starts[batch] + number * dtype.itemsize
-        return np.frombuffer(self.file.read(first, (stop - start) * dtype.itemsize), dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredStrings:
-    """Position of a column of text, or of bytes, in such batches."""
-
-    file: SharedFile
-    num_rows: int
-    batch_rows: int
-    offsets: tuple[int, ...]
-    """First byte of the n + 1 offsets (int64) of each batch."""
-    blobs: tuple[tuple[int, int], ...]
-    """First byte, and number of bytes, of the UTF-8 of each batch."""
-
-    def text(self, row: int) -> str:
-        """Read one text."""
-        # Invalid UTF-8, in a damaged file, names no file either: the Reader raises the error.
-        return self.raw(row).decode(errors="replace")
-
-    def raw(self, row: int) -> bytes:
-        """Read the bytes of one text."""
-        batch, number = _locate(self, row)
-        start, stop = _OFFSETS.unpack(self.file.read(self.offsets[batch] + 8 * number, 16))
-        blob, nbytes = self.blobs[batch]
-        if not 0 <= start <= stop <= nbytes:
-            raise self.file.damaged(f"text {row} from byte {start} to {stop} of {nbytes}")
-        return self.file.read(blob + start, stop - start)
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """A column of lists of numbers, or of lists of equally many numbers."""
-
-    offsets: NDArray[np.int64]
-    """Shape (n + 1,): list i is ``values[offsets[i]:offsets[i + 1]]``."""
-    values: NDArray[Any]
-    """Shape (m,) or (m, k)."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLists:
-    """Position of a column of lists, in such batches."""
-
-    file: SharedFile
-    dtype: str
-    """NumPy's name, with the byte order."""
-    width: int | None
-    """Numbers of each item; None if it is a single one."""
-    num_rows: int
-    batch_rows: int
-    offsets: tuple[int, ...]
-    """First byte of the n + 1 offsets (int64) of each batch."""
-    values: tuple[tuple[int, int], ...]
-    """First byte, and number of items, of the values of each batch."""
-
-    def array(self, row: int) -> NDArray[Any]:
-        """Read one list, shape (n,) or (n, width)."""
-        batch, number = _locate(self, row)
-        start, stop = _OFFSETS.unpack(self.file.read(self.offsets[batch] + 8 * number, 16))
-        first, count = self.values[batch]
-        if not 0 <= start <= stop <= count:
-            raise self.file.damaged(f"list {row} from item {start} to {stop} of {count}")
-        shape = (stop - start,) if self.width is None else (stop - start, self.width)
-        dtype, width = np.dtype(self.dtype), self.width or 1
-        nbytes = width * dtype.itemsize
-        found = self.file.read(first + start * nbytes, (stop - start) * nbytes)
-        return np.frombuffer(found, dtype).reshape(shape)
-
-
-def _locate(column: Stored, row: int) -> tuple[int, int]:
-    if not 0 <= row < column.num_rows:
-        raise IndexError(f"row must lie in [0, {column.num_rows}), got {row}")
-    return divmod(row, column.batch_rows)
-
-
-Column = NDArray[Any] | Strings | Lists
-Stored = StoredNumbers | StoredStrings | StoredLists
+LOCATING = ("hdu", "plane", "offset", "nbytes")
+"""Columns of whole numbers that say, with ``path``, what is read of a row: HDU and plane, and the
+span of bytes in a container. Those of a part end in its name, as ``hdu_171``."""
+OTHER_PATH, OFFSET, NBYTES = "_path", "_offset", "_nbytes"
+"""Suffixes of columns that hold paths of other files, such as masks, and spans of these."""
 
 
 class Columns:
@@ -146,11 +43,14 @@ class Columns:
     ----------
     columns : mapping of str to ndarray, Strings, Lists, or where they are stored
         The owner's columns; those not stored are written into a temporary file. ``path`` is
-        needed. Optional are ``hdu`` and ``plane`` (int64, -1 for none), and ``path_{part}`` (text,
-        empty if the part is missing) with ``hdu_{part}`` and ``plane_{part}``.
+        needed. Optional are ``hdu``, ``plane``, ``offset`` and ``nbytes`` (int64, -1 for none), and
+        ``path_{part}`` (text, empty if the part is missing) with ``hdu_{part}`` and so on.
     notes : sequence of str
         Columns that rows pass on to their Reader, as `Row.notes`.
     """
+
+    places = LOCAL
+    """Finds what the rows name."""
 
     def __init__(self, columns: Mapping[str, Column | Stored], notes: Sequence[str] = ()) -> None:
         new = {name: found for name, found in columns.items() if not isinstance(found, Stored)}
@@ -226,20 +126,36 @@ class Columns:
         """Return a row for a Reader. Raises like `value`."""
         parts = {part: self._part(number, part) for part in self._parts}
         notes = {name: self._strings(name).raw(number) for name in self._notes}
-        path, hdu, plane = self._located(number, "")
+        row = replace(self._located(number, ""), parts=parts, notes=notes)
         self._stored["path"].file.check()
-        return Row(number, path, hdu, parts, notes, plane)
+        return row
+
+    def place(self, name: str, row: int) -> Place | None:
+        """Return the file that a column like ``mask_path`` names, or None. Raises like `value`.
+
+        It is a span of the file if there are columns ``mask_offset`` and ``mask_nbytes``.
+        """
+        path = self.text(name, row)
+        spans = (name.removesuffix(OTHER_PATH) + end for end in (OFFSET, NBYTES))
+        return self.places.at(path, *(self._whole(row, one) for one in spans)) if path else None
 
     def _part(self, number: int, part: str) -> Row | None:
-        path, hdu, plane = self._located(number, f"_{part}")
-        return Row(number, path, hdu, plane=plane) if path else None
+        row = self._located(number, f"_{part}")
+        return row if row.path else None
 
-    def _located(self, number: int, suffix: str) -> tuple[str, int | None, int | None]:
-        path = self._strings(f"path{suffix}").text(number)
-        hdu = self._hdu_or_plane(number, f"hdu{suffix}")
-        return path, hdu, self._hdu_or_plane(number, f"plane{suffix}")
+    def _located(self, number: int, suffix: str) -> Row:
+        hdu, plane, offset, nbytes = (self._whole(number, name + suffix) for name in LOCATING)
+        return Row(
+            number,
+            self._strings(f"path{suffix}").text(number),
+            hdu,
+            plane=plane,
+            offset=offset,
+            nbytes=nbytes,
+            places=self.places,
+        )
 
-    def _hdu_or_plane(self, number: int, name: str) -> int | None:
+    def _whole(self, number: int, name: str) -> int | None:
         found = int(self._numbers(name).value(number)) if name in self._stored else -1
         return None if found < 0 else found
 
@@ -254,44 +170,3 @@ class Columns:
         if not isinstance(column, StoredStrings):
             raise TypeError(f"column {name!r} is not text")
         return column
-
-
-def store(columns: Mapping[str, Column]) -> dict[str, Stored]:
-    """Write columns into a temporary file, each in one batch; an OSError names its folder."""
-    try:
-        return _stored(columns)
-    except OSError as error:
-        where = f"the folder of temporary files, TMPDIR={tempfile.gettempdir()}"
-        raise OSError(error.errno, error.strerror, where) from error
-
-
-def _stored(columns: Mapping[str, Column]) -> dict[str, Stored]:
-    file = tempfile.TemporaryFile(prefix="dali-pipelines-")  # noqa: SIM115
-    shared = SharedFile(file)
-    stored: dict[str, Stored] = {}
-    for name, column in columns.items():
-        if isinstance(column, Strings):
-            rows = len(column.offsets) - 1
-            offsets, blob = _append(file, column.offsets), _append(file, column.blob)
-            blobs = ((blob, column.blob.nbytes),)
-            stored[name] = StoredStrings(shared, rows, max(rows, 1), (offsets,), blobs)
-        elif isinstance(column, Lists):
-            rows, values = len(column.offsets) - 1, column.values
-            offsets, first = _append(file, column.offsets), _append(file, values)
-            width = None if values.ndim == 1 else values.shape[1]
-            places = (offsets,), ((first, len(values)),)
-            stored[name] = StoredLists(shared, values.dtype.str, width, rows, max(rows, 1), *places)
-        else:
-            start, rows = _append(file, column), len(column)
-            dtype = column.dtype.str
-            stored[name] = StoredNumbers(shared, dtype, rows, max(rows, 1), (start,))
-    file.flush()
-    return stored
-
-
-def _append(file: IO[bytes], array: NDArray[Any]) -> int:
-    """Append an array to a file; return the position of its first byte."""
-    file.write(bytes(-file.tell() % _ALIGNMENT))
-    start = file.tell()
-    file.write(np.ascontiguousarray(array).data)
-    return start

@@ -9,8 +9,8 @@ import numpy as np
 
 from readers.index import schema
 from readers.index.arrow_file import ArrowFile
-from readers.index.columns import Column, Stored, StoredNumbers
 from readers.index.lists.arrays import is_lists, lists_of
+from readers.index.stored import Column, Stored, StoredNumbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +44,8 @@ def reader_columns(
         if name not in columns:
             schema.check_column(table, name)
             columns[name] = _any_column(table, file, name)
+        for span in schema.span_columns(table, name):
+            columns[span] = _whole_numbers(table, file, span)
     return columns
 
 
@@ -71,10 +73,15 @@ def _located_columns(
             )
     columns: dict[str, Column | Stored] = {}
     for name, is_text in schema.file_columns(table, parts):
-        if file is not None:
-            columns[name] = file.strings(name) if is_text else file.hdus_or_planes(name)
-        elif is_text:
-            columns[name] = schema.strings(table[name])
+        if not is_text:
+            columns[name] = _whole_numbers(table, file, name)
         else:
-            columns[name] = schema.hdus_or_planes(table[name])
+            columns[name] = schema.strings(table[name]) if file is None else file.strings(name)
     return columns
+
+
+def _whole_numbers(table: pa.Table, file: ArrowFile | None, name: str) -> Column | Stored:
+    import pyarrow as pa
+
+    is_mapped = file is not None and table[name].type == pa.int64()
+    return file.whole_numbers(name) if file and is_mapped else schema.whole_numbers(table[name])

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.columns import PART, Strings
+from readers.index.columns import LOCATING, NBYTES, OFFSET, OTHER_PATH, PART
+from readers.index.stored import Strings
 from readers.messages import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-OTHER_PATH = "_path"
-"""Suffix of columns that hold paths of other files, such as masks."""
 
 _CHUNK_ROWS = 1 << 16
 """Strings that are Python objects at the same time: some 10 MB of paths."""
@@ -43,7 +41,8 @@ def check(table: pa.Table) -> None:
         raise ValueError(f"column 'path' has {empty} empty rows")
     for name, is_text in file_columns(table, part_names(table)):
         if not is_text:
-            _check_hdus_or_planes(name, table[name])
+            _check_whole_numbers(name, table[name])
+    _check_spans(table)
 
 
 def part_names(table: pa.Table) -> tuple[str, ...]:
@@ -58,17 +57,32 @@ def part_names(table: pa.Table) -> tuple[str, ...]:
 def file_columns(table: pa.Table, parts: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Yield the columns that locate the files of a row and some parts, and whether each is text.
 
-    Paths are text; the others are numbers of HDUs and planes.
+    Paths are text; the others are whole numbers, see `readers.index.columns.LOCATING`.
     """
-    for suffix in ("", *(f"_{part}" for part in parts)):
+    known = set(table.column_names)
+    for suffix in _suffixes(parts):
         yield f"path{suffix}", True
-        for number in ("hdu", "plane"):
-            if f"{number}{suffix}" in table.column_names:
-                yield f"{number}{suffix}", False
+        # An offset alone is data of the user.
+        span = {f"offset{suffix}", f"nbytes{suffix}"}
+        absent = set() if span <= known else span
+        for number in LOCATING:
+            if (name := f"{number}{suffix}") in known - absent:
+                yield name, False
+
+
+def _suffixes(parts: Iterable[str]) -> tuple[str, ...]:
+    return ("", *(f"_{part}" for part in parts))
+
+
+def span_columns(table: pa.Table, path: str) -> tuple[str, ...]:
+    """Return the columns of offset and length for a column like ``mask_path``; () without them."""
+    stem = path.removesuffix(OTHER_PATH)
+    names = stem + OFFSET, stem + NBYTES
+    return names if stem != path and set(names) <= set(table.column_names) else ()
 
 
 def digest(table: pa.Table) -> str:
-    """Return the SHA-256 of all paths, HDUs, planes and corners of windows, in order."""
+    """Return the SHA-256 of all paths, HDUs, planes, spans and corners of windows, in order."""
     sha256 = hashlib.sha256()
     for name, is_text in file_columns(table, sorted(part_names(table))):
         sha256.update(name.encode())
@@ -79,7 +93,7 @@ def digest(table: pa.Table) -> str:
                 sha256.update(text.blob.data)
         else:
             for chunk in table[name].chunks:
-                sha256.update(hdus_or_planes(chunk).data)
+                sha256.update(whole_numbers(chunk).data)
     for name, kind in _corners(table):
         sha256.update(name.encode())
         for chunk in table[name].chunks:
@@ -101,7 +115,7 @@ def _corners(table: pa.Table) -> list[tuple[str, str]]:
 def _corners_of(chunk: pa.Array, kind: str) -> NDArray[Any]:
     numbers = chunk.cast(kind, safe=False)
     if kind == "int64":
-        return hdus_or_planes(numbers)
+        return whole_numbers(numbers)
     return np.ascontiguousarray(numbers.fill_null(np.nan).to_numpy())
 
 
@@ -193,7 +207,7 @@ def _running(texts: Iterable[Strings]) -> Iterator[NDArray[np.int64]]:
         yield offsets
 
 
-def _check_hdus_or_planes(name: str, column: pa.ChunkedArray) -> None:
+def _check_whole_numbers(name: str, column: pa.ChunkedArray) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -208,8 +222,22 @@ def _check_hdus_or_planes(name: str, column: pa.ChunkedArray) -> None:
         )
 
 
-def hdus_or_planes(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    """Return a column of HDUs or planes, -1 for none."""
+def _check_spans(table: pa.Table) -> None:
+    """Raise ValueError if a row has only one of offset and length."""
+    import pyarrow.compute as pc
+
+    pairs = [span_columns(table, name) for name in table.column_names]
+    pairs += [(f"offset{end}", f"nbytes{end}") for end in _suffixes(part_names(table))]
+    for names in pairs:
+        if names and set(names) <= set(table.column_names):
+            offset, nbytes = (pc.fill_null(pc.less(table[name], 0), True) for name in names)
+            if wrong := pc.sum(pc.xor(offset, nbytes)).as_py():
+                both = " and ".join(map(repr, names))
+                raise ValueError(f"{wrong} rows have only one of {both}: give both, or null")
+
+
+def whole_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    """Return a column of HDUs, planes, offsets or lengths, -1 for none."""
     import pyarrow as pa
 
     numbers = column.cast(pa.int64()).fill_null(-1)

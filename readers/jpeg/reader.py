@@ -13,8 +13,6 @@ see `readers.jpeg.crop_rows`.
 from __future__ import annotations
 
 import io
-import os
-import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -25,7 +23,6 @@ from PIL import Image, UnidentifiedImageError
 
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.files import open_regular
 from readers.jpeg.crop_rows import cut_rows
 from readers.jpeg.entropy import check_entropy
 from readers.jpeg.exif import with_orientation
@@ -33,6 +30,8 @@ from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu_rows import ChangedError, McuRows
 from readers.jpeg.sample_format import sample_bits, unidentified
 from readers.jpeg.structure import DamagedError, structure_of, without_hints
+from readers.places.contract import Place
+from readers.quiet import without_warnings
 from readers.window import Window
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
@@ -102,7 +101,7 @@ class JpegReader:
                 window = window.within(height, width)
                 y, x = window.place(height, width)
             except ValueError as error:
-                raise ReadError(row.path, str(error), row=row.number) from error
+                raise ReadError(row.name, str(error), row=row.number) from error
             height, width = window.height, window.width
         sample = _sample(image.encoded, y, x, height, width, deep=image.bits == 16)
         return replace(sample, image_size=size)
@@ -122,20 +121,20 @@ class JpegReader:
         return _sample(_grey(height, width), 0, 0, height, width)
 
     def _load(self, row: Row, *, decode: bool = False, check: bool = False) -> EncodedImage:
-        image = load(row.path, self.channels, row=row.number, decode=decode, check=check)
+        image = load(row.place, self.channels, row=row.number, decode=decode, check=check)
         if self.stored is not None and image.bits != _BITS[self.stored]:
             expected = f"expected {_BITS[self.stored]} for values of type {self.stored}"
             reason = f"{image.bits} bits per sample, {expected}"
-            raise ReadError(row.path, reason, row=row.number)
+            raise ReadError(row.name, reason, row=row.number)
         return image
 
 
 def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
     """Read the rows of MCUs that hold the window; `JpegReader.read` ignores the errors."""
     rows = McuRows.unpack(packed)
-    with open_regular(row.path) as file:
-        header_bytes = os.pread(file.fileno(), rows.header_nbytes, 0)
-        if not rows.is_of(header_bytes, os.fstat(file.fileno()).st_size):
+    with row.place as place:
+        header_bytes = place.read(0, rows.header_nbytes)
+        if not rows.is_of(header_bytes, place.nbytes):
             raise NoRowsError("the file is another one")
         header = JpegHeader.parse(header_bytes)
         header_bytes, orientation = with_orientation(header_bytes, header.exif)
@@ -153,7 +152,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         first = max(0, start // header.mcu_height - 1)
         last = min(header.num_rows - 1, (start + extent - 1) // header.mcu_height + 1)
         begin, end = rows.byte_range(first, last)
-        coded = os.pread(file.fileno(), end - begin, begin)
+        coded = place.read(begin, end)
     rows.check(first, last, coded)
     cut = cut_rows(header_bytes, header, rows, coded, first, last)
     start += cut.above - first * header.mcu_height
@@ -213,7 +212,12 @@ class EncodedImage(NamedTuple):
 
 
 def load(
-    path: str, channels: int, *, row: int | None = None, decode: bool = False, check: bool = False
+    place: Place,
+    channels: int,
+    *,
+    row: int | None = None,
+    decode: bool = False,
+    check: bool = False,
 ) -> EncodedImage:
     """Read and check a file, or raise ReadError.
 
@@ -221,20 +225,19 @@ def load(
     entropy-coded data of a JPEG are checked.
     """
     try:
-        with open_regular(path) as file:
-            encoded = file.read()
-        with warnings.catch_warnings():
-            # Pillow warns of odd EXIF data and the like; real errors are exceptions.
-            warnings.simplefilter("ignore")
+        with place:
+            encoded = place.read(0, place.nbytes)
+        # Pillow warns of odd EXIF data and the like; real errors are exceptions.
+        with without_warnings():
             return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
         # Pillow's parsers raise many types on malformed input (SyntaxError, struct.error, ...).
-        reason = str(error).replace(f": {path!r}", "")
+        reason = str(error).replace(f": {place.name!r}", "")
         if isinstance(error, DamagedError):
             reason = f"the file is damaged: {reason}"
         elif not isinstance(error, OSError):
             reason = f"not a readable image: {reason}"
-        raise ReadError(path, reason, row=row) from error
+        raise ReadError(place.name, reason, row=row) from error
 
 
 def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> EncodedImage:

@@ -10,13 +10,13 @@ from typing import Protocol, Self
 class Place(Protocol):
     """Bytes that are read by ranges: a file, an object of a store, or a span of either.
 
-    It is open for one read of one row, and used by one thread. Positions are counted from its first
-    byte.
+    It is opened by ``with``, for one read of one row, and used by one thread. Positions are counted
+    from its first byte.
     """
 
     @property
     def name(self) -> str:
-        """Path or URL, for messages."""
+        """Path or URL, for messages; of a span with its first byte and end, ``a.tar[512:2048]``."""
         ...
 
     @property
@@ -32,6 +32,13 @@ class Place(Protocol):
         """
         ...
 
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Prepare to read ranges (first byte and end): those of a remote object are read at once.
+
+        They are clipped where the place ends.
+        """
+        ...
+
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes from `start` up to `stop`, fewer only where the place ends."""
         ...
@@ -44,10 +51,6 @@ class Place(Protocol):
         ValueError
             If the place is too short.
         """
-        ...
-
-    def close(self) -> None:
-        """Release what it holds."""
         ...
 
     def __enter__(self) -> Self: ...

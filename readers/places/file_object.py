@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
 
 from readers.places.contract import Place
 
@@ -21,6 +23,7 @@ class _Raw(io.RawIOBase):
     def __init__(self, place: Place) -> None:
         self._place, self._at = place, 0
         self.name = place.name
+        self.nbytes_read = 0
 
     def readable(self) -> bool:
         return True
@@ -33,6 +36,7 @@ class _Raw(io.RawIOBase):
         nbytes = max(0, min(len(view), self._place.nbytes - self._at))
         self._place.read_many([(self._at, view[:nbytes])])
         self._at += nbytes
+        self.nbytes_read += nbytes
         return nbytes
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
@@ -46,6 +50,9 @@ class _Raw(io.RawIOBase):
         return self._at
 
 
-def file_object(place: Place) -> io.BufferedReader:
-    """Return a file object that reads a place, which stays open when it is closed."""
-    return io.BufferedReader(_Raw(place), _BUFFER)
+@contextmanager
+def file_object(place: Place) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
+    """Yield a file object that reads an open place, and a function that counts the bytes read."""
+    raw = _Raw(place)
+    with io.BufferedReader(raw, _BUFFER) as file:
+        yield file, lambda: raw.nbytes_read

@@ -1,4 +1,4 @@
-"""Files of the file system, opened by descriptor; everything that is not a regular file is refused."""
+"""Files of the file system; everything that is not a regular file is rejected."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ _SETTLED_NS = 2_000_000_000
 
 
 class LocalPlace:
-    """A file, or the content of a descriptor that is closed with it.
+    """A file, opened by ``with``; or the content of a descriptor, which is closed at its end.
 
     Parameters
     ----------
     path : str
-        Path of the file, for messages and the stamp.
+        Path of the file.
     file : int, optional
-        Open descriptor; by default the file is opened. A FIFO or device is rejected, where ``open``
-        might wait forever.
-
-    Raises
-    ------
-    OSError
-        If the file is missing, unreadable, or not a regular file. The message ends in the path, as
-        with ``open``.
+        Open descriptor of its content.
     """
 
     __slots__ = ("_file", "name")
 
     def __init__(self, path: str, file: int | None = None) -> None:
         self.name = path
-        self._file = _descriptor_of(path) if file is None else file
+        self._file = -1 if file is None else file
 
     def __enter__(self) -> Self:
+        """Open the file; a FIFO or device is rejected, where ``open`` might wait forever.
+
+        Raises
+        ------
+        OSError
+            If the file is missing, unreadable, or not a regular file. The message ends in the path,
+            as with ``open``.
+        """
+        if self._file < 0:
+            self._file = _descriptor_of(self.name)
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._file)
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._file)
+        self._file = -1
 
     @property
     def nbytes(self) -> int:
@@ -70,17 +70,16 @@ class LocalPlace:
         numbers = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         return (self.name, *numbers, status.st_ctime_ns)
 
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Do nothing: the kernel reads ahead."""
+
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes from `start` up to `stop`, fewer only where the file ends."""
-        found = os.pread(self._file, stop - start, start)
-        if len(found) in (0, stop - start):
-            return found
-        parts = [found]
-        while found:  # Linux reads at most 2 GiB at a time
+        parts: list[bytes] = []
+        while start < stop and (found := os.pread(self._file, stop - start, start)):
+            parts.append(found)  # Linux reads at most 2 GiB at a time
             start += len(found)
-            found = os.pread(self._file, stop - start, start)
-            parts.append(found)
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
         """Fill buffers, each from its own position. Raises ValueError if the file is too short."""

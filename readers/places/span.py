@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Self
+from typing import Any, Self
 
 from readers.places.contract import Place, too_short
 
 
 class SpanPlace:
-    """Some of the bytes of another place, which is closed with it.
+    """Some of the bytes of another place, which is opened and closed with it.
 
     Parameters
     ----------
@@ -25,23 +25,25 @@ class SpanPlace:
 
     def __init__(self, whole: Place, offset: int, nbytes: int) -> None:
         self._whole, self._offset = whole, offset
-        self.name, self.nbytes = whole.name, nbytes
+        self.name, self.nbytes = f"{whole.name}[{offset}:{offset + nbytes}]", nbytes
 
     def __enter__(self) -> Self:
+        self._whole.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the container."""
-        self._whole.close()
+    def __exit__(self, *error: Any) -> None:
+        self._whole.__exit__(*error)
 
     @property
     def stamp(self) -> Hashable | None:
         """The container's, and where the span lies; None as of the container."""
         stamp = self._whole.stamp
         return None if stamp is None else (stamp, self._offset, self.nbytes)
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Let the container prepare to read ranges, clipped where the span ends."""
+        at, end = self._offset, self._offset + self.nbytes
+        self._whole.fetch([(at + start, min(at + stop, end)) for start, stop in ranges])
 
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes from `start` up to `stop`, fewer only where the span ends.

@@ -19,6 +19,10 @@ class Target(Protocol):
 
     It is pickled and sent to them, so it holds settings and no open files. It does not draw
     anything: all chance is in the `Placement`.
+
+    A target that reads files has an attribute ``files``: those of its `columns` that name them. In
+    place of their text `read` gets a `readers.places.contract.Place`, not opened yet, or None for
+    null.
     """
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from readers.contract import Sample, SampleSpec
 from readers.index.schema import check_column, holds_text
 from readers.messages import printable
+from readers.places.contract import Place
 from readers.sampling.placement import Placement
 from readers.targets.contract import Target, is_plain_number
 from readers.targets.mask_files import of_type, read_mask
@@ -88,6 +89,11 @@ class Mask(Target):
         """The column of paths."""
         return (self.column,)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The column of paths."""
+        return (self.column,)
+
     def fitted(self, table: pa.Table) -> Self:
         """Return this Mask; TypeError if the column is not text."""
         check_column(table, self.column)
@@ -104,19 +110,19 @@ class Mask(Target):
 
     def read(self, name: str, values: Mapping[str, Any], placement: Placement) -> Sample:
         """Read the part of the mask that the sample shows."""
-        path = values[self.column]
-        if not path:
+        place: Place | None = values[self.column]
+        if place is None:
             raise ValueError(
                 f"column {self.column!r} names no mask for this row: leave it out of the Index"
             )
         nearest = NearestPixels.of(placement)
         try:
-            part, nbytes = read_mask(path, self.hdu, placement.image, nearest.box)
+            part, nbytes = read_mask(place, self.hdu, placement.image, nearest.box)
             part = of_type(part, self.dtype)
         except Exception as error:
             # Pillow and astropy raise many types on malformed input.
-            reason = str(error).replace(f": {path!r}", "") or type(error).__name__
-            raise ValueError(f"{printable(path)}: {reason}") from error
+            reason = str(error).replace(f": {place.name!r}", "") or type(error).__name__
+            raise ValueError(f"{printable(place.name)}: {reason}") from error
         return Sample({name: nearest.take(part, self.outside)}, nbytes)
 
     def blank(self, name: str, shape: tuple[int, int]) -> Sample:

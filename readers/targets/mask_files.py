@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.files import open_regular
+from readers.places.contract import Place
+from readers.quiet import without_warnings
 from readers.window import Box, Window
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ _SAMPLE_FORMAT = 339
 
 
 def read_mask(
-    path: str, hdu: HduName | None, size: tuple[int, int], box: Box
+    place: Place, hdu: HduName | None, size: tuple[int, int], box: Box
 ) -> tuple[NDArray[Any], int]:
     """Read a part of a mask.
 
     Parameters
     ----------
-    path : str
-        The file. Its format is recognised by content.
+    place : Place
+        The file, not opened yet. Its format is recognised by content.
     hdu : int, str or (str, int), optional
         HDU of a FITS file; by default the first one that holds an image.
     size : tuple of int
@@ -53,35 +53,34 @@ def read_mask(
     Exception
         If it cannot be read, has another size, or more than one channel.
     """
-    with open_regular(path) as file:
-        begin = file.read(8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # odd headers
-        if begin.startswith(_NPY):
-            return _read_npy(path, size, box)
-        if begin.startswith(_FITS):
-            return _read_fits(path, hdu, size, box)
-        return _read_encoded(path, size, box)
+    with without_warnings():  # of odd headers
+        with place:
+            begin = place.read(0, 8)
+            if begin.startswith(_NPY):
+                return _read_npy(place, size, box)
+            if not begin.startswith(_FITS):
+                return _read_encoded(place, size, box)
+        return _read_fits(place, hdu, size, box)
 
 
-def _read_npy(path: str, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
-    from readers.npy import read_rows
+def _read_npy(place: Place, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
+    from readers.npy import StoredArray
 
-    stored: Any = np.lib.format.open_memmap(path, mode="r")
-    if stored.ndim != 2:
+    stored = StoredArray.of(place)
+    if len(stored.shape) != 2:
         raise ValueError(f"has shape {stored.shape}, expected (height, width)")
     _check_size(stored.shape, size)
-    rows, nbytes = read_rows(path, stored, box.y, box.height)
+    rows, nbytes = stored.read_rows(place, box.y, box.height)
     return rows[:, box.x : box.x + box.width], nbytes
 
 
 def _read_fits(
-    path: str, hdu: HduName | None, size: tuple[int, int], box: Box
+    place: Place, hdu: HduName | None, size: tuple[int, int], box: Box
 ) -> tuple[NDArray[Any], int]:
-    from readers.fits.file import FitsFile, bytes_read
+    from readers.fits.file import FitsFile
     from readers.fits.image import find_image
 
-    with FitsFile.at(path, hdu) as file:
+    with FitsFile.at(place, hdu) as file:
         found = find_image(file)
         if found.shape.planes > 1:
             raise ValueError(f"has {found.shape.planes} planes, expected one")
@@ -89,19 +88,17 @@ def _read_fits(
         whole = (box.height, box.width) == size
         window = None if whole else Window.at(*box, image=size)
         file.need(*found.span(window, [0]))
-        before = bytes_read()
         pixels = found.pixels(window, [0], scaled=True)[0]
-        return pixels, file.input_bytes(bytes_read() - before)
+        return pixels, file.input_bytes(0)
 
 
-def _read_encoded(path: str, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
+def _read_encoded(place: Place, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
     from PIL import Image, UnidentifiedImageError
 
     from readers.jpeg.exif import with_orientation
     from readers.jpeg.structure import structure_of
 
-    with open_regular(path) as file:
-        encoded = file.read()
+    encoded = place.read(0, place.nbytes)
     _, orientation = with_orientation(encoded, structure_of(encoded).exif)
     try:
         with Image.open(io.BytesIO(encoded)) as image:

@@ -41,14 +41,18 @@ class Targets(UserDict[str, Target]):
         input_bytes = 0
         for name, target in self.items():
             try:
-                values = {column: columns.get(column, row.number) for column in target.columns}
+                files = getattr(target, "files", ())
+                values = {
+                    column: (columns.place if column in files else columns.get)(column, row.number)
+                    for column in target.columns
+                }
                 sample = target.read(name, values, placement)
                 for spec in target.specs(name):
                     spec.check(sample[spec.name])
             except Exception as error:
                 known = isinstance(error, OSError | ValueError)
                 reason = str(error) if known else f"{type(error).__name__}: {error}"
-                raise ReadError(row.path, f"{name}: {reason}", row=row.number) from error
+                raise ReadError(row.name, f"{name}: {reason}", row=row.number) from error
             arrays |= sample.arrays
             input_bytes += sample.input_bytes
         return Sample(arrays, input_bytes)

@@ -7,7 +7,7 @@ import pytest
 
 import readers
 from readers import Columns, FitsReader, Order, Schedule, Shard, Source
-from readers.index.columns import Strings
+from readers.index.stored import Strings
 
 HEAVY = ["pyarrow", "astropy", "PIL", "torch", "nvidia", "cupy", "numba", "scipy", "sunpy"]
 

@@ -37,7 +37,7 @@ from readers import (
     Window,
 )
 from readers.contract import Peek, Reader, Row, Sample
-from readers.index.columns import Strings
+from readers.index.stored import Strings
 
 ROWS = 23
 TAILS = get_args(Tail)

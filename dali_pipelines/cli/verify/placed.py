@@ -87,7 +87,7 @@ class PlacedReader:
         try:
             self.place.check(image.height, image.width)
         except ValueError as error:
-            raise ReadError(row.path, str(error), hdu=row.hdu, row=row.number) from error
+            raise ReadError(row.name, str(error), hdu=row.hdu, row=row.number) from error
         return Window.at(*self.place, image=(image.height, image.width))
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import Row, Sample
-from readers.fits.file import bytes_read
 from readers.fits.image import FitsImage
 from readers.fits.plain_image import plan_of_pixels
 from readers.fits.reader import FitsReader, scaling_of
@@ -47,7 +46,7 @@ def meant(found: FitsImage) -> str:
 def read_wide(reader: FitsReader, found: FitsImage, row: Row, window: Window | None) -> Sample:
     """Read integers of 64 bits as such of 32 bits; ValueError if they do not fit."""
     size = found.shape.height, found.shape.width
-    window, before = window and window.within(*size), bytes_read()
+    window = window and window.within(*size)
     pixels = found.pixels(window, reader.chosen(row, found.shape), scaled=False)
     narrow = pixels.astype(np.int32)
     if (narrow != pixels).any():
@@ -59,4 +58,4 @@ def read_wide(reader: FitsReader, found: FitsImage, row: Row, window: Window | N
         "plan": plans.reshape(-1),
         "scaling": np.tile(np.array((1, 0, math.nan)), len(pixels)),
     }
-    return Sample(arrays, bytes_read() - before, size)
+    return Sample(arrays, image_size=size)

@@ -190,7 +190,7 @@ class HdusReader:
         nbytes, sizes = 0, {}
         for several in self._by_file(row):
             of_file = 0
-            with _errors(row, several[0]) as at, FitsFile(several[0].row.path) as file:
+            with _errors(row, several[0]) as at, FitsFile(several[0].row.place) as file:
                 for places in file.each([one.hdu for one in several]):
                     here = [several[place] for place in places]
                     at.turn_to(here[0])
@@ -204,11 +204,11 @@ class HdusReader:
         return nbytes, (height, width)
 
     def _by_file(self, row: Row) -> list[list[_Wanted]]:
-        files: dict[str, list[_Wanted]] = {}
+        files: dict[tuple[str, int | None], list[_Wanted]] = {}
         for place, (name, image) in enumerate(self.images.items()):
             with _errors(row, _Wanted(place, name, row, None)):
                 file, hdu = image.of(row)
-            files.setdefault(file.path, []).append(_Wanted(place, name, file, hdu))
+            files.setdefault((file.path, file.offset), []).append(_Wanted(place, name, file, hdu))
         return list(files.values())
 
 
@@ -244,11 +244,11 @@ def _errors(row: Row, one: _Wanted) -> Iterator[_At]:
     at = _At(one)
     at.turn_to(one)
     try:
-        with read_errors(one.row.path, None, row.number):
+        with read_errors(one.row.name, None, row.number):
             yield at
     except ReadError as error:
         hdu, file = at.hdu, ""
-        if one.row.path != row.path:
-            hdu, file = None, f", {one.row.path}" + ("" if at.hdu is None else f"[{at.hdu}]")
+        if one.row.name != row.name:
+            hdu, file = None, f", {one.row.name}" + ("" if at.hdu is None else f"[{at.hdu}]")
         reason = f"{at.one.name}{file}: {error.reason}"
-        raise ReadError(row.path, reason, hdu=hdu, row=row.number) from error
+        raise ReadError(row.name, reason, hdu=hdu, row=row.number) from error

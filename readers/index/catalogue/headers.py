@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from readers.errors import ReadError
 from readers.index.catalogue.naming import Image
 from readers.index.scan import SUFFIXES
+from readers.places.opener import LOCAL
 
 if TYPE_CHECKING:
     from astropy.wcs import WCS
@@ -77,7 +78,7 @@ def _header(image: Image) -> ImageHeader | None:
     if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
         return None
     try:
-        with FitsFile.at(path, None if hdu < 0 else hdu) as file:
+        with FitsFile.at(LOCAL.at(path), None if hdu < 0 else hdu) as file:
             return file.header()
     except (OSError, ValueError):
         return None  # the same error again, with a message
@@ -118,13 +119,13 @@ def _by_astropy(path: str, hdu: int | None, *, with_wcs: bool) -> ImageFacts:
     from readers.fits.planes import ImageShape
 
     with ExitStack() as stack:
-        hdus, number = stack.enter_context(open_image(path, hdu))
+        hdus, number = stack.enter_context(open_image(LOCAL.at(path), hdu))
         _, height, width = ImageShape.of(hdus[number].shape)
         if not with_wcs:
             return ImageFacts(height, width, None)
         header = hdus[number].header
         if _LOOKUP.search(header.tostring().encode()):
-            hdus, _ = stack.enter_context(open_images(path))  # those after the image, too
+            hdus, _ = stack.enter_context(open_images(LOCAL.at(path)))  # those after the image, too
         return ImageFacts(height, width, _celestial(header, hdus))
 
 
@@ -148,17 +149,15 @@ def _celestial(header: Any, hdus: Any) -> WCS:
 def _size(path: str) -> tuple[int, int]:
     """Return the height and width of an encoded image or an array."""
     if path.lower().endswith(SUFFIXES["npy"]):
-        import numpy as np
-
-        from readers.files import open_regular
+        from readers.npy import StoredArray
 
         try:
-            open_regular(path).close()
-            height, width = np.load(path, mmap_mode="r").shape[:2]
+            with LOCAL.at(path) as place:
+                height, width = StoredArray.of(place).shape[:2]
         except (OSError, ValueError) as error:
             raise ReadError(path, str(error)) from error
         return height, width
     from readers.jpeg.reader import JpegReader, load
 
-    image = load(path, JpegReader.channels)
+    image = load(LOCAL.at(path), JpegReader.channels)
     return image.height, image.width

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from readers.errors import ReadError
+from readers.places.opener import LOCAL
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,7 @@ def with_hdus(
     rows, numbers = [], []
     for row, path in enumerate(table["path"].to_pylist()):
         try:
-            with open_images(path) as (opened, images):
+            with open_images(LOCAL.at(path)) as (opened, images):
                 chosen = images_among(opened, images, wanted)
         except ReadError as error:
             bad[path] = error.reason

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.catalogue.tables import Objects
-from readers.index.schema import hdus_or_planes, holds_text
+from readers.index.schema import holds_text, whole_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ class Images:
     def of(cls, table: pa.Table) -> Images:
         """Return the images of a table."""
         has_hdus = "hdu" in table.column_names
-        hdus = hdus_or_planes(table["hdu"]) if has_hdus else np.full(len(table), -1)
+        hdus = whole_numbers(table["hdu"]) if has_hdus else np.full(len(table), -1)
         found: dict[Image, int] = {}
         named = zip(table["path"].to_pylist(), hdus.tolist(), strict=True)
         numbers = [found.setdefault(image, len(found)) for image in named]
@@ -156,7 +156,7 @@ def _hdus(objects: Objects) -> NDArray[np.int64]:
             f"column 'hdu' of {objects.name} is {column.type}, expected numbers of HDUs, 0 for the "
             "primary one"
         )
-    return hdus_or_planes(column)
+    return whole_numbers(column)
 
 
 def _files(objects: Objects, images: Images) -> NDArray[np.int64]:

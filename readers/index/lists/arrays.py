@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.columns import Lists
+from readers.index.stored import Lists
 
 if TYPE_CHECKING:
     import pyarrow as pa

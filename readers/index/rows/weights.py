@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index import schema
-from readers.index.columns import store
+from readers.index.stored import store
 from readers.messages import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.index.columns import StoredNumbers
+    from readers.index.stored import StoredNumbers
 
 _BLOCK = 4096
 """Sums that a search reads, 32 kB. The last sum of each block is in memory: 0.2 MB for a hundred

@@ -18,6 +18,7 @@ from benchmarks.ways.loaders import data_loader_way, loader_of
 from benchmarks.ways.peers import MEAN, SEED, STD
 from dali_pipelines import FitsReader, Index, fits_pipeline
 from readers.fits.file import open_image
+from readers.places.opener import LOCAL
 
 SIZE = 64
 _BATCH = 50
@@ -30,7 +31,7 @@ _SLOW = {"astropy Cutout2D": 24}
 def cutouts_suite(settings: Settings) -> Iterator[Table]:
     """Time them: of one image a file, and of image, mask and weight."""
     files = find_files(settings, "fits", 4 if settings.quick else 16)
-    with open_image(files.paths[0], None) as (_, hdu):
+    with open_image(LOCAL.at(files.paths[0]), None) as (_, hdu):
         yield _table("Cutouts", files, (hdu,), settings)
     with tempfile.TemporaryDirectory() as folder:
         paths = [

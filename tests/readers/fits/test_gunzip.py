@@ -206,8 +206,8 @@ def test_garbage_instead_of_the_next_member(tmp_path: Path) -> None:
 def test_the_stream_gives_what_was_packed(tmp_path: Path, size: int, member: int | None) -> None:
     content = bytes(5000) + NOISE.tobytes()[:3000]
     row = packed(tmp_path, content, member=member)
-    with open(row.path, "rb") as file:
-        stream = GzipStream(file.fileno())
+    with row.place as place:
+        stream = GzipStream(place)
         parts = list(iter(lambda: stream.read(size), b""))
     assert b"".join(parts) == content
     assert max(map(len, parts)) <= size

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from readers import Columns, Index, Order, Row, Schedule, Shard, Source
-from readers.index.columns import Strings
+from readers.index.stored import Strings
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import pytest
 
 from readers import Columns, Index, ReadError
 from readers.index import arrow_file
-from readers.index.columns import StoredLists
+from readers.index.stored import StoredLists
 
 ROWS = 50
 COUNTS = np.random.default_rng(0).integers(0, 6, ROWS)
