@@ -1,0 +1,58 @@
+"""Locks between threads and processes of one machine: ranges of an empty file.
+
+They belong to the open file description (``F_OFD_SETLK``), so that threads exclude each other, and
+that the system releases those of a process that is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_FLOCK = "hhqqi0q"  # struct flock: l_type, l_whence, l_start, l_len, l_pid
+_LONGEST_SLEEP_S = 0.01
+
+
+@contextmanager
+def locked(path: str, start: int, nbytes: int, patience_s: float) -> Iterator[bool]:
+    """Lock a range of a file, which is made if it is missing.
+
+    Gives False if another has it for longer than `patience_s`, e.g. a process that was stopped.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened, or its file system has no such locks.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        held = _wait(file, start, nbytes, patience_s)
+        try:
+            yield held
+        finally:
+            if held:  # a child that was forked meanwhile may keep the file open
+                _set(file, fcntl.F_UNLCK, start, nbytes)
+    finally:
+        os.close(file)
+
+
+def _wait(file: int, start: int, nbytes: int, patience_s: float) -> bool:
+    sleep_s, end_s = 0.0005, time.monotonic() + patience_s
+    while True:
+        try:
+            _set(file, fcntl.F_WRLCK, start, nbytes)
+        except (BlockingIOError, PermissionError):  # POSIX allows either
+            if time.monotonic() >= end_s:
+                return False
+            time.sleep(sleep_s)
+            sleep_s = min(2 * sleep_s, _LONGEST_SLEEP_S)
+        else:
+            return True
+
+
+def _set(file: int, kind: int, start: int, nbytes: int) -> None:
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, start, nbytes, 0))
