@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import io
 import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from readers.places.cache.folder import LOCKS, prepare
@@ -64,7 +66,7 @@ class DiskCache:
         Folder for it alone, made with mode 0700 if it is missing.
     nbytes : int
         Bytes that it may take on disk, over all processes; folders and inodes are not counted.
-        What was not used for longest is removed.
+        Where it is full, segments are removed by the rule in room.py.
 
     Raises
     ------
@@ -78,7 +80,7 @@ class DiskCache:
         self.folder, self.nbytes = os.path.abspath(folder), nbytes
         self._boot = boot_id()
         self._room = Room(self.folder, nbytes, self._boot)
-        self._lock, self._stats, self._warned = threading.Lock(), CacheStats(), False
+        self._lock, self._counts, self._warned = threading.Lock(), Counter[str](), False
         self._stores_from_s = 0.0
         try:
             prepare(self.folder)
@@ -93,7 +95,8 @@ class DiskCache:
     @property
     def stats(self) -> CacheStats:
         """Counts of this process since it has this object."""
-        return self._stats
+        with self._lock:
+            return CacheStats(**self._counts)
 
     def read(self, key: str, size: int, start: int, stop: int, fetch: Fetch) -> bytes:
         """Read the bytes from `start` up to `stop`, fewer only where the object ends.
@@ -113,13 +116,12 @@ class DiskCache:
         stop = min(stop, size)
         if start >= stop:
             return b""
-        found = self._stored(CachedObject(key, size), start, stop) if self._works else None
-        if found is not None:
-            self._count(hits=1, hit_bytes=len(found))
-            return found
-        buffer = bytearray(stop - start)
-        self.fill(key, size, [(start, memoryview(buffer))], fetch)
-        return bytes(buffer)
+        buffer = io.BytesIO()  # lets its bytes be filled, and gives them without a copy
+        buffer.seek(stop - start - 1)
+        buffer.write(b"\0")
+        with buffer.getbuffer() as view:
+            self.fill(key, size, [(start, view)], fetch)
+        return buffer.getvalue()
 
     def fill(self, key: str, size: int, pieces: Sequence[_Piece], fetch: Fetch) -> None:
         """Fill buffers of bytes, each from its own position; what is missing is fetched at once.
@@ -151,20 +153,6 @@ class DiskCache:
         hit_bytes = _nbytes(pieces) - _nbytes(gaps)
         self._count(hits=not gaps, misses=bool(gaps), hit_bytes=hit_bytes, fetched_bytes=fetched)
 
-    def _stored(self, whole: CachedObject, start: int, stop: int) -> bytes | None:
-        """Read a range from disk; None if some of it is missing."""
-        parts = []
-        try:
-            for segment, first, end in self._covered(whole, start, stop):
-                part = None if segment is None else segment.read(self._boot, first, end)
-                if part is None:
-                    return None
-                parts.append(part)
-        except OSError as error:
-            self._warn(error)
-            return None
-        return b"".join(parts)
-
     def _take(self, whole: CachedObject, pieces: Sequence[_Piece]) -> list[_Piece]:
         """Fill buffers from disk; return the parts of them that are missing."""
         gaps = []
@@ -183,7 +171,7 @@ class DiskCache:
         self, whole: CachedObject, start: int, stop: int
     ) -> Iterator[tuple[Segment | None, int, int]]:
         for cell, first, end in by_cell(start, stop):
-            segments = segments_in(f"{self.folder}/{whole.cell_name(cell)}")
+            segments = segments_in(self.folder, whole.cell_name(cell), first, end)
             yield from covered(segments, first, end)
 
     @contextmanager
@@ -217,13 +205,14 @@ class DiskCache:
     def _store(self, whole: CachedObject, start: int, data: memoryview) -> None:
         for cell, first, end in by_cell(start, start + len(data)):
             part = data[first - start : end - start]
-            if self._room.put(whole.cell_name(cell), segment_name(first, part, self._boot), part):
+            name = segment_name(whole.cell_name(cell), first, part, self._boot)
+            if self._room.put(name, part):
                 self._count(stored_bytes=len(part))
 
     def _count(self, **more: int) -> None:
         with self._lock:
-            now = {name: getattr(self._stats, name) + count for name, count in more.items()}
-            self._stats = replace(self._stats, **now)
+            for name, count in more.items():
+                self._counts[name] += count
 
     def _warn(self, error: OSError) -> None:
         with self._lock:

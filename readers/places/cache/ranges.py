@@ -11,8 +11,8 @@ BLOCK = 4 << 10
 """What is missing is widened to whole blocks: five rows of tiles of a window of 450 kB grow by 4 %,
 where blocks of 64 KiB would make it 70 %."""
 CELL = 4 << 20
-"""Segments end where a cell ends. Each cell has a folder, so that few names are listed for a read,
-of a tar with many members too."""
+"""Segments end where a cell ends, so that none is large, and those of a large object, e.g. a tar,
+are spread over all folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class CachedObject:
     size: int
 
     def cell_name(self, cell: int) -> str:
-        """Return the name of a cell's folder: shelf and hash."""
+        """Return folder and first part of the names of the segments of a cell: a hash."""
         text = f"{self.key}\0{self.size}\0{cell}".encode("utf-8", "surrogatepass")
-        name = hashlib.blake2b(text, digest_size=16).hexdigest()
-        return f"{name[:2]}/{name[2:]}"
+        name = hashlib.blake2b(text, digest_size=12).hexdigest()
+        return f"{name[:3]}/{name[3:]}"
 
     def lock_base(self) -> int:
         """Return a number below 2**62 from which on its bytes have locks, seldom another's too."""

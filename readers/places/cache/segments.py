@@ -8,6 +8,7 @@ once, and renamed.
 
 from __future__ import annotations
 
+import bisect
 import os
 import re
 import time
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 NEW = "new-"
 """How the names of segments begin while they are written."""
-_NAME = re.compile(r"[0-9a-f]+-[0-9a-f]+-[0-9a-f]{8}-[0-9a-f]{16}")
+_NAME = re.compile(r"[0-9a-f]{21}-([0-9a-f]{12})-([0-9a-f]{12})-[0-9a-f]{8}-[0-9a-f]{8}")
 _TOUCH_S = 60
 """Seconds between two notes that a segment was used: each is a write to its inode."""
 
@@ -27,9 +28,9 @@ def boot_id() -> str:
     """Return what distinguishes this boot of the machine; where that is unknown, this process."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return uuid.UUID(file.read().strip()).hex[:16]
+            return uuid.UUID(file.read().strip()).hex[:8]
     except (OSError, ValueError):
-        return uuid.uuid4().hex[:16]
+        return uuid.uuid4().hex[:8]
 
 
 def is_segment(name: str) -> bool:
@@ -37,44 +38,45 @@ def is_segment(name: str) -> bool:
     return name.startswith(NEW) or _NAME.fullmatch(name) is not None
 
 
-def segment_name(start: int, data: memoryview, boot: str) -> str:
-    """Return the name of the file for the bytes of an object from `start` on."""
-    return f"{start:x}-{start + len(data):x}-{zlib.crc32(data):08x}-{boot}"
+def was_used_again(status: os.stat_result) -> bool:
+    """Return whether a segment was read later than it was written.
+
+    The time of modification says when it was used; that of access is left as it was made.
+    """
+    return status.st_mtime - status.st_atime > _TOUCH_S / 2
 
 
-def segments_in(folder: str) -> list[Segment]:
-    """List the segments of a cell, sorted by start; none if there is no such folder."""
+def segment_name(cell: str, start: int, data: memoryview, boot: str) -> str:
+    """Return the path in the cache of a segment: the bytes of an object from `start` on."""
+    return f"{cell}-{start:012x}-{start + len(data):012x}-{zlib.crc32(data):08x}-{boot}"
+
+
+def segments_in(root: str, cell: str, start: int, stop: int) -> list[Segment]:
+    """List the segments of a cell that hold bytes of a range, sorted by start.
+
+    Of segments that overlap, some may be left out: these are seldom, and hold the same bytes.
+    """
+    folder, _, prefix = cell.partition("/")
     try:
-        names = os.listdir(folder)
+        names = sorted(os.listdir(f"{root}/{folder}"))  # by cell and start: these have one length
     except FileNotFoundError:
         return []
-    found = []
-    for name in names:
-        if _NAME.fullmatch(name):
-            start, stop, _ = name.split("-", 2)
-            found.append(Segment(int(start, 16), int(stop, 16), folder, name))
-    found.sort()
-    return found
+    end = bisect.bisect_left(names, f"{prefix}-{stop:012x}")
+    first = max(bisect.bisect_right(names, f"{prefix}-{start:012x}~", hi=end) - 1, 0)
+    matches = [_NAME.fullmatch(name) for name in names[first:end] if name.startswith(prefix)]
+    return [
+        Segment(int(match[1], 16), int(match[2], 16), f"{root}/{folder}/{match[0]}")
+        for match in matches
+        if match
+    ]
 
 
 class Segment(NamedTuple):
-    """The bytes from `start` up to `stop` of an object, in a file of the folder of a cell."""
+    """The bytes from `start` up to `stop` of an object, in a file."""
 
     start: int
     stop: int
-    folder: str
-    name: str
-
-    def read(self, boot: str, start: int, stop: int) -> bytes | None:
-        """Read a range of the object; None if the segment was evicted or is broken."""
-        file = self._open(boot)
-        if file is None:
-            return None
-        try:
-            found = os.pread(file, stop - start, start - self.start)
-        finally:
-            os.close(file)
-        return found if len(found) == stop - start else None
+    path: str
 
     def read_into(self, boot: str, start: int, buffer: memoryview) -> bool:
         """Fill a buffer from `start` on; return False if the segment was evicted or is broken."""
@@ -88,18 +90,17 @@ class Segment(NamedTuple):
 
     def _open(self, boot: str) -> int | None:
         """Open the file and note that it is used; None, and it is removed, if it is not whole."""
-        path = f"{self.folder}/{self.name}"
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOATIME)
         except FileNotFoundError:
             return None
         try:
             status = os.fstat(file)
             whole = status.st_size == self.stop - self.start
-            if whole and not self.name.endswith(boot):
-                whole = self._check(file, path, boot)
+            if whole and not self.path.endswith(boot):
+                whole = self._check(file, boot)
             if whole and abs(time.time() - status.st_mtime) > _TOUCH_S:
-                os.utime(file)
+                os.utime(file, ns=(status.st_atime_ns, time.time_ns()))
         except BaseException:
             os.close(file)
             raise
@@ -107,15 +108,14 @@ class Segment(NamedTuple):
             return file
         os.close(file)
         with suppress(FileNotFoundError):
-            os.unlink(path)
+            os.unlink(self.path)
         return None
 
-    def _check(self, file: int, path: str, boot: str) -> bool:
+    def _check(self, file: int, boot: str) -> bool:
         """Compare the bytes with their CRC; if they are right, this boot relies on them."""
-        data = memoryview(os.pread(file, self.stop - self.start, 0))
-        name = segment_name(self.start, data, boot)
-        if name.rpartition("-")[0] != self.name.rpartition("-")[0]:
+        known, crc, _ = self.path.rsplit("-", 2)
+        if f"{zlib.crc32(os.pread(file, self.stop - self.start, 0)):08x}" != crc:
             return False
         with suppress(FileNotFoundError):
-            os.rename(path, f"{self.folder}/{name}")
+            os.rename(self.path, f"{known}-{crc}-{boot}")
         return True

@@ -84,7 +84,7 @@ def test_a_pickled_cache_shares_the_folder(tmp_path: Path) -> None:
 
 
 def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*-*") if path.parent.parent.parent == folder]
+    return [path for path in folder.rglob("*-*") if path.parent.parent == folder]
 
 
 def used(folder: Path) -> int:
