@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from gpu_offline.device import Device
     from on_gpu.launcher import Gpu
+    from servers.proxy import Proxy
+    from servers.weed import Weed
 
 pytest.register_assert_rewrite("contract")
 
@@ -116,6 +118,46 @@ def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device | Gpu:
     from gpu_offline.device import emulated
 
     return emulated(kernels_folder, request.param)
+
+
+@pytest.fixture(scope="session")
+def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weed]:
+    """A store of objects; it is asked with `s3_keys`."""
+    from servers.weed import Weed
+
+    server = Weed(tmp_path_factory.mktemp("weed"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def s3_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment has the keys of `weed`, and nothing else of S3."""
+    from servers.weed import ACCESS_KEY, SECRET_KEY
+
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def s3_proxy(weed: Weed, s3_keys: None) -> Iterator[Proxy]:
+    """A proxy before S3, without faults yet."""
+    from servers.proxy import Proxy
+
+    with Proxy(weed.s3_port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def http_proxy(weed: Weed, s3_keys: None) -> Iterator[Proxy]:
+    """A proxy before plain HTTP, without faults yet."""
+    from servers.proxy import Proxy
+
+    with Proxy(weed.http_port) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,1 @@
+"""Servers that tests start: a real store of objects, and a proxy that does it harm."""
