@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
-from threading import TIMEOUT_MAX
-from typing import Any, Unpack, get_args
+from typing import Unpack, get_args
 
 from dali_pipelines.runtime.devices import check_device
 from dali_pipelines.settings import (
@@ -21,16 +20,21 @@ from dali_pipelines.settings import (
 )
 from dali_pipelines.values import (
     are_all,
+    check_cache,
     check_integer,
     check_mean_and_std,
     check_missing,
     check_order,
     check_rejected,
+    check_several_names,
     check_targets,
+    check_transform,
     numbers_of,
     pair_of,
     shuffle_of,
+    time_limit,
 )
+from readers.places.storage import Storage
 from readers.sampling.geometry import ASPECT_RATIOS, Flip, Geometry, WindowMode
 from readers.sampling.order import Shuffle
 from readers.sampling.placement import PlacementOutput
@@ -41,7 +45,10 @@ from readers.targets.contract import Target
 NAMES = frozenset(PipelineSettings.__annotations__)
 """Names of all settings."""
 
-_OPTIONAL_COUNTS = ("num_epochs", "prefetch", "epoch_steps", "resize_shorter", "block_rows")
+_OPTIONAL_COUNTS = (
+    *("num_epochs", "prefetch", "epoch_steps", "resize_shorter", "block_rows"),
+    *("cache_bytes", "read_threads"),
+)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -150,6 +157,16 @@ class PipelineConfig:
     read_timeout: float | None = None
     """Seconds after which a sample is rejected whose read blocks (e.g. a server does not answer);
     None for no limit."""
+    storage: Storage = field(default_factory=Storage)
+    """How objects of S3, Google Cloud Storage and web servers are requested."""
+    cache: str | None = None
+    """Folder on local disk that keeps the bytes of such objects, for all processes of the machine;
+    None to keep nothing."""
+    cache_bytes: int | None = None
+    """Bytes that the cache may take."""
+    read_threads: int | None = None
+    """Samples that each reader process reads at the same time, of those that DALI has asked for. By
+    default 16 if the Index has URLs, else 1."""
     prefetch: int | None = None
     """Batches that the readers keep ready, and the graph as well. By default 2, or 1 where a batch
     takes more than 256 MiB in shared memory."""
@@ -189,13 +206,7 @@ class PipelineConfig:
                 f"leave out {' and '.join(calculated)}, or choose float32"
             )
         check_order(self.shuffle, self.block_rows, self.weights)
-        if self.read_timeout is not None:
-            if not 0 < self.read_timeout <= TIMEOUT_MAX:
-                raise ValueError(
-                    f"read_timeout must be positive, in seconds, got {self.read_timeout}; None is "
-                    "no limit"
-                )
-            object.__setattr__(self, "read_timeout", float(self.read_timeout))
+        object.__setattr__(self, "read_timeout", time_limit("read_timeout", self.read_timeout))
         for name, choices in (
             ("tail", Tail),
             ("mode", Mode),
@@ -253,7 +264,7 @@ class PipelineConfig:
         check_device(self.device_id)
         for least, names in (
             (1, ("batch_size", "num_shards", "num_threads", "prefetch")),
-            (1, ("epoch_steps", "resize_shorter", "block_rows")),
+            (1, ("epoch_steps", "resize_shorter", "block_rows", "cache_bytes", "read_threads")),
             (0, ("shard_id", "seed", "epoch", "position", "first_step")),
             (0, ("num_epochs", "num_read_processes")),
         ):
@@ -267,16 +278,11 @@ class PipelineConfig:
             raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
         for name, kind, expected in (
             ("rotate", Real, "a number of degrees"),
-            ("read_timeout", Real | None, "a number of seconds, or None"),
             ("weights", str | None, "the name of a column, or None"),
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name} must be {expected}, got {getattr(self, name)!r}")
-        if self.transform is not None and not callable(self.transform):
-            raise ValueError(
-                "transform must be a function of (image, chance, config), or None, got "
-                f"{self.transform!r}"
-            )
+        check_transform(self.transform)
         object.__setattr__(self, "shuffle", shuffle_of("shuffle", self.shuffle))
         check_rejected(self.rejected)
         check_targets(self.targets)
@@ -288,12 +294,6 @@ class PipelineConfig:
                 f"{moving[0]} also shears, shifts and rotates images, which targets and outputs do "
                 "not follow: give rotate and zoom, and a ColorJitter, instead"
             )
-        for what, example in (("columns", "label"), ("outputs", "window")):
-            given: Any = getattr(self, what)
-            are_several = isinstance(given, Collection) and not isinstance(given, str)
-            if not are_several or not all(isinstance(name, str) for name in given):
-                raise ValueError(
-                    f"{what} must be names in a tuple, as ('{example}',), got {given!r}"
-                )
-            if len(set(given)) < len(given):
-                raise ValueError(f"{what} must be named once each, got {given!r}")
+        check_several_names("columns", self.columns, "label")
+        check_several_names("outputs", self.outputs, "window")
+        check_cache(self.storage, self.cache, self.cache_bytes)

@@ -12,6 +12,7 @@ from readers.fits.hdus import HduName
 from readers.fits.planes import Planes
 from readers.fits.several.hdu import Hdu
 from readers.messages import did_you_mean
+from readers.places.storage import Storage
 from readers.sampling.geometry import Flip, WindowMode
 from readers.sampling.order import Shuffle
 from readers.sampling.placement import PlacementOutput
@@ -101,6 +102,10 @@ class ImageSettings(TypedDict, total=False):
     num_threads: int
     start_method: StartMethod
     read_timeout: float | None
+    storage: Storage
+    cache: str | None
+    cache_bytes: int | None
+    read_threads: int | None
     prefetch: int | None
 
 

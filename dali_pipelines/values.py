@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
+from threading import TIMEOUT_MAX
 from typing import Any, TypeGuard
 
 import numpy as np
 
+from readers.places.storage import Storage
 from readers.sampling.order import Shuffle
 from readers.targets.contract import Target
 
@@ -146,3 +148,44 @@ def check_targets(targets: object) -> None:
                 "targets must be named by text, and be Masks, Boxes or your own Target, got "
                 f"{name!r}: {target!r}"
             )
+
+
+def check_transform(transform: object) -> None:
+    """Raise ValueError if this is neither a function nor None."""
+    if transform is not None and not callable(transform):
+        raise ValueError(
+            f"transform must be a function of (image, chance, config), or None, got {transform!r}"
+        )
+
+
+def time_limit(name: str, seconds: object) -> float | None:
+    """Return a setting of seconds, or None for no limit; raise ValueError for other values."""
+    if seconds is None:
+        return None
+    if not isinstance(seconds, Real | float):
+        raise ValueError(f"{name} must be a number of seconds, or None, got {seconds!r}")
+    if not 0 < float(seconds) <= TIMEOUT_MAX:
+        raise ValueError(f"{name} must be positive, in seconds, got {seconds}; None is no limit")
+    return float(seconds)
+
+
+def check_several_names(name: str, given: Any, example: str) -> None:
+    """Raise ValueError if a setting is not a collection of names, each once."""
+    are_several = isinstance(given, Collection) and not isinstance(given, str)
+    if not are_several or not all(isinstance(one, str) for one in given):
+        raise ValueError(f"{name} must be names in a tuple, as ('{example}',), got {given!r}")
+    if len(set(given)) < len(given):
+        raise ValueError(f"{name} must be named once each, got {given!r}")
+
+
+def check_cache(storage: object, cache: object, cache_bytes: int | None) -> None:
+    """Raise ValueError if settings of remote objects are of wrong types, or one is missing."""
+    if not isinstance(storage, Storage):
+        raise ValueError(f"storage must be Storage(...), got {storage!r}")
+    if cache is not None and not isinstance(cache, str):
+        raise ValueError(f"cache must be the path of a folder, or None, got {cache!r}")
+    if (cache is None) != (cache_bytes is None):
+        raise ValueError(
+            f"cache={cache!r} and cache_bytes={cache_bytes!r}: give both, the folder and the bytes "
+            "that it may take, or none"
+        )

@@ -47,13 +47,19 @@ class Row:
     """First byte of the row in the file, e.g. of a member of a tar; None for the whole file."""
     nbytes: int | None = None
     """Bytes of the row from `offset` on."""
+    etag: str | None = None
+    """ETag that a remote object had when it was indexed."""
+    file_bytes: int | None = None
+    """Length of the whole remote object."""
     places: Places = field(default=LOCAL, repr=False)
     """Finds what the row names."""
 
     @property
     def place(self) -> Place:
         """Where the bytes of the row lie; opened by ``with``."""
-        return self.places.at(self.path, self.offset, self.nbytes)
+        return self.places.at(
+            self.path, self.offset, self.nbytes, etag=self.etag, file_bytes=self.file_bytes
+        )
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from readers.sampling.schedule import Schedule, Slot
 from readers.sampling.weighted import WeightedOrder
 from readers.targets.several import Targets
 from readers.window import Window
+from readers.worker.ahead import ReadAhead
 from readers.worker.read_report import ReadReport
 from readers.worker.timeout import TimeLimit, within
 
@@ -77,6 +79,8 @@ class Source(Geometry):
     """Rows that the graph failed to decode, with the reason; they are not read again."""
     read_timeout: float | None = None
     """Time limit for reading a row, in seconds; None for no limit."""
+    read_threads: int = 1
+    """Samples that a reader process reads at the same time; more than 1 only for DALI's readers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,9 +121,19 @@ class Source(Geometry):
 
     def __call__(self, info: SampleInfo) -> tuple[NDArray[Any], ...]:
         """Read one sample. DALI's ``sample_info.idx_in_epoch`` counts the samples of all epochs."""
+        if self.read_threads > 1:
+            return self._ahead.read(self._sample, info.idx_in_epoch, len(self.specs))
+        return self._sample(info.idx_in_epoch)
+
+    @cached_property
+    def _ahead(self) -> ReadAhead:
+        return ReadAhead(self.read_threads)
+
+    def _sample(self, count: int) -> tuple[NDArray[Any], ...]:
         # CPU time of the whole process: with a read_timeout another thread reads.
-        started, cpu_started = time.perf_counter(), time.process_time()
-        slot = self.schedule.locate(info.idx_in_epoch)
+        cpu_time = time.process_time if self.read_threads == 1 else time.thread_time
+        started, cpu_started = time.perf_counter(), cpu_time()
+        slot = self.schedule.locate(count)
         row, sample, valid, report = self._fill_slot(slot)
         try:
             values = [self.columns.value(name, row) for name in self.sent_columns]
@@ -129,7 +143,7 @@ class Source(Geometry):
                 valid = False
                 report.reject(row, error.reason)
         report.read_s = time.perf_counter() - started
-        report.read_cpu_s = min(report.read_s, time.process_time() - cpu_started)
+        report.read_cpu_s = min(report.read_s, cpu_time() - cpu_started)
         return (
             *(sample[spec.name] for spec in self._of_sample),
             *self._draws_arrays(*self._key(slot, row)),

@@ -12,8 +12,12 @@ import numpy as np
 from dali_pipelines.config import PipelineConfig
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
+from readers.index.schema import holds_urls
 from readers.index.table import Index
 from readers.messages import printable
+from readers.places.cache.disk import DiskCache
+from readers.places.opener import Places
+from readers.places.urls import is_url
 from readers.sampling.blocks import BLOCK_ROWS, BlockOrder
 from readers.sampling.geometry import Geometry
 from readers.sampling.order import Order
@@ -29,6 +33,9 @@ _CORNERS = np.integer, np.floating
 """Types of columns that place windows at pixels, or between them."""
 _PEEKS = 16
 """Rows whose header is read before the pipeline is built, until one can be read."""
+
+_REMOTE_THREADS = 16
+"""Samples of remote objects that a reader process reads at the same time by default."""
 
 Result = TypeVar("Result")
 
@@ -75,6 +82,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         notes=getattr(reader, "notes", ()),
         targets=targets.columns,
     )
+    columns = columns.with_places(_places(config))
     schedule = Schedule(
         num_rows=len(index),
         shard=Shard(config.shard_id, config.num_shards),
@@ -98,8 +106,27 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         subpixel=bool(corners) and columns.dtype("y").kind == "f",
         num_draws=0 if config.has_own_operators and config.mode == "train" else None,
         read_timeout=config.read_timeout,
+        read_threads=_read_threads(index, config),
         **geometry,
     )
+
+
+def _places(config: PipelineConfig) -> Places:
+    cache = None
+    if config.cache is not None and config.cache_bytes is not None:
+        cache = DiskCache(config.cache, config.cache_bytes)
+    return Places(config.storage, cache)
+
+
+def _read_threads(index: Index, config: PipelineConfig) -> int:
+    if config.start_method == "fork" and config.num_read_processes and holds_urls(index.table):
+        raise ValueError(
+            "start_method 'fork' cannot be used with URLs: the client of remote storage does not "
+            "work in forked processes; use 'forkserver', the default"
+        )
+    if config.num_read_processes == 0:  # DALI waits for each sample
+        return 1
+    return config.read_threads or (_REMOTE_THREADS if is_url(index.path(0)) else 1)
 
 
 def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:

@@ -8,6 +8,7 @@ processes end. Pickles hold only the positions of the columns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +26,12 @@ from readers.index.stored import (
     store,
 )
 from readers.places.contract import Place
-from readers.places.opener import LOCAL
+from readers.places.opener import LOCAL, Places
 
 PART = "path_"
 """Prefix of columns that hold the paths of a part, for samples of several files."""
+ETAG, FILE_BYTES = "etag", "file_bytes"
+"""Columns of text and of whole numbers: versions and lengths of remote objects."""
 LOCATING = ("hdu", "plane", "offset", "nbytes")
 """Columns of whole numbers that say, with ``path``, what is read of a row: HDU and plane, and the
 span of bytes in a container. Those of a part end in its name, as ``hdu_171``."""
@@ -49,9 +52,6 @@ class Columns:
         Columns that rows pass on to their Reader, as `Row.notes`.
     """
 
-    places = LOCAL
-    """Finds what the rows name."""
-
     def __init__(self, columns: Mapping[str, Column | Stored], notes: Sequence[str] = ()) -> None:
         new = {name: found for name, found in columns.items() if not isinstance(found, Stored)}
         stored = {name: found for name, found in columns.items() if isinstance(found, Stored)}
@@ -62,10 +62,17 @@ class Columns:
             if isinstance(column, Strings | StoredStrings) and name.startswith(PART)
         )
         self._notes = tuple(notes)
+        self.places = LOCAL
         self._arrays: dict[str, NDArray[Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_arrays": {}}
+
+    def with_places(self, places: Places) -> Columns:
+        """Return the same columns, whose rows find their files by `places`."""
+        found = copy(self)
+        found.places = places
+        return found
 
     def __len__(self) -> int:
         return self._stored["path"].num_rows
@@ -145,6 +152,7 @@ class Columns:
 
     def _located(self, number: int, suffix: str) -> Row:
         hdu, plane, offset, nbytes = (self._whole(number, name + suffix) for name in LOCATING)
+        etag = f"{ETAG}{suffix}"
         return Row(
             number,
             self._strings(f"path{suffix}").text(number),
@@ -152,6 +160,8 @@ class Columns:
             plane=plane,
             offset=offset,
             nbytes=nbytes,
+            etag=self._strings(etag).text(number) if etag in self._stored else None,
+            file_bytes=self._whole(number, f"{FILE_BYTES}{suffix}"),
             places=self.places,
         )
 

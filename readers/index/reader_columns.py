@@ -9,6 +9,7 @@ import numpy as np
 
 from readers.index import schema
 from readers.index.arrow_file import ArrowFile
+from readers.index.columns import ETAG, FILE_BYTES
 from readers.index.lists.arrays import is_lists, lists_of
 from readers.index.stored import Column, Stored, StoredNumbers
 
@@ -77,6 +78,10 @@ def _located_columns(
             columns[name] = _whole_numbers(table, file, name)
         else:
             columns[name] = schema.strings(table[name]) if file is None else file.strings(name)
+        etag, nbytes = (name.replace("path", one, 1) for one in (ETAG, FILE_BYTES))
+        if is_text and {etag, nbytes} <= set(table.column_names):
+            columns[etag] = _any_column(table, file, etag)
+            columns[nbytes] = _whole_numbers(table, file, nbytes)
     return columns
 
 

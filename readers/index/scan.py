@@ -7,9 +7,16 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from readers.index.schema import check_local
+from readers.index.schema import check_path, text_column
 from readers.messages import printable
+from readers.places.listing import objects
+from readers.places.storage import Storage
+from readers.places.urls import check_url
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +55,13 @@ def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the text is a URL, or not UTF-8.
+        If the text is not UTF-8.
 
     Notes
     -----
     After a folder has been searched, one line of the log counts the files left out, by suffix.
     """
-    check_local(text)
+    check_path(text)
     if os.path.isdir(text):
         search = _Search(suffixes)
         path = None
@@ -81,6 +88,59 @@ def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
         yield from sorted(found)
 
 
+def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Table:
+    """Return a table of the objects below a URL, in the order of their names.
+
+    Parameters
+    ----------
+    url : str
+        ``s3://bucket/prefix`` or ``gs://``, where the prefix ends a name as that of a folder, or of
+        one object; ``http://`` or ``https://`` of one object.
+    suffixes : tuple of str
+        Suffixes of objects to take, in lower case; of a single object any.
+    storage : Storage
+        How objects are requested.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``path``, ``file_bytes`` and ``etag``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such object.
+    OSError
+        If they cannot be listed.
+    ValueError
+        If the URL is of another scheme, or holds a password.
+    """
+    import pyarrow as pa
+
+    check_url(url)
+    others: Counter[str] = Counter()
+    found = []
+    for one in objects(url, storage):
+        if one.url == url or one.url.lower().endswith(suffixes):
+            found.append(one)
+        else:
+            others[_suffix(one.url)] += 1
+    search = _Search(suffixes)
+    search.others = others
+    if not found:
+        raise FileNotFoundError(f"{url}: {search.nothing_found()}")
+    if others:
+        logger.warning("%s: %s", url, search.others_counted())
+    found.sort()
+    return pa.table(
+        {
+            "path": text_column(one.url for one in found),
+            "file_bytes": pa.array((one.nbytes for one in found), pa.int64()),
+            "etag": pa.array((one.etag for one in found), pa.large_string()),
+        }
+    )
+
+
 class _LeftOut:
     """Names the first few files and folders that are left out, and counts the others."""
 
@@ -96,7 +156,7 @@ class _LeftOut:
     def keeps(self, path: str) -> bool:
         """Return whether a path is UTF-8, as an Index needs; if not, count it as left out."""
         try:
-            check_local(path)
+            check_path(path)
         except ValueError as error:
             self.add(error)
             return False

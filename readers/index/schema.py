@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,13 @@ from numpy.typing import NDArray
 from readers.index.columns import LOCATING, NBYTES, OFFSET, OTHER_PATH, PART
 from readers.index.stored import Strings
 from readers.messages import printable
+from readers.places.urls import URL, check_url, is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_ROWS = 1 << 16
 """Strings that are Python objects at the same time: some 10 MB of paths."""
-
-_URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def check(table: pa.Table) -> None:
@@ -136,12 +134,7 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
             continue
         whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
         if pc.all(whole).as_py() is False:
-            is_url = pc.match_substring_regex(paths, _URL.pattern)
-            if name.endswith(OTHER_PATH):
-                whole = pc.or_(whole, is_url)  # of no meaning here, perhaps for its user
-            else:
-                for url in paths.filter(is_url)[:1]:
-                    check_local(url.as_py())
+            whole = pc.or_(whole, pc.match_substring_regex(paths, URL.pattern))
             paths = paths.cast(pa.large_string())
             prefix = pa.scalar(os.path.join(folder, ""), pa.large_string())
             separator = pa.scalar("", pa.large_string())
@@ -150,19 +143,31 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
     return table
 
 
-def check_local(path: str) -> None:
-    """Raise ValueError for a URL, which looks like a relative path, or a name that is not UTF-8."""
-    if _URL.match(path):
-        raise ValueError(
-            f"{printable(path)} is a URL, but only local files can be read: mount the store, or "
-            "copy the files"
-        )
+def holds_urls(table: pa.Table) -> bool:
+    """Return whether a row, or a part of one, has a URL in place of a path."""
+    import pyarrow.compute as pc
+
+    names = ("path", *(PART + part for part in part_names(table)))
+    return any(pc.any(pc.match_substring(table[name], "://")).as_py() for name in names)
+
+
+def check_path(path: str) -> None:
+    """Raise ValueError for a name that is not UTF-8, or a URL of which no objects can be read."""
+    if is_url(path):
+        check_url(path)
     if not path.isascii():
         try:
             path.encode()
         except UnicodeEncodeError:
             name = os.fsencode(path)
             raise ValueError(f"{name!r}: the name is not UTF-8, rename the file") from None
+
+
+def check_local(path: str) -> None:
+    """Raise ValueError for a URL, or a name that is not UTF-8."""
+    if is_url(path):
+        raise ValueError(f"{printable(path)} is a URL, expected a local path: copy the files")
+    check_path(path)
 
 
 def text_column(texts: Iterable[str]) -> pa.ChunkedArray:

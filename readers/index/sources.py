@@ -11,7 +11,9 @@ from readers.index.arrow_file import ArrowFile
 from readers.index.classes import category_ids_of, class_table, classes_of
 from readers.index.grouping.frames import Frames, frames_of
 from readers.index.lists.coco import coco_table
-from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files
+from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files, object_table
+from readers.places.storage import Storage
+from readers.places.urls import is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +78,7 @@ class IndexSources:
         data: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         *,
         suffixes: Sequence[str] = ALL_SUFFIXES,
+        storage: Storage | None = None,
     ) -> Self:
         """Make or load an Index from a folder, a glob, a list of paths or a file that lists them.
 
@@ -85,16 +88,31 @@ class IndexSources:
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
             subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
             (``.csv``), or an iterable of paths, whose order is kept. Files of a folder or glob
-            are sorted. The log counts the files of a folder that are left out.
+            are sorted. The log counts the files of a folder that are left out. Or a URL,
+            ``s3://bucket/prefix`` or ``gs://``: all objects below it; ``https://``: one object.
         suffixes : sequence of str
             Suffixes to search a folder for, in lower case, with the dot.
+        storage : Storage, optional
+            How remote objects are requested.
+
+        Returns
+        -------
+        Index
+            With ``path``; of objects also ``file_bytes`` and ``etag``, their lengths and versions:
+            an object that is another one when it is read is rejected.
 
         Raises
         ------
         FileNotFoundError
             If there is no such file or folder, or no file matches.
+        OSError
+            If the objects cannot be listed.
         ValueError
-            If it is a URL. Files of folders whose names are not UTF-8 are left out with a warning.
+            If objects of such a URL cannot be read, or it holds a password.
+
+        Notes
+        -----
+        Files of folders whose names are not UTF-8 are left out with a warning.
         """
         if not isinstance(data, str | os.PathLike):
             return cls.from_paths(data)
@@ -103,6 +121,8 @@ class IndexSources:
             return cls.load(text)
         if text.endswith(".csv") and os.path.isfile(text):
             return cls.from_csv(text)
+        if is_url(text):
+            return cls(object_table(text, tuple(suffixes), storage or Storage()))
         return cls._of_paths(find_files(text, tuple(suffixes)))
 
     @classmethod
@@ -112,14 +132,14 @@ class IndexSources:
         Raises
         ------
         ValueError
-            If one is a URL, or not UTF-8.
+            If one is not UTF-8, or a URL of which no objects can be read.
         """
 
-        def local(path: str) -> str:
-            schema.check_local(path)
-            return os.path.abspath(path)
+        def absolute(path: str) -> str:
+            schema.check_path(path)
+            return path if is_url(path) else os.path.abspath(path)
 
-        return cls._of_paths(local(os.fspath(path)) for path in paths)
+        return cls._of_paths(absolute(os.fspath(path)) for path in paths)
 
     @classmethod
     def _of_paths(cls, paths: Iterable[str]) -> Self:

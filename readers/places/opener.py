@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from readers.places.contract import Place
 from readers.places.local import LocalPlace
 from readers.places.span import SpanPlace
+from readers.places.storage import Storage
+from readers.places.urls import is_url
+
+if TYPE_CHECKING:
+    from readers.places.cache.disk import DiskCache
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """Finds the places that rows name; it is sent to reader processes, and holds settings only."""
 
-    def at(self, path: str, offset: int | None = None, nbytes: int | None = None) -> Place:
-        """Return a file, or `nbytes` of it from `offset` on; opened by ``with``."""
-        place = LocalPlace(path)
+    storage: Storage = field(default_factory=Storage)
+    """How remote objects are requested."""
+    cache: DiskCache | None = None
+    """Where bytes of remote objects are kept on local disk."""
+
+    def at(
+        self,
+        path: str,
+        offset: int | None = None,
+        nbytes: int | None = None,
+        *,
+        etag: str | None = None,
+        file_bytes: int | None = None,
+    ) -> Place:
+        """Return a file or object, or `nbytes` of it from `offset` on; opened by ``with``.
+
+        Of an object its ETag and length may be given, if they were noted.
+        """
+        place: Place
+        if is_url(path):
+            from readers.places.remote import RemotePlace
+
+            place = RemotePlace(path, self.storage, etag, file_bytes, self.cache)
+        else:
+            place = LocalPlace(path)
         return place if offset is None or nbytes is None else SpanPlace(place, offset, nbytes)
 
 
 LOCAL = Places()
-"""Finds files of the file system."""
+"""Finds files, and remote objects by default settings."""

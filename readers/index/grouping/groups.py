@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.columns import ETAG, FILE_BYTES, LOCATING
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
 from readers.index.grouping.nearest import Channel, each_once, shifted
 from readers.index.schema import part_names
@@ -216,13 +217,13 @@ def _values(column: pa.ChunkedArray) -> str:
 
 
 def _located(table: pa.Table, rows: NDArray[np.int64], suffix: str) -> dict[str, Any]:
-    """Return the path, HDU and plane of some rows, null for row -1."""
+    """Return what locates the files of some rows, null for row -1."""
     import pyarrow as pa
 
     chosen = pa.array(rows, mask=rows < 0)
     # large_string, since paths may take more than 2 GiB.
     columns = {f"path{suffix}": table["path"].cast(pa.large_string()).take(chosen)}
-    for name in ("hdu", "plane"):
+    for name in (*LOCATING, ETAG, FILE_BYTES):
         if name in table.column_names:
             columns[f"{name}{suffix}"] = table[name].take(chosen)
     return columns

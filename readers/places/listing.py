@@ -1,0 +1,55 @@
+"""List the objects of remote storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from readers.places.failures import failure
+from readers.places.remote import RemotePlace
+from readers.places.storage import Storage
+from readers.places.stores import store_of
+from readers.places.urls import located
+
+_AT_ONCE = 1000
+
+
+class Listed(NamedTuple):
+    """An object of a store."""
+
+    url: str
+    nbytes: int
+    etag: str | None
+
+
+def objects(url: str, storage: Storage) -> Iterator[Listed]:
+    """Yield the objects below a URL, or the one that it names.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such object.
+    OSError
+        If they cannot be listed.
+    """
+    root, key = located(url)
+    if root.startswith("http"):  # web servers list nothing
+        yield _one(url, storage)
+        return
+    found = False
+    try:
+        for chunk in store_of(root, storage).list(key, chunk_size=_AT_ONCE):
+            for meta in chunk:
+                found = True
+                yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"])
+    except ImportError:
+        raise
+    except Exception as error:
+        raise failure(error, url, storage) from None
+    if not found and key:
+        yield _one(url, storage)
+
+
+def _one(url: str, storage: Storage) -> Listed:
+    with RemotePlace(url, storage) as place:
+        return Listed(url, place.nbytes, place.etag)

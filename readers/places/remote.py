@@ -1,0 +1,200 @@
+"""RemotePlace: an object on S3, Google Cloud Storage or a web server, read by byte ranges."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from readers.places.contract import too_short
+from readers.places.failures import ChangedError, StorageError, failure
+from readers.places.storage import Storage
+from readers.places.stores import store_of, threads_of
+from readers.places.urls import located
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
+    from readers.places.cache.disk import DiskCache
+
+HEAD_BYTES = 128 << 10
+"""Bytes that are read of an object whose first bytes are asked for: its headers, and usually the
+table of tiles."""
+
+
+@dataclass(slots=True)
+class Requests:
+    """What this process has requested so far."""
+
+    count: int = 0
+    nbytes: int = 0
+
+    def add(self, nbytes: int) -> None:
+        """Count a request and the bytes of its answer."""
+        with _lock:
+            self.count += 1
+            self.nbytes += nbytes
+
+
+_lock = threading.Lock()
+REQUESTS = Requests()
+
+
+class RemotePlace:
+    """An object of a store. Each request says which version of the object it is for.
+
+    Parameters
+    ----------
+    url : str
+        URL of the object.
+    storage : Storage
+        How it is requested.
+    etag : str, optional
+        Its ETag and
+    nbytes : int, optional
+        its length, if they were noted; else the first answer tells them.
+    cache : DiskCache, optional
+        Where bytes are kept on local disk.
+    """
+
+    __slots__ = ("_cache", "_etag", "_nbytes", "_parts", "_storage", "name")
+
+    def __init__(
+        self,
+        url: str,
+        storage: Storage,
+        etag: str | None = None,
+        nbytes: int | None = None,
+        cache: DiskCache | None = None,
+    ) -> None:
+        self.name, self._storage, self._cache = url, storage, cache
+        self._etag, self._nbytes = etag or None, nbytes
+        self._parts: list[tuple[int, memoryview]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._parts.clear()
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the object."""
+        if self._nbytes is None:
+            self._read_head()
+        assert self._nbytes is not None
+        return self._nbytes
+
+    @property
+    def stamp(self) -> Hashable | None:
+        """URL, ETag and length; None if the server gives no ETag."""
+        if self._etag is None and self._nbytes is None:
+            self._read_head()
+        return None if self._version is None else (self.name, self._version, self._nbytes)
+
+    @property
+    def etag(self) -> str | None:
+        """ETag of the object; None if the server gives none."""
+        if self._nbytes is None:
+            self._read_head()
+        return self._etag
+
+    @property
+    def _version(self) -> str | None:
+        """The ETag, if it says that all bytes are the same (RFC 9110, section 8.8.1)."""
+        return None if self._etag is None or self._etag.startswith("W/") else self._etag
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Read ranges at once, and keep them until the place is closed."""
+        clipped = ((start, min(stop, self.nbytes)) for start, stop in ranges)
+        missing = [(a, b) for a, b in clipped if a < b and self._held(a, b) is None]
+        buffers = [memoryview(bytearray(stop - start)) for start, stop in missing]
+        pieces = [(start, buffer) for (start, _), buffer in zip(missing, buffers, strict=True)]
+        self._fill(pieces)
+        self._parts += pieces
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Read the bytes from `start` up to `stop`, fewer only where the object ends."""
+        if self._nbytes is None or (start == 0 and stop <= HEAD_BYTES):
+            self._read_head()
+        stop = min(stop, self.nbytes)
+        if start >= stop:
+            return b""
+        buffer = bytearray(stop - start)
+        self.read_many([(start, memoryview(buffer))])
+        return bytes(buffer)
+
+    def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
+        """Fill buffers, each from its own position, at once. ValueError if the object is short."""
+        missing = []
+        for start, buffer in pieces:
+            stop = start + len(buffer)
+            if stop > self.nbytes:
+                raise too_short(self.nbytes, len(buffer), start)
+            if (held := self._held(start, stop)) is not None:
+                buffer[:] = held
+            elif len(buffer):
+                missing.append((start, buffer))
+        self._fill(missing)
+
+    def _held(self, start: int, stop: int) -> memoryview | None:
+        for first, part in self._parts:
+            if first <= start and stop <= first + len(part):
+                return part[start - first : stop - first]
+        return None
+
+    def _read_head(self) -> None:
+        """Read the first bytes, which also tells length and ETag; of an empty object nothing."""
+        if self._held(0, min(HEAD_BYTES, self._nbytes or 1)) is not None or self._nbytes == 0:
+            return
+        if self._nbytes is not None:
+            self.fetch([(0, HEAD_BYTES)])
+            return
+        self._parts.append((0, memoryview(self._request(0, HEAD_BYTES))))
+
+    def _fill(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
+        if not pieces:
+            return
+        if self._cache is not None and self._version is not None:
+            self._cache.fill(f"{self.name} {self._version}", self.nbytes, pieces, self._requested)
+            return
+        ranges = [(start, start + len(buffer)) for start, buffer in pieces]
+        for (_, buffer), content in zip(pieces, self._requested(ranges), strict=True):
+            buffer[:] = content
+
+    def _requested(self, ranges: Sequence[tuple[int, int]]) -> list[Any]:
+        """Request ranges at once."""
+        if len(ranges) == 1:
+            return [self._request(*ranges[0])]
+        submit = threads_of(self._storage).submit
+        waiting = [submit(self._request, start, stop) for start, stop in ranges]
+        return [one.result() for one in waiting]
+
+    def _request(self, start: int, stop: int) -> Any:
+        """Request a range, and check that it is of this version of the object, and whole."""
+        import obstore
+
+        root, key = located(self.name)
+        options: GetOptions = {"range": (start, stop)}
+        if self._version is not None:
+            options["if_match"] = self._version
+        try:
+            answer = obstore.get(store_of(root, self._storage), key, options=options)
+            content, meta = answer.bytes(), answer.meta
+        except ImportError:
+            raise
+        except Exception as error:
+            raise failure(error, self.name, self._storage) from None
+        REQUESTS.add(len(content))
+        etag, nbytes = meta["e_tag"], meta["size"]
+        if self._nbytes is None:
+            self._etag, self._nbytes = etag, nbytes
+        if (self._etag not in (None, etag)) or nbytes != self._nbytes:
+            raise ChangedError(self.name)
+        if len(content) != min(stop, nbytes) - start:
+            raise StorageError(
+                f"the server sent {len(content)} bytes, expected {min(stop, nbytes) - start} from "
+                f"{start}: {self.name!r}"
+            )
+        return content

@@ -1,0 +1,88 @@
+"""Settings of remote storage; they hold no secrets, and are sent to reader processes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from urllib.parse import urlsplit
+
+from readers.messages import printable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """How objects on S3, Google Cloud Storage and web servers are requested.
+
+    Credentials are not among the settings. Each process takes them from the environment (such as
+    ``AWS_ACCESS_KEY_ID`` and ``GOOGLE_APPLICATION_CREDENTIALS``), from ``~/.aws/credentials``, or
+    from the metadata of its instance, so that no pickle, state or log holds them.
+
+    Parameters
+    ----------
+    anonymous : bool
+        Send requests without a signature, for public buckets.
+    endpoint : str, optional
+        URL of an S3 server other than AWS, e.g. ``"http://localhost:9000"``; by default
+        ``AWS_ENDPOINT_URL``, else AWS.
+    region : str, optional
+        AWS region of the bucket; by default ``AWS_REGION``, else that of the profile, else
+        us-east-1.
+    profile : str, optional
+        Section of ``~/.aws/credentials`` and ``~/.aws/config``; by default ``AWS_PROFILE``, else
+        "default".
+    retries : int
+        How often a request is tried again after errors 5xx and 429, lost connections and missing
+        answers. Pauses grow from 0.1 s to 1 s.
+    timeout : float
+        Seconds after which a request fails, with its retries.
+    concurrency : int
+        Requests of one process at the same time.
+
+    Raises
+    ------
+    ValueError
+        If an argument has another value.
+    """
+
+    anonymous: bool = False
+    endpoint: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    retries: int = 10
+    timeout: float = 60.0
+    concurrency: int = 32
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.anonymous, bool):
+            raise ValueError(f"anonymous must be True or False, got {self.anonymous!r}")
+        for name in ("region", "profile"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ValueError(f"{name} must be a name, got {value!r}")
+        if self.endpoint is not None:
+            _check_endpoint(self.endpoint)
+        for name, least in (("retries", 0), ("concurrency", 1)):
+            value = getattr(self, name)
+            is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+            if not is_integer or value < least:
+                raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
+        seconds = self.timeout
+        if not isinstance(seconds, Real) or not 0 < seconds < math.inf:
+            raise ValueError(f"timeout must be a positive number of seconds, got {seconds!r}")
+
+
+def _check_endpoint(endpoint: object) -> None:
+    if not isinstance(endpoint, str) or not endpoint.startswith(("http://", "https://")):
+        raise ValueError(f"endpoint must be a URL, http:// or https://, got {endpoint!r}")
+    if "@" in urlsplit(endpoint).netloc:
+        raise ValueError(
+            f"endpoint {printable(without_secrets(endpoint))} holds a password: give it by "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
+        )
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL without its query, user and password, which may be secrets."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

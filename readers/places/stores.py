@@ -1,0 +1,128 @@
+"""Clients of remote storage, by the library obstore, which is imported on first use."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from readers.places.storage import Storage
+from readers.places.threads import DaemonThreads
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_KEYS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+"""Variables of the environment by which obstore finds credentials for AWS."""
+
+
+@lru_cache(maxsize=64)
+def store_of(root: str, storage: Storage) -> ObjectStore:
+    """Return the client of a bucket or host, e.g. ``s3://archive``; all threads share it.
+
+    Raises
+    ------
+    ImportError
+        If obstore is missing.
+    """
+    try:
+        from obstore.store import GCSStore, HTTPStore, S3Store
+    except ImportError as error:
+        raise ImportError(
+            f"reading {root} needs obstore: pip install 'dali-pipelines[remote]'"
+        ) from error
+    scheme, _, name = root.partition("://")
+    # A try takes half of the time, the retries before it the other half at most.
+    half = timedelta(seconds=storage.timeout / 2)
+    options: dict[str, Any] = {
+        "client_options": {"timeout": half, "connect_timeout": half, "allow_http": True},
+        "retry_config": {
+            "max_retries": storage.retries,
+            "retry_timeout": half,
+            "backoff": {
+                "init_backoff": timedelta(seconds=0.1),
+                "max_backoff": timedelta(seconds=1),
+                "base": 2,
+            },
+        },
+    }
+    if scheme == "s3":
+        return S3Store(name, **_of_s3(storage), **options)
+    if scheme == "gs":
+        options |= {"skip_signature": True} if storage.anonymous else {}
+        return GCSStore(name, **options)
+    return HTTPStore(root, **options)
+
+
+@lru_cache(maxsize=8)
+def threads_of(storage: Storage) -> DaemonThreads:
+    """Return the threads of this process in which requests are made at the same time."""
+    return DaemonThreads(storage.concurrency)
+
+
+def _of_s3(storage: Storage) -> dict[str, Any]:
+    profile = _Profile(storage.profile or os.environ.get("AWS_PROFILE", "default"))
+    region, endpoint = (
+        ("AWS_REGION", "AWS_DEFAULT_REGION"),
+        ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    )
+    found: dict[str, Any] = {
+        "region": storage.region or _environment(*region) or profile.get("region"),
+        "endpoint": storage.endpoint or _environment(*endpoint) or profile.get("endpoint_url"),
+        "skip_signature": storage.anonymous or None,
+    }
+    in_files = not _environment(*_KEYS) and profile.get("aws_access_key_id")
+    if not storage.anonymous and (storage.profile is not None or in_files):
+        found["credential_provider"] = profile
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _environment(*names: str) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+class _Profile:
+    """Credentials of a profile of the AWS command line tool; pickles hold only its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get(self, key: str) -> str | None:
+        """Return a setting of the profile."""
+        home = Path.home() / ".aws"
+        files = {
+            os.environ.get("AWS_SHARED_CREDENTIALS_FILE", home / "credentials"): self.name,
+            os.environ.get("AWS_CONFIG_FILE", home / "config"): (
+                self.name if self.name == "default" else f"profile {self.name}"
+            ),
+        }
+        for file, section in files.items():
+            parser = configparser.RawConfigParser()
+            parser.read(file)
+            if parser.has_option(section, key):
+                return parser.get(section, key)
+        return None
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the credentials, as obstore asks for them."""
+        key, secret = self.get("aws_access_key_id"), self.get("aws_secret_access_key")
+        if not key or not secret:
+            raise RuntimeError(
+                f"profile {self.name!r} has no aws_access_key_id and aws_secret_access_key in "
+                "~/.aws/credentials: put them into the environment, e.g. by "
+                f"'aws configure export-credentials --profile {self.name} --format env'"
+            )
+        return {
+            "access_key_id": key,
+            "secret_access_key": secret,
+            "token": self.get("aws_session_token"),
+            "expires_at": None,
+        }

@@ -1,0 +1,58 @@
+"""URLs of objects: s3://bucket/key, gs://bucket/key, and http:// or https:// of a web server."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from readers.messages import printable
+from readers.places.storage import without_secrets
+
+SCHEMES = ("s3", "gs", "http", "https")
+URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
+_SIGNED = re.compile(r"[?&](?:[a-z-]*signature|sig|token|key|password)=", re.IGNORECASE)
+
+
+class Location(NamedTuple):
+    """Where an object lies."""
+
+    root: str
+    """Scheme and bucket, or scheme and host: ``s3://archive``."""
+    key: str
+    """Name in the bucket, or path on the host, without percent-encoding."""
+
+
+def is_url(path: str) -> bool:
+    """Return whether a path is a URL."""
+    return URL.match(path) is not None
+
+
+def check_url(url: str) -> None:
+    """Raise ValueError unless objects of this URL can be read, and it holds no secret."""
+    scheme = url.partition("://")[0]
+    if scheme not in SCHEMES:
+        raise ValueError(
+            f"{printable(url)}: {scheme}:// is not read, expected {', '.join(SCHEMES)}, or a path"
+        )
+    if scheme in ("s3", "gs"):
+        bucket, _, _ = url.partition("://")[2].partition("/")
+        if not bucket or "@" in bucket:
+            raise ValueError(f"{printable(url)}: expected {scheme}://bucket/key")
+        return
+    parts = urlsplit(url)
+    if "@" in parts.netloc or _SIGNED.search(url):
+        raise ValueError(
+            f"{printable(without_secrets(url))}: the URL holds a password or a signature, which "
+            "would be written into the Index; use s3:// or gs:// with credentials in the "
+            "environment"
+        )
+    if not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"{printable(without_secrets(url))}: expected {scheme}://host/path")
+
+
+def located(url: str) -> Location:
+    """Return where the object of a URL lies."""
+    scheme, _, rest = url.partition("://")
+    host, _, key = rest.partition("/")
+    return Location(f"{scheme}://{host}", key if scheme in ("s3", "gs") else unquote(key))
