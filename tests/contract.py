@@ -50,7 +50,14 @@ REGIONS = [
 
 
 class ReaderContract:
-    """Subclasses override the three fixtures and `pixels`."""
+    """Subclasses override the three fixtures and `pixels`; for other places, those of elsewhere."""
+
+    missing = "No such file or directory"
+    """What messages say of a file that is missing."""
+
+    def placed(self, row: Row) -> Row:
+        """Return the row from where the suite reads it: the local file itself."""
+        return row
 
     @pytest.fixture
     def reader(self) -> Reader:
@@ -70,6 +77,15 @@ class ReaderContract:
         """Return a row, numbered NUMBER, of a file."""
         return Row(NUMBER, str(path))
 
+    def made(self, folder: Path, content: bytes) -> Row:
+        """Return a row of a file that is written."""
+        return self.placed(self.row(written(folder, content).path))
+
+    @pytest.fixture
+    def placed_row(self, good_row: Row) -> Row:
+        """Return the good row from where the suite reads it."""
+        return self.placed(good_row)
+
     def pixels(self, sample: Sample) -> np.ndarray:
         """Do what the graph does with a Sample; shape (height, width, channels)."""
         raise NotImplementedError
@@ -78,9 +94,9 @@ class ReaderContract:
 
     @pytest.mark.parametrize("window", [None, *WINDOWS], ids=str)
     def test_arrays_are_as_the_specs_say(
-        self, reader: Reader, good_row: Row, window: Window | None
+        self, reader: Reader, placed_row: Row, window: Window | None
     ) -> None:
-        check_specs(reader, reader.read(good_row, window))
+        check_specs(reader, reader.read(placed_row, window))
 
     @pytest.mark.parametrize("size", [(1, 1), (5, 7)])
     def test_blank_is_as_the_specs_say(self, reader: Reader, size: tuple[int, int]) -> None:
@@ -94,87 +110,89 @@ class ReaderContract:
     def test_blank_decodes_to_its_size(self, reader: Reader) -> None:
         assert self.pixels(reader.blank(5, 7)).shape == (5, 7, reader.channels)
 
-    def test_same_row_twice_is_equal(self, reader: Reader, good_row: Row) -> None:
-        equal(reader.read(good_row, None), reader.read(good_row, None))
+    def test_same_row_twice_is_equal(self, reader: Reader, placed_row: Row) -> None:
+        equal(reader.read(placed_row, None), reader.read(placed_row, None))
 
-    def test_memory_is_its_own(self, reader: Reader, good_row: Row) -> None:
-        first, expected = (copied(reader.read(good_row, None)) for _ in range(2))
-        sample = reader.read(good_row, None)
+    def test_memory_is_its_own(self, reader: Reader, placed_row: Row) -> None:
+        first, expected = (copied(reader.read(placed_row, None)) for _ in range(2))
+        sample = reader.read(placed_row, None)
         for name, array in sample.arrays.items():
             if array.flags.writeable:
                 array[...] = 1
-            assert not np.shares_memory(array, reader.read(good_row, None)[name])
+            assert not np.shares_memory(array, reader.read(placed_row, None)[name])
         equal(first, expected)
-        equal(reader.read(good_row, None), expected)
+        equal(reader.read(placed_row, None), expected)
 
-    def test_reader_pickles(self, reader: Reader, good_row: Row) -> None:
+    def test_reader_pickles(self, reader: Reader, placed_row: Row) -> None:
         again = pickle.loads(pickle.dumps(reader))
         assert again.specs == reader.specs
         assert again.channels == reader.channels
-        equal(again.read(good_row, None), reader.read(good_row, None))
+        equal(again.read(placed_row, None), reader.read(placed_row, None))
 
     def test_input_bytes_are_about_the_size_of_the_file(
-        self, reader: Reader, good_row: Row
+        self, reader: Reader, placed_row: Row, good_row: Row
     ) -> None:
         size = Path(good_row.path).stat().st_size
-        assert 0.3 * size <= reader.read(good_row, None).input_bytes <= 3 * size + 5000
+        assert 0.3 * size <= reader.read(placed_row, None).input_bytes <= 3 * size + 5000
 
     # Windows.
 
     @pytest.mark.parametrize("window", WINDOWS, ids=str)
     def test_window_is_the_crop_of_the_whole(
-        self, reader: Reader, good_row: Row, window: Window
+        self, reader: Reader, placed_row: Row, window: Window
     ) -> None:
-        whole = self.pixels(reader.read(good_row, None))
+        whole = self.pixels(reader.read(placed_row, None))
         y, x = window.place(*whole.shape[:2])
         crop = whole[y : y + window.height, x : x + window.width]
-        np.testing.assert_array_equal(self.pixels(reader.read(good_row, window)), crop)
+        np.testing.assert_array_equal(self.pixels(reader.read(placed_row, window)), crop)
 
     @pytest.mark.parametrize("window", REGIONS, ids=str)
     def test_regions_are_what_within_gives(
-        self, reader: Reader, good_row: Row, window: Window
+        self, reader: Reader, placed_row: Row, window: Window
     ) -> None:
         if not getattr(reader, "regions", False):
             pytest.skip("a Reader without regions = True never gets such windows")
-        whole = self.pixels(reader.read(good_row, None))
-        box, sample = window.within(*whole.shape[:2]), reader.read(good_row, window)
+        whole = self.pixels(reader.read(placed_row, None))
+        box, sample = window.within(*whole.shape[:2]), reader.read(placed_row, window)
         y, x = box.place(*whole.shape[:2])
         crop = whole[y : y + box.height, x : x + box.width]
         np.testing.assert_array_equal(self.pixels(sample), crop)
         assert sample.image_size == whole.shape[:2]
-        peek = reader.peek(good_row, window)
+        peek = reader.peek(placed_row, window)
         assert (peek.height, peek.width) == whole.shape[:2]
 
     @pytest.mark.parametrize("size", [(1000, 1), (1, 1000), (1000, 1000)])
     def test_window_larger_than_the_image(
-        self, reader: Reader, good_row: Row, size: tuple[int, int]
+        self, reader: Reader, placed_row: Row, size: tuple[int, int]
     ) -> None:
         window = Window(height=size[0], width=size[1])
-        refused(reader, good_row, window, rf"crop {size[0]}x{size[1]} is larger than the image \d")
+        refused(
+            reader, placed_row, window, rf"crop {size[0]}x{size[1]} is larger than the image \d"
+        )
 
-    def test_peek_tells_the_size(self, reader: Reader, good_row: Row) -> None:
-        peek = reader.peek(good_row, None)
-        sample = reader.read(good_row, None)
+    def test_peek_tells_the_size(self, reader: Reader, placed_row: Row) -> None:
+        peek = reader.peek(placed_row, None)
+        sample = reader.read(placed_row, None)
         assert 0.5 < sum(a.nbytes for a in sample.arrays.values()) / peek.nbytes < 2
         assert self.pixels(sample).shape == (peek.height, peek.width, reader.channels)
 
     def test_peek_with_a_window_tells_the_size_of_the_image(
-        self, reader: Reader, good_row: Row
+        self, reader: Reader, placed_row: Row
     ) -> None:
-        whole = reader.peek(good_row, None)
-        cut = reader.peek(good_row, Window(height=2, width=3))
+        whole = reader.peek(placed_row, None)
+        cut = reader.peek(placed_row, Window(height=2, width=3))
         assert (cut.height, cut.width) == (whole.height, whole.width)
         assert cut.nbytes <= whole.nbytes
 
     # What cannot be read.
 
     def test_missing_file(self, reader: Reader, tmp_path: Path) -> None:
-        row = self.row(tmp_path / "missing")
-        error = refused(reader, row, None, "No such file or directory")
+        row = self.placed(self.row(tmp_path / "missing"))
+        error = refused(reader, row, None, self.missing)
         assert str(error).count(row.path) == 1
 
     def test_empty_file(self, reader: Reader, tmp_path: Path) -> None:
-        refused(reader, self.row(written(tmp_path, b"").path), None)
+        refused(reader, self.made(tmp_path, b""), None)
 
     def test_directory(self, reader: Reader, tmp_path: Path) -> None:
         error = refused(reader, self.row(tmp_path), None, "it is a directory")
@@ -186,23 +204,24 @@ class ReaderContract:
         ids=["text", "zeros", "zip", "gzip"],
     )
     def test_another_kind_of_file(self, reader: Reader, tmp_path: Path, content: bytes) -> None:
-        refused(reader, self.row(written(tmp_path, content).path), None)
+        refused(reader, self.made(tmp_path, content), None)
 
     def test_bad_row(self, reader: Reader, bad_row: Row) -> None:
-        refused(reader, bad_row, None)
+        row = self.placed(bad_row)
+        refused(reader, row, None)
         with pytest.raises(ReadError) as caught:
-            reader.verify(bad_row)
-        check_named(caught.value, bad_row)
+            reader.verify(row)
+        check_named(caught.value, row)
 
-    def test_verify_accepts_what_is_sound(self, reader: Reader, good_row: Row) -> None:
-        reader.verify(good_row)
+    def test_verify_accepts_what_is_sound(self, reader: Reader, placed_row: Row) -> None:
+        reader.verify(placed_row)
 
     @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
     def test_truncated_copy(
         self, reader: Reader, good_row: Row, tmp_path: Path, kept: float
     ) -> None:
         content = Path(good_row.path).read_bytes()
-        cut = self.row(written(tmp_path, content[: int(len(content) * kept)]).path)
+        cut = self.made(tmp_path, content[: int(len(content) * kept)])
         for call in (lambda: reader.read(cut, None), lambda: reader.verify(cut)):
             with pytest.raises(ReadError) as caught:
                 call()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from readers.index.columns import LOCATING, NBYTES, OFFSET, OTHER_PATH, PART
 from readers.index.stored import Strings
 from readers.messages import printable
-from readers.places.urls import URL, check_url, is_url
+from readers.places.urls import ORDINARY, URL, check_url, is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +134,10 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
             continue
         whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
         if pc.all(whole).as_py() is False:
-            whole = pc.or_(whole, pc.match_substring_regex(paths, URL.pattern))
+            is_url = pc.match_substring_regex(paths, URL.pattern)
+            if not name.endswith(OTHER_PATH):  # those may have a meaning for their user alone
+                check_urls(paths.filter(is_url))
+            whole = pc.or_(whole, is_url)
             paths = paths.cast(pa.large_string())
             prefix = pa.scalar(os.path.join(folder, ""), pa.large_string())
             separator = pa.scalar("", pa.large_string())
@@ -161,6 +164,15 @@ def check_path(path: str) -> None:
         except UnicodeEncodeError:
             name = os.fsencode(path)
             raise ValueError(f"{name!r}: the name is not UTF-8, rename the file") from None
+
+
+def check_urls(urls: pa.ChunkedArray) -> None:
+    """Raise ValueError for the first URL of which no objects can be read, or with a password."""
+    import pyarrow.compute as pc
+
+    odd = pc.invert(pc.match_substring_regex(urls, ORDINARY))
+    for url in urls.filter(odd):
+        check_url(url.as_py())
 
 
 def check_local(path: str) -> None:

@@ -11,6 +11,8 @@ from readers.places.storage import without_secrets
 
 SCHEMES = ("s3", "gs", "http", "https")
 URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
+ORDINARY = "^(?:s3|gs|https?)://[^/@?#]+/[^@?#]*$"
+"""Most URLs that `check_url` accepts, and none that it refuses."""
 _SIGNED = re.compile(r"[?&](?:[a-z-]*signature|sig|token|key|password)=", re.IGNORECASE)
 
 
@@ -38,7 +40,7 @@ def check_url(url: str) -> None:
     if scheme in ("s3", "gs"):
         bucket, _, _ = url.partition("://")[2].partition("/")
         if not bucket or "@" in bucket:
-            raise ValueError(f"{printable(url)}: expected {scheme}://bucket/key")
+            raise ValueError(f"{printable(without_secrets(url))}: expected {scheme}://bucket/key")
         return
     parts = urlsplit(url)
     if "@" in parts.netloc or _SIGNED.search(url):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,20 +100,45 @@ def test_a_list_of_paths_must_be_utf8() -> None:
         Index.from_paths([os.fsdecode(b"/a/\xff.jpg")])
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/a.fits", "https://host/a.fits", "file:///a.fits"])
-def test_urls_are_refused(tmp_path: Path, url: str) -> None:
+def of_url(tmp_path: Path, url: str) -> list[Callable[[], Index]]:
     (tmp_path / "catalogue.csv").write_text(f"path,label\n/a.fits,1\n{url},2\n")
-    Index(pa.table({"path": [url]})).save(tmp_path / "index.parquet")
-    makers: tuple[Callable[[], object], ...] = (
-        lambda: Index.scan(url),
-        lambda: Index.scan(["a.fits", url]),
-        lambda: Index.from_paths([url]),
+    Index(pa.table({"path": ["/a.fits", url]})).save(tmp_path / "index.parquet")
+    return [
+        lambda: Index.scan(["/a.fits", url]),
+        lambda: Index.from_paths(["/a.fits", url]),
         lambda: Index.from_csv(tmp_path / "catalogue.csv"),
         lambda: Index.load(tmp_path / "index.parquet"),
-    )
-    for make in makers:
-        with pytest.raises(ValueError, match=f"{url} is a URL, but only local files can be read"):
-            make()
+    ]
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/a b?#.fits", "gs://b/a@b.fits", "https://host:8080/a%20b.fits"]
+)
+def test_urls_stay_as_they_are(tmp_path: Path, url: str) -> None:
+    for make in of_url(tmp_path, url):
+        assert make().path(1) == url
+
+
+SECRET = "s3cr3t"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("file:///a.fits", "file:// is not read, expected s3, gs, http, https, or a path"),
+        ("s3:///a.fits", "expected s3://bucket/key"),
+        (f"https://me:{SECRET}@host/a.fits", "https://host/a.fits: the URL holds a password"),
+        (f"https://host/a.fits?X-Amz-Signature={SECRET}", "holds a password or a signature"),
+        ("https://host/a.fits?b=c", "expected https://host/path"),
+        (f"s3://{SECRET}@bucket/a.fits", "expected s3://bucket/key"),
+    ],
+)
+def test_other_urls_are_refused(tmp_path: Path, url: str, reason: str) -> None:
+    ways: list[Callable[[], object]] = [*of_url(tmp_path, url), lambda: Index.scan(url)]
+    for way in ways:
+        with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+            way()
+        assert SECRET not in str(caught.value)
 
 
 def test_a_colon_is_no_url(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contract import NUMBER, ReaderContract, check_named, refused, written
+from elsewhere import Inside
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -45,6 +46,10 @@ class TestColour(TestNpy):
     @pytest.fixture
     def good_row(self, tmp_path: Path) -> Row:
         return saved(tmp_path, np.arange(31 * 23 * 3, dtype=">u2").reshape(31, 23, 3))
+
+
+class TestNpyInside(Inside, TestNpy):
+    pass
 
 
 @pytest.mark.parametrize("dtype", ["float31", "complex64", "float", "", None, np.float32, ">f4"])

@@ -7,7 +7,7 @@
 ``locks``
     Empty; ranges of it are locked, each for some bytes of one object (locks.py).
 ``usage-{boot}``
-    Bytes that are used, for each of 256 shelves of 16 folders (room.py).
+    Bytes that are used, for each of 256 shelves of 16 folders (room.py, shelves.py).
 ``{3 digits of a hash}/{the rest}-{start}-{stop}-{crc}-{boot}``
     A segment: bytes of one cell of 4 MiB of one object (ranges.py), written once and renamed
     (segments.py). There are 4096 such folders at most, and they stay: to make one takes longer than

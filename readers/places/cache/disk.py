@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import io
 import logging
 import os
@@ -18,7 +19,7 @@ from readers.places.cache.folder import LOCKS, prepare
 from readers.places.cache.locks import locked
 from readers.places.cache.ranges import CELL, CachedObject, by_cell, covered
 from readers.places.cache.room import Room
-from readers.places.cache.segments import Segment, boot_id, segment_name, segments_in
+from readers.places.cache.segments import Listing, Segment, boot_id, segment_name
 from readers.places.contract import too_short
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class DiskCache:
     What a read gives is what `fetch` gave, for it or for an earlier read. No byte is fetched twice
     while another thread or process fetches it, and it has room. Where the disk is full, cannot be
     written or has no locks, bytes are fetched without it, after one warning in the log. It is
-    used by any number of threads; pickled, it is its settings.
+    used by any number of threads. A pickle holds its settings; all its copies in a process are one.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class DiskCache:
         Folder for it alone, made with mode 0700 if it is missing.
     nbytes : int
         Bytes that it may take on disk, over all processes; folders and inodes are not counted.
-        Where it is full, segments are removed by the rule in room.py.
+        Where it is full, segments are removed by the rule of `shelves.to_evict`.
 
     Raises
     ------
@@ -89,8 +90,8 @@ class DiskCache:
             self._works = False
             self._warn(error)
 
-    def __reduce__(self) -> tuple[type[DiskCache], tuple[str, int]]:
-        return DiskCache, (self.folder, self.nbytes)
+    def __reduce__(self) -> tuple[Callable[[str, int], DiskCache], tuple[str, int]]:
+        return _of_this_process, (self.folder, self.nbytes)
 
     @property
     def stats(self) -> CacheStats:
@@ -155,10 +156,11 @@ class DiskCache:
 
     def _take(self, whole: CachedObject, pieces: Sequence[_Piece]) -> list[_Piece]:
         """Fill buffers from disk; return the parts of them that are missing."""
-        gaps = []
+        gaps, listing = [], Listing(self.folder)
         try:
             for start, buffer in pieces:
-                for segment, first, end in self._covered(whole, start, start + len(buffer)):
+                stop = start + len(buffer)
+                for segment, first, end in _cut(listing, whole, start, stop):
                     part = buffer[first - start : end - start]
                     if segment is None or not segment.read_into(self._boot, first, part):
                         gaps.append((first, part))
@@ -166,13 +168,6 @@ class DiskCache:
             self._warn(error)
             return list(pieces)
         return gaps
-
-    def _covered(
-        self, whole: CachedObject, start: int, stop: int
-    ) -> Iterator[tuple[Segment | None, int, int]]:
-        for cell, first, end in by_cell(start, stop):
-            segments = segments_in(self.folder, whole.cell_name(cell), first, end)
-            yield from covered(segments, first, end)
 
     @contextmanager
     def _alone(self, whole: CachedObject, gaps: Sequence[_Piece]) -> Iterator[None]:
@@ -219,6 +214,20 @@ class DiskCache:
             warned, self._warned = self._warned, True
         if not warned:
             logger.warning("the cache fails, and bytes are fetched without it: %s", error)
+
+
+@functools.cache
+def _of_this_process(folder: str, nbytes: int) -> DiskCache:
+    """Return the cache that a process has in place of all copies of one that it was sent."""
+    return DiskCache(folder, nbytes)
+
+
+def _cut(
+    listing: Listing, whole: CachedObject, start: int, stop: int
+) -> Iterator[tuple[Segment | None, int, int]]:
+    """Cut a range into what segments hold, and what none does."""
+    for cell, first, end in by_cell(start, stop):
+        yield from covered(listing.segments(whole.cell_name(cell), first, end), first, end)
 
 
 def _fetched(fetch: Fetch, runs: list[tuple[int, int]]) -> list[_Piece]:

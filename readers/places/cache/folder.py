@@ -34,10 +34,12 @@ def prepare(folder: str) -> None:
         )
     with locked(f"{folder}/{LOCKS}", 0, 1, patience_s=60):
         mark = Path(folder, _MARK)
-        if not mark.exists():
+        mark.touch(0o600)
+        text = mark.read_text(encoding="ascii", errors="replace")
+        if not text:  # also after a power cut
             os.chmod(folder, 0o700)
             mark.write_text(_TEXT, encoding="ascii")
-        elif mark.read_text(encoding="ascii", errors="replace") != _TEXT:
+        elif text != _TEXT:
             raise ValueError(
                 f"the folder of the cache is one of another program or version: {folder!r}. Give "
                 "another folder, or delete this one"

@@ -11,35 +11,25 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from array import array
 from contextlib import suppress
 from typing import NamedTuple
 
 from readers.places.cache.folder import LOCKS
 from readers.places.cache.locks import locked
-from readers.places.cache.ranges import BLOCK
-from readers.places.cache.segments import NEW, is_segment, was_used_again
+from readers.places.cache.segments import NEW
+from readers.places.cache.shelves import (
+    SHELVES,
+    Listed,
+    bytes_on_disk,
+    listed,
+    shelf_of,
+    to_evict,
+)
 
-_SHELVES = 256
-_RECENT_NS = 60 * 10**9
-"""A segment that was used since is evicted last: it may be one that was read ahead."""
 _SAMPLE = 4096
 """Segments that are compared at least before some are evicted, if there are as many."""
 _PATIENCE_S = 10
-
-
-class _Found(NamedTuple):
-    """A segment in a list of a shelf, sorted by when it was used."""
-
-    used_ns: int
-    nbytes: int
-    shelf: int
-    path: str
-    is_new: bool
-    """Whether it is being written."""
-    is_used_again: bool
-    """Whether it was read later than it was written."""
 
 
 class _New(NamedTuple):
@@ -95,7 +85,7 @@ class Room:
 
         It is locked while it is open, so that nobody takes it for one that was left behind.
         """
-        taken = _on_disk(nbytes)
+        taken = bytes_on_disk(nbytes)
         if taken > self._nbytes:
             return None
         with locked(f"{self._folder}/{LOCKS}", 0, 1, _PATIENCE_S) as held:
@@ -103,7 +93,7 @@ class Room:
                 return None
             used = self._read()
             has_room = sum(used) + taken <= self._nbytes or self._make_room(used, taken)
-            used[int(name[:2], 16)] += taken * has_room
+            used[shelf_of(name)] += taken * has_room
             self._write(used)  # before the file is there: never less than there is
             return self._new_file(name[:3], nbytes) if has_room else None
 
@@ -111,7 +101,7 @@ class Room:
         with locked(f"{self._folder}/{LOCKS}", 0, 1, _PATIENCE_S) as held:
             if held:
                 used = self._read()
-                used[int(name[:2], 16)] -= _on_disk(nbytes)
+                used[shelf_of(name)] -= bytes_on_disk(nbytes)
                 self._write(used)
 
     def _new_file(self, folder: str, nbytes: int) -> _New:
@@ -137,10 +127,10 @@ class Room:
                 used.frombytes(file.read())
         except (FileNotFoundError, ValueError):
             used = array("q")
-        if len(used) != _SHELVES:
-            used = array("q", bytes(8 * _SHELVES))
-            for shelf in range(_SHELVES):
-                used[shelf] = sum(found.nbytes for found in self._list(shelf))
+        if len(used) != SHELVES:
+            used = array("q", bytes(8 * SHELVES))
+            for shelf in range(SHELVES):
+                used[shelf] = sum(found.nbytes for found in listed(self._folder, shelf))
             for name in os.listdir(self._folder):
                 if name.startswith("usage-"):
                     os.unlink(f"{self._folder}/{name}")
@@ -156,93 +146,27 @@ class Room:
 
     def _make_room(self, used: array[int], taken: int) -> bool:
         """Evict segments until there is room; return whether there is."""
-        first, sample = os.urandom(1)[0], list[_Found]()
-        for turn in range(_SHELVES):
-            shelf = (first + turn) % _SHELVES
-            found = self._list(shelf)
+        first, sample = os.urandom(1)[0], list[Listed]()
+        for turn in range(SHELVES):
+            shelf = (first + turn) % SHELVES
+            found = listed(self._folder, shelf)
             used[shelf] = sum(one.nbytes for one in found)
             sample += found
-            if len(sample) >= _SAMPLE or turn == _SHELVES - 1:
+            if len(sample) >= _SAMPLE or turn == SHELVES - 1:
                 self._evict(used, sample, taken)
                 if sum(used) + taken <= self._nbytes:
                     return True
                 sample.clear()
         return False
 
-    def _evict(self, used: array[int], sample: list[_Found], taken: int) -> None:
+    def _evict(self, used: array[int], sample: list[Listed], taken: int) -> None:
         """Remove some segments of a sample: a fifth, or until there is enough room."""
         most = len(sample) // 5 if len(sample) >= _SAMPLE else len(sample)
         excess = sum(used) - min(self._nbytes - taken, self._nbytes // 100 * 95)
-        for one in _to_evict(sample)[:most]:
+        for one in to_evict(sample)[:most]:
             if excess <= 0:
                 break
             with suppress(FileNotFoundError):
                 os.unlink(one.path)
             used[one.shelf] -= one.nbytes
             excess -= one.nbytes
-
-    def _list(self, shelf: int) -> list[_Found]:
-        """List the segments of a shelf, and remove what killed processes have left."""
-        folders = [f"{self._folder}/{16 * shelf + number:03x}" for number in range(16)]
-        return [found for folder in folders for found in _listed(folder, shelf)]
-
-
-def _to_evict(sample: list[_Found]) -> list[_Found]:
-    """Return whole segments in the order in which they are evicted.
-
-    An epoch uses each row once, so what was used last is needed last. Hence nine in ten are the
-    newest of those that were never read again; to remove what was not used for longest would leave
-    15 % of hits, not 43 %, where the cache holds half of the rows. One in ten is that all the same,
-    so that archives that are not used any more give way.
-    """
-    oldest = sorted(one for one in sample if not one.is_new)
-    recent_ns = time.time_ns() - _RECENT_NS
-    once = [one for one in oldest if not one.is_used_again and one.used_ns < recent_ns][::-1]
-    mixed: list[_Found] = []
-    for number, start in enumerate(range(0, len(once), 9)):
-        mixed += [oldest[number], *once[start : start + 9]]
-    return list(dict.fromkeys([*mixed, *oldest]))
-
-
-def _listed(folder: str, shelf: int) -> list[_Found]:
-    """List the segments of a folder: again, if one is renamed or removed meanwhile."""
-    while os.path.isdir(folder):
-        with suppress(FileNotFoundError), os.scandir(folder) as files:
-            return [
-                _found(file, shelf)
-                for file in files
-                if is_segment(file.name) and not _was_left(file)
-            ]
-    return []
-
-
-def _found(file: os.DirEntry[str], shelf: int) -> _Found:
-    status, is_new = file.stat(), file.name.startswith(NEW)
-    return _Found(
-        status.st_mtime_ns,
-        _on_disk(status.st_size),
-        shelf,
-        file.path,
-        is_new,
-        was_used_again(status),
-    )
-
-
-def _on_disk(nbytes: int) -> int:
-    return -(-nbytes // BLOCK) * BLOCK
-
-
-def _was_left(entry: os.DirEntry[str]) -> bool:
-    """Return whether a file was being written by a process that is gone; it is removed."""
-    if not entry.name.startswith(NEW):
-        return False
-    file = os.open(entry.path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
-        os.unlink(entry.path)
-        return True
-    finally:
-        os.close(file)

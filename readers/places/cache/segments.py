@@ -51,26 +51,6 @@ def segment_name(cell: str, start: int, data: memoryview, boot: str) -> str:
     return f"{cell}-{start:012x}-{start + len(data):012x}-{zlib.crc32(data):08x}-{boot}"
 
 
-def segments_in(root: str, cell: str, start: int, stop: int) -> list[Segment]:
-    """List the segments of a cell that hold bytes of a range, sorted by start.
-
-    Of segments that overlap, some may be left out: these are seldom, and hold the same bytes.
-    """
-    folder, _, prefix = cell.partition("/")
-    try:
-        names = sorted(os.listdir(f"{root}/{folder}"))  # by cell and start: these have one length
-    except FileNotFoundError:
-        return []
-    end = bisect.bisect_left(names, f"{prefix}-{stop:012x}")
-    first = max(bisect.bisect_right(names, f"{prefix}-{start:012x}~", hi=end) - 1, 0)
-    matches = [_NAME.fullmatch(name) for name in names[first:end] if name.startswith(prefix)]
-    return [
-        Segment(int(match[1], 16), int(match[2], 16), f"{root}/{folder}/{match[0]}")
-        for match in matches
-        if match
-    ]
-
-
 class Segment(NamedTuple):
     """The bytes from `start` up to `stop` of an object, in a file."""
 
@@ -119,3 +99,34 @@ class Segment(NamedTuple):
         with suppress(FileNotFoundError):
             os.rename(self.path, f"{known}-{crc}-{boot}")
         return True
+
+
+class Listing:
+    """What the folders of a cache hold, each listed when it is first asked for."""
+
+    def __init__(self, root: str) -> None:
+        self._root, self._names = root, dict[str, list[str]]()
+
+    def segments(self, cell: str, start: int, stop: int) -> list[Segment]:
+        """Return the segments of a cell that hold bytes of a range, sorted by start.
+
+        Of segments that overlap, some may be left out: these are seldom, and hold the same bytes.
+        """
+        folder, _, prefix = cell.partition("/")
+        names = self._in(f"{self._root}/{folder}")  # by cell and start, which have one length
+        end = bisect.bisect_left(names, f"{prefix}-{stop:012x}")
+        first = max(bisect.bisect_right(names, f"{prefix}-{start:012x}~", hi=end) - 1, 0)
+        matches = [_NAME.fullmatch(name) for name in names[first:end] if name.startswith(prefix)]
+        return [
+            Segment(int(match[1], 16), int(match[2], 16), f"{self._root}/{folder}/{match[0]}")
+            for match in matches
+            if match
+        ]
+
+    def _in(self, folder: str) -> list[str]:
+        if folder not in self._names:
+            try:
+                self._names[folder] = sorted(os.listdir(folder))
+            except FileNotFoundError:
+                self._names[folder] = []
+        return self._names[folder]

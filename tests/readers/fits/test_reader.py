@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from contract import NUMBER, ReaderContract, check_named, refused, written
+from elsewhere import Inside
 from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +104,18 @@ class TestHduOfTheReader(TestFits):
     @pytest.fixture
     def reader(self) -> FitsReader:
         return FitsReader(hdu=0)
+
+
+class TestFitsInside(Inside, TestFits):
+    pass
+
+
+class TestCompressedInside(Inside, TestCompressed):
+    pass
+
+
+class TestGzippedInside(Inside, TestGzipped):
+    pass
 
 
 # Real files.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contract import NUMBER, ReaderContract, check_named, refused, written
+from elsewhere import Inside
 from hypothesis import given
 from hypothesis import strategies as st
 from image_files import LOSSLESS, ORIENTATION, exif, pillow
@@ -81,6 +82,10 @@ class TestPng(TestJpeg):
         path = tmp_path / "png_named.jpg"
         path.write_bytes(encoded(form="PNG"))
         return Row(NUMBER, str(path))
+
+
+class TestJpegInside(Inside, TestJpeg):
+    pass
 
 
 def test_the_bytes_of_the_file_travel(tmp_path: Path) -> None:

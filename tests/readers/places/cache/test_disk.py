@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
+from cached_origin import DATA, KEY, Origin, segments, used
 from hypothesis import given
 from hypothesis import strategies as st
 
 from readers.places.cache.disk import DiskCache
 from readers.places.cache.ranges import BLOCK, CELL
 
-DATA = np.random.default_rng(7).integers(0, 256, 2 * CELL + 12345, np.uint8).tobytes()
+
+@pytest.fixture
+def cache(tmp_path: Path) -> DiskCache:
+    return DiskCache(str(tmp_path / "cache"), 4 * CELL)
 
 
-class Origin:
-    """Bytes, and the ranges of them that were fetched."""
-
-    def __init__(self, data: bytes = DATA) -> None:
-        self.data = data
-        self.asked: list[tuple[int, int]] = []
-
-    def __call__(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        self.asked += ranges
-        return [self.data[start:stop] for start, stop in ranges]
-
-    def read(self, cache: DiskCache, start: int, stop: int, key: str = "s3://a#1") -> bytes:
-        return cache.read(key, len(self.data), start, stop, self)
-
-
-def test_a_range_is_fetched_once_by_whole_blocks(tmp_path: Path) -> None:
-    cache, origin = DiskCache(str(tmp_path / "c"), 1 << 24), Origin()
+def test_a_range_is_fetched_once_by_whole_blocks(cache: DiskCache) -> None:
+    origin = Origin()
     for _ in range(2):
         assert origin.read(cache, 5000, 9000) == DATA[5000:9000]
     assert origin.asked == [(BLOCK, 3 * BLOCK)]
@@ -47,80 +34,99 @@ def test_a_range_is_fetched_once_by_whole_blocks(tmp_path: Path) -> None:
     assert stats.stored_bytes == stats.fetched_bytes
 
 
-def test_pieces_are_fetched_together_and_only_what_is_missing(tmp_path: Path) -> None:
-    cache, origin = DiskCache(str(tmp_path / "c"), 1 << 24), Origin()
+def test_pieces_are_fetched_together_and_only_what_is_missing(cache: DiskCache) -> None:
+    origin, calls = Origin(), []
     origin.read(cache, 10 * BLOCK, 12 * BLOCK)
-    calls = []
 
     def fetch(ranges: list[tuple[int, int]]) -> list[bytes]:
         calls.append(ranges)
         return origin(ranges)
 
-    starts = [CELL - 100, 9 * BLOCK + 1, 0, 12 * BLOCK - 1]
-    buffers = [bytearray(nbytes) for nbytes in (200, 3 * BLOCK, 7, 2)]
+    starts = [CELL - 100, 9 * BLOCK + 1, 0, 12 * BLOCK - 1, 5]
+    buffers = [bytearray(nbytes) for nbytes in (200, 3 * BLOCK, 7, 2, 0)]
     pieces = [(start, memoryview(buffer)) for start, buffer in zip(starts, buffers, strict=True)]
-    cache.fill("s3://a#1", len(DATA), pieces, fetch)
-    for start, buffer in zip(starts, buffers, strict=True):
-        assert buffer == DATA[start : start + len(buffer)]
+    for _ in range(2):
+        cache.fill(KEY, len(DATA), pieces, fetch)
+        for start, buffer in zip(starts, buffers, strict=True):
+            assert buffer == DATA[start : start + len(buffer)]
     blocks = [(0, 1), (9, 10), (12, 13), (CELL // BLOCK - 1, CELL // BLOCK + 1)]
     assert calls == [[(first * BLOCK, stop * BLOCK) for first, stop in blocks]]
 
 
-def test_another_key_or_size_is_another_object(tmp_path: Path) -> None:
-    cache, origin = DiskCache(str(tmp_path / "c"), 1 << 24), Origin(bytes(9999))
-    origin.read(cache, 0, 5)
-    others = [("s3://a#2", b"\1" * 9999), ("s3://a#1", b"\2" * 9998), ("s3://\udcff#1", b"\3" * 9)]
-    for key, data in others:
-        assert Origin(data).read(cache, 0, 5, key) == data[:5]
+def test_pieces_past_the_end_are_an_error(cache: DiskCache) -> None:
+    with pytest.raises(ValueError, match="the file ends at 99, expected 10 bytes from 90"):
+        cache.fill(KEY, 99, [(90, memoryview(bytearray(10)))], Origin())
 
 
-def test_a_pickled_cache_shares_the_folder(tmp_path: Path) -> None:
-    cache, origin = DiskCache(str(tmp_path / "c"), 1 << 24), Origin()
+def test_another_key_or_size_is_another_object(cache: DiskCache) -> None:
+    for data, key in [
+        (b"\0" * 9999, KEY),
+        (b"\1" * 9999, f"{KEY}2"),
+        (b"\2" * 9998, KEY),
+        (b"\3" * 9, "s3://\udcff"),
+    ]:
+        assert Origin(data, key).read(cache, 0, 5) == data[:5]
+
+
+def test_a_pickled_cache_shares_the_folder(cache: DiskCache) -> None:
+    origin = Origin()
     origin.read(cache, 0, 9)
     copy = pickle.loads(pickle.dumps(cache))
     assert origin.read(copy, 0, 9) == DATA[:9]
     assert len(origin.asked) == 1
-    assert (copy.nbytes, copy.stats.hits, copy.stats.misses) == (1 << 24, 1, 0)
-
-
-def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*-*") if path.parent.parent == folder]
-
-
-def used(folder: Path) -> int:
-    return sum(-(-path.stat().st_size // BLOCK) * BLOCK for path in files(folder))
+    assert (copy.nbytes, copy.stats.hits, copy.stats.misses) == (cache.nbytes, 1, 0)
 
 
 @given(
     reads=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, len(DATA)), st.integers(1, CELL)), max_size=30
+        st.tuples(st.integers(0, 3), st.integers(0, len(DATA)), st.integers(1, CELL)), max_size=20
     )
 )
 def test_random_reads_with_eviction_give_the_bytes(
     tmp_path: Path, reads: list[tuple[int, int, int]]
 ) -> None:
-    folder = tmp_path / "c"
+    folder = tmp_path / "cache"
     cache = DiskCache(str(folder), CELL + CELL // 2)
     for key, start, nbytes in reads:
-        origin = Origin(DATA[key * 4321 :])
+        origin = Origin(DATA[key * 4321 :], str(key))
         expected = origin.data[start : start + nbytes]
-        assert origin.read(cache, start, start + nbytes, str(key)) == expected
+        assert origin.read(cache, start, start + nbytes) == expected
         assert used(folder) <= cache.nbytes
 
 
-def test_folders_and_files_are_for_the_user_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "a" / "c"
-    Origin().read(DiskCache(str(folder), 1 << 24), 0, 9)
-    for path in [folder, *files(folder)]:
-        assert path.stat().st_mode & 0o077 == 0
-    texts = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert [path for path, text in texts.items() if text == DATA[:BLOCK]] == files(folder)
-    assert not any(b"s3" in text for text in texts.values() if text != DATA[:BLOCK])
-    assert not any("s3" in path.name for path in folder.rglob("*"))
+def test_all_is_for_the_user_alone_and_names_no_url(cache: DiskCache) -> None:
+    Origin().read(cache, 0, 9)
+    folder = Path(cache.folder)
+    paths = [folder, *folder.rglob("*")]
+    open_to_others = {path.name for path in paths if path.stat().st_mode & 0o077}
+    assert open_to_others <= {"CACHEDIR.TAG"}
+    [segment] = segments(folder)
+    assert segment.read_bytes() == DATA[:BLOCK]
+    assert not any("bucket" in str(path.relative_to(folder)) for path in paths)
+    files = [path for path in paths if path.is_file() and path != segment]
+    assert not any(b"bucket" in path.read_bytes() for path in files)
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    DiskCache(str(tmp_path), CELL)
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
+    DiskCache(str(tmp_path), CELL)
 
 
 def test_a_folder_with_other_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ValueError, match=r"holds other files, e\.g\. 'thesis.tex': "):
-        DiskCache(str(tmp_path), 1 << 24)
+        DiskCache(str(tmp_path), CELL)
     assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+def test_a_cache_of_another_program_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n# pip")
+    with pytest.raises(ValueError, match="one of another program or version"):
+        DiskCache(str(tmp_path), CELL)
+
+
+def test_less_than_a_cell_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least 4194304 bytes, got 4194303"):
+        DiskCache(str(tmp_path), CELL - 1)

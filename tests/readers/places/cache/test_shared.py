@@ -1,0 +1,103 @@
+"""One cache for threads and processes, some of which are killed or stopped."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cached_origin import DATA, Origin, used
+
+from readers.places.cache import disk
+from readers.places.cache.disk import DiskCache
+from readers.places.cache.folder import LOCKS
+from readers.places.cache.locks import locked
+from readers.places.cache.ranges import CELL
+
+
+def test_threads_that_miss_the_same_bytes_fetch_them_once(tmp_path: Path) -> None:
+    cache, origin = DiskCache(str(tmp_path / "cache"), 4 * CELL), Origin()
+    begin = threading.Barrier(8)
+
+    def read(number: int) -> bool:
+        begin.wait()
+        start = 50_000 * number
+        return origin.read(cache, start, start + 100_000) == DATA[start : start + 100_000]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(read, range(8)))
+    blocks = [block for start, stop in origin.asked for block in range(start, stop, 4096)]
+    assert len(blocks) == len(set(blocks))
+
+
+def test_threads_with_eviction_get_their_bytes(tmp_path: Path) -> None:
+    cache = DiskCache(str(tmp_path / "cache"), CELL)
+    origins = [Origin(DATA[1000 * number :], str(number)) for number in range(3)]
+
+    def read(seed: int) -> None:
+        draws = random.Random(seed)
+        for _ in range(40):
+            draws.choice(origins).read_random(cache, draws)
+            assert used(Path(cache.folder)) <= cache.nbytes
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(read, range(4)))
+
+
+def start(folder: Path, nbytes: int, seed: int, count: int, log: Path) -> subprocess.Popen[bytes]:
+    arguments = [str(folder), str(nbytes), str(seed), str(count), str(log)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-S", "-m", "cached_origin", *arguments]
+    return subprocess.Popen(command, env=environment)
+
+
+def test_processes_fetch_no_block_twice(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    processes = [start(tmp_path / "cache", 8 * CELL, seed, 60, log) for seed in range(8)]
+    assert [process.wait() for process in processes] == [0] * 8
+    fetched: list[tuple[str, int]] = []
+    for line in log.read_text().splitlines():
+        key, first, stop = line.split()
+        fetched += [(key, block) for block in range(int(first), int(stop), 4096)]
+    assert len(fetched) == len(set(fetched)) > 1000
+
+
+def test_processes_that_are_killed_leave_a_cache_that_works(tmp_path: Path) -> None:
+    folder, nbytes, log = tmp_path / "cache", CELL + CELL // 2, tmp_path / "log"
+    processes = [start(folder, nbytes, seed, 10**6, log) for seed in range(6)]
+    try:
+        for victim in processes:
+            for _ in range(10):
+                time.sleep(0.02)
+                assert not folder.exists() or used(folder) <= nbytes
+            assert victim.poll() is None
+            victim.kill()
+            victim.wait()
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    cache, draws = DiskCache(str(folder), nbytes), random.Random(1)
+    for _ in range(100):
+        Origin().read_random(cache, draws)
+        assert used(folder) <= nbytes
+    assert cache.stats.hit_bytes
+    assert not list(folder.glob("*/new-*"))
+
+
+def test_nobody_waits_for_ever_for_a_process_that_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "_PATIENCE_S", 0.05)
+    cache, origin = DiskCache(str(tmp_path / "cache"), 4 * CELL), Origin()
+    with locked(f"{cache.folder}/{LOCKS}", 2, 1 << 62, patience_s=1) as held:
+        assert held
+        assert origin.read(cache, 0, 9) == DATA[:9]
+    assert origin.read(cache, 0, 9) == DATA[:9]
+    assert len(origin.asked) == 1
