@@ -12,7 +12,7 @@ import numpy as np
 from dali_pipelines.config import PipelineConfig
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
-from readers.index.schema import holds_urls
+from readers.index.paths.absolute import holds_urls
 from readers.index.table import Index
 from readers.messages import printable
 from readers.places.cache.disk import DiskCache

@@ -16,6 +16,7 @@ import numpy as np
 
 from readers.index import schema
 from readers.index.lists.arrays import is_number
+from readers.index.paths.absolute import holds_paths
 from readers.index.shared_file import SharedFile
 from readers.index.stored import StoredLists, StoredNumbers, StoredStrings
 
@@ -171,7 +172,7 @@ def write(table: pa.Table, path: str, digest: str) -> None:
             located[field.name] = pa.large_binary()
         elif pa.types.is_list(field.type):
             located[field.name] = pa.large_list(field.type.value_field)
-        elif schema.holds_paths(field.name, table[field.name]):
+        elif holds_paths(field.name, table[field.name]):
             located[field.name] = pa.large_string()
     fields = [field.with_type(located.get(field.name, field.type)) for field in table.schema]
     stored = pa.schema(fields, table.schema.metadata)

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from readers.index.schema import check_path, text_column
+from readers.index.paths.absolute import check_path
+from readers.index.schema import text_column
 from readers.messages import printable
 from readers.places.listing import objects
 from readers.places.storage import Storage

@@ -11,6 +11,7 @@ from readers.index.arrow_file import ArrowFile
 from readers.index.classes import category_ids_of, class_table, classes_of
 from readers.index.grouping.frames import Frames, frames_of
 from readers.index.lists.coco import coco_table
+from readers.index.paths.absolute import absolute, check_path
 from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files, object_table
 from readers.places.storage import Storage
 from readers.places.urls import is_url
@@ -135,11 +136,11 @@ class IndexSources:
             If one is not UTF-8, or a URL of which no objects can be read.
         """
 
-        def absolute(path: str) -> str:
-            schema.check_path(path)
+        def whole(path: str) -> str:
+            check_path(path)
             return path if is_url(path) else os.path.abspath(path)
 
-        return cls._of_paths(absolute(os.fspath(path)) for path in paths)
+        return cls._of_paths(whole(os.fspath(path)) for path in paths)
 
     @classmethod
     def _of_paths(cls, paths: Iterable[str]) -> Self:
@@ -162,7 +163,7 @@ class IndexSources:
             raise ValueError(
                 f"{os.fspath(path)}: expected a column 'path', got {table.column_names}"
             )
-        return cls(schema.absolute(table, folder_of(path)))
+        return cls(absolute(table, folder_of(path)))
 
     @classmethod
     def from_class_folders(
@@ -285,7 +286,7 @@ class IndexSources:
                 f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
                 f"({error}): make it again, with Index.save or scripts/index.py"
             ) from error
-        return cls(schema.absolute(table, folder_of(name)))
+        return cls(absolute(table, folder_of(name)))
 
 
 def folder_of(file: str | os.PathLike[str]) -> str:

@@ -17,6 +17,7 @@ from readers.index import arrow_file, schema
 from readers.index.catalogue.methods import IndexCutouts
 from readers.index.columns import Columns
 from readers.index.grouping.groups import Grouping, Missing
+from readers.index.paths.absolute import absolute
 from readers.index.reader_columns import reader_columns
 from readers.index.rows.methods import IndexRows
 from readers.index.rows.weights import RunningWeights, running_weights
@@ -77,7 +78,7 @@ class Index(IndexCutouts, IndexRows):
         partial = f"{name}.part{os.getpid()}"
         try:
             if name.endswith(arrow_file.SUFFIX):
-                table = schema.absolute(self.table, folder_of(name))
+                table = absolute(self.table, folder_of(name))
                 digest = self.digest if table is self.table else schema.digest(table)
                 arrow_file.write(table, partial, digest)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from typing import TYPE_CHECKING
 
-from readers.index.schema import check_local
+from readers.index.paths.absolute import check_local
 
 if TYPE_CHECKING:
     import pyarrow as pa

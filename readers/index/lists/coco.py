@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from readers.index import schema
 from readers.index.classes import with_classes
+from readers.index.paths.absolute import check_local
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +107,7 @@ def _check_ids(what: str, entries: Iterable[Mapping[str, Any]]) -> None:
 
 def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the paths of the images; FileNotFoundError if some are missing."""
-    schema.check_local(folder)
+    check_local(folder)
     root = os.path.abspath(folder)
     if not os.path.isdir(root):
         raise FileNotFoundError(f"the folder of the images is missing: {root}")
@@ -115,7 +116,7 @@ def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
         name = image["file_name"]
         if not isinstance(name, str) or not name:
             raise ValueError(f"images[{number}] has file_name {name!r}, expected a path")
-        schema.check_local(name)
+        check_local(name)
         paths.append(os.path.normpath(os.path.join(root, name)))
     if not paths:
         raise ValueError("there are no images")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from readers import Index, ReadError
 from readers.contract import Row
-from readers.index import arrow_file, schema
+from readers.index import arrow_file, schema, sources
 
 PATHS = ["/a.fits", "/é ü/💥.fits", "/c", "/d", "/e", "/f", "/g"]
 
@@ -143,8 +143,9 @@ def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_was_found_when_it_was_saved_is_not_looked_for_again(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("check", "digest", "absolute", "strings", "whole_numbers", "numbers"):
+    for name in ("check", "digest", "strings", "whole_numbers", "numbers"):
         monkeypatch.setattr(schema, name, None)
+    monkeypatch.setattr(sources, "absolute", None)
     monkeypatch.setattr("tempfile.TemporaryFile", None)  # where columns would be copied to
     index = Index.scan(file)
     columns = index.columns(["label", "hdu"])

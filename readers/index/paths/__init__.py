@@ -1,0 +1,1 @@
+"""Paths and URLs of rows: checks, and where they begin."""

@@ -1,0 +1,79 @@
+"""Check paths and URLs, and make relative paths absolute."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from readers.index.columns import OTHER_PATH, PART
+from readers.index.schema import holds_text, part_names
+from readers.messages import printable
+from readers.places.urls import ORDINARY, URL, check_url, is_url
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def holds_paths(name: str, column: pa.ChunkedArray) -> bool:
+    """Return whether a column holds paths: of files of samples, or of others, as ``mask_path``."""
+    named = name == "path" or name.startswith(PART) or name.endswith(OTHER_PATH)
+    return named and holds_text(column)
+
+
+def absolute(table: pa.Table, folder: str) -> pa.Table:
+    """Return the table with relative paths resolved against a folder."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for position, name in enumerate(table.column_names):
+        paths = table[name]
+        if not holds_paths(name, paths):
+            continue
+        whole = pc.or_(pc.starts_with(paths, "/"), pc.equal(paths, ""))
+        if pc.all(whole).as_py() is False:
+            is_url = pc.match_substring_regex(paths, URL.pattern)
+            if not name.endswith(OTHER_PATH):  # those may have a meaning for their user alone
+                check_urls(paths.filter(is_url))
+            whole = pc.or_(whole, is_url)
+            paths = paths.cast(pa.large_string())
+            prefix = pa.scalar(os.path.join(folder, ""), pa.large_string())
+            separator = pa.scalar("", pa.large_string())
+            joined = pc.binary_join_element_wise(prefix, paths, separator)
+            table = table.set_column(position, name, pc.if_else(whole, paths, joined))
+    return table
+
+
+def holds_urls(table: pa.Table) -> bool:
+    """Return whether a row, or a part of one, has a URL in place of a path."""
+    import pyarrow.compute as pc
+
+    names = ("path", *(PART + part for part in part_names(table)))
+    return any(pc.any(pc.match_substring(table[name], "://")).as_py() for name in names)
+
+
+def check_path(path: str) -> None:
+    """Raise ValueError for a name that is not UTF-8, or a URL of which no objects can be read."""
+    if is_url(path):
+        check_url(path)
+    if not path.isascii():
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            name = os.fsencode(path)
+            raise ValueError(f"{name!r}: the name is not UTF-8, rename the file") from None
+
+
+def check_urls(urls: pa.ChunkedArray) -> None:
+    """Raise ValueError for the first URL of which no objects can be read, or with a password."""
+    import pyarrow.compute as pc
+
+    odd = pc.invert(pc.match_substring_regex(urls, ORDINARY))
+    for url in urls.filter(odd):
+        check_url(url.as_py())
+
+
+def check_local(path: str) -> None:
+    """Raise ValueError for a URL, or a name that is not UTF-8."""
+    if is_url(path):
+        raise ValueError(f"{printable(path)} is a URL, expected a local path: copy the files")
+    check_path(path)
