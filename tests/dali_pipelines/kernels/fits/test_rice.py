@@ -7,6 +7,7 @@ import mmap
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,9 +207,11 @@ def test_all_of_this_without_vectors() -> None:
     """On a CPU that has AVX-512, the tests above once more as on one that has none."""
     if not HAS_VECTORS:
         pytest.skip("they ran without vectors")
+    # Without the conftest.py of Loaders, which starts a process that imports DALI.
+    options = ["-q", "-p", "no:cacheprovider", "--noconftest", "-p", "conftest"]
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
-        env={**os.environ, "NUMBA_ENABLE_AVX": "0"},
+        [sys.executable, "-m", "pytest", *options, __file__],
+        env={**os.environ, "NUMBA_ENABLE_AVX": "0", "PYTHONPATH": str(Path(__file__).parents[3])},
         capture_output=True,
         text=True,
         timeout=200,
