@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs import run
 
 from dali_pipelines import Index, Loader, PipelineConfig, npy_pipeline
 
@@ -175,7 +176,7 @@ class Module(LightningModule):
         return torch.optim.SGD(self.parameters(), 0.0)
 
 def main():
-    index = Index.scan(sys.stdin.read())
+    index = Index.scan(sys.argv[1])
     options = dict(batch_size=4, num_read_processes=1, devices=[None])
     module = Module()
     trainer = Trainer(max_epochs=2, num_sanity_val_steps=2, accelerator="cpu", logger=False,
@@ -191,12 +192,11 @@ if __name__ == "__main__":
 """
 
 
-def test_lightning_checks_first_and_loses_nothing(
-    npy_folder: Path, fresh_python: Callable[..., bytes]
-) -> None:
+def test_lightning_checks_first_and_loses_nothing(npy_folder: Path) -> None:
     """Its sanity check takes two batches of the validation; then come all rows."""
-    out = fresh_python(_LIGHTNING, stdin=str(npy_folder).encode())
-    rows = json.loads(out.decode().split("rows ")[-1])
+    done = run([sys.executable, "-c", _LIGHTNING, str(npy_folder)])
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout.split("rows ")[-1])
     assert rows == [list(range(8)), list(range(23)), list(range(23))]
 
 
