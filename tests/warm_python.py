@@ -8,7 +8,8 @@ command line and environment in /proc, the seed of `hash`, what `sys.modules` ho
 file in tracebacks, and the order in which objects are deleted at its end. Tests of these start
 their own.
 
-The ranks of torchrun are forks, too, of a second such process, which is a child of torchrun.
+The ranks of torchrun are forks, too, of a second such process, which is a child of torchrun; so are
+the Python processes that a job starts by `subprocess`, if its environment has `WARM_CHILDREN`.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def main(fd: int) -> None:
     connection = socket.socket(fileno=fd)
     connection.send(str(len(os.listdir("/proc/self/task"))).encode())
     task = _serve(connection)
-    if task.command[:2] == ["-m", "torch.distributed.run"]:
+    if task.command[:2] == ["-m", "torch.distributed.run"] or "WARM_CHILDREN" in task.environ:
         task = _with_server(task)
     _run(task, path)
 
@@ -208,7 +209,7 @@ def _serve(connection: socket.socket) -> Task:
 
 
 def _with_server(task: Task) -> Task:
-    """Let torchrun start its ranks as forks of a process that is forked before it has threads."""
+    """Let a launcher start its ranks as forks of a process that is forked before it has threads."""
     global _first, _server
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
@@ -217,6 +218,7 @@ def _with_server(task: Task) -> Task:
         its.close()
         _first, _server = task.environ, lambda: ours  # type: ignore[assignment]
         subprocess_handler.Popen = WarmJob  # type: ignore[assignment,attr-defined]
+        subprocess.Popen = WarmJob  # type: ignore[assignment,misc]
         return task
     ours.close()
     return _serve(its)

@@ -24,7 +24,7 @@ def test_every_row_once(launcher: str, npy_folder: Path, tmp_path: Path) -> None
     done = (start if launcher == "torchrun" else run)(
         [sys.executable, *command, str(npy_folder), str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "WARM_CHILDREN": "1"},
     )
     assert done.returncode == 0, done.stderr
     ranks = [json.loads(file.read_text()) for file in tmp_path.glob("*.json")]
