@@ -8,6 +8,11 @@ of the file, with the new coordinates, LVL_NUM 1.5, and in HISTORY what was done
 SHA-256 of tables. Finished files are skipped, so that a run that was ended can be started again;
 OUT/prep.json keeps its settings.
 
+    dali-pipelines prep archive/ -o tiled --tiles 128
+
+With --tiles copies any FITS files instead, with the same pixels and headers: images of integers get
+square RICE_1 tiles, of which a window takes fewer bytes. Floats are copied as they are.
+
 Files that cannot be read or are unfit are listed, and the others are done. The exit status is 0; 1
 if there was such a file, 2 for wrong usage, 130 if interrupted.
 """
@@ -22,7 +27,7 @@ import sys
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dali_pipelines.cli.errors import Refusal, command, one_line, refusing
 from dali_pipelines.cli.options import at_least, option, parse
@@ -36,6 +41,28 @@ if TYPE_CHECKING:
     from dali_pipelines.aia.level15 import Level15
     from dali_pipelines.cli.prep.targets import Target
     from readers.contract import Row
+
+
+class Maker(Protocol):
+    """Makes a file of another."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that determine the files, for JSON."""
+        ...
+
+    def write(self, row: Row, path: str) -> str | None:
+        """Write the file; return what the user should know of it. Raise ReadError if it is bad."""
+        ...
+
+
+class Made(NamedTuple):
+    """What became of a file."""
+
+    bad: str | None
+    """Why nothing was made of it, if so."""
+    note: str | None = None
+    """What the user should know of the one that was made."""
+
 
 SETTINGS = "prep.json"
 """File in the output folder that says what the files there were made with."""
@@ -56,6 +83,12 @@ class PrepConfig(FileFlags, TableFlags, ProcessFlags):
     """Flags of ``prep``, the settings of Level15 among them."""
 
     out: str = option(None, "the folder to write to", short="-o", required=True, metavar="OUT")
+    tiles: int | None = option(
+        None,
+        "copy without loss, integers in RICE_1 tiles of NxN pixels; 128 is advised",
+        type=at_least(16),
+        metavar="N",
+    )
     order: int = option(3, "of the spline", choices=(1, 3))
     psf: bool = option(False, "deconvolve, channels from 94 to 335")
     exposure: bool = option(False, "divide by the exposure time: DN/s")
@@ -78,6 +111,14 @@ class PrepConfig(FileFlags, TableFlags, ProcessFlags):
         None, "HDU of the image (default: the first with one)", type=at_least(0), metavar="N"
     )
 
+    def __post_init__(self) -> None:
+        if self.tiles is None:
+            return
+        for field in dataclasses.fields(self):
+            of_both = field.name in ("files", "out", "tiles", "num_processes")
+            if not of_both and getattr(self, field.name) != field.default:
+                raise ValueError(f"--{field.name} is for level 1.5, --tiles copies all as it is")
+
 
 @command("prep", "interrupted; the same command continues")
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,21 +126,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = parse(PrepConfig, argv, __doc__, "prep")
     from readers.index.table import SUFFIXES
 
-    settings = _settings(config)
-    targets = targets_of(config.files, config.out, SUFFIXES["fits"])
-    claim(config.out, SETTINGS, settings.settings(), targets)
+    maker = _maker(config)
+    targets = targets_of(config.files, config.out, SUFFIXES["fits"], every_hdu=bool(config.tiles))
+    claim(config.out, SETTINGS, maker.settings(), targets)
     left = [target for target in targets if not os.path.exists(target.path)]
     with (
         refusing(OSError, MemoryError, status=1, doing="stopped"),
         unfinished_folder(config.out) as folder,
     ):
-        bad = _write(left, folder, settings, config.num_processes)
+        bad = _write(left, folder, maker, config.num_processes)
     print(
         f"{len(targets)} files: {len(left) - bad} written, {len(targets) - len(left)} finished "
-        f"before, {bad} bad",
+        f"before, {bad} bad{_sizes(left) if config.tiles else ''}",
         file=sys.stderr,
     )
     return 1 if bad else 0
+
+
+def _sizes(targets: Sequence[Target]) -> str:
+    """Return the sizes of the files of which others were made, and of those."""
+    made = [(row.path, path) for row, path in targets if os.path.exists(path)]
+    before, after = (sum(os.path.getsize(pair[n]) for pair in made) / 1e6 for n in range(2))
+    return f"; {before:.1f} MB before, {after:.1f} MB after"
+
+
+def _maker(config: PrepConfig) -> Maker:
+    if config.tiles is None:
+        return _settings(config)
+    from dali_pipelines.cli.prep.tiling import Tiling
+
+    return Tiling(config.tiles)
 
 
 def _settings(config: PrepConfig) -> Level15:
@@ -121,7 +177,7 @@ def _settings(config: PrepConfig) -> Level15:
 # ---- The files ---------------------------------------------------------------------------------
 
 
-def _write(targets: Sequence[Target], folder: str, settings: Level15, num_processes: int) -> int:
+def _write(targets: Sequence[Target], folder: str, maker: Maker, num_processes: int) -> int:
     """Make the files, and list the bad ones; give how many those are."""
     from tqdm import tqdm
 
@@ -130,31 +186,35 @@ def _write(targets: Sequence[Target], folder: str, settings: Level15, num_proces
     if not targets:
         return 0
     tasks = (
-        (row, path, os.path.join(folder, f"{row.number}.fits"), settings) for row, path in targets
+        (row, path, os.path.join(folder, f"{row.number}.fits"), maker) for row, path in targets
     )
     bad = 0
     with (
-        closing(isolated_map(write_level15, tasks, min(num_processes, len(targets)))) as results,
+        closing(isolated_map(write_file, tasks, min(num_processes, len(targets)))) as results,
         tqdm(total=len(targets), unit=" files", disable=not sys.stderr.isatty()) as bar,
     ):
-        for (row, _), reason in zip(targets, results, strict=True):
-            if isinstance(reason, Crash):
-                reason = "it kills the process that reads it; if for memory, try fewer processes"
-            if reason is not None:
-                tqdm.write(f"bad {printable(row.path)}: {reason}", file=sys.stderr)
+        for (row, _), made in zip(targets, results, strict=True):
+            if isinstance(made, Crash):
+                made = Made(
+                    "it kills the process that reads it; if for memory, try fewer processes"
+                )
+            if made.bad is not None:
+                tqdm.write(f"bad {printable(row.path)}: {made.bad}", file=sys.stderr)
                 bad += 1
+            elif made.note:
+                tqdm.write(f"copied {printable(row.path)}: {made.note}", file=sys.stderr)
             bar.update()
     return bad
 
 
-def write_level15(row: Row, path: str, part: str, settings: Level15) -> str | None:
-    """Make one file, all or nothing; give what is wrong with the level 1 file, if anything is."""
+def write_file(row: Row, path: str, part: str, maker: Maker) -> Made:
+    """Make one file, all or nothing."""
     from readers.errors import ReadError
 
     try:
-        settings.write(row, part)
+        note = maker.write(row, part)
     except ReadError as error:
-        return one_line(error.reason)
+        return Made(one_line(error.reason))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.replace(part, path)
-    return None
+    return Made(None, note)

@@ -31,8 +31,12 @@ class Target(NamedTuple):
     path: str
 
 
-def targets_of(files: Sequence[str], out: str, suffixes: Sequence[str]) -> list[Target]:
+def targets_of(
+    files: Sequence[str], out: str, suffixes: Sequence[str], *, every_hdu: bool = False
+) -> list[Target]:
     """Return each file that the arguments name, once, and where what is made of it goes.
+
+    With `every_hdu` a file is a target as a whole, whichever HDUs of it an Index names.
 
     Subfolders of a folder, of the folder that a glob begins with, and of the one that holds all
     rows of an Index come again below `out`. What lies in that is not read.
@@ -51,7 +55,7 @@ def targets_of(files: Sequence[str], out: str, suffixes: Sequence[str]) -> list[
         rows = [Row(at, index.path(at), index.hdu(at)) for at in range(len(index))]
         root = _root(file, [row.path for row in rows])
         for row in rows:
-            key = row.path, row.hdu
+            key = row.path, None if every_hdu else row.hdu
             inside = os.path.realpath(row.path).startswith(out + os.sep)
             if key not in targets and not inside:
                 name = _fits_name(os.path.relpath(row.path, root))
