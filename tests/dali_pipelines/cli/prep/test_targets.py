@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dali_pipelines.cli.errors import Refusal
@@ -52,6 +53,15 @@ class TestNames:
         index = tmp_path / "index.parquet"
         Index.from_paths(archive / "2011" / name for name in ("b.fits", "02/c.fits.gz")).save(index)
         assert [*made(index, out=out)] == ["b.fits", "02/c.fits"]
+
+    def test_every_hdu_of_a_file(self, archive: Path, tmp_path: Path) -> None:
+        table = pa.table({"path": [str(archive / "a.fits")] * 2, "hdu": [1, 2]})
+        Index(table).save(tmp_path / "index.parquet")
+        arguments = [str(tmp_path / "index.parquet")], str(tmp_path / "out"), SUFFIXES
+        with pytest.raises(Refusal, match="would be written to"):
+            targets_of(*arguments)
+        ((row, path),) = targets_of(*arguments, every_hdu=True)
+        assert (row.hdu, path) == (None, str(tmp_path / "out/a.fits"))
 
     def test_each_once(self, archive: Path, tmp_path: Path) -> None:
         found = made(archive / "2011", archive, out=tmp_path / "out")

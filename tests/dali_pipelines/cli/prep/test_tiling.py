@@ -1,0 +1,283 @@
+"""prep --tiles: the same pixels and headers in square tiles, and files that must not be copied."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import fits_files
+import numpy as np
+import pytest
+from astropy.io import fits
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import StoredImage, compressed_floats, compressed_integers, cubes, plain_images
+
+from dali_pipelines.cli.prep import main as script
+from dali_pipelines.cli.prep import tiling
+from dali_pipelines.cli.prep.checksum import encoded, is_sound, ones_sum
+from dali_pipelines.cli.prep.tiling import Tiling
+from readers.contract import Row
+from readers.errors import ReadError
+from readers.fits.reader import FitsReader
+from readers.window import Window
+
+HEIGHT, WIDTH = 300, 280
+PIXELS = np.random.default_rng(0).poisson(100, (HEIGHT, WIDTH)).astype(np.int16)
+
+
+def tiled(path: Path, edge: int = 128) -> tuple[Path, str]:
+    """Copy a file; return the path of the copy, and what is said about it."""
+    copy = path.with_name(f"tiled_{path.name}")
+    return copy, Tiling(edge).write(Row(3, str(path)), str(copy))
+
+
+def hdus_of(path: Path) -> list[tuple[bytes, bytes]]:
+    """Return the bytes of header and data of each HDU."""
+    content = path.read_bytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with fits.open(path, disable_image_compression=True) as hdus:
+            places = [hdu.fileinfo() for hdu in hdus]
+    return [
+        (
+            content[place["hdrLoc"] : place["datLoc"]],
+            content[place["datLoc"] : place["datLoc"] + place["datSpan"]],
+        )
+        for place in places
+    ]
+
+
+def rice(pixels: np.ndarray, **cards: Any) -> fits.CompImageHDU:
+    return fits.CompImageHDU(pixels, fits.Header(cards), compression_type="RICE_1")
+
+
+class TestPixels:
+    @given(image=plain_images() | compressed_integers() | compressed_floats() | cubes())
+    def test_any_image(self, image: StoredImage, tmp_path: Path) -> None:
+        path = tmp_path / "a.fits"
+        fits_files.write(path, image)
+        moved = image.compression is None and image.stored.dtype.kind in "iu"
+        copy, said = tiled(path, 16)
+        old, new = (0 if image.compression is None else 1), 1
+        if moved and image.stored.dtype != np.int64:
+            assert said == ""
+        else:
+            new = old
+        assert bool(said) == (image.stored.dtype.kind == "f" or image.stored.dtype == np.int64)
+        if said:
+            assert copy.read_bytes() == path.read_bytes()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected, found = fits.getdata(path, old), fits.getdata(copy, new)
+            assert np.can_cast(found.dtype, expected.dtype, "equiv")
+            np.testing.assert_array_equal(found, expected)
+            with fits.open(copy, checksum=True) as hdus:
+                for hdu in hdus[new:]:
+                    if not said:
+                        assert (hdu.verify_checksum(), hdu.verify_datasum()) != (0, 0)
+        if expected.ndim == 2:
+            window = Window.at(1, 2, 3, 2, image=expected.shape)
+            sample = FitsReader().read(Row(0, str(copy)), window)
+            np.testing.assert_array_equal(
+                fits_files.decoded(sample)[..., 0], fits_files.truth(path, old)[1:4, 2:4]
+            )
+
+    @pytest.mark.parametrize(
+        "name", ["aia_171_cutout", "hmi_sharp_br", "m13", "m13_gzip", "m13_hcomp", "m13_plio"]
+    )
+    def test_real_files(self, shared_data: Path, tmp_path: Path, name: str) -> None:
+        path = tmp_path / "a.fits"
+        path.write_bytes((shared_data / f"fits/{name}.fits").read_bytes())
+        copy, said = tiled(path)
+        assert said == ""
+        assert copy.stat().st_size < path.stat().st_size
+        number = 0 if name == "m13" else 1
+        np.testing.assert_array_equal(fits_files.truth(copy, 1), fits_files.truth(path, number))
+        header, data = hdus_of(copy)[1]
+        assert is_sound(header + data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            difference = fits.HeaderDiff(
+                fits.getheader(path, number),
+                fits.getheader(copy, 1),
+                ignore_comments=["BITPIX", "NAXIS*", "SIMPLE", "XTENSION"],
+                ignore_keywords=["CHECKSUM", "DATASUM"],
+            )
+        assert difference.identical, difference.report()
+
+    @pytest.mark.parametrize("name", ["compressed_with_nan.fits", "decam_dither1.fits.fz"])
+    def test_quantised_floats_stay(self, shared_data: Path, tmp_path: Path, name: str) -> None:
+        path = tmp_path / name
+        path.write_bytes((shared_data / "fits" / name).read_bytes())
+        copy, said = tiled(path)
+        assert said.startswith("HDU 1: its floats are quantised tile by tile")
+        assert copy.read_bytes() == path.read_bytes()
+
+    def test_a_window_takes_fewer_bytes(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.fits"
+        pixels = np.random.default_rng(0).poisson(1000, (2048, 2048)).astype(np.int16)
+        rice(pixels).writeto(path)
+        copy, _ = tiled(path)
+        assert copy.stat().st_size < 1.01 * path.stat().st_size
+        window = Window.at(700, 900, 256, 256, image=pixels.shape)
+        before, after = (
+            FitsReader().read(Row(0, str(each)), window).input_bytes for each in (path, copy)
+        )
+        assert after < before / 3.5
+
+
+class TestHeaders:
+    def test_cards_stay_byte_for_byte(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.fits"
+        header = fits.PrimaryHDU(PIXELS).header
+        start = len(header)
+        header["LONG"] = "a very long text " * 8
+        header["BLANK"] = -5
+        header.add_blank()
+        header.add_history("made by a test")
+        kept = header.tostring(endcard=False, padding=False)[80 * start :].encode()
+        # astropy itself would fix this card.
+        kept += b"ODD     = nan / breaks the standard".ljust(80)
+        text = header[:start].tostring(endcard=False, padding=False).encode() + kept
+        text = (text + b"END".ljust(80)).ljust(2880)
+        path.write_bytes(text + PIXELS.astype(">i2").tobytes().ljust(59 * 2880, b"\0"))
+        copy, _ = tiled(path)
+        empty, (table, heap) = hdus_of(copy)
+        assert is_sound(empty[0])
+        assert is_sound(table + heap)
+        assert kept in table
+        assert b"ZSIMPLE =                    T" in table
+
+    def test_a_file_of_many_hdus(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.fits"
+        table = fits.BinTableHDU(np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]), name="T")
+        wide = fits.ImageHDU(PIXELS.astype(np.uint16) + 40000, name="WIDE")
+        line, floats = fits.ImageHDU(PIXELS[0], name="LINE"), fits.ImageHDU(PIXELS / 2.0)
+        hdus = [fits.PrimaryHDU(), table, rice(PIXELS, EXTNAME="SCI"), wide, line, floats]
+        fits.HDUList(hdus).writeto(path, checksum=True)
+        copy, said = tiled(path)
+        assert said == (
+            "HDU 4: it has one axis; HDU 5: RICE_1 would quantise its pixels, which are float64"
+        )
+        before, after = hdus_of(path), hdus_of(copy)
+        for number in 0, 1, 4, 5:
+            assert after[number] == before[number]
+        with fits.open(copy, checksum=True) as found:
+            assert [hdu.name for hdu in found] == ["PRIMARY", "T", "SCI", "WIDE", "LINE", ""]
+            np.testing.assert_array_equal(found["SCI"].data, PIXELS)
+            np.testing.assert_array_equal(found["WIDE"].data, wide.data)
+            assert found["WIDE"].data.dtype == np.uint16
+        # What is tiled already is copied as it is.
+        again, _ = tiled(copy)
+        assert again.read_bytes() == copy.read_bytes()
+
+    def test_keywords_that_a_table_would_heed(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.fits"
+        fits.PrimaryHDU(PIXELS, fits.Header({"ZSCALE": 2.5})).writeto(path)
+        copy, said = tiled(path)
+        assert said == "HDU 0: its header has keywords of a table"
+        assert copy.read_bytes() == path.read_bytes()
+
+    @given(words=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=40))
+    def test_checksums_are_those_of_astropy(self, words: list[int]) -> None:
+        data = np.array(words, ">u4").tobytes().ljust(2880, b"\0")
+        hdu = fits.PrimaryHDU(np.frombuffer(data, ">i4"))
+        hdu.add_checksum(when="")
+        assert hdu.header["DATASUM"] == str(ones_sum(data))
+        zeros = hdu.header.copy()
+        zeros["CHECKSUM"] = "0" * 16
+        text = zeros.tostring().encode()
+        assert encoded(ones_sum(text + data)) == hdu.header["CHECKSUM"]
+        assert is_sound(hdu.header.tostring().encode() + data)
+
+
+class TestDamage:
+    """Nothing is made of a file that is not sound, and the reason is named."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "a.fits"
+        rice(PIXELS, OBJECT="Sun").writeto(path, checksum=True)
+        return path
+
+    @pytest.mark.parametrize(
+        ("old", "new", "reason"),
+        [
+            (b"\0\0\0\0", b"\0\0\1\0", "its DATASUM is [0-9]+, but that of its data is [0-9]+"),
+            (b"'Sun     '", b"'Moon    '", "its bytes do not agree with its CHECKSUM"),
+        ],
+    )
+    def test_wrong_checksums(self, path: Path, old: bytes, new: bytes, reason: str) -> None:
+        content = path.read_bytes()
+        at = content.rindex(old)
+        path.write_bytes(content[:at] + new + content[at + len(old) :])
+        with pytest.raises(ReadError, match=reason) as raised:
+            tiled(path)
+        assert (raised.value.hdu, raised.value.row) == (1, 3)
+
+    def test_truncated(self, path: Path) -> None:
+        path.write_bytes(path.read_bytes()[:-2880])
+        with pytest.raises(ReadError, match="truncated"):
+            tiled(path)
+
+    def test_a_truncated_gzip_file(self, path: Path) -> None:
+        packed = path.with_suffix(".fits.gz")
+        packed.write_bytes(gzip.compress(path.read_bytes())[:-1000])
+        with pytest.raises(ReadError, match="ended before"):
+            tiled(packed)
+
+    def test_a_copy_with_other_pixels(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        right = tiling.tiled_hdu
+        monkeypatch.setattr(
+            tiling, "tiled_hdu", lambda text, stored, edge: right(text, stored + 1, edge)
+        )
+        with pytest.raises(ReadError, match="astropy reads other pixels from the copy"):
+            tiled(path)
+
+
+class TestCommand:
+    @pytest.fixture
+    def archive(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "archive/sub"
+        folder.mkdir(parents=True)
+        stream = io.BytesIO()
+        fits.HDUList([fits.PrimaryHDU(PIXELS), rice(PIXELS + 1)]).writeto(stream)
+        (folder / "a.fits.gz").write_bytes(gzip.compress(stream.getvalue()))
+        fits.PrimaryHDU(PIXELS / 2.0).writeto(folder.parent / "b.fits")
+        (folder.parent / "c.fits").write_text("no FITS file")
+        return folder.parent
+
+    def test_run(self, archive: Path, tmp_path: Path, capsys: Any) -> None:
+        out = tmp_path / "out"
+        arguments = [str(archive), "-o", str(out), "--tiles=64", "--num_processes=1"]
+        assert script.main(arguments) == 1
+        copied, bad, summary = capsys.readouterr().err.splitlines()
+        assert (
+            copied == f"copied {archive}/b.fits: HDU 0: RICE_1 would quantise its pixels, "
+            "which are float64"
+        )
+        assert bad.startswith(f"bad {archive}/c.fits: not a FITS file")
+        assert summary.startswith("3 files: 2 written, 0 finished before, 1 bad; 0.")
+        assert sorted(p.name for p in out.rglob("*") if p.is_file()) == [
+            "a.fits",
+            "b.fits",
+            "prep.json",
+        ]
+        assert [name for name in os.listdir(out) if name.startswith(".")] == []
+        with fits.open(out / "sub/a.fits") as hdus:
+            for number in 1, 2:
+                np.testing.assert_array_equal(hdus[number].data, PIXELS + number - 1)
+                assert hdus[number].tile_shape == (64, 64)
+        assert script.main(arguments) == 1
+        assert "3 files: 0 written, 2 finished before, 1 bad" in capsys.readouterr().err
+        assert script.main([*arguments[:3], "--tiles=32"]) == 2
+        assert "were made with tiles 64, not 32" in capsys.readouterr().err
+
+    def test_flags_of_level_15(self, archive: Path, capsys: Any) -> None:
+        assert script.main([str(archive), "-o=x", "--tiles=64", "--exposure"]) == 2
+        assert "--exposure is for level 1.5" in capsys.readouterr().err
