@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from strategies import StoredImage, compressed_floats, compressed_integers, cubes, plain_images
 
 from dali_pipelines.cli.prep import main as script
-from dali_pipelines.cli.prep import tiling
 from dali_pipelines.cli.prep.checksum import encoded, is_sound, ones_sum
+from dali_pipelines.cli.prep.tiled_hdu import tiled_hdu
 from dali_pipelines.cli.prep.tiling import Tiling
 from readers.contract import Row
 from readers.errors import ReadError
@@ -232,10 +232,10 @@ class TestDamage:
             tiled(packed)
 
     def test_a_copy_with_other_pixels(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        right = tiling.tiled_hdu
-        monkeypatch.setattr(
-            tiling, "tiled_hdu", lambda text, stored, edge: right(text, stored + 1, edge)
-        )
+        def wrong(text: bytes, stored: np.ndarray, edge: int) -> bytes:
+            return tiled_hdu(text, stored + 1, edge)
+
+        monkeypatch.setattr("dali_pipelines.cli.prep.tiling.tiled_hdu", wrong)
         with pytest.raises(ReadError, match="astropy reads other pixels from the copy"):
             tiled(path)
 
