@@ -128,7 +128,10 @@ def _unpacked(row: Row, path: str) -> Iterator[str]:
 
 def _parts(path: str, edge: int) -> list[_Part]:
     parts = []
-    with FitsFile.at(path, None) as file, file.by_astropy(disable_image_compression=True) as opened:
+    with (
+        FitsFile.at(LocalPlace(path), None) as file,
+        file.by_astropy(disable_image_compression=True) as opened,
+    ):
         for number, hdu in enumerate(opened[0]):
             header, place = hdu.header, hdu.fileinfo()
             copied = reason_to_copy(header, edge)
@@ -166,6 +169,6 @@ def _checked_bytes(path: str, part: _Part) -> memoryview:
 
 def _stored_pixels(path: str, number: int) -> NDArray[np.generic]:
     """Return the integers of an image as they are stored, shape (planes, height, width)."""
-    with FitsFile.at(path, number) as file:
+    with FitsFile.at(LocalPlace(path), number) as file:
         found = find_image(file)
         return found.pixels(None, list(range(found.shape.planes)), scaled=False)
