@@ -54,12 +54,7 @@ def read_ranges(
         payload = _buffer(nbytes, room)
         place.read_many([(first, payload[:nbytes].data)])
         return payload, offsets - first, nbytes
-    order = np.argsort(offsets, kind="stable")
-    starts, stops = offsets[order], ends[order]
-    reach = np.maximum.accumulate(stops)
-    cuts = np.flatnonzero(starts[1:] > reach[:-1] + gap) + 1
-    run_starts = starts[np.concatenate(([0], cuts))]
-    run_stops = reach[np.concatenate((cuts, [len(starts)])) - 1]
+    run_starts, run_stops = merged(offsets, ends, gap)
     run_offsets = np.concatenate(([0], np.cumsum(run_stops - run_starts)))
     nbytes = int(run_offsets[-1])
     payload = _buffer(nbytes, room)
@@ -68,6 +63,17 @@ def read_ranges(
     place.read_many([(start, buffer[at : at + stop - start]) for start, stop, at in runs])
     run = np.searchsorted(run_starts, offsets, side="right") - 1
     return payload, run_offsets[run] + offsets - run_starts[run], nbytes
+
+
+def merged(
+    starts: NDArray[np.int64], stops: NDArray[np.int64], gap: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first bytes and ends of ranges in order, with those `gap` bytes apart in one."""
+    order = np.argsort(starts, kind="stable")
+    starts, reach = starts[order], np.maximum.accumulate(stops[order])
+    cuts = np.flatnonzero(starts[1:] > reach[:-1] + gap) + 1
+    firsts = starts[np.concatenate(([0], cuts))]
+    return firsts, reach[np.concatenate((cuts, [len(starts)])) - 1]
 
 
 def bytes_between(planes: Sequence[int], plane_bytes: int, span_bytes: int, *, gap: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,6 +28,7 @@ _PACKED = {
     b"PK\x03\x04": "zip",
     b"\x1f\x9d": "compress",
 }
+Expected = Callable[[Hashable | None], Sequence[tuple[int, int]]]
 _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
 
 
@@ -38,6 +39,8 @@ class FitsFile:
     ----------
     place : Place
         Where its bytes lie. It is opened here, and closed with the file.
+    expected : callable, optional
+        Takes the stamp of the place, and returns ranges that will be read, to fetch them at once.
 
     Raises
     ------
@@ -50,12 +53,14 @@ class FitsFile:
     wanted: HduName | None = None
     """The HDU that is read; None for the first image."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, expected: Expected | None = None) -> None:
         self._unpacked: UnpackedFits | None = None
         self._of_astropy = 0
         with ExitStack() as stack:
             self._stored = stack.enter_context(place)
             stamp = self._stored.stamp
+            if expected is not None:
+                self._stored.fetch(expected(stamp))
             known = [] if stamp is None else _known_plain(stamp)
             if not known:
                 begin = self._stored.read(0, 6)
@@ -89,12 +94,19 @@ class FitsFile:
 
     @classmethod
     @contextmanager
-    def at(cls, place: Place, wanted: HduName | None, *, every: bool = False) -> Iterator[FitsFile]:
+    def at(
+        cls,
+        place: Place,
+        wanted: HduName | None,
+        *,
+        every: bool = False,
+        expected: Expected | None = None,
+    ) -> Iterator[FitsFile]:
         """Open a file to read one HDU.
 
         A gzipped one is unpacked up to its headers at first; with `every`, those of all HDUs.
         """
-        with cls(place) as file:
+        with cls(place, expected) as file:
             file.wanted = wanted
             if file._unpacked is not None:
                 file._unpacked.find(wanted, every=every)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers.fits.file import FitsFile
+from readers.fits.hdus import HduName
 from readers.fits.headers import Keywords
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape, plane_index
@@ -97,6 +98,11 @@ def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
 def _kept(*_: Any) -> list[_Description]:
     """Return the description of an image of a file that has this stamp; an empty list to fill."""
     return []
+
+
+def is_described(stamp: Hashable | None, wanted: HduName | None) -> bool:
+    """Return whether the description of an image is kept, of a file that has this stamp."""
+    return stamp is not None and bool(_kept(stamp, wanted))
 
 
 def _read_description(file: FitsFile) -> _Description:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.byte_ranges import bytes_between, read_ranges
+from readers.byte_ranges import bytes_between, merged, read_ranges
 from readers.fits.payload import OVERHEAD, PADDING, PER_TILE, make_plan
 from readers.fits.planes import ImageShape
 from readers.places.contract import Place
@@ -52,14 +52,28 @@ class StoredImage:
 
         Each row is one tile of an image that has the size of the window.
         """
+        offsets, lengths = self._rows(window, planes)
+        payload, starts, input_bytes = read_ranges(place, offsets, lengths, gap=_GAP, room=PADDING)
+        width = self.shape.region(window)[-1]
+        plans = _plans(starts.reshape(len(planes), -1), width, self.bitpix)
+        return payload, plans, np.zeros((len(planes), 0)), input_bytes
+
+    def ranges(
+        self, window: Window | None, planes: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the first bytes and ends of the ranges that `read` reads."""
+        offsets, lengths = self._rows(window, planes)
+        return merged(offsets, offsets + lengths, _GAP)
+
+    def _rows(
+        self, window: Window | None, planes: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the first byte and the length of each row of pixels."""
         y, x, height, width = self.shape.region(window)
         item = abs(self.bitpix) // 8
         rows = np.add.outer(np.array(planes) * self.shape.height, np.arange(y, y + height))
         offsets = self.start + (rows.reshape(-1) * self.shape.width + x) * item
-        lengths = np.full(len(offsets), width * item)
-        payload, starts, input_bytes = read_ranges(place, offsets, lengths, gap=_GAP, room=PADDING)
-        plans = _plans(starts.reshape(rows.shape), width, self.bitpix)
-        return payload, plans, np.zeros((len(planes), 0)), input_bytes
+        return offsets, np.full(len(offsets), width * item)
 
 
 def plan_of_pixels(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -20,12 +20,13 @@ from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.fits.file import FitsFile, read_errors
+from readers.fits.file import Expected, FitsFile, read_errors
 from readers.fits.hdus import HduName, checked
-from readers.fits.image import FitsImage, find_image
+from readers.fits.image import FitsImage, find_image, is_described
 from readers.fits.payload import OVERHEAD, make_plan
 from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import ImageShape, Planes
+from readers.fits.tile_notes import COLUMN, TileNotes
 from readers.window import Window
 
 _AS_STORED = (8, 16, 32, -32, -64)
@@ -71,6 +72,8 @@ class FitsReader:
 
     regions: ClassVar[bool] = True
     """It reads what `Window.within` gives."""
+    notes: ClassVar[tuple[str, ...]] = (COLUMN,)
+    """Column of the Index that is used if present."""
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         # The numba operator takes the shape of its output from the shape of its first input.
         SampleSpec(name="shape", dtype="uint8", ndim=3, layout="HWC"),
@@ -103,7 +106,7 @@ class FitsReader:
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the image, or only the tiles that the window touches."""
-        with self._found(row) as found:
+        with self._found(row, self._expected(row, window)) as found:
             found.file.need(*self.span(found, row, window))
             sample = self.read_found(found, row, window)
             return replace(sample, input_bytes=found.file.input_bytes(sample.input_bytes))
@@ -247,13 +250,30 @@ class FitsReader:
             )
         return shape.chosen(row.plane)
 
+    def _expected(self, row: Row, window: Window | None) -> Expected | None:
+        """Return what gives the ranges that a window needs, by the notes of the row if it has any.
+
+        A window or a plane that the image lacks is left to `read`, which raises the error.
+        """
+        try:
+            notes = TileNotes.unpack(row.notes.get(COLUMN, b""))
+            if notes is None:
+                return None
+            shape = notes.image.shape
+            inside = window and window.within(shape.height, shape.width)
+            ranges = notes.ranges(inside, self.chosen(row, shape))
+        except ValueError:
+            return None
+        wanted = self._wanted(row)
+        return lambda stamp: ranges if is_described(stamp, wanted) else notes.header + ranges
+
     @contextmanager
-    def _found(self, row: Row) -> Iterator[FitsImage]:
+    def _found(self, row: Row, expected: Expected | None = None) -> Iterator[FitsImage]:
         """Open the file of a row and yield its image."""
         wanted = self._wanted(row)
         with (
             read_errors(row.name, wanted, row.number) as where,
-            FitsFile.at(row.place, wanted) as file,
+            FitsFile.at(row.place, wanted, expected=expected) as file,
         ):
             found = find_image(file, self.largest_tile)
             where.hdu = found.number

@@ -31,7 +31,7 @@ _LONGEST_BLOCK = 1024
 _LENGTH_BITS = {1: 3, 2: 4, 4: 5}
 """Bits of the shortest block, by bytes per pixel."""
 
-_GAP = 64 << 10
+GAP = 64 << 10
 """Bytes between two tiles, see `readers.byte_ranges.read_ranges`."""
 
 _DITHERS = {
@@ -148,7 +148,7 @@ class RiceImage:
         share = rows / -(-self.shape.height // self.tile_height)
         plan_bytes = (24 + 24 * (self.dither != payload.UNQUANTIZED)) * self._plane_tiles
         plane_bytes = (self.table.data_end - self.table.heap_start) // self.shape.planes
-        between = bytes_between(planes, plane_bytes, int(share * plane_bytes), gap=_GAP)
+        between = bytes_between(planes, plane_bytes, int(share * plane_bytes), gap=GAP)
         return between + len(planes) * (
             int(share * (1.15 * plane_bytes + plan_bytes)) + payload.OVERHEAD
         )
@@ -191,7 +191,7 @@ class RiceImage:
                 stored[tile] = self.table.stored_values(place, row, count, floats=self.bitpix < 0)
         room = sum(len(values) for values, *_ in stored.values()) + payload.PADDING
         data, starts, input_bytes = read_ranges(
-            place, offsets[is_rice], lengths[is_rice], gap=_GAP, room=room
+            place, offsets[is_rice], lengths[is_rice], gap=GAP, room=room
         )
         tiles = np.zeros((len(table), payload.PER_TILE), np.int64)
         tiles[is_rice, payload.OFFSET] = starts

@@ -103,6 +103,9 @@ class IndexConfig(CutoutFlags, ProcessFlags):
     mcu_rows: bool = option(
         False, "note where rows begin in JPEG files: no more than a window is read and decoded"
     )
+    fits_tiles: bool = option(
+        False, "note where tiles lie in FITS files: a window of a remote one takes one round trip"
+    )
     verify: bool = option(
         False,
         "decode each file whole, check its checksums and a JPEG's entropy-coded data, and leave "

@@ -117,8 +117,7 @@ def _finish(
         flags = " and ".join(f"--{name}" for name in ("rules", "where") if getattr(config, name))
         raise Refusal(f"nothing was written: {flags} dropped all rows", 1)
     samples = grouping.grouped(config.grouping, kept)
-    if config.mcu_rows:
-        samples = _with_mcu_rows(samples, config.num_processes)
+    samples = _with_notes(config, samples)
     samples = _cutouts(config, samples, rejected or [])
     parts = splitting.parts(config, samples)
     for table, file in zip(parts, splitting.files(config), strict=True):
@@ -153,19 +152,28 @@ def _check_columns(config: IndexConfig, names: Sequence[str]) -> None:
         splitting.check(config, names)
 
 
-def _with_mcu_rows(table: pa.Table, num_threads: int) -> pa.Table:
+def _with_notes(config: IndexConfig, table: pa.Table) -> pa.Table:
+    """Return the table with the columns that note where parts of files lie, if they are wanted."""
+    if not (config.mcu_rows or config.fits_tiles):
+        return table
     from tqdm import tqdm
 
-    from dali_pipelines import with_mcu_rows
+    from dali_pipelines import with_mcu_rows, with_tiles
     from readers.index.table import Index
 
     progress = functools.partial(
         tqdm, total=table.num_rows, unit=" files", disable=not sys.stderr.isatty()
     )
-    noted = with_mcu_rows(Index(table), num_threads, progress).table
-    without = noted["mcu_rows"].null_count
-    print(f"Rows of MCUs noted of {noted.num_rows - without} files, {without} are not coded so.")
-    return noted
+    index = Index(table)
+    if config.mcu_rows:
+        index = with_mcu_rows(index, config.num_processes, progress)
+        without = index.table["mcu_rows"].null_count
+        print(f"Rows of MCUs noted of {len(index) - without} files, {without} are not coded so.")
+    if config.fits_tiles:
+        index = with_tiles(index, config.num_processes, progress)
+        without = index.table["fits_tiles"].null_count
+        print(f"Tiles noted of {len(index) - without} images, {without} are not stored so.")
+    return index.table
 
 
 def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, str]:

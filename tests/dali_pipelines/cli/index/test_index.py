@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import signal
 import subprocess
@@ -82,6 +83,13 @@ def names(path: Path | str = "index.parquet") -> list[str]:
 
 
 class TestScan:
+    def test_tiles(self, archive: Path, run: Run) -> None:
+        (archive / "z.fits.gz").write_bytes(gzip.compress((archive / "a.fits").read_bytes()))
+        status, out, _ = run(archive, "--fits_tiles")
+        assert status == 0
+        assert "Tiles noted of 4 images, 1 are not stored so." in out
+        assert [note is None for note in saved()["fits_tiles"].to_pylist()] == [False] * 4 + [True]
+
     def test_columns_and_rows(self, archive: Path, run: Run) -> None:
         status, out, err = run(archive)
         assert status == 0

@@ -1,0 +1,134 @@
+"""Add to an Index where the tiles of FITS files lie, to fetch a window in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from readers.byte_ranges import merged
+from readers.errors import ReadError
+from readers.fits.file import FitsFile, read_errors
+from readers.fits.hdus import HduName, checked
+from readers.fits.image import find_image
+from readers.fits.rice_tiles import RiceImage
+from readers.fits.tile_notes import COLUMN, TileNotes, TileOffsets
+
+if TYPE_CHECKING:
+    from readers.contract import Row
+    from readers.index.table import Index
+    from readers.places.contract import Place
+
+
+def with_tiles(
+    index: Index,
+    num_threads: int = 4,
+    progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+    *,
+    hdu: HduName | None = None,
+) -> Index:
+    """Return the Index with notes of where the image and its tiles lie in each FITS file.
+
+    The header and the table of tiles of each file are read once. From then on `fits_pipeline` asks
+    a remote store for all that a window needs in one round trip, not header, table and tiles one
+    after the other. Local files are read as before. What is delivered never depends on the notes:
+    of a file that has changed some bytes are fetched in vain.
+
+    Parameters
+    ----------
+    index : Index
+        Of FITS files; others are skipped.
+    num_threads : int
+        Files that are read at a time.
+    progress : callable
+        Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
+    hdu : int, str or (str, int), optional
+        HDU that will be read, where the Index has no column ``hdu``, as for `fits_pipeline`.
+
+    Returns
+    -------
+    Index
+        With the column ``fits_tiles`` (bytes: some 70, and one for each tile, up to 4096; null for
+        other files, such as gzipped ones). Save it to keep them.
+    """
+    import pyarrow as pa
+
+    wanted, columns = checked(hdu), index.columns()
+    images: dict[Hashable, int] = {}
+    numbers: list[int] = []
+    rows: list[Row] = []
+    for row in map(columns.row, range(len(index))):
+        key = row.name, row.hdu, row.plane
+        if key not in images:
+            images[key] = len(rows)
+            rows.append(row)
+        numbers.append(images[key])
+    with ThreadPoolExecutor(num_threads) as pool:
+        found = list(progress(pool.map(lambda row: _packed_notes(row, wanted), rows)))
+    notes = pa.array(found, pa.large_binary()).take(pa.array(numbers, pa.int64()))
+    table = index.table
+    if COLUMN in table.column_names:
+        table = table.drop_columns([COLUMN])
+    return type(index)(table.append_column(COLUMN, notes))
+
+
+def _packed_notes(row: Row, wanted: HduName | None) -> bytes | None:
+    wanted = wanted if row.hdu is None else row.hdu
+    place = _Recorder(row.place)
+    try:
+        with (
+            read_errors(row.name, wanted, row.number),
+            FitsFile.at(place, wanted) as file,
+        ):
+            image = find_image(file).image
+            if image is None or file.place is not place:
+                return None  # astropy decodes it, or it is gzipped
+            header = place.ranges()
+            if isinstance(image, RiceImage):
+                noted = TileOffsets.read(image, place, row.plane)
+                return None if noted is None else TileNotes(header, noted).pack()
+            return TileNotes(header, image).pack()
+    except ReadError:  # the Reader reports it
+        return None
+
+
+class _Recorder:
+    """A place that keeps what is read of it; it has no stamp, so that nothing is known before."""
+
+    stamp = None
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._reads: list[tuple[int, int]] = []
+        self.name = place.name
+
+    @property
+    def nbytes(self) -> int:
+        return self._place.nbytes
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return what was read."""
+        starts, stops = np.array(self._reads, np.int64).T
+        starts, stops = merged(starts, stops, 0)
+        return list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        self._place.fetch(ranges)
+
+    def read(self, start: int, stop: int) -> bytes:
+        found = self._place.read(start, stop)
+        self._reads.append((start, start + len(found)))
+        return found
+
+    def read_many(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
+        self._reads += [(start, start + len(buffer)) for start, buffer in pieces]
+        self._place.read_many(pieces)
+
+    def __enter__(self) -> Self:
+        self._place.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._place.__exit__(*error)
