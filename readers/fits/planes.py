@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from readers.window import Window
 
@@ -74,6 +77,20 @@ class ImageShape(NamedTuple):
                     f"there is no plane {number}, the image has {self.planes} (counted from 0)"
                 )
         return numbers
+
+
+def plane_numbers(planes: Any) -> int | tuple[int, ...]:
+    """Return plane numbers as Python integers; NumPy's are accepted. Raises ValueError."""
+    try:
+        several = np.ndim(planes) > 0
+        numbers = tuple(operator.index(number) for number in (planes if several else (planes,)))
+    except (TypeError, ValueError):
+        numbers = ()
+    if not numbers or min(numbers) < 0:
+        raise ValueError(
+            f'planes must be one or several integers from 0 on, or "all", got {planes!r}'
+        )
+    return numbers if several else numbers[0]
 
 
 def plane_index(plane: int, axes: Sequence[int]) -> tuple[int, ...]:

@@ -9,10 +9,10 @@ The graph converts all of them to float32 physical values, see `dali_pipelines.k
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,8 +25,8 @@ from readers.fits.hdus import HduName, checked
 from readers.fits.image import FitsImage, find_image, is_described
 from readers.fits.payload import OVERHEAD, make_plan
 from readers.fits.plain_image import plan_of_pixels
-from readers.fits.planes import ImageShape, Planes
-from readers.fits.tile_notes import COLUMN, TileNotes
+from readers.fits.planes import ImageShape, Planes, plane_numbers
+from readers.fits.tile_notes import COLUMN, Ranges, TileNotes
 from readers.window import Window
 
 _AS_STORED = (8, 16, 32, -32, -64)
@@ -95,7 +95,7 @@ class FitsReader:
             if self.num_planes is None:
                 raise ValueError('planes="all" needs num_planes, the number of planes per image')
         elif self.planes is not None:
-            object.__setattr__(self, "planes", _numbers(self.planes))
+            object.__setattr__(self, "planes", plane_numbers(self.planes))
 
     @property
     def channels(self) -> int:
@@ -106,7 +106,8 @@ class FitsReader:
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the image, or only the tiles that the window touches."""
-        with self._found(row, self._expected(row, window)) as found:
+        expected = partial(self._expected, row, window) if row.notes.get(COLUMN) else None
+        with self._found(row, expected) as found:
             found.file.need(*self.span(found, row, window))
             sample = self.read_found(found, row, window)
             return replace(sample, input_bytes=found.file.input_bytes(sample.input_bytes))
@@ -250,22 +251,21 @@ class FitsReader:
             )
         return shape.chosen(row.plane)
 
-    def _expected(self, row: Row, window: Window | None) -> Expected | None:
-        """Return what gives the ranges that a window needs, by the notes of the row if it has any.
+    def _expected(self, row: Row, window: Window | None, stamp: Hashable | None) -> Ranges:
+        """Return the ranges that a window needs, by the notes of the row; none if they do not fit.
 
-        A window or a plane that the image lacks is left to `read`, which raises the error.
+        An error in the window is found by `read`, as notes may be of another file.
         """
+        notes = TileNotes.unpack(row.notes[COLUMN])
+        if notes is None:
+            return []
+        shape = notes.image.shape
         try:
-            notes = TileNotes.unpack(row.notes.get(COLUMN, b""))
-            if notes is None:
-                return None
-            shape = notes.image.shape
             inside = window and window.within(shape.height, shape.width)
-            ranges = notes.ranges(inside, self.chosen(row, shape))
+            planes = self.chosen(row, shape)
+            return notes.ranges(inside, planes, header=not is_described(stamp, self._wanted(row)))
         except ValueError:
-            return None
-        wanted = self._wanted(row)
-        return lambda stamp: ranges if is_described(stamp, wanted) else notes.header + ranges
+            return []
 
     @contextmanager
     def _found(self, row: Row, expected: Expected | None = None) -> Iterator[FitsImage]:
@@ -278,20 +278,6 @@ class FitsReader:
             found = find_image(file, self.largest_tile)
             where.hdu = found.number
             yield found
-
-
-def _numbers(planes: Any) -> int | tuple[int, ...]:
-    """Return plane numbers as Python integers; NumPy's are accepted."""
-    try:
-        several = np.ndim(planes) > 0
-        numbers = tuple(operator.index(number) for number in (planes if several else (planes,)))
-    except (TypeError, ValueError):
-        numbers = ()
-    if not numbers or min(numbers) < 0:
-        raise ValueError(
-            f'planes must be one or several integers from 0 on, or "all", got {planes!r}'
-        )
-    return numbers if several else numbers[0]
 
 
 def scaling_of(header: Mapping[str, Any]) -> tuple[float, float, float] | None:

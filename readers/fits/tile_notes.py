@@ -131,9 +131,15 @@ class TileNotes:
     """Ranges that are read to describe it."""
     image: StoredImage | TileOffsets
 
-    def ranges(self, window: Window | None, planes: Sequence[int]) -> Ranges:
-        """Return the ranges that planes of a window need, but those of `header`."""
+    def ranges(
+        self, window: Window | None, planes: Sequence[int], *, header: bool = True
+    ) -> Ranges:
+        """Return the ranges that planes of a window need, with or without those of `header`."""
         starts, stops = self.image.ranges(window, planes)
+        if header:
+            more = np.array(self.header, np.int64).T
+            starts, stops = np.append(starts, more[0]), np.append(stops, more[1])
+        starts, stops = merged(starts, stops, 0)
         return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def pack(self) -> bytes:
