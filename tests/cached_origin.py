@@ -49,8 +49,7 @@ def segments(folder: Path) -> list[Path]:
 
 def used(folder: Path) -> int:
     """Return the bytes that the segments of a cache take, while none is added or evicted."""
-    with locked(f"{folder}/{LOCKS}", 0, 1, patience_s=60) as held:
-        assert held
+    with locked(f"{folder}/{LOCKS}", 0, 1, patience_s=60):
         while True:
             try:
                 sizes = [path.stat().st_size for path in segments(folder)]

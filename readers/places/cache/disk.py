@@ -213,7 +213,7 @@ class DiskCache:
         with self._lock:
             warned, self._warned = self._warned, True
         if not warned:
-            logger.warning("the cache fails, and bytes are fetched without it: %s", error)
+            logger.warning("bytes are fetched without the cache %s: %s", self.folder, error)
 
 
 @functools.cache

@@ -18,40 +18,37 @@ _LONGEST_SLEEP_S = 0.01
 
 
 @contextmanager
-def locked(path: str, start: int, nbytes: int, patience_s: float) -> Iterator[bool]:
+def locked(path: str, start: int, nbytes: int, patience_s: float) -> Iterator[None]:
     """Lock a range of a file, which is made if it is missing.
-
-    Gives False if another has it for longer than `patience_s`, e.g. a process that was stopped.
 
     Raises
     ------
+    TimeoutError
+        If another has it for longer than `patience_s`, e.g. a process that was stopped.
     OSError
         If the file cannot be opened, or its file system has no such locks.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        held = _wait(file, start, nbytes, patience_s)
+        _wait(file, start, nbytes, patience_s)
         try:
-            yield held
-        finally:
-            if held:  # a child that was forked meanwhile may keep the file open
-                _set(file, fcntl.F_UNLCK, start, nbytes)
+            yield
+        finally:  # a child that was forked meanwhile may keep the file open
+            _set(file, fcntl.F_UNLCK, start, nbytes)
     finally:
         os.close(file)
 
 
-def _wait(file: int, start: int, nbytes: int, patience_s: float) -> bool:
+def _wait(file: int, start: int, nbytes: int, patience_s: float) -> None:
     sleep_s, end_s = 0.0005, time.monotonic() + patience_s
     while True:
         try:
-            _set(file, fcntl.F_WRLCK, start, nbytes)
+            return _set(file, fcntl.F_WRLCK, start, nbytes)
         except (BlockingIOError, PermissionError):  # POSIX allows either
             if time.monotonic() >= end_s:
-                return False
-            time.sleep(sleep_s)
-            sleep_s = min(2 * sleep_s, _LONGEST_SLEEP_S)
-        else:
-            return True
+                raise TimeoutError(f"another process has locked it for {patience_s} s") from None
+        time.sleep(sleep_s)
+        sleep_s = min(2 * sleep_s, _LONGEST_SLEEP_S)
 
 
 def _set(file: int, kind: int, start: int, nbytes: int) -> None:

@@ -30,6 +30,7 @@ from readers.places.cache.shelves import (
 _SAMPLE = 4096
 """Segments that are compared at least before some are evicted, if there are as many."""
 _PATIENCE_S = 10
+"""Seconds to wait for another process that stores something: only to count all takes as long."""
 
 
 class _New(NamedTuple):
@@ -88,9 +89,7 @@ class Room:
         taken = bytes_on_disk(nbytes)
         if taken > self._nbytes:
             return None
-        with locked(f"{self._folder}/{LOCKS}", 0, 1, _PATIENCE_S) as held:
-            if not held:
-                return None
+        with locked(f"{self._folder}/{LOCKS}", 0, 1, _PATIENCE_S):
             used = self._read()
             has_room = sum(used) + taken <= self._nbytes or self._make_room(used, taken)
             used[shelf_of(name)] += taken * has_room
@@ -98,11 +97,10 @@ class Room:
             return self._new_file(name[:3], nbytes) if has_room else None
 
     def _release(self, name: str, nbytes: int) -> None:
-        with locked(f"{self._folder}/{LOCKS}", 0, 1, _PATIENCE_S) as held:
-            if held:
-                used = self._read()
-                used[shelf_of(name)] -= bytes_on_disk(nbytes)
-                self._write(used)
+        with locked(f"{self._folder}/{LOCKS}", 0, 1, _PATIENCE_S):
+            used = self._read()
+            used[shelf_of(name)] -= bytes_on_disk(nbytes)
+            self._write(used)
 
     def _new_file(self, folder: str, nbytes: int) -> _New:
         path = f"{self._folder}/{folder}/{NEW}{os.urandom(8).hex()}"

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from cached_origin import DATA, Origin, used
 
-from readers.places.cache import disk
+from readers.places.cache import disk, room
 from readers.places.cache.disk import DiskCache
 from readers.places.cache.folder import LOCKS
 from readers.places.cache.locks import locked
-from readers.places.cache.ranges import CELL
+from readers.places.cache.ranges import BLOCK, CELL
 
 
 def test_threads_that_miss_the_same_bytes_fetch_them_once(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def start(folder: Path, nbytes: int, seed: int, count: int, log: Path) -> subpro
 
 def test_processes_fetch_no_block_twice(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    processes = [start(tmp_path / "cache", 8 * CELL, seed, 60, log) for seed in range(8)]
+    processes = [start(tmp_path / "cache", 8 * CELL, seed, 40, log) for seed in range(8)]
     assert [process.wait() for process in processes] == [0] * 8
     fetched: list[tuple[str, int]] = []
     for line in log.read_text().splitlines():
@@ -72,13 +72,14 @@ def test_processes_that_are_killed_leave_a_cache_that_works(tmp_path: Path) -> N
     folder, nbytes, log = tmp_path / "cache", CELL + CELL // 2, tmp_path / "log"
     processes = [start(folder, nbytes, seed, 10**6, log) for seed in range(6)]
     try:
+        while not folder.exists() or not used(folder):
+            time.sleep(0.02)
         for victim in processes:
-            for _ in range(10):
+            for _ in range(5):
                 time.sleep(0.02)
-                assert not folder.exists() or used(folder) <= nbytes
+                assert used(folder) <= nbytes
             assert victim.poll() is None
             victim.kill()
-            victim.wait()
     finally:
         for process in processes:
             process.kill()
@@ -92,12 +93,36 @@ def test_processes_that_are_killed_leave_a_cache_that_works(tmp_path: Path) -> N
 
 
 def test_nobody_waits_for_ever_for_a_process_that_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(disk, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
     cache, origin = DiskCache(str(tmp_path / "cache"), 4 * CELL), Origin()
-    with locked(f"{cache.folder}/{LOCKS}", 2, 1 << 62, patience_s=1) as held:
-        assert held
+    locks = f"{cache.folder}/{LOCKS}"
+    with locked(locks, 2, 1 << 62, patience_s=1):  # those of objects
         assert origin.read(cache, 0, 9) == DATA[:9]
+    with locked(locks, 0, 1, patience_s=1):  # the one for storing
+        assert origin.read(cache, CELL, CELL + 9) == DATA[CELL : CELL + 9]
+        assert origin.read(cache, 0, 9) == DATA[:9]
+    assert len(origin.asked) == 2
+    [record] = caplog.records
+    assert "another process has locked it for 0.05 s" in record.getMessage()
+
+
+def test_a_segment_that_is_being_written_is_not_evicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, origin, write = DiskCache(str(tmp_path / "cache"), CELL), Origin(), os.write
+
+    def write_late(file: int, data: memoryview) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", write)
+            for number in range(3):  # each fills the cache
+                Origin(DATA, str(number)).read(cache, 0, CELL - BLOCK)
+        return write(file, data)
+
+    monkeypatch.setattr(os, "write", write_late)
+    assert origin.read(cache, 0, 9) == DATA[:9]
     assert origin.read(cache, 0, 9) == DATA[:9]
     assert len(origin.asked) == 1
+    assert used(Path(cache.folder)) == CELL
