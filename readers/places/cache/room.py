@@ -94,7 +94,14 @@ class Room:
             has_room = sum(used) + taken <= self._nbytes or self._make_room(used, taken)
             used[shelf_of(name)] += taken * has_room
             self._write(used)  # before the file is there: never less than there is
-            return self._new_file(name[:3], nbytes) if has_room else None
+            if not has_room:
+                return None
+            try:
+                return self._new_file(name[:3], nbytes)
+            except OSError:
+                used[shelf_of(name)] -= taken
+                self._write(used)
+                raise
 
     def _release(self, name: str, nbytes: int) -> None:
         with locked(f"{self._folder}/{LOCKS}", 0, 1, _PATIENCE_S):
@@ -115,6 +122,7 @@ class Room:
             os.ftruncate(file, nbytes)
         except BaseException:
             os.close(file)
+            os.unlink(path)
             raise
         return _New(file, path)
 

@@ -79,7 +79,8 @@ def test_a_pickled_cache_shares_the_folder(cache: DiskCache) -> None:
 
 @given(
     reads=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, len(DATA)), st.integers(1, CELL)), max_size=20
+        st.tuples(st.integers(0, 3), st.integers(0, len(DATA)), st.integers(1, CELL // 2)),
+        max_size=16,
     )
 )
 def test_random_reads_with_eviction_give_the_bytes(

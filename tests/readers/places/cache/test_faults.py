@@ -99,13 +99,14 @@ def test_another_length_than_asked_is_an_error(folder: Path, given: bytes) -> No
     assert not segments(folder)
 
 
+@pytest.mark.parametrize("call", ["write", "ftruncate"])
 def test_a_full_disk_stops_storing_for_a_minute(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
 ) -> None:
     cache, origin = DiskCache(str(folder), CELL), Origin()
     origin.read(cache, 0, 9)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", fails(errno.ENOSPC))
+        patch.setattr(os, call, fails(errno.ENOSPC))
         assert origin.read(cache, CELL, CELL + 9) == DATA[CELL : CELL + 9]
     assert origin.read(cache, CELL, CELL + 9) == DATA[CELL : CELL + 9]
     assert len(segments(folder)) == 1

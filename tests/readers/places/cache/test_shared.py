@@ -70,7 +70,7 @@ def test_processes_fetch_no_block_twice(tmp_path: Path) -> None:
 
 def test_processes_that_are_killed_leave_a_cache_that_works(tmp_path: Path) -> None:
     folder, nbytes, log = tmp_path / "cache", CELL + CELL // 2, tmp_path / "log"
-    processes = [start(folder, nbytes, seed, 10**6, log) for seed in range(6)]
+    processes = [start(folder, nbytes, seed, 10**6, log) for seed in range(4)]
     try:
         while not folder.exists() or not used(folder):
             time.sleep(0.02)
