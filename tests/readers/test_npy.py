@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import Inside
+from elsewhere import Inside, OverHttp, OverS3
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -49,6 +49,14 @@ class TestColour(TestNpy):
 
 
 class TestNpyInside(Inside, TestNpy):
+    pass
+
+
+class TestNpyOverS3(OverS3, TestNpy):
+    pass
+
+
+class TestNpyOverHttp(OverHttp, TestNpy):
     pass
 
 

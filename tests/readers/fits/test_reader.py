@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import Inside
+from elsewhere import Inside, OverHttp, OverS3
 from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,6 +115,22 @@ class TestCompressedInside(Inside, TestCompressed):
 
 
 class TestGzippedInside(Inside, TestGzipped):
+    pass
+
+
+class TestFitsOverS3(OverS3, TestFits):
+    pass
+
+
+class TestCompressedOverS3(OverS3, TestCompressed):
+    pass
+
+
+class TestGzippedOverS3(OverS3, TestGzipped):
+    pass
+
+
+class TestCompressedOverHttp(OverHttp, TestCompressed):
     pass
 
 

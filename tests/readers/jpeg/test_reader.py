@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import Inside
+from elsewhere import Inside, OverHttp, OverS3
 from hypothesis import given
 from hypothesis import strategies as st
 from image_files import LOSSLESS, ORIENTATION, exif, pillow
@@ -85,6 +85,14 @@ class TestPng(TestJpeg):
 
 
 class TestJpegInside(Inside, TestJpeg):
+    pass
+
+
+class TestJpegOverS3(OverS3, TestJpeg):
+    pass
+
+
+class TestJpegOverHttp(OverHttp, TestJpeg):
     pass
 
 
