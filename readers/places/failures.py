@@ -8,7 +8,8 @@ from readers.messages import printable
 from readers.places.storage import Storage
 
 _QUERY = re.compile(r"(://[^\s?\"')]*)\?[^\s\"')]*")
-_METADATA = ("169.254.169.254", "metadata.google.internal")
+_METADATA = ("169.254.169.254", "/latest/api/token", "metadata.google.internal")
+_STATUS = re.compile(r"non-2xx status code: (\d+ [A-Za-z ]+)")
 _MOST_CHARACTERS = 300
 
 
@@ -40,7 +41,9 @@ def _reason(error: BaseException, text: str, storage: Storage) -> str | None:
     name = type(error).__name__
     if isinstance(error, FileNotFoundError):
         return "there is no such bucket" if "NoSuchBucket" in text else "there is no such object"
-    if name == "PreconditionError" or "412 Precondition" in text:
+    found = _STATUS.search(text)
+    status = found[1] if found else ""
+    if name == "PreconditionError" or status.startswith("412"):
         return None
     if any(host in text for host in _METADATA):
         return (
@@ -49,25 +52,10 @@ def _reason(error: BaseException, text: str, storage: Storage) -> str | None:
         )
     if name == "UnauthenticatedError" and "credential provider" in text:
         return printable(text.rpartition("RuntimeError: ")[2])[:_MOST_CHARACTERS]
-    if name in ("PermissionDeniedError", "UnauthenticatedError") or re.search("40[13] [A-Z]", text):
-        code = re.search(r"<Code>(\w+)</Code>", text)
-        which = f" ({code[1]})" if code else ""
-        return (
-            f"access is denied{which}: check the credentials, or give anonymous=True for a public "
-            "bucket"
-        )
     if name == "NotSupportedError" or "non-partial response" in text:
         return "the server does not send ranges of bytes: copy the file, or use another server"
-    if "PermanentRedirect" in text or "301 Moved" in text:
-        return "the bucket is in another region: give its region"
-    if "416 Range" in text:
-        return "the object is empty, or shorter than was indexed"
-    if re.search("(?:429|50[0-9]) [A-Z]", text):
-        found = re.search("(?:429|50[0-9]) [A-Z][A-Za-z ]*[a-z]", text)
-        return (
-            f"the server answers {found[0] if found else 'with an error'}, after "
-            f"{storage.retries} retries: ask later, or with less concurrency"
-        )
+    if name in ("PermissionDeniedError", "UnauthenticatedError") or status:
+        return _answered(status, text)
     if "TimedOut" in text or "timed out" in text:
         return f"there was no answer within {storage.timeout:g} s"
     if "error sending request" in text or "onnect" in text:
@@ -75,5 +63,23 @@ def _reason(error: BaseException, text: str, storage: Storage) -> str | None:
             f", {storage.endpoint}" if storage.endpoint else ""
         )
     if "IncompleteBody" in text or "body error" in text:
-        return f"the answer was cut off, after {storage.retries} retries"
+        return "the answer was cut off, each time"
     return f"{name}: {printable(text)[:_MOST_CHARACTERS]}"
+
+
+def _answered(status: str, text: str) -> str:
+    """Return what an answer means, e.g. ``403 Forbidden``; text is what the server says of it."""
+    found = re.search(r"<Code>(\w+)</Code>", text)
+    code = f" ({found[1]})" if found else ""
+    if status[:3] in ("401", "403", ""):
+        return (
+            f"access is denied{code}: check the credentials, or give anonymous=True for a public "
+            "bucket"
+        )
+    if status.startswith("301"):
+        return "the bucket is in another region: give its region"
+    if status.startswith("416"):
+        return "the object is empty, or shorter than was indexed"
+    if status.startswith(("429", "5")):
+        return f"the server answers {status}, each time: ask later, or with less concurrency"
+    return f"the server answers {status}{code}"

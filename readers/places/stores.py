@@ -40,13 +40,14 @@ def store_of(root: str, storage: Storage) -> ObjectStore:
             f"reading {root} needs obstore: pip install 'dali-pipelines[remote]'"
         ) from error
     scheme, _, name = root.partition("://")
-    # A try takes half of the time, the retries before it the other half at most.
-    half = timedelta(seconds=storage.timeout / 2)
+    # A try takes a third of the time, so that one without an answer is made again. None begins
+    # after two thirds.
+    third = timedelta(seconds=storage.timeout / 3)
     options: dict[str, Any] = {
-        "client_options": {"timeout": half, "connect_timeout": half, "allow_http": True},
+        "client_options": {"timeout": third, "connect_timeout": third, "allow_http": True},
         "retry_config": {
             "max_retries": storage.retries,
-            "retry_timeout": half,
+            "retry_timeout": 2 * third,
             "backoff": {
                 "init_backoff": timedelta(seconds=0.1),
                 "max_backoff": timedelta(seconds=1),
