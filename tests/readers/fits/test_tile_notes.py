@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import fits_files
 import numpy as np
@@ -59,8 +60,8 @@ class Store(Places):
     reads: Ranges = field(default_factory=list)
     etag: str | None = None
 
-    def at(self, path: str, offset: int | None = None, nbytes: int | None = None) -> Remote:
-        assert offset is nbytes is None
+    def at(self, path: str, *span: int | None, **_: Any) -> Remote:
+        assert not any(span)
         return Remote(path, self)
 
     def missed(self) -> Ranges:
