@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from readers.contract import Reader, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
+from readers.places.remote import TRAFFIC
 from readers.sampling.blocks import BlockOrder
 from readers.sampling.draws import Draws
 from readers.sampling.geometry import Flip as Flip
@@ -144,6 +145,7 @@ class Source(Geometry):
                 report.reject(row, error.reason)
         report.read_s = time.perf_counter() - started
         report.read_cpu_s = min(report.read_s, cpu_time() - cpu_started)
+        report.traffic = TRAFFIC.take()
         return (
             *(sample[spec.name] for spec in self._of_sample),
             *self._draws_arrays(*self._key(slot, row)),

@@ -82,5 +82,9 @@ class Intake:
             self._stats.read_s += report.read_s
             self._stats.read_cpu_s += report.read_cpu_s
             self._stats.input_bytes += report.input_bytes
+            requests, remote_bytes, cached_bytes = report.traffic
+            self._stats.requests += requests
+            self._stats.remote_bytes += remote_bytes
+            self._stats.cached_bytes += cached_bytes
             if report.rejected_row is not None:
                 self.policy.reject(report.rejected_row, report.reason)

@@ -33,6 +33,12 @@ class LoaderStats:
     """Valid samples delivered."""
     input_bytes: int = 0
     """Bytes read from files, those of repeated rows included."""
+    requests: int = 0
+    """Requests to remote storage."""
+    remote_bytes: int = 0
+    """Bytes of their answers."""
+    cached_bytes: int = 0
+    """Bytes of remote objects that were taken from the cache on local disk."""
     output_pixels: int = 0
     """Pixels of valid samples, each channel counted."""
     read_s: float = 0.0

@@ -28,6 +28,8 @@ _PACKED = {
     b"PK\x03\x04": "zip",
     b"\x1f\x9d": "compress",
 }
+_HEAD_BYTES = 128 << 10
+"""Bytes to fetch of an unknown file: its headers, and usually the table of tiles."""
 Expected = Callable[[Hashable | None], Sequence[tuple[int, int]]]
 _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
 
@@ -59,9 +61,9 @@ class FitsFile:
         with ExitStack() as stack:
             self._stored = stack.enter_context(place)
             stamp = self._stored.stamp
-            if expected is not None:
-                self._stored.fetch(expected(stamp))
             known = [] if stamp is None else _known_plain(stamp)
+            ranges = [] if expected is None else expected(stamp)
+            self._stored.fetch(ranges or [(0, _HEAD_BYTES)] * (not known))
             if not known:
                 begin = self._stored.read(0, 6)
                 for magic, name in _PACKED.items():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from readers.places.contract import too_short
@@ -18,27 +18,31 @@ if TYPE_CHECKING:
 
     from readers.places.cache.disk import DiskCache
 
-HEAD_BYTES = 128 << 10
-"""Bytes that are read of an object whose first bytes are asked for: its headers, and usually the
-table of tiles."""
+_FIRST_BYTES = 128 << 10
+"""Bytes that are read of an object of which nothing is known."""
 
 
-@dataclass(slots=True)
-class Requests:
-    """What this process has requested so far."""
+class Traffic:
+    """What this process has requested, and taken from caches, since it was last asked."""
 
-    count: int = 0
-    nbytes: int = 0
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = 0, 0, 0
 
-    def add(self, nbytes: int) -> None:
-        """Count a request and the bytes of its answer."""
-        with _lock:
-            self.count += 1
-            self.nbytes += nbytes
+    def add(self, requests: int, nbytes: int, cached: int) -> None:
+        """Count requests, the bytes of their answers, and bytes from a cache."""
+        with self._lock:
+            more = requests, nbytes, cached
+            self._counts = tuple(map(operator.add, self._counts, more))
+
+    def take(self) -> tuple[int, int, int]:
+        """Return the counts, and begin again from 0."""
+        with self._lock:
+            counts, self._counts = self._counts, (0, 0, 0)
+        return counts
 
 
-_lock = threading.Lock()
-REQUESTS = Requests()
+TRAFFIC = Traffic()
 
 
 class RemotePlace:
@@ -58,7 +62,7 @@ class RemotePlace:
         Where bytes are kept on local disk.
     """
 
-    __slots__ = ("_cache", "_etag", "_nbytes", "_parts", "_storage", "name")
+    __slots__ = ("_cache", "_etag", "_nbytes", "_parts", "_requested_bytes", "_storage", "name")
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class RemotePlace:
         self.name, self._storage, self._cache = url, storage, cache
         self._etag, self._nbytes = etag or None, nbytes
         self._parts: list[tuple[int, memoryview]] = []
+        self._requested_bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -82,22 +87,22 @@ class RemotePlace:
     def nbytes(self) -> int:
         """Length of the object."""
         if self._nbytes is None:
-            self._read_head()
+            self._look()
         assert self._nbytes is not None
         return self._nbytes
 
     @property
     def stamp(self) -> Hashable | None:
         """URL, ETag and length; None if the server gives no ETag."""
-        if self._etag is None and self._nbytes is None:
-            self._read_head()
+        if self._nbytes is None:
+            self._look()
         return None if self._version is None else (self.name, self._version, self._nbytes)
 
     @property
     def etag(self) -> str | None:
         """ETag of the object; None if the server gives none."""
         if self._nbytes is None:
-            self._read_head()
+            self._look()
         return self._etag
 
     @property
@@ -116,8 +121,6 @@ class RemotePlace:
 
     def read(self, start: int, stop: int) -> bytes:
         """Read the bytes from `start` up to `stop`, fewer only where the object ends."""
-        if self._nbytes is None or (start == 0 and stop <= HEAD_BYTES):
-            self._read_head()
         stop = min(stop, self.nbytes)
         if start >= stop:
             return b""
@@ -144,20 +147,18 @@ class RemotePlace:
                 return part[start - first : stop - first]
         return None
 
-    def _read_head(self) -> None:
-        """Read the first bytes, which also tells length and ETag; of an empty object nothing."""
-        if self._held(0, min(HEAD_BYTES, self._nbytes or 1)) is not None or self._nbytes == 0:
-            return
-        if self._nbytes is not None:
-            self.fetch([(0, HEAD_BYTES)])
-            return
-        self._parts.append((0, memoryview(self._request(0, HEAD_BYTES))))
+    def _look(self) -> None:
+        """Read the first bytes, which also tells length and ETag."""
+        self._parts.append((0, memoryview(self._request(0, _FIRST_BYTES))))
 
     def _fill(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
         if not pieces:
             return
         if self._cache is not None and self._version is not None:
+            before = self._requested_bytes
             self._cache.fill(f"{self.name} {self._version}", self.nbytes, pieces, self._requested)
+            wanted = sum(len(buffer) for _, buffer in pieces)
+            TRAFFIC.add(0, 0, max(0, wanted - (self._requested_bytes - before)))
             return
         ranges = [(start, start + len(buffer)) for start, buffer in pieces]
         for (_, buffer), content in zip(pieces, self._requested(ranges), strict=True):
@@ -165,6 +166,7 @@ class RemotePlace:
 
     def _requested(self, ranges: Sequence[tuple[int, int]]) -> list[Any]:
         """Request ranges at once."""
+        self._requested_bytes += sum(stop - start for start, stop in ranges)
         if len(ranges) == 1:
             return [self._request(*ranges[0])]
         submit = threads_of(self._storage).submit
@@ -186,7 +188,7 @@ class RemotePlace:
             raise
         except Exception as error:
             raise failure(error, self.name, self._storage) from None
-        REQUESTS.add(len(content))
+        TRAFFIC.add(1, len(content), 0)
         etag, nbytes = meta["e_tag"], meta["size"]
         if self._nbytes is None:
             self._etag, self._nbytes = etag, nbytes

@@ -13,6 +13,7 @@ _RECORD = np.dtype(
         ("read_s", "f8"),
         ("read_cpu_s", "f8"),
         ("input_bytes", "i8"),
+        ("traffic", "i8", 3),
         ("rejected_row", "i8"),
         ("reason", f"S{_REASON_BYTES}"),
     ]
@@ -33,6 +34,9 @@ class ReadReport:
     """Row of the Index that belongs to this slot and could not be read."""
     reason: str = ""
     """Why the row could not be read."""
+    traffic: tuple[int, int, int] = (0, 0, 0)
+    """Requests to remote storage, bytes of their answers, and bytes from the cache, of the whole
+    reader process since its last report."""
     status: int = 0
     """That of the graph's decoder, 0 if good; of several images that of the first damaged one. Set
     only by `unpack`."""
@@ -55,7 +59,7 @@ class ReadReport:
         # that is cut in two.
         reason = self.reason.encode(errors="replace")[:_REASON_BYTES]
         times = self.read_s, self.read_cpu_s
-        record = np.array([(*times, self.input_bytes, rejected, reason)], _RECORD)
+        record = np.array([(*times, self.input_bytes, self.traffic, rejected, reason)], _RECORD)
         return record.view(np.uint8)
 
     @classmethod
@@ -78,6 +82,7 @@ class ReadReport:
                 int(record["input_bytes"]),
                 None if record["rejected_row"] < 0 else int(record["rejected_row"]),
                 bytes(record["reason"]).decode(errors="ignore"),
+                tuple(record["traffic"].tolist()),
                 *_first_damaged(status),
             )
             for record, status in zip(records, statuses, strict=True)

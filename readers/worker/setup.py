@@ -7,6 +7,7 @@ is this module (`dumps` and `loads`).
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import pickle
@@ -20,6 +21,10 @@ from typing import Any
 
 from readers.worker.malloc import keep_freed_memory
 from readers.worker.parent_watch import die_with
+
+
+_STORAGE = ("AWS_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
+"""How the names of such variables begin, in capitals."""
 
 
 class Parcel:
@@ -51,15 +56,28 @@ class Parcel:
 
 
 def dumps(source: Any) -> Parcel:
-    """Pickle a Source for reader processes."""
-    return Parcel(pickle.dumps((os.getpid(), source)))
+    """Pickle a Source for reader processes, with this process and its environment."""
+    return Parcel(pickle.dumps((os.getpid(), _environment())) + pickle.dumps(source))
 
 
 def loads(parcel: Parcel) -> Any:
     """Set up this reader process and return the unpickled Source."""
-    pid, source = pickle.loads(parcel.open())
+    file = io.BytesIO(parcel.open())
+    pid, environment = pickle.load(file)
+    for name in _environment().keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
     _set_up(pid)
-    return source
+    return pickle.load(file)
+
+
+def _environment() -> dict[str, str]:
+    """Return what remote storage is asked by, credentials among it, as a forked process has it.
+
+    The fork server has the environment of the time when it was started.
+    """
+    names = (name for name in os.environ if name.upper().startswith(_STORAGE))
+    return {name: os.environ[name] for name in names}
 
 
 @contextmanager

@@ -64,6 +64,9 @@ def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
         "images_per_s": samples / seconds,
         "input_mb_per_s": stats.input_bytes * share / seconds / 1e6,
         "output_mpix_per_s": stats.output_pixels * share / seconds / 1e6,
+        "requests": stats.requests,
+        "remote_bytes": stats.remote_bytes,
+        "cached_bytes": stats.cached_bytes,
         "stages": {
             "start": stats.start_s,
             "read": stats.read_s,

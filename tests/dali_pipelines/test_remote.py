@@ -1,0 +1,133 @@
+"""Loaders of objects on S3 and web servers: the pixels and rows of files."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from astropy.io import fits
+from servers.proxy import Proxy
+from servers.weed import SECRET_KEY, Weed
+
+from dali_pipelines import Index, Loader, fits_pipeline
+from readers.places.storage import Storage
+
+FRAMES, SIZE = 10, 96
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """RICE_1 and plain images; the number of each is in its pixels."""
+    folder = tmp_path_factory.mktemp("frames")
+    noise = np.random.default_rng(0).integers(0, 30, (SIZE, SIZE), np.int16)
+    for number in range(FRAMES):
+        pixels = noise + np.int16(100 * number)
+        hdu = fits.CompImageHDU(pixels) if number % 3 else fits.PrimaryHDU(pixels)
+        hdu.writeto(folder / f"{number}.fits")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bucket(weed: Weed, frames: Path) -> str:
+    for path in frames.iterdir():
+        weed.put("frames", f"a b/{path.name}", path.read_bytes())
+    return "s3://frames/a b/"
+
+
+def storage_of(proxy: Proxy, **settings: Any) -> Storage:
+    return Storage(endpoint=f"http://127.0.0.1:{proxy.port}", timeout=20.0, **settings)
+
+
+def made(index: Index, **settings: Any) -> Loader:
+    defaults: dict[str, Any] = {"batch_size": 4, "crop": 32, "window": "random", "seed": 5}
+    devices: list[int | None] = [None]
+    return Loader(fits_pipeline, index, devices=devices, **(defaults | settings))
+
+
+def batches(loader: Loader) -> Iterator[tuple[list[int], torch.Tensor]]:
+    for (batch,) in loader:
+        yield batch["row"].tolist(), batch["image"].clone()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_samples_of_s3_are_those_of_files(
+    bucket: str, frames: Path, s3_proxy: Proxy, tmp_path: Path, cached: bool
+) -> None:
+    storage = storage_of(s3_proxy)
+    index = Index.scan(bucket, storage=storage)
+    assert [Path(index.path(row)).name for row in range(FRAMES)] == sorted(
+        path.name for path in frames.iterdir()
+    )
+    settings: dict[str, Any] = {"storage": storage, "num_read_processes": 2}
+    if cached:
+        settings |= {"cache": str(tmp_path / "cache"), "cache_bytes": 1 << 26}
+    with made(Index.scan(frames), num_read_processes=1) as loader:
+        expected = [*batches(loader), *batches(loader)]
+    before = len(s3_proxy.requests)
+    with made(index, **settings) as loader:
+        found = list(batches(loader))
+        first = len(s3_proxy.requests) - before
+        found += batches(loader)
+        stats = loader.stats
+    assert [rows for rows, _ in found] == [rows for rows, _ in expected]
+    for (_, images), (_, others) in zip(found, expected, strict=True):
+        torch.testing.assert_close(images, others, rtol=0, atol=0)
+    assert stats.requests > 0
+    assert stats.remote_bytes > 0
+    if cached:  # all of each small object came with its first window
+        assert first <= FRAMES + 1
+        assert len(s3_proxy.requests) - before == first
+        assert stats.cached_bytes > 0
+
+
+def test_a_run_goes_on_with_more_shards(bucket: str, s3_proxy: Proxy) -> None:
+    storage = storage_of(s3_proxy)
+    index = Index.scan(bucket, storage=storage)
+    with made(index, storage=storage, batch_size=2) as loader:
+        seen = next(batches(loader))[0]
+        state = pickle.dumps(loader.state_dict())
+    assert SECRET_KEY.encode() not in state
+    for shard in range(2):
+        settings = {"shard_id": shard, "num_shards": 2, "num_read_processes": 1}
+        with made(index, storage=storage, batch_size=2, **settings) as loader:
+            loader.load_state_dict(pickle.loads(state))
+            for rows, _ in batches(loader):
+                seen += rows
+    assert sorted(seen) == list(range(FRAMES))
+
+
+def test_an_object_that_has_changed_is_rejected(weed: Weed, s3_proxy: Proxy) -> None:
+    for number in range(3):
+        weed.put("changing", f"{number}.npy", b"old")
+    storage = storage_of(s3_proxy)
+    index = Index.scan("s3://changing", storage=storage)
+    weed.put("changing", "1.npy", b"new")
+    with (
+        made(index, storage=storage, bad_sample="skip", num_read_processes=1) as loader,
+    ):
+        list(batches(loader))
+        reasons = {row: bad.reason for row, bad in loader.stats.rejected.items()}
+    assert "it has changed since it was indexed" in reasons[1]
+    assert "s3://changing/1.npy" in loader.stats.rejected[1].path
+
+
+def test_urls_and_fork_are_refused() -> None:
+    index = Index(pa.table({"path": ["a.fits", "s3://bucket/a.fits"]}))
+    with pytest.raises(ValueError, match="'fork' cannot be used with URLs"):
+        next(iter(made(index, start_method="fork", num_read_processes=1)))
+
+
+def test_threads_read_files_too(frames: Path) -> None:
+    with made(Index.scan(frames), num_read_processes=1) as loader:
+        expected = list(batches(loader))
+    with made(Index.scan(frames), num_read_processes=2, read_threads=3) as loader:
+        found = list(batches(loader))
+    assert [rows for rows, _ in found] == [rows for rows, _ in expected]
+    for (_, images), (_, others) in zip(found, expected, strict=True):
+        torch.testing.assert_close(images, others, rtol=0, atol=0)
