@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sysconfig
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -47,6 +48,7 @@ class Weed:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._starter = ThreadPoolExecutor(1)
         (folder / "data").mkdir(parents=True)
         (folder / "s3.json").write_text(json.dumps(_IDENTITIES))
         for attempt in range(5):
@@ -79,13 +81,14 @@ class Weed:
             If it ends, or does not answer.
         """
         with (self._folder / "weed.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            # It ends with the thread that starts it: not the caller's, which may end before.
+            self._process = self._starter.submit(
+                subprocess.Popen,
                 [str(Path(sysconfig.get_path("scripts")) / "weed"), "server", *self._options()],
                 stdout=log,
                 stderr=log,
-                # This is called by the main thread, with which the process ends.
                 preexec_fn=partial(ctypes.CDLL(None).prctl, _DEATH_SIGNAL, signal.SIGKILL),
-            )
+            ).result()
         end = time.monotonic() + _UP_WITHIN
         while self._process.poll() is None and time.monotonic() < end:
             if self._is_up():
