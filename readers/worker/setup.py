@@ -22,7 +22,6 @@ from typing import Any
 from readers.worker.malloc import keep_freed_memory
 from readers.worker.parent_watch import die_with
 
-
 _STORAGE = ("AWS_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
 """How the names of such variables begin, in capitals."""
 
