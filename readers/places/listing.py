@@ -31,9 +31,16 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
         If there is no such object.
     OSError
         If they cannot be listed.
+    ValueError
+        If it is a folder of a web server.
     """
     root, key = located(url)
-    if root.startswith("http"):  # web servers list nothing
+    if root.startswith("http"):
+        if not key or key.endswith("/"):
+            raise ValueError(
+                f"{url}: web servers do not list folders; give URLs of files, in an iterable or in "
+                "a file that lists them"
+            )
         yield _one(url, storage)
         return
     found = False

@@ -1,0 +1,106 @@
+"""Index.scan of a real store of objects."""
+
+from __future__ import annotations
+
+from hashlib import md5
+
+import pytest
+from servers.proxy import Fault, Proxy
+from servers.weed import OPEN, Weed
+
+from readers import Index
+from readers.places.opener import Places
+from readers.places.storage import Storage
+
+NAMES = ["b.npy", "a b.npy", "a+b.npy", "a%20b.npy", "ü.npy", "a#b.npy", "a?b.npy", "100%.npy"]
+"""Of objects in the folder ``names``, whose contents are their names."""
+
+
+@pytest.fixture(scope="module")
+def archive(weed: Weed) -> Weed:
+    for name in NAMES:
+        weed.put(OPEN, f"scan/names/{name}", name.encode())
+    weed.put(OPEN, "scan/names/notes.txt", b"no image")
+    weed.put(OPEN, "scan/names_too/c.npy", b"c")
+    weed.put(OPEN, "scan/deep/er/d.fits", b"d")
+    return weed
+
+
+@pytest.fixture
+def storage(archive: Weed, s3_proxy: Proxy) -> Storage:
+    return Storage(endpoint=f"http://127.0.0.1:{s3_proxy.port}", anonymous=True, retries=1)
+
+
+def test_objects_below_a_prefix(storage: Storage) -> None:
+    index = Index.scan(f"s3://{OPEN}/scan/names/", storage=storage)
+    found = index.table.to_pydict()
+    assert sorted(found["path"]) == sorted(f"s3://{OPEN}/scan/names/{name}" for name in NAMES)
+    assert found["path"] == sorted(found["path"], key=lambda path: path.encode())
+    contents = [path.rpartition("/")[2].encode() for path in found["path"]]
+    assert found["file_bytes"] == [len(content) for content in contents]
+    assert found["etag"] == [f'"{md5(content).hexdigest()}"' for content in contents]
+
+
+def test_objects_are_read_as_they_are_named(storage: Storage) -> None:
+    index = Index.scan(f"s3://{OPEN}/scan/names/", storage=storage)
+    columns = index.columns().with_places(Places(storage))
+    for number in range(len(index)):
+        row = columns.row(number)
+        with row.place as place:
+            assert place.read(0, 99) == row.path.rpartition("/")[2].encode()
+    for name in NAMES:  # as users name them
+        with Places(storage).at(f"s3://{OPEN}/scan/names/{name}") as place:
+            assert place.read(0, 99) == name.encode()
+
+
+@pytest.mark.parametrize("prefix", ["scan", "scan/"])
+def test_folders_are_searched(storage: Storage, prefix: str) -> None:
+    index = Index.scan(f"s3://{OPEN}/{prefix}", storage=storage)
+    assert len(index) == len(NAMES) + 2
+
+
+def test_a_prefix_is_a_folder(storage: Storage) -> None:
+    assert len(Index.scan(f"s3://{OPEN}/scan/names", storage=storage)) == len(NAMES)
+
+
+def test_one_object(storage: Storage) -> None:
+    index = Index.scan(f"s3://{OPEN}/scan/deep/er/d.fits", storage=storage)
+    assert index.table["path"].to_pylist() == [f"s3://{OPEN}/scan/deep/er/d.fits"]
+    assert index.table["file_bytes"].to_pylist() == [1]
+
+
+def test_one_file_of_a_web_server(archive: Weed) -> None:
+    url = f"http://127.0.0.1:{archive.http_port}/buckets/{OPEN}/scan/names/a%20b.npy"
+    index = Index.scan(url)
+    assert index.table["path"].to_pylist() == [url]
+    with index.columns().row(0).place as place:
+        assert place.read(0, 99) == b"a b.npy"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (f"s3://{OPEN}/nothing/", "there is no such object"),
+        (f"s3://{OPEN}/scan/deep/er/other.fits", "there is no such object"),
+        ("s3://nowhere/scan/", "access is denied"),
+        ("s3://archive/scan/", "access is denied"),
+    ],
+)
+def test_what_cannot_be_listed(storage: Storage, url: str, reason: str) -> None:
+    with pytest.raises(OSError, match=reason) as caught:
+        Index.scan(url, storage=storage)
+    assert str(caught.value).count(url) == 1
+
+
+def test_a_listing_that_fails(storage: Storage, s3_proxy: Proxy) -> None:
+    s3_proxy.fault(Fault(status=503), times=1)
+    assert len(Index.scan(f"s3://{OPEN}/scan/", storage=storage)) == len(NAMES) + 2
+    s3_proxy.fault(Fault(status=503))
+    with pytest.raises(OSError, match="the server answers 503 Service Unavailable, each time"):
+        Index.scan(f"s3://{OPEN}/scan/", storage=storage)
+
+
+@pytest.mark.parametrize("folder", ["/", "", "/buckets/open/scan/"])
+def test_a_folder_of_a_web_server(archive: Weed, folder: str) -> None:
+    with pytest.raises(ValueError, match="web servers do not list folders; give URLs of files"):
+        Index.scan(f"http://127.0.0.1:{archive.http_port}{folder}")
