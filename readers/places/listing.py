@@ -39,7 +39,7 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
         if not key or key.endswith("/"):
             raise ValueError(
                 f"{url}: web servers do not list folders; give URLs of files, in an iterable or in "
-                "a file that lists them"
+                "the column path of a .csv file"
             )
         yield _one(url, storage)
         return
