@@ -1,6 +1,9 @@
 # Each target sets up .venv by itself, with the versions in .ci/constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
+# Containers set it; then each of the hundreds of processes that tests start would compile the same
+# modules again.
+unexport PYTHONDONTWRITEBYTECODE
 # Errors only: what pip warns of (a newer pip, being root) would drown the figures of `make run`.
 INSTALL := -m pip install -qq --disable-pip-version-check -c .ci/constraints.txt
 
