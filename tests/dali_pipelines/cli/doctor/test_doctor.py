@@ -7,7 +7,6 @@ import functools
 import importlib.metadata
 import os
 import resource
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -411,9 +410,9 @@ def test_a_run_gets_by_with_the_open_files_that_are_asked_for(archive: Path, job
     needed = int(words[words.index("needed") - 1])
     command = [sys.executable, str(SCRIPT.with_name("run.py")), f"--data={archive}"]
     command += ["--device=cpu", "--batch_size=2", *(f"--{k}={v}" for k, v in settings.items())]
-    subprocess.run(
-        ["bash", "-c", f'ulimit -n {needed}; exec "$@"', "bash", *command], check=True, timeout=120
-    )
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (needed, needed))
+    found = run(command, preexec_fn=limit)
+    assert found.returncode == 0, found.stderr
 
 
 # ---- Data and folders --------------------------------------------------------------------------
