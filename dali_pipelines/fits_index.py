@@ -15,6 +15,8 @@ from readers.fits.hdus import HduName, checked
 from readers.fits.image import find_image
 from readers.fits.rice_tiles import RiceImage
 from readers.fits.tile_notes import COLUMN, TileNotes, TileOffsets
+from readers.places.opener import Places
+from readers.places.storage import Storage
 
 if TYPE_CHECKING:
     from readers.contract import Row
@@ -28,6 +30,7 @@ def with_tiles(
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
     *,
     hdu: HduName | None = None,
+    storage: Storage | None = None,
 ) -> Index:
     """Return the Index with notes of where the image and its tiles lie in each FITS file.
 
@@ -46,6 +49,8 @@ def with_tiles(
         Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
     hdu : int, str or (str, int), optional
         HDU that will be read, where the Index has no column ``hdu``, as for `fits_pipeline`.
+    storage : Storage, optional
+        How remote files are requested.
 
     Returns
     -------
@@ -55,7 +60,8 @@ def with_tiles(
     """
     import pyarrow as pa
 
-    wanted, columns = checked(hdu), index.columns()
+    wanted, places = checked(hdu), Places(storage=storage or Storage())
+    columns = index.columns().with_places(places)
     images: dict[Hashable, int] = {}
     numbers: list[int] = []
     rows: list[Row] = []

@@ -40,6 +40,8 @@ _RANGE = struct.Struct("<QI")
 """First byte and length."""
 _TABLE = struct.Struct("<7IQ")
 """The numbers of `TileOffsets` from `tile_height` on."""
+_NEAR = 4096
+"""Bytes between header, table and tiles that are fetched as well."""
 _MOST_STEPS = 4096
 """Steps, one byte each, that are noted of a file."""
 _MOST_STEPS_OF_ROWS = 256
@@ -139,7 +141,7 @@ class TileNotes:
         if header:
             more = np.array(self.header, np.int64).T
             starts, stops = np.append(starts, more[0]), np.append(stops, more[1])
-        starts, stops = merged(starts, stops, 0)
+        starts, stops = merged(starts, stops, _NEAR)
         return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def pack(self) -> bytes:

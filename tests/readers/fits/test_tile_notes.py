@@ -6,14 +6,16 @@ import gzip
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import fits_files
 import numpy as np
+import pyarrow as pa
 import pytest
 from astropy.io import fits
 from hypothesis import given
 from hypothesis import strategies as st
+from servers.proxy import Proxy
+from servers.weed import OPEN, Weed
 from strategies import StoredImage, compressed_floats, compressed_integers, cubes, plain_images
 
 from dali_pipelines import with_tiles
@@ -23,6 +25,7 @@ from readers.fits.reader import FitsReader
 from readers.fits.tile_notes import COLUMN, TileNotes, TileOffsets
 from readers.places.local import LocalPlace
 from readers.places.opener import Places
+from readers.places.remote import RemotePlace
 from readers.window import Window
 
 Ranges = list[tuple[int, int]]
@@ -33,11 +36,11 @@ class Remote(LocalPlace):
 
     def __init__(self, path: str, store: Store) -> None:
         super().__init__(path)
-        self._fetched, self._reads, self._etag = store.fetched, store.reads, store.etag
+        self._fetched, self._reads, self._version = store.fetched, store.reads, store.version
 
     @property
     def stamp(self) -> Hashable | None:
-        return self._etag and (self.name, self._etag)
+        return self._version and (self.name, self._version)
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         self._fetched += ranges
@@ -58,10 +61,18 @@ class Store(Places):
 
     fetched: Ranges = field(default_factory=list)
     reads: Ranges = field(default_factory=list)
-    etag: str | None = None
+    version: str | None = None
 
-    def at(self, path: str, *span: int | None, **_: Any) -> Remote:
-        assert not any(span)
+    def at(
+        self,
+        path: str,
+        offset: int | None = None,
+        nbytes: int | None = None,
+        *,
+        etag: str | None = None,
+        file_bytes: int | None = None,
+    ) -> Remote:
+        assert (offset, nbytes, etag, file_bytes) == (None,) * 4
         return Remote(path, self)
 
     def missed(self) -> Ranges:
@@ -152,11 +163,31 @@ class TestFrames:
 
     def test_headers_that_are_known_are_not_fetched(self, tmp_path: Path) -> None:
         row = noted(self.written(tmp_path / "a.fits", (64, 64)))
-        first, again = Store(etag=str(tmp_path)), Store(etag=str(tmp_path))
+        first, again = Store(version=str(tmp_path)), Store(version=str(tmp_path))
         for store in first, again:
             FitsReader().read(replace(row, places=store), self.WINDOW)
             assert store.missed() == []
         assert again.nbytes(again.fetched) < first.nbytes(first.fetched) - 40000
+
+    @pytest.mark.parametrize("is_noted", [False, True])
+    def test_a_round_trip(
+        self, http_proxy: Proxy, weed: Weed, tmp_path: Path, is_noted: bool
+    ) -> None:
+        path = self.written(tmp_path / "a.fits", (64, 64), 99_999)
+        weed.put(OPEN, "tiles/a.fits", path.read_bytes())
+        url = f"http://127.0.0.1:{http_proxy.port}/buckets/{OPEN}/tiles/a.fits"
+        place = Places().at(url)
+        assert isinstance(place, RemotePlace)
+        columns = {"path": [url], "etag": [place.etag], "file_bytes": [place.nbytes]}
+        index = with_tiles(Index(pa.table(columns)))
+        row = index.columns(notes=(COLUMN,)).row(0)
+        notes = TileNotes.unpack(row.notes[COLUMN])
+        assert notes is not None
+        row = row if is_noted else replace(row, notes={})
+        before = len(http_proxy.requests)
+        same(FitsReader().read(row, self.WINDOW), FitsReader().read(Row(0, str(path)), self.WINDOW))
+        requests = sorted(request.range or () for request in http_proxy.requests[before:])
+        assert (requests == notes.ranges(self.WINDOW, [0])) == is_noted
 
     def test_a_file_that_has_changed(self, tmp_path: Path) -> None:
         path = self.written(tmp_path / "a.fits", (64, 64))
