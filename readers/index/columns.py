@@ -31,7 +31,7 @@ from readers.places.opener import LOCAL, Places
 PART = "path_"
 """Prefix of columns that hold the paths of a part, for samples of several files."""
 ETAG, FILE_BYTES = "etag", "file_bytes"
-"""Columns of text and of whole numbers: versions and lengths of remote objects."""
+"""Columns of text and of whole numbers: versions and lengths of remote objects and containers."""
 LOCATING = ("hdu", "plane", "offset", "nbytes")
 """Columns of whole numbers that say, with ``path``, what is read of a row: HDU and plane, and the
 span of bytes in a container. Those of a part end in its name, as ``hdu_171``."""
@@ -143,8 +143,13 @@ class Columns:
         It is a span of the file if there are columns ``mask_offset`` and ``mask_nbytes``.
         """
         path = self.text(name, row)
+        if not path:
+            return None
         spans = (name.removesuffix(OTHER_PATH) + end for end in (OFFSET, NBYTES))
-        return self.places.at(path, *(self._whole(row, one) for one in spans)) if path else None
+        image = self._located(row, "")
+        etag, nbytes = (image.etag, image.file_bytes) if path == image.path else (None, None)
+        span = (self._whole(row, one) for one in spans)
+        return self.places.at(path, *span, etag=etag, file_bytes=nbytes)
 
     def _part(self, number: int, part: str) -> Row | None:
         row = self._located(number, f"_{part}")

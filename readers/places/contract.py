@@ -32,6 +32,14 @@ class Place(Protocol):
         """
         ...
 
+    @property
+    def etag(self) -> str | None:
+        """Version, which an Index notes: an object's ETag; of a file its length and a checksum.
+
+        The checksum is of its first 8 KiB. None if it is unknown. A span has that of its whole.
+        """
+        ...
+
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Prepare to read ranges (first byte and end): those of a remote object are read at once.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+import zlib
 from collections.abc import Hashable, Sequence
 from typing import Self
 
@@ -20,6 +21,11 @@ _KINDS = {
 _SETTLED_NS = 2_000_000_000
 """Of a file written to more recently there is no stamp: another write may leave the same time."""
 
+_HEAD = 8 << 10
+_SEEN: set[tuple[Hashable, str]] = set()
+"""Stamps and versions of files that this process has compared."""
+_MOST_SEEN = 1 << 16
+
 
 class LocalPlace:
     """A file, opened by ``with``; or the content of a descriptor, which is closed at its end.
@@ -30,12 +36,14 @@ class LocalPlace:
         Path of the file.
     file : int, optional
         Open descriptor of its content.
+    etag : str, optional
+        Version that it must have, if one was noted.
     """
 
-    __slots__ = ("_file", "name")
+    __slots__ = ("_file", "_wanted", "name")
 
-    def __init__(self, path: str, file: int | None = None) -> None:
-        self.name = path
+    def __init__(self, path: str, file: int | None = None, etag: str | None = None) -> None:
+        self.name, self._wanted = path, etag
         self._file = -1 if file is None else file
 
     def __enter__(self) -> Self:
@@ -44,12 +52,27 @@ class LocalPlace:
         Raises
         ------
         OSError
-            If the file is missing, unreadable, or not a regular file. The message ends in the path,
-            as with ``open``.
+            If the file is missing, unreadable, not a regular file, or of another version. The
+            message ends in the path, as with ``open``.
         """
         if self._file < 0:
             self._file = _descriptor_of(self.name)
+        if self._wanted and not self._is_wanted(self._wanted):
+            self.__exit__()
+            raise OSError(f"it was changed since it was indexed, index it again: {self.name!r}")
         return self
+
+    def _is_wanted(self, etag: str) -> bool:
+        seen = self.stamp, etag
+        if seen in _SEEN:
+            return True
+        if self.etag != etag:
+            return False
+        if seen[0] is not None:
+            if len(_SEEN) >= _MOST_SEEN:
+                _SEEN.clear()
+            _SEEN.add(seen)
+        return True
 
     def __exit__(self, *_: object) -> None:
         os.close(self._file)
@@ -69,6 +92,11 @@ class LocalPlace:
             return None
         numbers = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         return (self.name, *numbers, status.st_ctime_ns)
+
+    @property
+    def etag(self) -> str:
+        """Length and CRC-32 of the first 8 KiB; each commit to an LMDB file changes the latter."""
+        return f"{self.nbytes}-{zlib.crc32(self.read(0, _HEAD)):08x}"
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Do nothing: the kernel reads ahead."""

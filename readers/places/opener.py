@@ -35,7 +35,7 @@ class Places:
     ) -> Place:
         """Return a file or object, or `nbytes` of it from `offset` on; opened by ``with``.
 
-        Of an object its ETag and length may be given, if they were noted.
+        Its version and length may be given, if they were noted.
         """
         place: Place
         if is_url(path):
@@ -43,7 +43,7 @@ class Places:
 
             place = RemotePlace(path, self.storage, etag, file_bytes, self.cache)
         else:
-            place = LocalPlace(path)
+            place = LocalPlace(path, etag=etag)
         return place if offset is None or nbytes is None else SpanPlace(place, offset, nbytes)
 
 

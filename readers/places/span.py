@@ -40,6 +40,11 @@ class SpanPlace:
         stamp = self._whole.stamp
         return None if stamp is None else (stamp, self._offset, self.nbytes)
 
+    @property
+    def etag(self) -> str | None:
+        """The container's."""
+        return self._whole.etag
+
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Let the container prepare to read ranges, clipped where the span ends."""
         at, end = self._offset, self._offset + self.nbytes
