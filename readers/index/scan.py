@@ -36,11 +36,14 @@ SUFFIXES = {
     "npy": (".npy",),
 }
 """Suffixes that a folder is searched for, by format, in lower case; any case matches."""
+_PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 _FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
 ALL_SUFFIXES = tuple(_FORMATS)
 
 
-def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+def find_files(
+    text: str, suffixes: tuple[str, ...], *, beside: tuple[str, ...] = ()
+) -> Iterator[str]:
     """Yield the absolute paths of files, sorted.
 
     Parameters
@@ -50,6 +53,8 @@ def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     suffixes : tuple of str
         Suffixes to search a folder for, in lower case, with the dot. If it has none of these, the
         error says which other files it has.
+    beside : tuple of str
+        Suffixes of files that belong to these: they are left out, and not counted.
 
     Raises
     ------
@@ -64,7 +69,7 @@ def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     """
     check_path(text)
     if os.path.isdir(text):
-        search = _Search(suffixes)
+        search = _Search(suffixes, beside)
         path = None
         for path in search.below(os.path.abspath(text)):
             yield path
@@ -83,6 +88,7 @@ def find_files(text: str, suffixes: tuple[str, ...]) -> Iterator[str]:
         found = [os.path.abspath(path) for path in glob.iglob(text, recursive=True)]
         left_out = _LeftOut()
         found = [path for path in found if os.path.isfile(path) and left_out.keeps(path)]
+        found = [path for path in found if not path.endswith(beside)]
         left_out.close()
         if not found:
             raise FileNotFoundError(f"{text}: no file matches this pattern")
@@ -172,8 +178,8 @@ class _LeftOut:
 class _Search:
     """Looks for files below a folder."""
 
-    def __init__(self, suffixes: tuple[str, ...]) -> None:
-        self.suffixes = suffixes
+    def __init__(self, suffixes: tuple[str, ...], beside: tuple[str, ...] = ()) -> None:
+        self.suffixes, self._beside = suffixes, beside
         self.left_out = _LeftOut()
         self._seen: set[tuple[int, int]] = set()
         self.others: Counter[str] = Counter()
@@ -209,6 +215,8 @@ class _Search:
                 ending = "1 file ends" if count == 1 else f"{count} files end"
                 pipeline = f"the {_FORMATS[suffix].upper()} pipeline"
                 return f"{wanted}; {ending} in {suffix}, which is for {pipeline}"
+            if suffix in _PACKED:
+                return f"{wanted}; some end in {suffix}: unpack them, as .tar.gz to .tar"
         return wanted
 
     def others_counted(self) -> str:
@@ -236,7 +244,8 @@ class _Search:
         names = []
         for name in named:
             if not (name.endswith("/") or name.lower().endswith(self.suffixes)):
-                self.others[_suffix(name)] += 1
+                if not name.endswith(self._beside):
+                    self.others[_suffix(name)] += 1
             elif self.left_out.keeps(folder + name):
                 names.append(name)
         return sorted(names)
@@ -254,3 +263,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # e.g. a link to itself
         return False
+
+
+def folder_of(file: str | os.PathLike[str]) -> str:
+    """Return the absolute path of the folder of a file."""
+    return os.path.dirname(os.path.abspath(file))

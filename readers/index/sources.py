@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Self
 from readers.index import arrow_file, schema
 from readers.index.arrow_file import ArrowFile
 from readers.index.classes import category_ids_of, class_table, classes_of
+from readers.index.containers.kinds import Tar
+from readers.index.containers.tables import containers_table, has_tars, peeked
 from readers.index.grouping.frames import Frames, frames_of
 from readers.index.lists.coco import coco_table
 from readers.index.paths.absolute import absolute, check_path
-from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files, object_table
+from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files, folder_of, object_table
+from readers.places.opener import Places
 from readers.places.storage import Storage
 from readers.places.urls import is_url
 
@@ -89,8 +92,10 @@ class IndexSources:
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
             subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
             (``.csv``), or an iterable of paths, whose order is kept. Files of a folder or glob
-            are sorted. The log counts the files of a folder that are left out. Or a URL,
-            ``s3://bucket/prefix`` or ``gs://``: all objects below it; ``https://``: one object.
+            are sorted; the log counts those of a folder that are left out. Or a URL,
+            ``s3://bucket/prefix`` or ``gs://``: all objects below it; ``https://``: one object. Of
+            tar files the samples make the rows, see `readers.index.table.Index.from_tar`; of a
+            folder or prefix, if there are no other files of these suffixes.
         suffixes : sequence of str
             Suffixes to search a folder for, in lower case, with the dot.
         storage : Storage, optional
@@ -110,11 +115,11 @@ class IndexSources:
             If the objects cannot be listed.
         ValueError
             If objects of such a URL cannot be read, or it holds a password.
-
-        Notes
-        -----
-        Files of folders whose names are not UTF-8 are left out with a warning.
         """
+        tars, places = Tar(image_suffixes=tuple(suffixes)), Places(storage or Storage())
+        are_tars, data = peeked(data)
+        if are_tars:
+            return cls(containers_table(tars, data, places))
         if not isinstance(data, str | os.PathLike):
             return cls.from_paths(data)
         text = os.fspath(data)
@@ -122,9 +127,14 @@ class IndexSources:
             return cls.load(text)
         if text.endswith(".csv") and os.path.isfile(text):
             return cls.from_csv(text)
-        if is_url(text):
-            return cls(object_table(text, tuple(suffixes), storage or Storage()))
-        return cls._of_paths(find_files(text, tuple(suffixes)))
+        try:
+            if is_url(text):
+                return cls(object_table(text, tuple(suffixes), places.storage))
+            return cls._of_paths(find_files(text, tuple(suffixes)))
+        except FileNotFoundError:
+            if not has_tars(text, places):
+                raise
+        return cls(containers_table(tars, text, places))
 
     @classmethod
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Self:
@@ -287,8 +297,3 @@ class IndexSources:
                 f"({error}): make it again, with Index.save or scripts/index.py"
             ) from error
         return cls(absolute(table, folder_of(name)))
-
-
-def folder_of(file: str | os.PathLike[str]) -> str:
-    """Return the absolute path of the folder of a file."""
-    return os.path.dirname(os.path.abspath(file))

@@ -16,20 +16,21 @@ from weakref import WeakValueDictionary
 from readers.index import arrow_file, schema
 from readers.index.catalogue.methods import IndexCutouts
 from readers.index.columns import Columns
+from readers.index.containers.methods import IndexContainers
 from readers.index.grouping.groups import Grouping, Missing
 from readers.index.paths.absolute import absolute
 from readers.index.reader_columns import reader_columns
 from readers.index.rows.methods import IndexRows
 from readers.index.rows.weights import RunningWeights, running_weights
 from readers.index.scan import SUFFIXES as SUFFIXES
+from readers.index.scan import folder_of
 from readers.index.sources import INDEX_SUFFIXES as INDEX_SUFFIXES
-from readers.index.sources import folder_of
 
 if TYPE_CHECKING:
     from astropy.units import Quantity
 
 
-class Index(IndexCutouts, IndexRows):
+class Index(IndexContainers, IndexCutouts, IndexRows):
     """A table with a column ``path`` and any others.
 
     Parameters

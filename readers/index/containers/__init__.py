@@ -1,0 +1,1 @@
+"""Tables of the samples in containers: tar, TFRecord, RecordIO and LMDB files."""

@@ -1,0 +1,109 @@
+"""The kinds of containers, with their settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from readers.index.containers.left_out import LeftOut
+from readers.index.containers.lmdb.values import lmdb_table
+from readers.index.containers.recordio import recordio_table
+from readers.index.containers.tar.samples import tar_table
+from readers.index.containers.tfrecord.records import tfrecord_table
+from readers.index.scan import ALL_SUFFIXES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.places.contract import Place
+    from readers.places.opener import Places
+
+
+class Kind(Protocol):
+    """A kind of containers; it is pickled and sent to processes that scan them."""
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Suffixes that a folder is searched for."""
+        ...
+
+    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+        """Return the table of a container.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged, cut off, or of another kind. The message begins with its path.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Tar:
+    """Tar files, see `readers.index.table.Index.from_tar`."""
+
+    image: str | None = None
+    image_suffixes: tuple[str, ...] = ALL_SUFFIXES
+    name = "tar"
+    suffixes = (".tar",)
+
+    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+        """Return the table of a tar."""
+        idx = _read_idx(place.name, places)
+        return tar_table(place, idx, self.image_suffixes, self.image, left_out)
+
+
+@dataclass(frozen=True)
+class TFRecord:
+    """TFRecord files, see `readers.index.table.Index.from_tfrecord`."""
+
+    image: str = "image/encoded"
+    columns: Mapping[str, str] | None = None
+    name = "TFRecord"
+    suffixes = (".tfrecord", ".tfrecords", ".tfrec")
+
+    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+        """Return the table of a TFRecord file, which is read whole."""
+        return tfrecord_table(place, self.image, self.columns, left_out)
+
+
+@dataclass(frozen=True)
+class RecordIO:
+    """RecordIO files, see `readers.index.table.Index.from_recordio`."""
+
+    name = "RecordIO"
+    suffixes = (".rec",)
+
+    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+        """Return the table of a RecordIO file."""
+        idx = _read_idx(place.name, places)
+        return recordio_table(place, idx and idx[1], left_out)
+
+
+@dataclass(frozen=True)
+class LMDB:
+    """LMDB files, see `readers.index.table.Index.from_lmdb`."""
+
+    name = "LMDB"
+    suffixes = ("data.mdb", ".lmdb")
+
+    def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
+        """Return the table of an LMDB file."""
+        return lmdb_table(place, left_out)
+
+
+def _read_idx(path: str, places: Places) -> tuple[str, str] | None:
+    """Return path and text of the index file beside a container, if there is one."""
+    idx = f"{os.path.splitext(path)[0]}.idx"
+    try:
+        with places.at(idx) as place:
+            return idx, place.read(0, place.nbytes).decode(errors="replace")
+    except (FileNotFoundError, PermissionError):  # S3 answers 403 to those who may not list
+        return None

@@ -1,0 +1,145 @@
+"""Keys and values of LMDB files, found in their pages.
+
+The format is that of LMDB 0.9 on little-endian machines of 64 bits (its mdb.c, "Page Handling"). A
+large value lies in pages of its own, a small one in the page of its key: both are spans of the
+file, so that nothing but this has to know of pages.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from readers.index.containers.columns import Span
+from readers.places.contract import Place
+
+_MAGIC, _VERSION = 0xBEEFC0DE, 1
+_META = struct.Struct("<16x II 16x I 44x 4x H H 24x Q Q 8x Q")
+"""After the header of the page: magic number, version, size of pages; flags, depth, entries and
+root of the database; number of the transaction."""
+_HEADER = struct.Struct("<Q 2x H H H")
+"""Number of a page, flags, begin and end of its free space."""
+_NODE = struct.Struct("<H H H H")
+"""Low and high half of the size of the value (or of the number of a page), flags (or its highest
+bits), size of the key."""
+_BRANCH, _LEAF = 1, 2
+_LARGE, _DATABASE, _DUPLICATES = 1, 2, 4
+_NO_PAGE = 2**64 - 1
+_DEEPEST = 32
+_PAGE_SIZES = [1 << bits for bits in range(8, 17)]
+
+
+class Meta(NamedTuple):
+    """What a commit writes: one of the two first pages, in turn."""
+
+    page_bytes: int
+    depth: int
+    num_entries: int
+    root: int
+    transaction: int
+
+
+class Pages:
+    """The pages of an LMDB file as of its last commit.
+
+    Raises
+    ------
+    ValueError
+        If it is no such file.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.meta = self._last_commit()
+
+    def values(self) -> Iterator[list[tuple[bytes, Span]]]:
+        """Yield keys and values, in the order of the keys, those of a page together.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, cut off or being written to, or holds several databases or
+            several values of a key.
+        """
+        count = 0
+        if self.meta.root != _NO_PAGE:
+            for found in self._below([self.meta.root], self.meta.depth):
+                count += len(found)
+                yield found
+        if self._last_commit() != self.meta:
+            raise self._error("it was written to while it was read: wait until that ends")
+        if count != self.meta.num_entries:
+            raise self._error(f"it is damaged: {count} of {self.meta.num_entries} entries found")
+
+    def _last_commit(self) -> Meta:
+        first = self._meta(0)
+        metas = [first, first and self._meta(first.page_bytes)]
+        if found := [meta for meta in metas if meta is not None]:
+            return max(found, key=lambda meta: meta.transaction)
+        raise self._error("it is not an LMDB file of version 0.9, from a machine of 64 bits")
+
+    def _meta(self, start: int) -> Meta | None:
+        content = self._place.read(start, start + _META.size)
+        if len(content) < _META.size:
+            return None
+        magic, version, page_bytes, _, depth, count, root, transaction = _META.unpack(content)
+        is_meta = (magic, version) == (_MAGIC, _VERSION) and page_bytes in _PAGE_SIZES
+        return Meta(page_bytes, depth, count, root, transaction) if is_meta else None
+
+    def _below(self, numbers: Sequence[int], depth: int) -> Iterator[list[tuple[bytes, Span]]]:
+        """Yield the entries below some pages of one level; leaves have depth 1."""
+        if not 0 < depth <= _DEEPEST:
+            raise self._error("it is damaged: its pages do not form a tree")
+        for number, page in zip(numbers, self._read(numbers), strict=True):
+            found, flags, lower, _ = _HEADER.unpack_from(page)
+            expected = _LEAF if depth == 1 else _BRANCH
+            if found != number or flags & (_LEAF | _BRANCH) != expected or lower > len(page):
+                raise self._error(f"it is damaged: page {number} is none of its tree")
+            nodes = struct.unpack_from(f"<{(lower - _HEADER.size) // 2}H", page, _HEADER.size)
+            try:
+                if depth == 1:
+                    yield [self._entry(page, number, at) for at in nodes]
+                else:
+                    yield from self._below([_child(page, at) for at in nodes], depth - 1)
+            except struct.error:
+                raise self._error(f"it is damaged: an entry of page {number}") from None
+
+    def _read(self, numbers: Sequence[int]) -> list[bytes]:
+        size = self.meta.page_bytes
+        content = bytearray(size * len(numbers))
+        views = [memoryview(content)[at : at + size] for at in range(0, len(content), size)]
+        for number in numbers:
+            self._check(number * size, size)
+        pieces = [(number * size, view) for number, view in zip(numbers, views, strict=True)]
+        self._place.read_many(pieces)
+        return [bytes(view) for view in views]
+
+    def _entry(self, page: bytes, number: int, at: int) -> tuple[bytes, Span]:
+        low, high, flags, key_bytes = _NODE.unpack_from(page, at)
+        value = at + _NODE.size + key_bytes
+        key, nbytes = page[at + _NODE.size : value], low | high << 16
+        if flags & _DATABASE:
+            raise self._error(
+                f"{key!r} is a database in it: copy its entries into an LMDB file with one database"
+            )
+        if flags & _DUPLICATES:
+            raise self._error(f"key {key!r} has several values, and which is the image is unknown")
+        start = self.meta.page_bytes * number + value
+        if flags & _LARGE:
+            start = self.meta.page_bytes * struct.unpack_from("<Q", page, value)[0] + _HEADER.size
+        self._check(start, nbytes)
+        return key, Span(start, nbytes)
+
+    def _check(self, start: int, nbytes: int) -> None:
+        stop, end = start + nbytes, self._place.nbytes
+        if stop > end:
+            raise self._error(f"it is cut off: an entry ends at {stop}, the file at {end}")
+
+    def _error(self, reason: str) -> ValueError:
+        return ValueError(f"{self._place.name}: {reason}")
+
+
+def _child(page: bytes, at: int) -> int:
+    low, high, highest, _ = _NODE.unpack_from(page, at)
+    return int(low | high << 16 | highest << 32)

@@ -1,0 +1,69 @@
+"""Walk messages of Protocol Buffers without their definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class Field(NamedTuple):
+    """A field of a message."""
+
+    number: int
+    value: int
+    """Of a varint; else 0."""
+    start: int
+    """First byte of its content."""
+    stop: int
+
+
+def fields(data: bytes, start: int, stop: int) -> Iterator[Field]:
+    """Yield the fields of the message from `start` up to `stop`.
+
+    `data` may end before `stop`, if no more fields are taken than it holds. ValueError if it is no
+    message.
+    """
+    at = start
+    while at < stop:
+        tag, at = varint(data, at)
+        kind, value, begin = tag & 7, 0, at
+        if kind == _BYTES:
+            length, begin = varint(data, at)
+            at = begin + length
+        elif kind == _VARINT:
+            value, at = varint(data, at)
+        elif kind in (_FIXED32, _FIXED64):
+            at += 4 if kind == _FIXED32 else 8
+        else:
+            raise ValueError(f"a field has the unknown type {kind}")
+        if at > stop or tag < 8:
+            raise ValueError("a field ends after its message")
+        yield Field(tag >> 3, value, begin, at)
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at a position, and the position after it; ValueError if it is cut off."""
+    try:
+        byte = data[at]
+        if byte < 0x80:
+            return byte, at + 1
+        value, shift = byte & 0x7F, 7
+        while True:
+            at += 1
+            byte = data[at]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value, at + 1
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number has more than 64 bits")
+    except IndexError:
+        raise ValueError("a number is cut off") from None
+
+
+def signed(value: int) -> int:
+    """Return a varint of 64 bits as int64."""
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value

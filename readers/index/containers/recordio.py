@@ -1,0 +1,124 @@
+"""Records of MXNet's RecordIO files (.rec), as im2rec writes them, and their index (.idx)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.index.containers.columns import Span, container_table
+from readers.index.containers.forward import ForwardReader, check_unpacked
+from readers.index.containers.left_out import LeftOut
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.places.contract import Place
+
+_MAGIC = 0xCED7230A
+_LENGTH_BITS = 29
+"""Bits of the length; those above number the parts of a record."""
+_WHOLE, _FIRST = 0, 1
+_HEADER = struct.Struct("<IfQQ")
+"""IRHeader: number of labels that follow (0 for the one that it holds), label, id, a second id."""
+
+
+def recordio_table(place: Place, idx: str | None, left_out: LeftOut) -> pa.Table:
+    """Return the table of a file, see `readers.index.table.Index.from_recordio`.
+
+    Parameters
+    ----------
+    place : Place
+        The file.
+    idx : str, optional
+        Text of its index file.
+    left_out : LeftOut
+        To count what is left out.
+    """
+    reader = ForwardReader(place)
+    check_unpacked(reader)
+    starts, spans, ids, labels = [], [], [], []
+    num_split = at = 0
+    while at < reader.nbytes:
+        part, data, stop = _record(reader, at)
+        if part == _WHOLE:
+            number, values, image = _header(reader, data, stop)
+            spans.append(Span(image, stop - image))
+            starts.append(at)
+            ids.append(number)
+            labels.append(values)
+        num_split += part == _FIRST
+        at = data + -(-(stop - data) // 4) * 4
+    if num_split:
+        left_out.add(
+            "records stored in parts, as they hold the bytes that separate records",
+            *(place.name, num_split),
+        )
+    table = container_table(place, spans, ids, {"label": _label_column(labels)})
+    return table if idx is None else _by_index(reader, table, starts, num_split, idx)
+
+
+def _record(reader: ForwardReader, at: int) -> tuple[int, int, int]:
+    """Return the part of a record, and where its data begin and end."""
+    head = reader.read(at, at + 8)
+    if len(head) < 8:
+        raise reader.error(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
+    magic, word = struct.unpack("<II", head)
+    if magic != _MAGIC:
+        kind = "it is damaged" if at else "it is not a RecordIO file"
+        raise reader.error(f"{kind}: expected {_MAGIC:#x} at {at}, found {magic:#x}")
+    stop = at + 8 + (word & ((1 << _LENGTH_BITS) - 1))
+    if stop > reader.nbytes:
+        raise reader.error(f"it is cut off: a record ends at {stop}, the file at {reader.nbytes}")
+    return word >> _LENGTH_BITS, at + 8, stop
+
+
+def _header(reader: ForwardReader, data: int, stop: int) -> tuple[int, NDArray[np.float32], int]:
+    """Return the id and labels of a record, and where its image begins."""
+    header = reader.read(data, data + _HEADER.size)
+    image = data + _HEADER.size
+    if image <= stop:
+        count, label, number, _ = _HEADER.unpack(header)
+        image += 4 * count
+    if image > stop:
+        raise reader.error(f"the record at {data - 8} has no room for its IRHeader and labels")
+    if not count:
+        return number, np.array([label], "<f4"), image
+    return number, np.frombuffer(reader.read(image - 4 * count, image), "<f4"), image
+
+
+def _label_column(labels: Sequence[NDArray[np.float32]]) -> pa.Array:
+    """Return labels as int64 if all are integers, else as float32; several as lists."""
+    import pyarrow as pa
+
+    values = np.concatenate([np.zeros(0, "<f4"), *labels])
+    is_whole = bool((values == np.rint(values)).all() and (abs(values) < 2**31).all())
+    column = pa.array(values.astype(np.int64) if is_whole else values)
+    lengths = np.array([len(each) for each in labels], np.int64)
+    if (lengths == 1).all():
+        return column
+    return pa.LargeListArray.from_arrays(np.concatenate([[0], lengths.cumsum()]), column)
+
+
+def _by_index(
+    reader: ForwardReader, table: pa.Table, starts: Sequence[int], num_split: int, idx: str
+) -> pa.Table:
+    """Return the rows in the order of the index file, with its keys."""
+    import pyarrow as pa
+
+    try:
+        listed = {int(at): int(key) for key, at in map(str.split, filter(None, idx.splitlines()))}
+    except ValueError:
+        raise reader.error("its .idx is damaged: expected a key and a position a line") from None
+    if len(listed) != len(starts) + num_split or not listed.keys() >= set(starts):
+        raise reader.error(
+            f"its .idx is stale: the {len(listed)} records that it lists are not the "
+            f"{len(starts) + num_split} of the file; make it again, or delete it"
+        )
+    row_of = {start: row for row, start in enumerate(starts)}
+    rows = [row_of[start] for start in listed if start in row_of]
+    keys = pa.array([key for start, key in listed.items() if start in row_of], pa.int64())
+    return table.take(pa.array(rows)).set_column(table.column_names.index("key"), "key", keys)

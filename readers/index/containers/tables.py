@@ -1,0 +1,132 @@
+"""Find containers, scan them one after the other, and put their tables together."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from readers.index.containers.columns import joined
+from readers.index.containers.kinds import Kind, Tar
+from readers.index.containers.left_out import LeftOut
+from readers.index.scan import find_files
+from readers.places.listing import objects
+from readers.places.opener import LOCAL, Places
+from readers.places.urls import is_url
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Data = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+_AT_ONCE = 16
+"""Remote containers that are scanned at a time: it is waiting for answers that takes time."""
+_TARS = (".tar", ".tgz", *(f".tar.{suffix}" for suffix in ("gz", "bz2", "xz", "zst")))
+_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_BESIDE = (".idx", ".lst", "lock.mdb")
+"""Ends of files that lie beside containers."""
+
+
+def containers_table(kind: Kind, data: Data, places: Places = LOCAL) -> pa.Table:
+    """Return the table of all containers.
+
+    Parameters
+    ----------
+    kind : Kind
+        Their kind.
+    data : path, or iterable of paths
+        A folder, a glob, one file, or paths.
+    places : Places
+        Opens them.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If one is damaged, cut off, or of another kind; or no row is left.
+    """
+    paths = container_paths(kind, data, places)
+    with ThreadPoolExecutor(_AT_ONCE if any(map(is_url, paths)) else 1) as threads:
+        scanned = threads.map(lambda path: scan_container(kind, path, places), paths)
+        return joined_containers(kind, scanned)
+
+
+def scan_container(kind: Kind, path: str, places: Places) -> tuple[pa.Table, LeftOut]:
+    """Return the table of a container, and what is left out."""
+    left_out = LeftOut()
+    with places.at(path) as place:
+        return kind.table(place, places, left_out), left_out
+
+
+def joined_containers(kind: Kind, scanned: Iterable[tuple[pa.Table, LeftOut]]) -> pa.Table:
+    """Return the table of containers that were scanned, and log what is left out."""
+    tables, left_out = [], LeftOut()
+    for table, left in scanned:
+        tables.append(table)
+        left_out.add_all(left)
+    left_out.log()
+    if not any(table.num_rows for table in tables):
+        raise ValueError(f"{len(tables)} {kind.name} files hold no image")
+    return joined(tables)
+
+
+def container_paths(kind: Kind, data: Data, places: Places = LOCAL) -> list[str]:
+    """Return the absolute paths and URLs of containers, see `containers_table`.
+
+    In a text, ``{0000..0999}`` stands for all numbers of this range, with as many digits.
+    """
+    if not isinstance(data, str | os.PathLike):
+        texts = [os.fspath(path) for path in data]
+        return [text if is_url(text) else _file_in(kind, os.path.abspath(text)) for text in texts]
+    expanded = _expanded(os.fspath(data))
+    return [path for text in expanded for path in _files(kind, text, places)]
+
+
+def _files(kind: Kind, text: str, places: Places) -> Iterator[str]:
+    if not is_url(text):
+        yield from find_files(_file_in(kind, text), kind.suffixes, beside=_BESIDE)
+        return
+    found = [each.url for each in objects(text, places.storage)]
+    chosen = found if found == [text] else [url for url in found if url.endswith(kind.suffixes)]
+    if not chosen:
+        raise FileNotFoundError(f"{text}: no object below it ends in {', '.join(kind.suffixes)}")
+    yield from chosen
+
+
+def peeked(data: Data) -> tuple[bool, Data]:
+    """Return whether the first path or glob is of tars, also compressed ones, and all of them."""
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data).endswith(_TARS), data
+    paths = iter(data)
+    first = list(itertools.islice(paths, 1))
+    return any(os.fspath(path).endswith(_TARS) for path in first), itertools.chain(first, paths)
+
+
+def has_tars(text: str, places: Places) -> bool:
+    """Return whether there are tars in a folder, or below a URL."""
+    if not (is_url(text) or os.path.isdir(text)):
+        return False
+    try:
+        return any(_files(Tar(), text, places))
+    except FileNotFoundError:
+        return False
+
+
+def _file_in(kind: Kind, path: str) -> str:
+    """Return the path of the file of an LMDB folder; others unchanged."""
+    file = os.path.join(path, "data.mdb")
+    return file if "data.mdb" in kind.suffixes and os.path.isfile(file) else path
+
+
+def _expanded(text: str) -> Iterator[str]:
+    found = _BRACES.search(text)
+    if found is None:
+        yield text
+        return
+    first, last = found.groups()
+    for number in range(int(first), int(last) + 1):
+        yield from _expanded(f"{text[: found.start()]}{number:0{len(first)}}{text[found.end() :]}")

@@ -1,0 +1,163 @@
+"""Records of TFRecord files whose messages are TensorFlow's Examples."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from readers.index.containers.columns import Span, container_table, span_columns, value_column
+from readers.index.containers.formats import as_text
+from readers.index.containers.forward import ForwardReader, check_unpacked
+from readers.index.containers.left_out import LeftOut
+from readers.index.containers.tfrecord.example import Feature, features, values_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.places.contract import Place
+
+_LENGTH = struct.Struct("<QI")
+"""Length of a record and its checksum; the data follow, and their checksum."""
+_MASK_DELTA = 0xA282EAD8
+"""TensorFlow stores checksums rotated and with this added."""
+
+
+def tfrecord_table(
+    place: Place, image: str, columns: Mapping[str, str] | None, left_out: LeftOut
+) -> pa.Table:
+    """Return the table of a file, see `readers.index.table.Index.from_tfrecord`.
+
+    Parameters
+    ----------
+    place : Place
+        The file.
+    image : str
+        Feature that holds the encoded image.
+    columns : mapping of str to str, optional
+        Names of columns by features; None for all features.
+    left_out : LeftOut
+        To count what is left out.
+    """
+    spans: list[Span] = []
+    numbers: list[int] = []
+    found: dict[str, _Values] = {}
+    num_records, known = 0, set[str]()
+    for start, message in records(ForwardReader(place)):
+        try:
+            of_record = dict(features(message))
+            at_image = of_record.pop(image, None)
+            encoded = at_image and values_of(message, at_image)
+            for name, at in of_record.items() if encoded and encoded.is_single_bytes else ():
+                if columns is None or name in columns:
+                    values = found.setdefault(name, _Values())
+                    values.add(len(spans), values_of(message, at), message, start)
+        except ValueError as error:
+            raise ValueError(
+                f"{place.name}: the record at {start} is no Example: {error}"
+            ) from error
+        known |= of_record.keys()
+        if encoded and encoded.is_single_bytes:
+            spans.append(encoded.values[0].moved(start))
+            numbers.append(num_records)
+        else:
+            left_out.add(
+                f"records without an image in feature {image!r}", f"{place.name} at {start}"
+            )
+        num_records += 1
+    if num_records and not spans:
+        raise ValueError(
+            f"{place.name}: no record has an image in a feature {image!r}, the features are "
+            f"{', '.join(sorted(known))}"
+        )
+    others: dict[str, pa.Array] = {}
+    for name, values in found.items():
+        others |= values.columns(
+            columns[name] if columns else name, len(spans), place.name, left_out
+        )
+    return container_table(place, spans, numbers, others)
+
+
+def records(reader: ForwardReader) -> Iterator[tuple[int, bytes]]:
+    """Yield the position and bytes of each record; their checksums are compared."""
+    check_unpacked(reader)
+    checksum = _checksum()
+    at = 0
+    while at < reader.nbytes:
+        head = reader.read(at, at + _LENGTH.size)
+        start = at + _LENGTH.size
+        if len(head) < _LENGTH.size:
+            raise reader.error(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
+        nbytes, found = _LENGTH.unpack(head)
+        if checksum(head[:8]) != found:
+            kind = "it is damaged: the checksum of" if at else "it is not a TFRecord file: of"
+            raise reader.error(f"{kind} the length of the record at {at} does not agree")
+        record = reader.read(start, start + nbytes + 4)
+        if len(record) < nbytes + 4:
+            raise reader.error(
+                f"it is cut off: a record ends at {start + nbytes + 4}, the file at {reader.nbytes}"
+            )
+        if checksum(record[:-4]) != int.from_bytes(record[-4:], "little"):
+            raise reader.error(
+                f"it is damaged: the checksum of the data of the record at {at} does not agree"
+            )
+        yield start, record[:-4]
+        at = start + nbytes + 4
+
+
+def _checksum() -> Callable[[bytes], int]:
+    """Return the function of TensorFlow's checksums, masked CRC-32C."""
+    try:
+        from google_crc32c import value
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "TFRecord needs google-crc32c: pip install 'dali-pipelines[containers]'",
+            name=error.name,
+        ) from None
+
+    def masked(data: bytes) -> int:
+        crc = value(data)
+        return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+    return masked
+
+
+@dataclass
+class _Values:
+    """Values of a feature in all rows."""
+
+    by_row: dict[int, list[Any]] = field(default_factory=dict)
+    """Numbers, texts, and spans of what is no text."""
+
+    def add(self, row: int, feature: Feature, message: bytes, start: int) -> None:
+        """Add the values of a row, whose message begins at `start`."""
+        values = feature.values
+        if feature.is_bytes:
+            texts = [as_text(message[span.offset : span.offset + span.nbytes]) for span in values]
+            values = [
+                span.moved(start) if text is None else text
+                for span, text in zip(values, texts, strict=True)
+            ]
+        self.by_row[row] = values
+
+    def columns(self, name: str, count: int, path: str, left_out: LeftOut) -> dict[str, pa.Array]:
+        """Return them as columns of `count` rows: of values, of lists, or of spans."""
+        if all(len(values) < 2 for values in self.by_row.values()):
+            singles = [next(iter(self.by_row.get(row, ())), None) for row in range(count)]
+            spans = [each if isinstance(each, Span) else None for each in singles]
+            values = [None if isinstance(each, Span) else each for each in singles]
+            found = span_columns(name, path, spans) if any(spans) else {}
+            if len(found) == 0 or any(value is not None for value in values):
+                found[name] = value_column(values)
+            return found
+        flat = [value for row in range(count) for value in self.by_row.get(row, ())]
+        if any(isinstance(value, Span) for value in flat):
+            left_out.add(f"lists of feature {name!r}, with values that are no text", path)
+            return {}
+        import numpy as np
+        import pyarrow as pa
+
+        lengths = [len(self.by_row.get(row, ())) for row in range(count)]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return {name: pa.LargeListArray.from_arrays(offsets, value_column(flat))}

@@ -1,0 +1,99 @@
+"""Indexes of containers: what scan takes for tars, columns, files they are saved to."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+from pathlib import Path
+
+import pytest
+from tfrecord import TFRecordWriter
+
+from readers import Index
+
+JPEG = b"\xff\xd8\xff"
+
+
+def pack(path: Path, *names: str) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size = 3
+            tar.addfile(info, io.BytesIO(JPEG))
+    return path
+
+
+def keys(index: Index) -> list[str]:
+    found: list[str] = index.table["key"].to_pylist()
+    return found
+
+
+def test_scan_of_tars(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    paths = [pack(tmp_path / f"{n}.tar", f"{n}.jpg") for n in (1, 2)]
+    (tmp_path / "README.md").touch()
+    for data in (tmp_path, tmp_path / "*.tar", f"{tmp_path}/{{1..2}}.tar", paths, iter(paths)):
+        assert keys(Index.scan(data)) == ["1", "2"]
+    assert keys(Index.scan(paths[::-1])) == ["2", "1"]
+    assert keys(Index.scan(paths[1])) == ["2"]
+    assert "1 file left out: 1 .md" in caplog.text
+    (tmp_path / "a.jpg").touch()
+    assert Index.scan(tmp_path).table.column_names == ["path"]
+    assert "3 files left out: 2 .tar, 1 .md" in caplog.text
+
+
+def test_scan_of_tars_looks_for_suffixes(tmp_path: Path) -> None:
+    path = pack(tmp_path / "a.tar", "a.jpg", "a.fits", "b.jpg")
+    assert keys(Index.scan(path)) == ["a", "b"]
+    [row] = Index.scan(path, suffixes=(".fits",)).table.to_pylist()
+    assert (row["key"], row["offset"]) == ("a", 1536)
+    index = Index.from_tar(path, image="jpg")
+    assert index.table["offset"].to_pylist() == [512, 2560]
+
+
+def test_compressed_tars(tmp_path: Path) -> None:
+    whole = pack(tmp_path / "a.tar", "a.jpg").read_bytes()
+    for suffix, compress, command in (
+        ("tar.gz", gzip.compress, "gunzip"),
+        ("tgz", gzip.compress, "gunzip"),
+        ("tar.xz", lzma.compress, "unxz"),
+        ("tar.bz2", bz2.compress, "bunzip2"),
+    ):
+        path = tmp_path / f"a.{suffix}"
+        path.write_bytes(compress(whole))
+        with pytest.raises(ValueError, match=rf"a\.{suffix}: it is compressed .* by {command}"):
+            Index.scan(path)
+    (tmp_path / "folder").mkdir()
+    path.rename(tmp_path / "folder" / "a.tgz")
+    with pytest.raises(FileNotFoundError, match=r"some end in \.tgz: unpack them"):
+        Index.scan(tmp_path / "folder")
+
+
+def test_saved_and_moved(tmp_path: Path) -> None:
+    index = Index.scan(pack(tmp_path / "a.tar", "a.jpg", "a.x.png", "b.jpg"))
+    for suffix in (".parquet", ".arrow"):
+        index.save(tmp_path / f"index{suffix}")
+        again = Index.load(tmp_path / f"index{suffix}")
+        assert again.table.to_pylist() == index.table.to_pylist()
+        assert again.digest == index.digest
+        row = again.columns().row(1)
+        assert (row.offset, row.nbytes) == (2560, 3)
+        columns = again.columns(targets=["x_png_path"])
+        place = columns.place("x_png_path", 0)
+        assert place is not None
+        with place:
+            assert place.read(0, 9) == JPEG
+        assert columns.place("x_png_path", 1) is None
+
+
+def test_columns_of_tfrecord(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    writer = TFRecordWriter(str(path))
+    writer.write({"image/encoded": (JPEG, "byte"), "label": (3, "int"), "mask": (JPEG, "byte")})
+    writer.close()
+    index = Index.from_tfrecord(path, columns=["label", "mask"])
+    assert index.columns(["label"]).value("label", 0) == 3
+    with pytest.raises(KeyError, match="has a feature 'lable'"):
+        Index.from_tfrecord(path, columns=["lable"])

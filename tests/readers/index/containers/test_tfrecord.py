@@ -1,0 +1,188 @@
+"""Tables of TFRecord files against the library tfrecord, which also writes them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tfrecord import TFRecordWriter, example_pb2
+from tfrecord.reader import tfrecord_loader
+
+from readers.index.containers.kinds import TFRecord
+from readers.index.containers.tables import containers_table
+from readers.index.containers.tfrecord.example import features, values_of
+from readers.places.opener import LOCAL
+
+JPEG = b"\xff\xd8\xff"
+Record = Mapping[str, tuple[Any, str]]
+
+
+def write(path: Path, records: Sequence[Record]) -> str:
+    writer = TFRecordWriter(str(path))
+    for record in records:
+        writer.write(record)
+    writer.close()
+    return str(path)
+
+
+def rows(data: Any, **settings: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = containers_table(TFRecord(**settings), data).to_pylist()
+    return found
+
+
+def content(row: dict[str, Any], part: str = "") -> bytes:
+    with LOCAL.at(*(row[f"{part}{name}"] for name in ("path", "offset", "nbytes"))) as place:
+        return place.read(0, place.nbytes)
+
+
+def record(number: int) -> Record:
+    return {
+        "image/encoded": (JPEG + bytes([number]) * number * 99, "byte"),
+        "image/class/label": (number - 3, "int"),
+        "image/score": (number / 3, "float"),
+        "image/text": (f"é {number}".encode(), "byte"),
+        "image/box": ([0.5] * number, "float"),
+        "mask": (b"\x89PNG" + bytes([number]), "byte"),
+        "embedding": (bytes([255]) * 8, "byte"),
+    }
+
+
+def test_records_are_those_of_the_library(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for shard in range(2):
+        write(tmp_path / f"{shard}.tfrecord", [record(shard * 5 + n) for n in range(5)])
+    (tmp_path / "0.idx").write_text("0 90\n")
+    paths = [tmp_path / f"{n}.tfrecord" for n in range(2)]
+    expected = [each for path in paths for each in tfrecord_loader(str(path), None)]
+    made = rows(tmp_path)
+    assert made == rows(paths)
+    assert not caplog.messages  # of the .idx
+    assert [row["key"] for row in made] == [0, 1, 2, 3, 4] * 2
+    for row, other in zip(made, expected, strict=True):
+        assert content(row) == other["image/encoded"]
+        assert content(row, "mask_") == other["mask"]
+        assert content(row, "embedding_") == bytes([255]) * 8
+        assert row["image/class/label"] == other["image/class/label"][0]
+        assert row["image/score"] == other["image/score"][0]
+        assert row["image/text"].encode() == other["image/text"]
+        assert row["image/box"] == list(other["image/box"])
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        st.one_of(
+            st.lists(st.binary(max_size=300), max_size=4),
+            st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=4),
+            st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=4),
+        ),
+        max_size=5,
+    )
+)
+def test_features_are_those_of_protobuf(named: dict[str, list[Any]]) -> None:
+    kinds = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
+    message = example_pb2.Example()
+    for name, values in named.items():
+        feature = message.features.feature[name]
+        getattr(feature, kinds[type(values[0]) if values else bytes]).value.extend(values)
+    data = message.SerializeToString()
+    found = {}
+    for name, at in features(data):
+        values, is_bytes = values_of(data, at)
+        found[name] = [data[v.offset : v.offset + v.nbytes] for v in values] if is_bytes else values
+    assert found == named
+
+
+def test_numbers_that_are_not_packed() -> None:
+    # Field 1: features, an entry, its key "a", its value: an int64_list of 5 and 300, one by one.
+    numbers = b"\x08\x05\x08\xac\x02"
+    feature = b"\x1a" + bytes([len(numbers)]) + numbers
+    entry = b"\x0a\x01a\x12" + bytes([len(feature)]) + feature
+    message = b"\x0a" + bytes([len(entry) + 2, 0x0A, len(entry)]) + entry
+    assert example_pb2.Example.FromString(message).features.feature["a"].int64_list.value == [
+        5,
+        300,
+    ]
+    [(name, at)] = features(message)
+    assert (name, values_of(message, at).values) == ("a", [5, 300])
+
+
+def test_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tfrecord", [record(n) for n in range(3)])
+    usual = {"path", "offset", "nbytes", "key", "file_bytes", "etag"}
+    [row, *_] = rows(path, columns={"image/class/label": "label", "mask": "m"})
+    assert row.keys() - usual == {"label", "m_path", "m_offset", "m_nbytes"}
+    [row, *_] = rows(path, image="mask", columns={})
+    assert row.keys() == usual
+    assert content(row) == b"\x89PNG\0"
+    with pytest.raises(ValueError, match="each Index has a column 'offset'"):
+        rows(path, columns={"image/score": "offset"})
+
+
+def test_records_without_an_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = record(1)
+    path = write(tmp_path / "a.tfrecord", [{"other": (1, "int")}, first, {"x": (2, "int")}])
+    [row] = rows(path)
+    assert (row["key"], "other" in row) == (1, False)
+    assert "left out: 2 records without an image in feature 'image/encoded'" in caplog.text
+    with pytest.raises(ValueError, match=r"feature 'jpg', the features are .*image/encoded"):
+        rows(path, image="jpg")
+
+
+def test_values_of_different_kinds(tmp_path: Path) -> None:
+    image = {"image/encoded": (JPEG, "byte")}
+    write(tmp_path / "0.tfrecord", [image | {"a": (1, "int"), "b": (1, "int")}])
+    write(tmp_path / "1.tfrecord", [image | {"a": (0.5, "float"), "b": ([2, 3], "int")}, image])
+    made = rows(tmp_path)
+    assert [row["a"] for row in made] == [1.0, 0.5, None]
+    assert [row["b"] for row in made] == [[1], [2, 3], []]
+
+
+def test_wrong_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write(path, [record(1), record(2)])
+    whole = path.read_bytes()
+    second = 16 + int.from_bytes(whole[:8], "little")
+    for damaged, reason in (
+        (whole[:-1], f"cut off: a record ends at {len(whole)}, the file at {len(whole) - 1}"),
+        (whole[: second + 5], f"cut off: the last record, at {second}, has 5 bytes"),
+        (
+            whole[: second + 1] + b"x" + whole[second + 2 :],
+            f"length of the record at {second}",
+        ),
+        (whole[:-9] + b"x" + whole[-8:], f"data of the record at {second} does not agree"),
+        (whole[:-1] + b"x", f"data of the record at {second} does not agree"),
+        (b"x" * 99, "not a TFRecord file"),
+        (b"\x1f\x8b" + whole, "compressed by gzip"),
+        (b"", "hold no image"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=reason):
+            rows(path)
+
+
+def test_records_that_are_no_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TFRecordWriter, "serialize_tf_example", staticmethod(lambda _: b"\x0fabc"))
+    path = write(tmp_path / "a.tfrecord", [{}])
+    with pytest.raises(ValueError, match="the record at 12 is no Example: a field has the unknown"):
+        rows(path)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_example_or_an_error(message: bytes) -> None:
+    try:
+        for _, at in features(message):
+            values_of(message, at)
+    except ValueError:
+        return
+
+
+def test_without_google_crc32c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.tfrecord", [record(1)])
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'dali-pipelines\[containers\]'"):
+        rows(path)
