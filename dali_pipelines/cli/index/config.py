@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from dali_pipelines.cli.index.containers import KINDS
 from dali_pipelines.cli.index.cutouts import SETTINGS, CutoutFlags
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import fractions, hdu_name, option, plane_numbers
@@ -100,6 +101,16 @@ class IndexConfig(CutoutFlags, ProcessFlags):
     classes: str | None = option(
         None, "Index of the training files, whose labels --class_folders keeps", metavar="INDEX"
     )
+    container: str | None = option(
+        None,
+        "DATA are such files: a row for each image in them (default: by suffix)",
+        choices=KINDS,
+    )
+    image: str | None = option(
+        None,
+        "extension of the image of a sample of tars, or feature of TFRecord files that holds it",
+        metavar="NAME",
+    )
     mcu_rows: bool = option(
         False, "note where rows begin in JPEG files: no more than a window is read and decoded"
     )
@@ -172,6 +183,8 @@ class IndexConfig(CutoutFlags, ProcessFlags):
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         changed = [name for name in defaults if getattr(self, name) != defaults[name]]
         for name in changed:
+            if name in ("container", "image") and is_table(self.data):
+                raise ValueError(f"--{name} is for containers, and {self.data} is a table")
             is_of_scan = name in _OF_FILES and not (name == "rejected" and self.cutouts)
             if is_of_scan and is_table(self.data):
                 raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
@@ -190,6 +203,12 @@ class IndexConfig(CutoutFlags, ProcessFlags):
         if self.cutouts is not None and self.grouping is not None:
             raise ValueError("--cutouts excludes --group and --offsets")
         _ = self.grouping, self.parts_by, self.settings  # to check them
+
+    @property
+    def for_files(self) -> list[str]:
+        """Flags that were given, and are for the scan of files."""
+        fields = {field.name: field.default for field in dataclasses.fields(self)}
+        return [name for name in _OF_FILES if getattr(self, name) != fields[name]]
 
     @cached_property
     def all_keys(self) -> list[str]:

@@ -11,6 +11,12 @@ holds an image, with --hdus "SCI*" for those of such names, with --planes all on
 and a column plane. --where takes these names, or keys as FITS spells them in double quotes
 ("DATE-OBS").
 
+Of tar, TFRecord, RecordIO and LMDB files each image makes a row, with offset, nbytes and key, and
+the labels beside it; headers are not read.
+
+    dali-pipelines index 'shards/*.tar' -o train.arrow
+    dali-pipelines index 'train-*-of-*' --container tfrecord --image image/encoded
+
 Of FITS files only headers are read. Files that cannot be read are listed and left out; with
 --rules, so are those that their header makes unfit. An Index can be filtered and grouped, too: then
 no file is opened. It is written as Parquet, or, for a huge archive, as Arrow, which takes more
@@ -33,7 +39,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
-from dali_pipelines.cli.index import cutouts, grouping, output, splitting, where
+from dali_pipelines.cli.index import containers, cutouts, grouping, output, splitting, where
 from dali_pipelines.cli.index.config import IndexConfig
 from dali_pipelines.cli.index.scan import files_of, scan, unknown_facts, with_labels
 from dali_pipelines.cli.options import parse
@@ -79,7 +85,11 @@ def _index_table(config: IndexConfig) -> None:
 
 
 def _index_files(config: IndexConfig) -> None:
-    files = files_of(config)
+    files = containers.table(config)
+    files = files_of(config) if files is None else files
+    if "offset" in files.column_names:
+        _index_members(config, files)
+        return
     unknown = with_labels(unknown_facts(config), files)
     if config.where is not None:
         where.check(config.where, config.all_keys, unknown)
@@ -99,6 +109,14 @@ def _index_files(config: IndexConfig) -> None:
     _finish(config, config.all_keys, table, f"{len(paths)} files found", rejected)
     seconds = time.perf_counter() - start
     print(f"{seconds:.1f} s, {len(paths) / seconds:.0f} files/s. ", end="")
+
+
+def _index_members(config: IndexConfig, table: pa.Table) -> None:
+    """Filter, group and save the samples in containers, of which no headers are read."""
+    if flags := [f"--{name}" for name in (*config.for_files, *["rules"] * bool(config.rules))]:
+        raise Refusal(f"{flags[0]} is for a scan of files, and {config.data} are containers")
+    _check_columns(config, table.column_names)
+    _finish(config, [], table, f"{table.num_rows} samples in containers found")
 
 
 def _finish(

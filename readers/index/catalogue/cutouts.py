@@ -165,6 +165,8 @@ def _kept_columns(
     objects: Objects, images: Images, columns: Sequence[str] | Mapping[str, str] | None
 ) -> pa.Table:
     """Return the columns of the catalogue that rows get."""
+    if "offset" in images.table.column_names:
+        raise ValueError("the images are in containers: cutouts are made of files, so unpack them")
     if clashes := {*_CORNERS, ROW} & set(images.table.column_names):
         raise ValueError(
             f"the images have columns {', '.join(sorted(clashes))}, which those of cutouts are to "

@@ -1,0 +1,59 @@
+"""Samples in containers: kinds that the command knows, by flag or by suffix."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.errors import Refusal, refusing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dali_pipelines.cli.index.config import IndexConfig
+    from readers.index.containers.kinds import Kind
+
+KINDS = ("tar", "tfrecord", "recordio", "lmdb")
+
+
+def table(config: IndexConfig) -> pa.Table | None:
+    """Return the table of the samples in containers; None if files are to be scanned."""
+    from readers.index.containers.tables import containers_table
+
+    kind = _kind(config)
+    if kind is None:
+        return None
+    with refusing(OSError, ValueError, ModuleNotFoundError):
+        return containers_table(kind, config.data)
+
+
+def _kind(config: IndexConfig) -> Kind | None:
+    from readers.index.containers import kinds
+
+    name, image = config.container or _by_suffix(config.data), config.image
+    if image is not None and name not in ("tar", "tfrecord"):
+        raise Refusal("--image is for tar and TFRecord files; give --container")
+    if name == "tar":
+        return kinds.Tar(image)
+    if name == "tfrecord":
+        return kinds.TFRecord() if image is None else kinds.TFRecord(image)
+    if name == "recordio":
+        return kinds.RecordIO()
+    return kinds.LMDB() if name == "lmdb" else None
+
+
+def _by_suffix(data: str) -> str | None:
+    """Return the kind of files or of an LMDB folder; None if it is to be found out."""
+    from readers.index.containers import kinds
+    from readers.index.containers.tables import peeked
+
+    if peeked(data)[0]:
+        return "tar"
+    if os.path.isfile(os.path.join(data, "data.mdb")):
+        return "lmdb"
+    known = {
+        "tfrecord": kinds.TFRecord.suffixes,
+        "recordio": kinds.RecordIO.suffixes,
+        "lmdb": kinds.LMDB.suffixes,
+    }
+    return next((name for name, suffixes in known.items() if data.endswith(suffixes)), None)

@@ -1,0 +1,85 @@
+"""The index command on containers."""
+
+from __future__ import annotations
+
+import io
+import struct
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+from tfrecord import TFRecordWriter
+
+from dali_pipelines.cli.index.main import main
+from readers import Index
+
+JPEG = b"\xff\xd8\xff"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def tar(path: str, count: int) -> None:
+    with tarfile.open(path, "w") as file:
+        for number in range(count):
+            for ext, content in (("jpg", JPEG), ("left.jpg", JPEG + JPEG), ("cls", b"%d" % number)):
+                info = tarfile.TarInfo(f"{number}.{ext}")
+                info.size = len(content)
+                file.addfile(info, io.BytesIO(content))
+
+
+def rows(*arguments: str) -> list[dict[str, Any]]:
+    assert main([*arguments, "-o", "index.parquet"]) == 0
+    found: list[dict[str, Any]] = Index.load("index.parquet").table.to_pylist()
+    return found
+
+
+def test_tars(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("shards").mkdir()
+    for number in range(2):
+        tar(f"shards/{number}.tar", 4)
+    for data in ("shards", "shards/*.tar", "shards/{0..1}.tar"):
+        made = rows(data, "--where", "cls > 1")
+        assert [row["key"] for row in made] == ["2", "3"] * 2
+        assert "8 samples in containers found: 4 rows kept" in capsys.readouterr().out
+    assert [row["nbytes"] for row in rows("shards/0.tar", "--image", "left.jpg")] == [6] * 4
+
+
+def test_other_kinds() -> None:
+    writer = TFRecordWriter("train-0-of-1")
+    writer.write({"jpeg": (JPEG, "byte")})
+    writer.close()
+    [row] = rows("train-*", "--container", "tfrecord", "--image", "jpeg")
+    assert row["nbytes"] == 3
+    record = struct.pack("<IfQQ", 0, 5, 8, 0) + JPEG
+    Path("a.rec").write_bytes(struct.pack("<II", 0xCED7230A, len(record)) + record + b"\0")
+    [row] = rows("a.rec")
+    assert (row["key"], row["label"]) == (8, 5)
+    with lmdb.open("lmdb") as env, env.begin(write=True) as txn:
+        txn.put(b"a", JPEG)
+    assert rows("lmdb")[0]["key"] == rows("lmdb/data.mdb")[0]["key"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("a.tar", "--keys", "T_OBS"), "--keys is for a scan of files, and a.tar are containers"),
+        (("a.tar", "--rules", "aia"), "--rules is for a scan of files"),
+        (("a.tar", "--container", "recordio"), "a.tar: it is not a RecordIO file"),
+        (("a.rec", "--image", "x"), "--image is for tar and TFRecord files"),
+        (("cut.tar",), "cut.tar: it is cut off"),
+        (("none.tar",), "none.tar: no such folder or file"),
+    ],
+)
+def test_errors(
+    arguments: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tar("a.tar", 1)
+    Path("cut.tar").write_bytes(Path("a.tar").read_bytes()[:600])
+    assert main([*arguments]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert reason in line

@@ -1,0 +1,50 @@
+"""Tars in a store of objects: few requests, samples of each version."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import numpy as np
+import pytest
+from servers.weed import OPEN, Weed
+
+from readers import Index, NpyReader, ReadError
+from readers.places.opener import Places
+from readers.places.remote import REQUESTS
+from readers.places.storage import Storage
+
+
+def packed(*arrays: np.ndarray) -> bytes:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as tar:
+        for number, array in enumerate(arrays):
+            file = io.BytesIO()
+            np.save(file, array)
+            for name, content in (("npy", file.getvalue()), ("cls", b"%d" % number)):
+                info = tarfile.TarInfo(f"{number}.{name}")
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return whole.getvalue()
+
+
+def test_tars_of_a_bucket(weed: Weed, s3_keys: None) -> None:
+    arrays = np.random.default_rng(0).random((6, 40, 50, 1), np.float32)
+    weed.put(OPEN, "tars/0.tar", packed(*arrays[:3]))
+    weed.put(OPEN, "tars/1.tar", packed(*arrays[3:]))
+    weed.put(OPEN, "tars/README.md", b"")
+    storage = Storage(endpoint=f"http://127.0.0.1:{weed.s3_port}")
+    index = Index.scan(f"s3://{OPEN}/tars/", storage=storage)
+    before = REQUESTS.count
+    again = Index.scan(f"s3://{OPEN}/tars/{{0..1}}.tar", storage=storage)
+    assert REQUESTS.count - before <= 8
+    assert index.table.to_pylist() == again.table.to_pylist()
+    assert index.table["cls"].to_pylist() == [0, 1, 2] * 2
+    columns = index.columns().with_places(Places(storage))
+    for row, array in enumerate(arrays):
+        sample = NpyReader().read(columns.row(row), None)
+        assert np.array_equal(next(iter(sample.arrays.values())), array)
+    weed.put(OPEN, "tars/1.tar", packed(*arrays[:3]))
+    with pytest.raises(ReadError, match="changed"):
+        NpyReader().read(columns.row(3), None)
+    assert Index.from_tar(f"s3://{OPEN}/tars/0.tar", storage=storage).table.num_rows == 3
