@@ -18,11 +18,12 @@ from servers.weed import Weed
 from dali_pipelines import with_tiles
 from readers import FitsReader, Index, JpegReader, NpyReader, Row, Window
 from readers.contract import Reader, Sample
-from readers.places.remote import HEAD_BYTES
 
 NOISE = np.random.default_rng(0).normal(10_000, 300, (1100, 1100)).astype(np.int16)  # 2.4 MB
 WINDOW = Window(height=200, width=150, y=0.8, x=0.7)
 NUMBERS = count()
+HEAD_BYTES = 128 << 10
+"""Bytes that are fetched of a FITS file of which nothing is known."""
 
 
 def npy() -> bytes:
