@@ -7,27 +7,29 @@ with facts can be read.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Literal
 
 from astropy.io import fits
 
 from readers.errors import ReadError
-from readers.fits.file import images_among, open_image, open_images
+from readers.fits.file import images_among, open_image, open_images, read_errors
 from readers.fits.hdus import HduName
 from readers.fits.planes import ImageShape
 from readers.index.fact_table import Fact
 from readers.index.table import SUFFIXES
 from readers.jpeg.reader import JpegReader, load
+from readers.places.contract import Place
 from readers.places.opener import LOCAL
+from readers.places.span import SpanPlace
 
+_FITS = (b"SIMPLE  =", b"\x1f\x8b")
 ALL = "all"
 """Stands for each HDU that holds an image."""
 
 
 def file_facts(
-    path: str,
+    file: str | Place,
     keys: Sequence[str] = (),
     hdu: HduName | None = None,
     planes: Sequence[int] | Literal["all"] | None = None,
@@ -36,10 +38,12 @@ def file_facts(
 ) -> list[dict[str, Fact]]:
     """Return the facts of a file, which is FITS unless it has the suffix of an encoded image.
 
+    What lies in a container is recognised by its first bytes.
+
     Parameters
     ----------
-    path : str
-        The file.
+    file : str or Place
+        The file, or where it lies, not opened yet.
     keys : sequence of str
         Header keywords to return as well, in any case.
     hdu : int, str or (str, int), optional
@@ -64,17 +68,24 @@ def file_facts(
         If the file cannot be read, or has no such image or plane.
     """
     rows: list[dict[str, Fact]]
-    if path.lower().endswith(SUFFIXES["jpeg"]):
-        image = image_facts(path)
+    place = LOCAL.at(file) if isinstance(file, str) else file
+    path = place.name
+    if _is_encoded(place):
+        image = image_facts(place)
         rows = [dict.fromkeys((*keys, "hdu", "bitpix", "planes", "plane")) | image]
         rows[0]["codec"] = rows[0].pop("format")
     else:
-        found = fits_facts(path, keys, hdu, hdus)
+        found = fits_facts(place, keys, hdu, hdus)
         rows = [row for facts in found for row in _each(path, facts, planes)]
-    try:
-        return [row | {"path": path, "file_bytes": os.path.getsize(path)} for row in rows]
-    except OSError as error:  # deleted meanwhile
-        raise ReadError(path, str(error)) from error
+    with read_errors(path, None, None), place:  # it may be deleted meanwhile
+        return [row | {"path": path, "file_bytes": place.nbytes} for row in rows]
+
+
+def _is_encoded(place: Place) -> bool:
+    if not isinstance(place, SpanPlace):
+        return place.name.lower().endswith(SUFFIXES["jpeg"])
+    with read_errors(place.name, None, None), place:
+        return not place.read(0, 9).startswith(_FITS)
 
 
 def _each(
@@ -91,7 +102,7 @@ def _each(
 
 
 def fits_facts(
-    path: str,
+    file: str | Place,
     keys: Sequence[str] = (),
     hdu: HduName | None = None,
     hdus: Sequence[int | str] | None = None,
@@ -117,10 +128,11 @@ def fits_facts(
     If the image's header has INHERIT = T, keywords that it lacks are taken from the primary header
     (FITS Standard 4.0, appendix K).
     """
+    place = LOCAL.at(file) if isinstance(file, str) else file
     if hdu != ALL and hdus is None:
-        with open_image(LOCAL.at(path), hdu) as (opened, number):
+        with open_image(place, hdu) as (opened, number):
             return [_image_facts(opened, number, keys)]
-    with open_images(LOCAL.at(path)) as (opened, numbers):
+    with open_images(place) as (opened, numbers):
         if hdus is not None:
             numbers = images_among(opened, numbers, hdus)
         return [_image_facts(opened, number, keys) for number in numbers]
@@ -145,13 +157,14 @@ def _image_facts(hdus: fits.HDUList, number: int, keys: Sequence[str]) -> dict[s
     }
 
 
-def image_facts(path: str) -> dict[str, Fact]:
+def image_facts(file: str | Place) -> dict[str, Fact]:
     """Read an encoded image as `JpegReader` does; raise ReadError if it is not readable.
 
     Return ``height`` and ``width`` as displayed, and ``format`` as Pillow names it (``JPEG``,
     ``PNG``, ...).
     """
-    image = load(LOCAL.at(path), JpegReader.channels)
+    place = LOCAL.at(file) if isinstance(file, str) else file
+    image = load(place, JpegReader.channels)
     return {"height": image.height, "width": image.width, "format": image.format}
 
 

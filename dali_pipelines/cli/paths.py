@@ -39,6 +39,8 @@ def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:
             row = columns.row(position)
             for found in row.parts.values() if index.parts else (row,):
                 if found is not None:
+                    if found.offset is not None:
+                        raise Refusal(f"{found.name} lies in a container: unpack it before")
                     number = hdu if found.hdu is None else found.hdu
                     rows[found.path, number, found.plane] = None
     kinds = {"path": pa.large_string(), "hdu": pa.int64(), "plane": pa.int64()}

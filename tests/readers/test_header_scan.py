@@ -17,6 +17,7 @@ from readers import FitsReader, ReadError, Row
 from readers import header_scan as module
 from readers.header_scan import image_facts
 from readers.index.fact_table import COLUMNS, FactTable, column_name
+from readers.places.opener import LOCAL
 
 PIXELS = np.arange(20, dtype=np.int16).reshape(4, 5)
 AIA_KEYS = ("DATE-OBS", "T_OBS", "WAVELNTH", "EXPTIME", "QUALITY")
@@ -480,3 +481,21 @@ class TestTable:
             "t_obs",
             "eso_det_id",
         ]
+
+
+@pytest.mark.parametrize("kind", ["fits", "jpeg"])
+def test_members_of_containers(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{kind}"
+    if kind == "fits":
+        with_header(path, {"EXPTIME": 2.5})
+    else:
+        path.write_bytes(pillow(np.zeros((4, 5, 3), np.uint8)))
+    (tmp_path / "a.tar").write_bytes(b"before" + path.read_bytes() + b"after")
+    member = LOCAL.at(str(tmp_path / "a.tar"), 6, path.stat().st_size)
+    found = file_facts(member, ["EXPTIME"])
+    assert found.pop("path") == member.name
+    expected = file_facts(str(path), ["EXPTIME"])
+    assert found == {name: fact for name, fact in expected.items() if name != "path"}
+    (tmp_path / "a.tar").write_bytes(b"")
+    with pytest.raises(ReadError, match="the file ends at"):
+        file_facts(member)

@@ -66,9 +66,9 @@ def image_picture(
     """
     from readers.header_scan import file_facts
 
-    (facts,) = file_facts(file.path, KEYS, file.hdu)
+    (facts,) = file_facts(file.place, KEYS, file.hdu)
     caption = (
-        file.path,
+        file.name,
         subject(facts),
         *describe(image),
         *lines,
@@ -113,12 +113,12 @@ def _outlines(
 
 def missing_picture(part: str, row: Row) -> Picture:
     """Return the cell of a part that has no file."""
-    return Picture((f"part {part}", f"of {row.path}"), None, MISSING)
+    return Picture((f"part {part}", f"of {row.name}"), None, MISSING)
 
 
 def rejected_picture(file: Row, reason: str) -> Picture:
     """Make the cell of a file that could not be read."""
-    return Picture((file.path, "rejected"), None, one_line(reason))
+    return Picture((file.name, "rejected"), None, one_line(reason))
 
 
 def describe(image: torch.Tensor) -> tuple[str, str]:

@@ -84,7 +84,7 @@ def step_pictures(file: Row, calibration: Calibration, size: int) -> Iterator[Pi
     from dali_pipelines.aia.calibrate import decoded, warped
     from readers.header_scan import file_facts
 
-    (facts,) = file_facts(file.path, KEYS, file.hdu)
+    (facts,) = file_facts(file.place, KEYS, file.hdu)
     sample = calibration.reader().read(file, None)
     image = decoded(file, sample)
     disk = _Disk.of(replace(calibration, pointing_table=None).reader().header(file))

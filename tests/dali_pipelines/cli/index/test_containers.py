@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+import numpy as np
 import pytest
+from image_files import pillow
 from tfrecord import TFRecordWriter
 
 from dali_pipelines.cli.index.main import main
+from dali_pipelines.cli.show.main import main as show
+from dali_pipelines.cli.verify.main import main as verify
 from readers import Index
 
 JPEG = b"\xff\xd8\xff"
@@ -83,3 +87,14 @@ def test_errors(
     assert main([*arguments]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert reason in line
+
+
+def test_what_other_commands_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open("a.tar", "w") as file:
+        content = pillow(np.zeros((40, 50, 3), np.uint8))
+        info = tarfile.TarInfo("a.jpg")
+        info.size = len(content)
+        file.addfile(info, io.BytesIO(content))
+    assert show(["a.tar", "--pipeline", "jpeg", "-o", "a.png"]) == 0
+    assert verify(["a.tar"]) == 2
+    assert "lies in a container: unpack it before" in capsys.readouterr().err
