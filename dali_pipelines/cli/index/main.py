@@ -12,7 +12,7 @@ and a column plane. --where takes these names, or keys as FITS spells them in do
 ("DATE-OBS").
 
 Of tar, TFRecord, RecordIO and LMDB files each image makes a row, with offset, nbytes and key, and
-the labels beside it; headers are not read.
+the labels beside it. Headers of images are read if --keys, --rules, --hdu or --planes ask for it.
 
     dali-pipelines index 'shards/*.tar' -o train.arrow
     dali-pipelines index 'train-*-of-*' --container tfrecord --image image/encoded
@@ -41,7 +41,14 @@ from typing import TYPE_CHECKING
 from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.index import containers, cutouts, grouping, output, splitting, where
 from dali_pipelines.cli.index.config import IndexConfig
-from dali_pipelines.cli.index.scan import files_of, scan, unknown_facts, with_labels
+from dali_pipelines.cli.index.scan import (
+    files_of,
+    scan,
+    spans_of,
+    unknown_facts,
+    with_labels,
+    with_members,
+)
 from dali_pipelines.cli.options import parse
 from dali_pipelines.cli.paths import write_table
 
@@ -95,7 +102,7 @@ def _index_files(config: IndexConfig) -> None:
         where.check(config.where, config.all_keys, unknown)
     _check_columns(config, unknown.column_names)
     start = time.perf_counter()
-    paths = files["path"].to_pylist()
+    paths = spans_of(files)
     facts, rejected = scan(paths, config)
     table = with_labels(facts.table(), files)
     _report_rejected(rejected, config, everything=not table.num_rows)
@@ -111,12 +118,21 @@ def _index_files(config: IndexConfig) -> None:
     print(f"{seconds:.1f} s, {len(paths) / seconds:.0f} files/s. ", end="")
 
 
-def _index_members(config: IndexConfig, table: pa.Table) -> None:
-    """Filter, group and save the samples in containers, of which no headers are read."""
-    if flags := [f"--{name}" for name in (*config.for_files, *["rules"] * bool(config.rules))]:
-        raise Refusal(f"{flags[0]} is for a scan of files, and {config.data} are containers")
+def _index_members(config: IndexConfig, members: pa.Table) -> None:
+    """Filter, group and save the samples in containers; headers are read if flags need them."""
+    found = f"{members.num_rows} samples in containers found"
+    for name in {"verify", "class_folders"} & {*config.for_files}:
+        raise Refusal(f"--{name} is for a scan of files, and {config.data} are containers")
+    if not config.for_files and config.rules is None:
+        _check_columns(config, members.column_names)
+        _finish(config, [], members, found)
+        return
+    facts, rejected = scan(spans_of(members), config)
+    table = with_members(facts.table(), members)
+    _report_rejected(rejected, config, everything=not table.num_rows)
+    _report_absent(config.keys or (), table, facts)
     _check_columns(config, table.column_names)
-    _finish(config, [], table, f"{table.num_rows} samples in containers found")
+    _finish(config, config.all_keys, table, found, rejected)
 
 
 def _finish(

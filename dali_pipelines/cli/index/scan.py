@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import closing
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dali_pipelines.cli.errors import Refusal, one_line, refusing
 from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.index.config import IndexConfig
     from readers.fits.hdus import HduName
     from readers.index.fact_table import Fact, FactTable
+    from readers.places.contract import Place
 
     Rejected = list[tuple[str, str]]
 
@@ -61,15 +62,42 @@ def with_labels(table: pa.Table, files: pa.Table) -> pa.Table:
     return with_classes(table, classes_of(files))
 
 
-def scan(paths: list[str], config: IndexConfig) -> tuple[FactTable, Rejected]:
-    """Return the facts of the files, in the order of the paths, and the files that have none."""
+def with_members(facts: pa.Table, members: pa.Table) -> pa.Table:
+    """Return the facts of members of containers, with all columns that these have."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = [place_of(*span).name for span in spans_of(members)]
+    rows = pc.index_in(facts["path"], value_set=pa.array(names, pa.large_string()))
+    found = members.take(rows)
+    for name in facts.column_names:
+        if name not in found.column_names:
+            found = found.append_column(name, facts[name])
+    return found
+
+
+def spans_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Return path, offset and length of each row, or its path alone."""
+    names = [name for name in ("path", "offset", "nbytes") if name in table.column_names]
+    return list(zip(*(table[name].to_pylist() for name in names), strict=True))
+
+
+def place_of(path: str, *span: int) -> Place:
+    """Return where a file or member lies."""
+    from readers.places.opener import LOCAL
+
+    return LOCAL.at(path, *span)
+
+
+def scan(files: list[tuple[Any, ...]], config: IndexConfig) -> tuple[FactTable, Rejected]:
+    """Return the facts of files and members, in their order, and those that have none."""
     from tqdm import tqdm
 
     from readers.index.fact_table import FactTable
 
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
     size = 1 if config.verify else CHUNK_FILES
-    chunks = [paths[at : at + size] for at in range(0, len(paths), size)]
+    chunks = [files[at : at + size] for at in range(0, len(files), size)]
     settings = config.all_keys, config.hdu, config.hdus, config.planes, config.verify
     tasks = [(chunk, *settings) for chunk in chunks]
     num_processes = min(config.num_processes, len(chunks))
@@ -78,12 +106,12 @@ def scan(paths: list[str], config: IndexConfig) -> tuple[FactTable, Rejected]:
     rejected: Rejected = []
     try:
         with (
-            tqdm(total=len(paths), unit="file", disable=not sys.stderr.isatty()) as bar,
+            tqdm(total=len(files), unit="file", disable=not sys.stderr.isatty()) as bar,
             closing(mapped(_scan_chunk, tasks, num_processes)) as results,
         ):
             for chunk, result in zip(chunks, results, strict=True):
                 if isinstance(result, Crash):
-                    result = [], [(chunk[0], "it kills the process that decodes it")]
+                    result = [], [(chunk[0][0], "it kills the process that decodes it")]
                 read, unread = result
                 for row in chain.from_iterable(read):
                     facts.add(row)
@@ -97,7 +125,7 @@ def scan(paths: list[str], config: IndexConfig) -> tuple[FactTable, Rejected]:
 
 
 def _scan_chunk(
-    paths: list[str],
+    files: list[tuple[Any, ...]],
     keys: list[str],
     hdu: HduName | None,
     hdus: Sequence[int | str] | None,
@@ -110,9 +138,11 @@ def _scan_chunk(
     from readers.header_scan import file_facts
 
     read, rejected = [], []
-    for path in paths:
+    for file in files:
+        place = place_of(*file)
+        path = place.name
         try:
-            facts = file_facts(path, keys, hdu, planes, hdus=hdus)
+            facts = file_facts(place, keys, hdu, planes, hdus=hdus)
             if verify:
                 planes_of = {row["hdu"]: row["planes"] for row in facts}
                 for number, count in cast("dict[int | None, int | None]", planes_of).items():

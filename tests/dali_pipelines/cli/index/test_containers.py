@@ -11,6 +11,7 @@ from typing import Any
 import lmdb
 import numpy as np
 import pytest
+from astropy.io import fits
 from image_files import pillow
 from tfrecord import TFRecordWriter
 
@@ -71,8 +72,7 @@ def test_other_kinds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("a.tar", "--keys", "T_OBS"), "--keys is for a scan of files, and a.tar are containers"),
-        (("a.tar", "--rules", "aia"), "--rules is for a scan of files"),
+        (("a.tar", "--verify"), "--verify is for a scan of files, and a.tar are containers"),
         (("a.tar", "--container", "recordio"), "a.tar: it is not a RecordIO file"),
         (("a.rec", "--image", "x"), "--image is for tar and TFRecord files"),
         (("cut.tar",), "cut.tar: it is cut off"),
@@ -87,6 +87,26 @@ def test_errors(
     assert main([*arguments]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert reason in line
+
+
+def test_headers_of_members() -> None:
+    with tarfile.open("a.tar", "w") as tar:
+        for number in range(3):
+            hdus = [fits.PrimaryHDU(), *(fits.ImageHDU(np.zeros((4, 5 + n))) for n in range(2))]
+            hdus[1].header["T_OBS"] = f"2014-01-0{number + 1}T00:00:00"
+            content = io.BytesIO()
+            fits.HDUList(hdus).writeto(content)
+            info = tarfile.TarInfo(f"aia.lev1.{number}.fits")
+            info.size = len(content.getvalue()) - (2880 if number == 1 else 0)
+            tar.addfile(info, io.BytesIO(content.getvalue()))
+    made = rows("a.tar", "--keys", "T_OBS", "--where", "t_obs > '2014-01-02'")
+    [row] = made
+    assert (row["key"], row["width"], row["offset"] % 512) == ("aia.lev1.2", 5, 0)
+    made = rows("a.tar", "--hdu", "all", "--rejected", "bad.csv")
+    assert [(row["key"][-1], row["hdu"], row["width"]) for row in made] == [
+        *(("0", 1, 5), ("0", 2, 6), ("2", 1, 5), ("2", 2, 6)),
+    ]
+    assert "a.tar[15872:27392]" in Path("bad.csv").read_text()
 
 
 def test_what_other_commands_do(capsys: pytest.CaptureFixture[str]) -> None:
