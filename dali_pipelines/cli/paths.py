@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import Refusal, refusing
 
@@ -32,7 +32,10 @@ def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:
 def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:
     import pyarrow as pa
 
-    rows: dict[tuple[str, int | None, int | None], None] = {}
+    kinds = {"path": pa.large_string(), "hdu": pa.int64(), "plane": pa.int64()}
+    optional = {"offset": pa.int64(), "nbytes": pa.int64()}
+    optional |= {"etag": pa.large_string(), "file_bytes": pa.int64()}
+    rows: dict[tuple[Any, ...], None] = {}
     for index in indexes:
         columns = index.columns(parts=index.parts)
         for position in range(len(index)):
@@ -42,12 +45,14 @@ def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:
                     if found.offset is not None:
                         raise Refusal(f"{found.name} lies in a container: unpack it before")
                     number = hdu if found.hdu is None else found.hdu
-                    rows[found.path, number, found.plane] = None
-    kinds = {"path": pa.large_string(), "hdu": pa.int64(), "plane": pa.int64()}
-    arrays = zip(kinds.items(), zip(*rows, strict=True), strict=True)
-    return type(indexes[0])(
-        pa.table({name: pa.array(column, kind) for (name, kind), column in arrays})
-    )
+                    span = found.offset, found.nbytes, found.etag or None, found.file_bytes
+                    rows[found.path, number, found.plane, *span] = None
+    named = zip((kinds | optional).items(), zip(*rows, strict=True), strict=True)
+    arrays = {name: pa.array(column, kind) for (name, kind), column in named}
+    for name in optional:
+        if arrays[name].null_count == len(rows):
+            del arrays[name]
+    return type(indexes[0])(pa.table(arrays))
 
 
 def _scan(file: str, suffixes: Sequence[str]) -> Index:

@@ -1,4 +1,4 @@
-"""Files that scripts write: whole, or not there."""
+"""Files that commands read, and those that they write: whole, or not there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,27 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from jobs import ROOT
 
-from dali_pipelines.cli.paths import OutputFile, write_file, write_table
+from dali_pipelines.cli.paths import OutputFile, index_of, write_file, write_table
+from readers import Index
+
+
+def test_images_of_an_index_keep_where_they_lie(tmp_path: Path) -> None:
+    members = {"path": ["/a.tar"] * 3, "offset": [512, 2048, 512], "nbytes": [9, 8, 9]}
+    url = {"path": ["https://a.org/b.fits"], "etag": ['"1"'], "file_bytes": [7]}
+    files = []
+    for name, columns in ("members", members), ("url", url):
+        files.append(str(tmp_path / f"{name}.parquet"))
+        Index(pa.table(columns)).save(files[-1])
+    found = index_of(files, (".fits",)).columns()
+    rows = [found.row(number) for number in range(len(found))]
+    assert [(row.offset, row.nbytes) for row in rows] == [(512, 9), (2048, 8), (None, None)]
+    assert (rows[2].path, rows[2].etag, rows[2].file_bytes) == ("https://a.org/b.fits", '"1"', 7)
+    plain = index_of(files[:1], (".fits",)).table.column_names
+    assert plain == ["path", "hdu", "plane", "offset", "nbytes"]
 
 
 def test_it_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
