@@ -63,6 +63,20 @@ class TestNames:
         ((row, path),) = targets_of(*arguments, every_hdu=True)
         assert (row.hdu, path) == (None, str(tmp_path / "out/a.fits"))
 
+    @pytest.mark.parametrize(
+        ("columns", "reason"),
+        [
+            ({"path": ["https://a.org/b.fits"]}, "https://a.org/b.fits: prep reads local files"),
+            ({"path": ["/a.tar"], "offset": [512], "nbytes": [9]}, "its rows are parts of files"),
+        ],
+    )
+    def test_files_that_are_not_local(
+        self, tmp_path: Path, columns: dict[str, list[object]], reason: str
+    ) -> None:
+        Index(pa.table(columns)).save(tmp_path / "index.parquet")
+        with pytest.raises(Refusal, match=reason):
+            targets_of([str(tmp_path / "index.parquet")], str(tmp_path / "out"), SUFFIXES)
+
     def test_each_once(self, archive: Path, tmp_path: Path) -> None:
         found = made(archive / "2011", archive, out=tmp_path / "out")
         assert len(found) == 5
