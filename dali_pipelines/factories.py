@@ -22,7 +22,7 @@ from dali_pipelines.graph.decode import (
 from dali_pipelines.graph.images import decode_images, hdus_reader
 from dali_pipelines.graph.parts import decode_parts
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
-from dali_pipelines.graph.source import check_index, first_readable
+from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.runtime.jpeg_regions import regions_decode
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
@@ -116,7 +116,8 @@ def fits_pipeline(
     count = None
     if is_all:
         look = FitsReader(hdu).shape
-        count = first_readable(index.columns(), look, settings.read_timeout)[1].planes
+        columns = index.columns().with_places(places_of(settings))
+        count = first_readable(columns, look, settings.read_timeout)[1].planes
     reader = FitsReader(hdu, stored, planes, count, _largest_tile(settings))
     if reader.channels > 1 and "plane" in index.table.column_names:
         raise ValueError(

@@ -17,7 +17,7 @@ from dali_pipelines.graph.decode import MOVED, Decoded, decode_file, decode_fits
 from dali_pipelines.graph.gpu.memory import decoder_nbytes, nearest_nbytes
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.place import permute, place
-from dali_pipelines.graph.source import first_readable
+from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.graph.transform import transform
 from dali_pipelines.runtime.dali_private import allow_uint16_tensors
 from dali_pipelines.values import holds
@@ -59,7 +59,7 @@ def hdus_reader(
     main = FitsReader(None, stored, images["image"].planes, 1)
     reader = HdusReader(images, {}, main, largest_tile)
     others = [one for name, one in images.items() if name != "image"]
-    columns = index.columns(parts=reader.parts)
+    columns = index.columns(parts=reader.parts).with_places(places_of(config))
     if names := _names_beside_numbers(index, images):
         hdus_of_first = first_readable(columns, _hdu_names, config.read_timeout)[1]
         _check_each_once(names, hdus_of_first)

@@ -82,7 +82,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         notes=getattr(reader, "notes", ()),
         targets=targets.columns,
     )
-    columns = columns.with_places(_places(config))
+    columns = columns.with_places(places_of(config))
     schedule = Schedule(
         num_rows=len(index),
         shard=Shard(config.shard_id, config.num_shards),
@@ -111,7 +111,8 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
     )
 
 
-def _places(config: PipelineConfig) -> Places:
+def places_of(config: PipelineConfig) -> Places:
+    """Return what finds the files of rows, by the settings of remote objects."""
     cache = None
     if config.cache is not None and config.cache_bytes is not None:
         cache = DiskCache(config.cache, config.cache_bytes)
