@@ -59,22 +59,22 @@ class BadSamplePolicy:
 
     def reject(self, row: int, reason: str) -> None:
         """Add a row to the rejected ones; ReadError if the policy is to raise, or by `max_bad`."""
-        path = self._index.path(row)
+        path, name = self._index.path(row), self._index.name(row)
         if self.raises:
-            raise ReadError(path, reason, row=row)
+            raise ReadError(name, reason, row=row)
         if row in self._rejected:
             return
         hdu, epoch, step = self._index.hdu(row), self._cursor.counted_epoch, self._cursor.step
         self._rejected[row] = Rejected(row, path, reason, hdu, epoch, step)
         count = len(self._rejected)
         if count <= _LISTED:
-            logger.warning("left out: %s (row %d): %s", printable(path), row, reason)
+            logger.warning("left out: %s (row %d): %s", printable(name), row, reason)
         else:
             self._unlisted += 1
         most = self._max_bad
         if most is not None and count > (most * len(self._index) if most < 1 else most):
             reason = f"{reason}; rejected rows: {count}, more than max_bad={most} allows"
-            raise ReadError(path, reason, row=row)
+            raise ReadError(name, reason, row=row)
 
     def log_rest(self) -> None:
         """Log how many rows were rejected that are not named in the log."""

@@ -32,7 +32,8 @@ PART = "path_"
 """Prefix of columns that hold the paths of a part, for samples of several files."""
 ETAG, FILE_BYTES = "etag", "file_bytes"
 """Columns of text and of whole numbers: versions and lengths of remote objects and containers."""
-LOCATING = ("hdu", "plane", "offset", "nbytes")
+SPAN = ("offset", "nbytes")
+LOCATING = ("hdu", "plane", *SPAN)
 """Columns of whole numbers that say, with ``path``, what is read of a row: HDU and plane, and the
 span of bytes in a container. Those of a part end in its name, as ``hdu_171``."""
 OTHER_PATH, OFFSET, NBYTES = "_path", "_offset", "_nbytes"

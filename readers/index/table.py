@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from readers.index import arrow_file, schema
 from readers.index.catalogue.methods import IndexCutouts
-from readers.index.columns import Columns
+from readers.index.columns import SPAN, Columns
 from readers.index.containers.methods import IndexContainers
 from readers.index.grouping.groups import Grouping, Missing
 from readers.index.paths.absolute import absolute
@@ -25,6 +25,7 @@ from readers.index.rows.weights import RunningWeights, running_weights
 from readers.index.scan import SUFFIXES as SUFFIXES
 from readers.index.scan import folder_of
 from readers.index.sources import INDEX_SUFFIXES as INDEX_SUFFIXES
+from readers.places.opener import LOCAL
 
 if TYPE_CHECKING:
     from astropy.units import Quantity
@@ -103,6 +104,10 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
     def path(self, row: int) -> str:
         """Return the path of a row."""
         return str(self._value("path", row))
+
+    def name(self, row: int) -> str:
+        """Return the path of a row, of a span of a file with its first byte and end."""
+        return LOCAL.at(self.path(row), *(self._value(name, row) for name in SPAN)).name
 
     def hdu(self, row: int) -> int | None:
         """Return the HDU of a row; None if the Index names none."""
