@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from servers.proxy import Fault, Proxy
-from servers.weed import OPEN, Weed
+from servers.weed import OPEN, Weed, remove_sockets
 
 CONTENT = bytes(range(256)) * 40
 
@@ -64,16 +64,17 @@ def test_objects_outlive_a_kill(written: Weed) -> None:
 def test_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     code = (
         "import signal, sys; from pathlib import Path; from servers.weed import Weed; "
-        "Weed(Path(sys.argv[1])); print('up', flush=True); signal.pause()"
+        "print(*Weed(Path(sys.argv[1])).ports, flush=True); signal.pause()"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-c", code, str(tmp_path / "weed")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"up\n"
+        ports = [int(port) for port in process.stdout.readline().split()]
         (server,) = psutil.Process(process.pid).children()
         process.kill()
     gone, _ = psutil.wait_procs([server], timeout=60)
+    remove_sockets(ports)
     assert gone
 
 

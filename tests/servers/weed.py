@@ -63,6 +63,11 @@ class Weed:
                     raise
 
     @property
+    def ports(self) -> list[int]:
+        """All ports that it listens at."""
+        return [*self._ports.values(), *self._grpc_ports.values()]
+
+    @property
     def s3_port(self) -> int:
         """Port of S3, for a proxy."""
         return self._ports["s3"]
@@ -103,9 +108,7 @@ class Weed:
             self._process.kill()
             self._process.wait()
             self._process = None
-        for port in (*self._ports.values(), *self._grpc_ports.values()):
-            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
-                left.unlink()
+        remove_sockets(self.ports)
 
     def put(self, bucket: str, key: str, content: bytes) -> None:
         """Write an object, in a bucket that is made if it is missing."""
@@ -162,6 +165,13 @@ class Weed:
             return answer.status, answer.read()
         finally:
             connection.close()
+
+
+def remove_sockets(ports: list[int]) -> None:
+    """Remove the sockets in the file system that a server at these ports has left."""
+    for port in ports:
+        for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+            left.unlink()
 
 
 def _free_ports(count: int) -> list[int]:
