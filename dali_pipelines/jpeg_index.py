@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
 from readers.jpeg.mcu_rows import DamagedRowsError, McuRows, is_current
 from readers.places.contract import Place
+from readers.places.opener import Places
+from readers.places.storage import Storage
 
 if TYPE_CHECKING:
     from readers.index.table import Index
@@ -26,7 +28,10 @@ _LOOKED_AT = 1000
 
 
 def with_mcu_rows(
-    index: Index, num_threads: int = 4, progress: Callable[[Iterable[Any]], Iterable[Any]] = iter
+    index: Index,
+    num_threads: int = 4,
+    progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+    storage: Storage | None = None,
 ) -> Index:
     """Return the Index with the positions of the rows of MCUs in each JPEG file.
 
@@ -44,6 +49,8 @@ def with_mcu_rows(
         Files that are processed at a time.
     progress : callable
         Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
+    storage : Storage, optional
+        How remote objects are requested.
 
     Returns
     -------
@@ -53,7 +60,7 @@ def with_mcu_rows(
     """
     import pyarrow as pa
 
-    columns = index.columns()
+    columns = index.columns().with_places(Places(storage or Storage()))
     places = (columns.row(number).place for number in range(len(index)))
     with ThreadPoolExecutor(num_threads) as pool:
         found = progress(pool.map(_packed_rows, places))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _FIRST_BYTES = 128 << 10
 """Bytes that are read of an object of which nothing is known."""
+_GAP = 64 << 10
+"""Bytes between two ranges that are requested as well, to save a request."""
 
 
 class Traffic:
@@ -139,7 +141,22 @@ class RemotePlace:
                 buffer[:] = held
             elif len(buffer):
                 missing.append((start, buffer))
-        self._fill(missing)
+        self._fill_near(missing)
+
+    def _fill_near(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
+        """Fill buffers, those near each other by one request."""
+        runs: list[list[tuple[int, memoryview]]] = []
+        end = -1
+        for start, buffer in sorted(pieces, key=operator.itemgetter(0)):
+            if end < 0 or start > end + _GAP:
+                runs.append([])
+            end = max(end, start + len(buffer)) if runs[-1] else start + len(buffer)
+            runs[-1].append((start, buffer))
+        whole = [run[0] if len(run) == 1 else _joined(run) for run in runs]
+        self._fill(whole)
+        for run, (first, content) in zip(runs, whole, strict=True):
+            for start, buffer in run if len(run) > 1 else ():
+                buffer[:] = content[start - first : start - first + len(buffer)]
 
     def _held(self, start: int, stop: int) -> memoryview | None:
         for first, part in self._parts:
@@ -200,3 +217,10 @@ class RemotePlace:
                 f"{start}: {self.name!r}"
             )
         return content
+
+
+def _joined(run: Sequence[tuple[int, memoryview]]) -> tuple[int, memoryview]:
+    """Return a position and a buffer for all ranges of a run, which is sorted."""
+    first = run[0][0]
+    stop = max(start + len(buffer) for start, buffer in run)
+    return first, memoryview(bytearray(stop - first))

@@ -15,6 +15,8 @@ from readers.places.threads import DaemonThreads
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+_VARIABLES = ("AWS_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
+"""How the names of such variables begin, in capitals."""
 _KEYS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -24,7 +26,6 @@ _KEYS = (
 """Variables of the environment by which obstore finds credentials for AWS."""
 
 
-@lru_cache(maxsize=64)
 def store_of(root: str, storage: Storage) -> ObjectStore:
     """Return the client of a bucket or host, e.g. ``s3://archive``; all threads share it.
 
@@ -33,6 +34,18 @@ def store_of(root: str, storage: Storage) -> ObjectStore:
     ImportError
         If obstore is missing.
     """
+    return _store(root, storage, tuple(sorted(environment().items())))
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of the environment by which remote storage is asked, with secrets."""
+    names = (name for name in os.environ if name.upper().startswith(_VARIABLES))
+    return {name: os.environ[name] for name in names}
+
+
+@lru_cache(maxsize=64)
+def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) -> ObjectStore:
+    del variables  # they may change, e.g. in a notebook
     try:
         from obstore.store import GCSStore, HTTPStore, S3Store
     except ImportError as error:

@@ -19,11 +19,9 @@ from multiprocessing.reduction import DupFd
 from multiprocessing.util import register_after_fork
 from typing import Any
 
+from readers.places.stores import environment
 from readers.worker.malloc import keep_freed_memory
 from readers.worker.parent_watch import die_with
-
-_STORAGE = ("AWS_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
-"""How the names of such variables begin, in capitals."""
 
 
 class Parcel:
@@ -55,28 +53,23 @@ class Parcel:
 
 
 def dumps(source: Any) -> Parcel:
-    """Pickle a Source for reader processes, with this process and its environment."""
-    return Parcel(pickle.dumps((os.getpid(), _environment())) + pickle.dumps(source))
+    """Pickle a Source for reader processes, with this process and its environment.
+
+    The fork server has the environment of the time when it was started, perhaps without the
+    credentials of remote storage; those are in no other pickle.
+    """
+    return Parcel(pickle.dumps((os.getpid(), environment())) + pickle.dumps(source))
 
 
 def loads(parcel: Parcel) -> Any:
     """Set up this reader process and return the unpickled Source."""
     file = io.BytesIO(parcel.open())
-    pid, environment = pickle.load(file)
-    for name in _environment().keys() - environment.keys():
+    pid, variables = pickle.load(file)
+    for name in environment().keys() - variables.keys():
         del os.environ[name]
-    os.environ.update(environment)
+    os.environ.update(variables)
     _set_up(pid)
     return pickle.load(file)
-
-
-def _environment() -> dict[str, str]:
-    """Return what remote storage is asked by, credentials among it, as a forked process has it.
-
-    The fork server has the environment of the time when it was started.
-    """
-    names = (name for name in os.environ if name.upper().startswith(_STORAGE))
-    return {name: os.environ[name] for name in names}
 
 
 @contextmanager
