@@ -135,14 +135,11 @@ def s3_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment has the keys of `weed`, and nothing else of S3."""
     from servers.weed import ACCESS_KEY, SECRET_KEY
 
-    from readers.places.stores import store_of
-
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    store_of.cache_clear()  # a client keeps the keys that it began with, and ports come again
 
 
 @pytest.fixture
