@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import io
 import json
 import re
 import shlex
 import sys
+import tarfile
 import warnings
 from collections.abc import Iterator
 from inspect import signature
@@ -30,6 +32,7 @@ from astropy.io import fits
 from astropy.wcs import WCS
 from jobs import ROOT
 from PIL import Image
+from tfrecord import TFRecordWriter
 from torch.utils.data import DataLoader
 
 import dali_pipelines
@@ -105,6 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.new("RGB", (300, 240), (number * 20, 0, 0)).save(path)
     _write_targets(folder)
     _write_survey(folder)
+    _write_containers(folder)
     assert run_command(["index", f"{folder}/archive", "-o", f"{folder}/frames.parquet"]) == 0
     return folder
 
@@ -123,6 +127,24 @@ def _write_survey(folder: Path) -> None:
         fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(path)
     lines = [f"{150 + n / 4:.4f},{2 + n % 3 / 250},{n % 2}" for n in range(24)]
     (folder / "stars.csv").write_text("\n".join(["ra,dec,label", *lines]))
+
+
+def _write_containers(folder: Path) -> None:
+    """Write tars of photographs with classes and of frames, and a TFRecord file."""
+    (folder / "shards").mkdir()
+    for number in range(2):
+        with tarfile.open(folder / "shards" / f"train-{number:04}.tar", "w") as tar:
+            for photo in range(number, 10, 2):
+                tar.add(folder / "photos" / "ab"[number] / f"{photo}.jpg", f"{photo}.jpg")
+                label = tarfile.TarInfo(f"{photo}.cls")
+                label.size = 1
+                tar.addfile(label, io.BytesIO(b"%d" % number))
+    with tarfile.open(folder / "aia.tar", "w") as tar:
+        tar.add(folder / "level1", "level1")
+    writer = TFRecordWriter(str(folder / "train-0-of-1"))
+    image = (folder / "photos" / "a" / "0.jpg").read_bytes()
+    writer.write({"image/encoded": (image, "byte"), "image/class/label": (3, "int")})
+    writer.close()
 
 
 def _write_targets(folder: Path) -> None:
