@@ -8,7 +8,7 @@ from typing import Any
 
 import lmdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.index.containers.kinds import LMDB
@@ -36,6 +36,7 @@ def content(row: dict[str, Any]) -> bytes:
         return place.read(0, place.nbytes)
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.dictionaries(
@@ -69,7 +70,7 @@ def test_values_are_those_of_the_library(
 
 
 def test_rows_of_many_pages(tmp_path: Path) -> None:
-    values = {b"%08d" % n: JPEG + b"%d" % n * (n % 2000) for n in range(5000)}
+    values = {b"%08d" % n: JPEG + b"%d" % n * (n % 2000) for n in range(3000)}
     made = rows(write(tmp_path, values))
     assert [row["key"].encode() for row in made] == list(values)
     assert [content(row) for row in made[::97]] == list(values.values())[::97]
@@ -163,6 +164,7 @@ def test_several_databases_or_values(tmp_path: Path) -> None:
         rows(path)
 
 
+@settings(max_examples=40)
 @given(damage=st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 255)), max_size=3))
 def test_damage_ends_in_an_error_or_in_spans_of_the_file(
     damage: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory

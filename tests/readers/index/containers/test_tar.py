@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from webdataset import TarWriter
@@ -67,6 +67,7 @@ def found(path: str) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_members_are_those_of_tarfile(
     format: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -285,6 +286,7 @@ def test_damaged_pax_records(tmp_path: Path) -> None:
             rows(tmp_path / "a.tar")
 
 
+@settings(max_examples=40)
 @given(damage=st.tuples(st.integers(0, 4000), st.integers(0, 255)))
 def test_damage_is_an_error_or_seen_by_tarfile_alike(
     damage: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
