@@ -102,9 +102,9 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     ----------
     url : str
         ``s3://bucket/prefix`` or ``gs://``, where the prefix ends a name as that of a folder, or of
-        one object; ``http://`` or ``https://`` of one object.
+        one object, or is a pattern (``*``, ``**``); ``http://`` or ``https://`` of one object.
     suffixes : tuple of str
-        Suffixes of objects to take, in lower case; of a single object any.
+        Suffixes of objects to take, in lower case; of a single object or a pattern any.
     storage : Storage
         How objects are requested.
 
@@ -128,7 +128,7 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     others: Counter[str] = Counter()
     found = []
     for one in objects(url, storage):
-        if one.url == url or one.url.lower().endswith(suffixes):
+        if one.url == url or "*" in url or one.url.lower().endswith(suffixes):
             found.append(one)
         else:
             others[_suffix(one.url)] += 1

@@ -93,7 +93,8 @@ class IndexSources:
             subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
             (``.csv``), or an iterable of paths, whose order is kept. Files of a folder or glob
             are sorted; the log counts those of a folder that are left out. Or a URL,
-            ``s3://bucket/prefix`` or ``gs://``: all objects below it; ``https://``: one object. Of
+            ``s3://bucket/prefix`` or ``gs://``: all objects below it, or those that match it as a
+            glob; ``https://``: one object. Of
             tar files the samples make the rows, see `readers.index.table.Index.from_tar`; of a
             folder or prefix, if there are no other files of these suffixes.
         suffixes : sequence of str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -23,7 +24,10 @@ class Listed(NamedTuple):
 
 
 def objects(url: str, storage: Storage) -> Iterator[Listed]:
-    """Yield the objects below a URL, or the one that it names.
+    """Yield the objects below a URL, those that match it as a pattern, or the one that it names.
+
+    In a pattern, of a store that can be listed, ``*`` stands for any characters but a slash, and
+    ``**`` for any.
 
     Raises
     ------
@@ -43,18 +47,32 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
             )
         yield _one(url, storage)
         return
-    found = False
+    is_pattern, found = "*" in key, False
+    matches = _pattern(key).fullmatch
+    if is_pattern:
+        key = key.partition("*")[0].rpartition("/")[0]
     try:
         for chunk in store_of(root, storage).list(key, chunk_size=_AT_ONCE):
             for meta in chunk:
+                if is_pattern and not matches(meta["path"]):
+                    continue
                 found = True
                 yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"])
     except ImportError:
         raise
     except Exception as error:
         raise failure(error, url, storage) from None
+    if is_pattern and not found:
+        raise FileNotFoundError(f"no object matches this pattern: {url!r}")
     if not found and key:
         yield _one(url, storage)
+
+
+def _pattern(key: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern of keys."""
+    stars = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    parts = re.split(r"(\*\*/|\*\*|\*)", key)
+    return re.compile("".join(stars.get(part) or re.escape(part) for part in parts), re.DOTALL)
 
 
 def _one(url: str, storage: Storage) -> Listed:

@@ -104,3 +104,23 @@ def test_a_listing_that_fails(storage: Storage, s3_proxy: Proxy) -> None:
 def test_a_folder_of_a_web_server(archive: Weed, folder: str) -> None:
     with pytest.raises(ValueError, match="web servers do not list folders; give URLs of files"):
         Index.scan(f"http://127.0.0.1:{archive.http_port}{folder}")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("scan/*/c.npy", ["scan/names_too/c.npy"]),
+        ("scan/**/*.fits", ["scan/deep/er/d.fits"]),
+        ("scan/names/*.txt", ["scan/names/notes.txt"]),
+        ("scan/names/a?b*", ["scan/names/a?b.npy"]),
+        ("scan/*_too/*", ["scan/names_too/c.npy"]),
+    ],
+)
+def test_patterns(storage: Storage, pattern: str, found: list[str]) -> None:
+    index = Index.scan(f"s3://{OPEN}/{pattern}", storage=storage)
+    assert index.table["path"].to_pylist() == [f"s3://{OPEN}/{name}" for name in found]
+
+
+def test_a_pattern_of_nothing(storage: Storage) -> None:
+    with pytest.raises(FileNotFoundError, match="no object matches this pattern: 's3://open/scan"):
+        Index.scan(f"s3://{OPEN}/scan/*.npy", storage=storage)
