@@ -11,6 +11,9 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+# PyTorch's threads of OpenMP would wait for each small step by spinning, on cores that others need.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import pytest
 from hypothesis import HealthCheck, settings
 
