@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-_lock = threading.Lock()
-_entered: list[warnings.catch_warnings[None]] = []
-"""Who changed the filters, once for each thread that is inside."""
+from typing import Any
 
 
-@contextmanager
-def without_warnings() -> Iterator[None]:
-    """Ignore warnings of odd headers and values; that a FITS file is truncated becomes an error.
+class _Silence:
+    """Context manager that ignores warnings while any thread is inside.
 
     ``warnings.catch_warnings`` restores the filters that one thread found while another still needs
     its own. Here the first thread that enters sets them, and the last one restores them.
     """
-    with _lock:
-        if not _entered:
-            _entered.append(warnings.catch_warnings())
-            _entered[0].__enter__()
-            warnings.simplefilter("ignore")
-            # astropy accepts truncated files.
-            warnings.filterwarnings("error", message="File may have been truncated")
-        _entered.append(_entered[0])
-    try:
-        yield
-    finally:
-        with _lock:
-            _entered.pop()
-            if len(_entered) == 1:
-                _entered.pop().__exit__(None, None, None)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._rejects_truncated = False
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = warnings.catch_warnings()
+                self._before.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._before.__exit__(None, None, None)
+                self._rejects_truncated = False
+
+    def reject_truncated(self) -> None:
+        """Raise astropy's warning of a truncated file as an error, in all threads inside."""
+        with self._lock:
+            if self._inside and not self._rejects_truncated:
+                warnings.filterwarnings("error", message="File may have been truncated")
+                self._rejects_truncated = True
+
+
+without_warnings = _Silence()
+"""Ignores warnings of odd headers and values."""

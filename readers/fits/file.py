@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -58,31 +58,40 @@ class FitsFile:
     def __init__(self, place: Place, expected: Expected | None = None) -> None:
         self._unpacked: UnpackedFits | None = None
         self._of_astropy = 0
-        with ExitStack() as stack:
-            self._stored = stack.enter_context(place)
-            stamp = self._stored.stamp
-            known = [] if stamp is None else _known_plain(stamp)
-            ranges = [] if expected is None else expected(stamp)
-            self._stored.fetch(ranges or [(0, _HEAD_BYTES)] * (not known))
-            if not known:
-                begin = self._stored.read(0, 6)
-                for magic, name in _PACKED.items():
-                    if begin.startswith(magic):
-                        raise ValueError(
-                            f"the file is packed by {name}: unpack it, or pack it by gzip or fpack"
-                        )
-                if begin.startswith(MAGIC):
-                    self._unpacked = UnpackedFits(self._stored)
-                    stack.enter_context(self._unpacked.place)
-                else:
-                    known.append(True)
-            self._open = stack.pop_all()
+        self._stored = place.__enter__()
+        try:
+            self._stamp = place.stamp
+            known = [] if self._stamp is None else _known_plain(self._stamp)
+            ranges = [] if expected is None else expected(self._stamp)
+            if ranges or not known:
+                place.fetch(ranges or [(0, _HEAD_BYTES)])
+            if not known and not self._unpack():
+                known.append(True)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _unpack(self) -> bool:
+        """Begin to unpack a gzipped file; return False for a plain one."""
+        begin = self._stored.read(0, 6)
+        for magic, name in _PACKED.items():
+            if begin.startswith(magic):
+                raise ValueError(
+                    f"the file is packed by {name}: unpack it, or pack it by gzip or fpack"
+                )
+        if not begin.startswith(MAGIC):
+            return False
+        self._unpacked = UnpackedFits(self._stored)
+        self._unpacked.place.__enter__()
+        return True
 
     def __enter__(self) -> FitsFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._open.close()
+        if self._unpacked is not None:
+            self._unpacked.place.__exit__(None, None, None)
+        self._stored.__exit__(None, None, None)
 
     @property
     def place(self) -> Place:
@@ -92,7 +101,7 @@ class FitsFile:
     @property
     def stamp(self) -> Hashable | None:
         """The stamp of the file; None if it is gzipped, as it must be unpacked again anyway."""
-        return self._stored.stamp if self._unpacked is None else None
+        return self._stamp if self._unpacked is None else None
 
     @classmethod
     @contextmanager
@@ -149,6 +158,7 @@ class FitsFile:
     @contextmanager
     def by_astropy(self, **options: bool) -> Iterator[tuple[fits.HDUList, int]]:
         """Open the file with astropy; yield the HDUs, and the number of the wanted one."""
+        without_warnings.reject_truncated()
         _check_counts(self.place)
         with file_object(self.place) as (file, nbytes_read):
             try:
@@ -177,7 +187,7 @@ def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Whe
     """Convert any exception inside to a ReadError; set the HDU of what is yielded when known."""
     where = Where(hdu if isinstance(hdu, int) else None)
     try:
-        with without_warnings():  # of odd headers, values beyond float32
+        with without_warnings:  # of odd headers, values beyond float32
             yield where
     except ReadError:
         raise

@@ -270,10 +270,10 @@ class FitsReader:
     @contextmanager
     def _found(self, row: Row, expected: Expected | None = None) -> Iterator[FitsImage]:
         """Open the file of a row and yield its image."""
-        wanted = self._wanted(row)
+        wanted, place = self._wanted(row), row.place
         with (
-            read_errors(row.name, wanted, row.number) as where,
-            FitsFile.at(row.place, wanted, expected=expected) as file,
+            read_errors(place.name, wanted, row.number) as where,
+            FitsFile.at(place, wanted, expected=expected) as file,
         ):
             found = find_image(file, self.largest_tile)
             where.hdu = found.number

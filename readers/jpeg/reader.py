@@ -228,7 +228,7 @@ def load(
         with place:
             encoded = place.read(0, place.nbytes)
         # Pillow warns of odd EXIF data and the like; real errors are exceptions.
-        with without_warnings():
+        with without_warnings:
             return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
         # Pillow's parsers raise many types on malformed input (SyntaxError, struct.error, ...).

@@ -53,7 +53,7 @@ def read_mask(
     Exception
         If it cannot be read, has another size, or more than one channel.
     """
-    with without_warnings():  # of odd headers
+    with without_warnings:  # of odd headers
         with place:
             begin = place.read(0, 8)
             if begin.startswith(_NPY):
