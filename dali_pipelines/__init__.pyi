@@ -41,6 +41,7 @@ from .reexports import NpyReader as NpyReader
 from .reexports import PointingTable as PointingTable
 from .reexports import ReadError as ReadError
 from .reexports import ReadReport as ReadReport
+from .reexports import Storage as Storage
 from .reexports import TimeBlocks as TimeBlocks
 from .runtime.ranks import Ranks as Ranks
 from .runtime.reader_processes import ReaderProcessError as ReaderProcessError

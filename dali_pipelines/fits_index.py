@@ -50,7 +50,7 @@ def with_tiles(
     hdu : int, str or (str, int), optional
         HDU that will be read, where the Index has no column ``hdu``, as for `fits_pipeline`.
     storage : Storage, optional
-        How remote files are requested.
+        How remote objects are requested.
 
     Returns
     -------
@@ -60,8 +60,8 @@ def with_tiles(
     """
     import pyarrow as pa
 
-    wanted, places = checked(hdu), Places(storage=storage or Storage())
-    columns = index.columns().with_places(places)
+    wanted = checked(hdu)
+    columns = index.columns().with_places(Places(storage or Storage()))
     images: dict[Hashable, int] = {}
     numbers: list[int] = []
     rows: list[Row] = []
@@ -103,7 +103,7 @@ def _packed_notes(row: Row, wanted: HduName | None) -> bytes | None:
 class _Recorder:
     """A place that keeps what is read of it; it has no stamp, so that nothing is known before."""
 
-    stamp = etag = None
+    stamp = None
 
     def __init__(self, place: Place) -> None:
         self._place = place

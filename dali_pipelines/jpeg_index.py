@@ -31,6 +31,7 @@ def with_mcu_rows(
     index: Index,
     num_threads: int = 4,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+    *,
     storage: Storage | None = None,
 ) -> Index:
     """Return the Index with the positions of the rows of MCUs in each JPEG file.

@@ -14,4 +14,5 @@ from readers import NpyReader as NpyReader
 from readers import PointingTable as PointingTable
 from readers import ReadError as ReadError
 from readers import ReadReport as ReadReport
+from readers import Storage as Storage
 from readers import TimeBlocks as TimeBlocks

@@ -16,6 +16,7 @@ from .index.rows.splitting import TimeBlocks as TimeBlocks
 from .index.table import Index as Index
 from .jpeg.reader import JpegReader as JpegReader
 from .npy import NpyReader as NpyReader
+from .places.storage import Storage as Storage
 from .sampling.blocks import BlockOrder as BlockOrder
 from .sampling.draws import Draws as Draws
 from .sampling.order import Order as Order
