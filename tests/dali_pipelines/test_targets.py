@@ -368,7 +368,7 @@ def damaged(archive: Archive, folder: Path) -> Index:
 
 REASONS = {
     1: r"mask: .*none.npy: .*No such file",
-    2: r"mask: .*cut.npy: mmap length is greater than file size",
+    2: r"mask: .*cut.npy: the file ends at 500, its header needs",
     3: "mask: .*0_npy_mask.npy: has 150x200 pixels, and the image 120x120",
     4: "mask: column 'mask_path' names no mask for this row",
     5: r"boxes: box 1 \(nan, 0, 1, 1\) is not finite",
