@@ -115,7 +115,7 @@ class RemotePlace:
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Read ranges at once, and keep them until the place is closed."""
         clipped = ((start, min(stop, self.nbytes)) for start, stop in ranges)
-        missing = [(a, b) for a, b in clipped if a < b and self._held(a, b) is None]
+        missing = [(a, b) for a, b in clipped if len(self._held(a)) < b - a]
         buffers = [memoryview(bytearray(stop - start)) for start, stop in missing]
         pieces = [(start, buffer) for (start, _), buffer in zip(missing, buffers, strict=True)]
         self._fill(pieces)
@@ -137,10 +137,10 @@ class RemotePlace:
             stop = start + len(buffer)
             if stop > self.nbytes:
                 raise too_short(self.nbytes, len(buffer), start)
-            if (held := self._held(start, stop)) is not None:
-                buffer[:] = held
-            elif len(buffer):
-                missing.append((start, buffer))
+            held = self._held(start)[: len(buffer)]
+            buffer[: len(held)] = held
+            if len(held) < len(buffer):
+                missing.append((start + len(held), buffer[len(held) :]))
         self._fill_near(missing)
 
     def _fill_near(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
@@ -158,11 +158,10 @@ class RemotePlace:
             for start, buffer in run if len(run) > 1 else ():
                 buffer[:] = content[start - first : start - first + len(buffer)]
 
-    def _held(self, start: int, stop: int) -> memoryview | None:
-        for first, part in self._parts:
-            if first <= start and stop <= first + len(part):
-                return part[start - first : stop - first]
-        return None
+    def _held(self, start: int) -> memoryview:
+        """Return the bytes from `start` on that were read before, if any."""
+        parts = (part[max(0, start - first) :] for first, part in self._parts if first <= start)
+        return max(parts, key=len, default=memoryview(b""))
 
     def _look(self) -> None:
         """Read the first bytes, which also tells length and ETag."""
