@@ -120,11 +120,13 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     OSError
         If they cannot be listed.
     ValueError
-        If the URL is of another scheme, or holds a password.
+        If the URL is of another scheme, holds a password, or names an Index file.
     """
     import pyarrow as pa
 
     check_url(url)
+    if url.endswith((".parquet", ".arrow", ".csv")):
+        raise ValueError(f"{url}: Index files and catalogues are read from a local disk: copy it")
     others: Counter[str] = Counter()
     found = []
     for one in objects(url, storage):

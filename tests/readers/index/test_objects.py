@@ -121,6 +121,11 @@ def test_patterns(storage: Storage, pattern: str, found: list[str]) -> None:
     assert index.table["path"].to_pylist() == [f"s3://{OPEN}/{name}" for name in found]
 
 
+def test_an_index_file_must_be_local(storage: Storage) -> None:
+    with pytest.raises(ValueError, match="s3://open/index.parquet: Index files .* copy it"):
+        Index.scan(f"s3://{OPEN}/index.parquet", storage=storage)
+
+
 def test_a_pattern_of_nothing(storage: Storage) -> None:
     with pytest.raises(FileNotFoundError, match="no object matches this pattern: 's3://open/scan"):
         Index.scan(f"s3://{OPEN}/scan/*.npy", storage=storage)
