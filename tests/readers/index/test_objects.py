@@ -122,7 +122,7 @@ def test_patterns(storage: Storage, pattern: str, found: list[str]) -> None:
 
 
 def test_an_index_file_must_be_local(storage: Storage) -> None:
-    with pytest.raises(ValueError, match="s3://open/index.parquet: Index files .* copy it"):
+    with pytest.raises(ValueError, match=r"s3://open/index.parquet: Index files .* copy it"):
         Index.scan(f"s3://{OPEN}/index.parquet", storage=storage)
 
 
