@@ -9,6 +9,7 @@ from readers.places.storage import Storage
 
 _QUERY = re.compile(r"(://[^\s?\"')]*)\?[^\s\"')]*")
 _METADATA = ("169.254.169.254", "/latest/api/token", "metadata.google.internal")
+"""Where clients without credentials ask for them."""
 _STATUS = re.compile(r"non-2xx status code: (\d+ [A-Za-z ]+)")
 _MOST_CHARACTERS = 300
 
@@ -29,14 +30,14 @@ class ChangedError(StorageError):
 def failure(error: BaseException, url: str, storage: Storage) -> OSError:
     """Return the error of a request in words; the message ends in the URL, as that of ``open``."""
     text = _QUERY.sub(r"\1", " ".join(str(error).split()))
-    reason = _reason(error, text, storage)
+    reason = _reason(error, text, url, storage)
     if reason is None:
         return ChangedError(url)
     kind = FileNotFoundError if isinstance(error, FileNotFoundError) else StorageError
     return kind(f"{reason}: {url!r}")
 
 
-def _reason(error: BaseException, text: str, storage: Storage) -> str | None:
+def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str | None:
     """Return what failed; None for an object that has changed."""
     name = type(error).__name__
     if isinstance(error, FileNotFoundError):
@@ -46,10 +47,9 @@ def _reason(error: BaseException, text: str, storage: Storage) -> str | None:
     if name == "PreconditionError" or status.startswith("412"):
         return None
     if any(host in text for host in _METADATA):
-        return (
-            "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a "
-            "profile, or give anonymous=True for a public bucket"
-        )
+        aws = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile"
+        how = "set GOOGLE_APPLICATION_CREDENTIALS" if url.startswith("gs://") else aws
+        return f"there are no credentials: {how}, or give anonymous=True for a public bucket"
     if name == "UnauthenticatedError" and "credential provider" in text:
         return printable(text.rpartition("RuntimeError: ")[2])[:_MOST_CHARACTERS]
     if name == "NotSupportedError" or "non-partial response" in text:
