@@ -103,7 +103,7 @@ def _packed_notes(row: Row, wanted: HduName | None) -> bytes | None:
 class _Recorder:
     """A place that keeps what is read of it; it has no stamp, so that nothing is known before."""
 
-    stamp = None
+    stamp = etag = None
 
     def __init__(self, place: Place) -> None:
         self._place = place

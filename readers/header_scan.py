@@ -70,7 +70,7 @@ def file_facts(
     rows: list[dict[str, Fact]]
     place = LOCAL.at(file) if isinstance(file, str) else file
     path = place.name
-    if _is_encoded(place):
+    if is_encoded(place):
         image = image_facts(place)
         rows = [dict.fromkeys((*keys, "hdu", "bitpix", "planes", "plane")) | image]
         rows[0]["codec"] = rows[0].pop("format")
@@ -81,7 +81,8 @@ def file_facts(
         return [row | {"path": path, "file_bytes": place.nbytes} for row in rows]
 
 
-def _is_encoded(place: Place) -> bool:
+def is_encoded(place: Place) -> bool:
+    """Return whether a file has the suffix of an encoded image, or a member is no FITS file."""
     if not isinstance(place, SpanPlace):
         return place.name.lower().endswith(SUFFIXES["jpeg"])
     with read_errors(place.name, None, None), place:

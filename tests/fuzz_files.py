@@ -264,12 +264,12 @@ def _compared(path: str, sound: str, window: Window | None) -> Outcome:
     except ReadError as error:
         if _FATAL.match(error.reason):
             return Outcome("refused", None, error.reason)
-        truth = by_astropy(path, None, None)
+        truth = by_astropy(row, None, None)
         kind = "refused" if truth.complaint else "strict"
         if error.reason.startswith("MemoryError"):
             kind = "greedy" if _by_astropy(error) else "bug"
         return Outcome(kind, truth.codec, error.reason)
-    truth = by_astropy(path, None, place)
+    truth = by_astropy(row, None, place)
     if found is None:
         return Outcome("refused" if truth.complaint else "strict", truth.codec, "damaged")
     if window is not None and truth.values is None and not _is_readable(row):

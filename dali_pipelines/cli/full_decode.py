@@ -2,64 +2,77 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import BinaryIO, cast
 
 from astropy.io import fits
 
 from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.file import read_errors
+from readers.fits.gunzip import MAGIC
 from readers.fits.reader import FitsReader
-from readers.index.table import SUFFIXES
 from readers.jpeg.reader import JpegReader
+from readers.places.contract import Place
+from readers.places.file_object import file_object
 
 
-def check_whole(path: str, hdu: int | None = None, planes: int = 1) -> None:
+def check_whole(row: Row, planes: int = 1) -> None:
     """Decode a file whole, by astropy or Pillow, and compare DATASUM, or the checksums of a PNG.
 
     Of a JPEG the entropy-coded data are gone through, too: by libjpeg-turbo, whose warnings count
     as errors, and, where they are coded sequentially in one scan, by the toolkit's own kernel.
-    Of a FITS file, `hdu` is the one that holds the image, of so many `planes`.
+    Of a FITS file, the HDU of the row is the one that holds the image, of so many `planes`.
 
     Raises
     ------
     ReadError
         If something is wrong.
     """
-    if hdu is not None:
-        FitsReader(hdu, planes=range(planes) if planes > 1 else None).verify(Row(0, path, hdu))
-        _check_data_sum(path, hdu)
+    if row.hdu is not None:
+        reader = FitsReader(row.hdu, planes=range(planes) if planes > 1 else None)
+        reader.verify(replace(row, plane=None))
+        _check_data_sum(row.place, row.hdu)
         return
-    JpegReader().verify(Row(0, path))
-    _check_rows(path)
+    JpegReader().verify(row)
+    _check_rows(row.place)
 
 
-def is_image(path: str) -> bool:
-    """Return whether a path is that of an encoded image, and not of a FITS file."""
-    return path.lower().endswith(SUFFIXES["jpeg"])
+@contextmanager
+def unpacked_file(place: Place) -> Iterator[BinaryIO]:
+    """Open a place as a file object for astropy; a gzipped file is unpacked."""
+    with place, file_object(place) as (file, _):
+        if place.read(0, len(MAGIC)) == MAGIC:
+            file = cast("BinaryIO", gzip.GzipFile(fileobj=file))
+        yield file
 
 
-def _check_data_sum(path: str, hdu: int) -> None:
+def _check_data_sum(place: Place, hdu: int) -> None:
     """Compare the DATASUM of the image's HDU, where it has one.
 
     Not its CHECKSUM, which holds for the header as well: astropy corrects cards that are not as the
     standard has them, as JSOC's are, and finds another sum then.
     """
     with (
-        read_errors(path, hdu, None),
-        fits.open(path, memmap=False, disable_image_compression=True) as hdus,
+        read_errors(place.name, hdu, None),
+        unpacked_file(place) as file,
+        fits.open(file, memmap=False, disable_image_compression=True) as hdus,
     ):
         if hdus[hdu].verify_datasum() == 0:  # 1 if it is right, 2 if there is none
-            raise ReadError(path, "DATASUM is not that of the data: they were changed", hdu=hdu)
+            reason = "DATASUM is not that of the data: they were changed"
+            raise ReadError(place.name, reason, hdu=hdu)
 
 
-def _check_rows(path: str) -> None:
+def _check_rows(place: Place) -> None:
     from dali_pipelines.jpeg_index import find_mcu_rows
     from readers.jpeg.header import NoRowsError
     from readers.jpeg.mcu_rows import DamagedRowsError
 
-    with suppress(NoRowsError), open(path, "rb") as file:  # of another coding, or no JPEG
+    with suppress(NoRowsError), place:  # of another coding, or no JPEG
         try:
-            find_mcu_rows(file.read())
+            find_mcu_rows(place.read(0, place.nbytes))
         except DamagedRowsError as error:
-            raise ReadError(path, f"the file is damaged: {error}") from error
+            raise ReadError(place.name, f"the file is damaged: {error}") from error

@@ -218,6 +218,14 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
+def number_of_bytes(text: str) -> int:
+    """Read a number of bytes of the command line, as 200GB, 1.5TB or 4096."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected bytes, as 200GB or 1.5TB, got {text!r}")
+    return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
+
+
 def number_or(word: str) -> Callable[[str], int | str]:
     """Return a type for `option`: numbers from 0 on, or a word."""
 

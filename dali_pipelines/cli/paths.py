@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
 
     from readers.index.table import Index
+    from readers.places.storage import Storage
+
+_LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
+"""Fields of a row that say what is read; columns of the same names."""
 
 
-def index_of(files: Sequence[str], suffixes: Sequence[str], hdu: int | None = None) -> Index:
+def location(text: str) -> str:
+    """Take a path or a URL of the command line; not a URL that holds a secret."""
+    from readers.places.urls import check_url, is_url
+
+    if is_url(text):
+        try:
+            check_url(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def index_of(
+    files: Sequence[str], suffixes: Sequence[str], storage: Storage, hdu: int | None = None
+) -> Index:
     """Return one Index of all images, each once, also of those that make one sample.
 
-    The files may be folders, searched for `suffixes`, globs and Index files. Rows whose Index names
-    no HDU get `hdu`.
+    The files may be folders, searched for `suffixes`, globs, URLs and Index files. Rows whose Index
+    names no HDU get `hdu`.
     """
-    return _images([_scan(file, suffixes) for file in files], hdu)
+    return _images([scanned(file, suffixes, storage) for file in files], hdu)
 
 
-def samples_of(files: Sequence[str], suffixes: Sequence[str]) -> Index:
+def samples_of(files: Sequence[str], suffixes: Sequence[str], storage: Storage) -> Index:
     """Return the Index of the only file, with all its columns, or one of all images of several."""
-    indexes = [_scan(file, suffixes) for file in files]
+    indexes = [scanned(file, suffixes, storage) for file in files]
     return indexes[0] if len(files) == 1 else _images(indexes)
 
 
 def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:
     import pyarrow as pa
 
-    kinds = {"path": pa.large_string(), "hdu": pa.int64(), "plane": pa.int64()}
-    optional = {"offset": pa.int64(), "nbytes": pa.int64()}
-    optional |= {"etag": pa.large_string(), "file_bytes": pa.int64()}
     rows: dict[tuple[Any, ...], None] = {}
     for index in indexes:
         columns = index.columns(parts=index.parts)
@@ -42,24 +60,24 @@ def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:
             row = columns.row(position)
             for found in row.parts.values() if index.parts else (row,):
                 if found is not None:
-                    if found.offset is not None:
-                        raise Refusal(f"{found.name} lies in a container: unpack it before")
-                    number = hdu if found.hdu is None else found.hdu
-                    span = found.offset, found.nbytes, found.etag or None, found.file_bytes
-                    rows[found.path, number, found.plane, *span] = None
-    named = zip((kinds | optional).items(), zip(*rows, strict=True), strict=True)
-    arrays = {name: pa.array(column, kind) for (name, kind), column in named}
-    for name in optional:
-        if arrays[name].null_count == len(rows):
-            del arrays[name]
-    return type(indexes[0])(pa.table(arrays))
+                    if found.hdu is None:
+                        found = replace(found, hdu=hdu)
+                    rows[tuple(getattr(found, name) for name in _LOCATING)] = None
+    arrays = zip(_LOCATING, zip(*rows, strict=True), strict=True)
+    table = {
+        name: pa.array(column, pa.large_string() if name in ("path", "etag") else pa.int64())
+        for name, column in arrays
+        if any(value is not None for value in column) or name in ("hdu", "plane")
+    }
+    return type(indexes[0])(pa.table(table))
 
 
-def _scan(file: str, suffixes: Sequence[str]) -> Index:
+def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
+    """Return the Index of a file, folder, glob, URL or Index file; a Refusal if there is none."""
     from readers.index.table import Index
 
-    with refusing(OSError, ValueError):
-        return Index.scan(file, suffixes=suffixes)
+    with refusing(ImportError, OSError, ValueError):
+        return Index.scan(file, suffixes=suffixes, storage=storage)
 
 
 def check_output(path: str) -> None:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
 from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, check_finite, pair
-from dali_pipelines.cli.options import named_hdu, number_or, option
+from dali_pipelines.cli.options import named_hdu, number_of_bytes, number_or, option
 from dali_pipelines.cli.own_flags import OwnFlags
+from dali_pipelines.cli.paths import location
 from dali_pipelines.cli.shared_flags import (
     DeviceFlags,
     HduFlags,
     PipelineFlags,
+    StorageFlags,
     factory_of,
     suffixes_of,
 )
@@ -29,17 +31,21 @@ if TYPE_CHECKING:
 
 _COUNTS = (
     *("num_read_processes", "batch_size", "num_gpus", "num_threads"),
-    *("epochs", "epoch_steps", "max_batches", "prefetch", "block_rows"),
+    *("epochs", "epoch_steps", "max_batches", "prefetch", "block_rows", "read_threads"),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags):
+class RunConfig(
+    StorageFlags, HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags
+):
     """Flags of `run`; tests/dali_pipelines/cli/run/test_run.py fixes their names."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
         "data": "data pipeline hdu planes hdus bad_sample max_bad",
         "readers": "num_read_processes read_timeout restart_readers start_method",
+        "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
+        "retries request_timeout concurrency cache cache_bytes read_threads",
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window outside missing flip rotate zoom random_area random_aspect_ratio "
         "resize_shorter resize augment transform mean std outputs",
@@ -50,7 +56,9 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
         "output": "report audit rejected",
     }
 
-    data: str | None = option(None, "folder, glob, .csv or Index file (default: the sample set)")
+    data: str | None = option(
+        None, "folder, glob, URL, .csv or Index file (default: the sample set)", type=location
+    )
     planes: tuple[int | Literal["all"], ...] | None = option(
         None,
         "fits: planes to read of images with more than two axes, as channels, or all",
@@ -126,6 +134,15 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
     start_method: str = option(
         "forkserver", "of the reader processes", choices=("spawn", "forkserver", "fork")
     )
+    cache: str | None = option(
+        None, "keep the bytes of objects here, on local disk", metavar="FOLDER"
+    )
+    cache_bytes: int | None = option(
+        None, "of the cache, at most, as 200GB", type=number_of_bytes, metavar="BYTES"
+    )
+    read_threads: int | None = option(
+        None, "samples that a reader reads at the same time (default: 16 of URLs, else 1)", type=int
+    )
     prefetch: int | None = option(
         None, "batches kept ready (default: 2, or 1 where a batch is large)", type=int
     )
@@ -137,6 +154,7 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
     resume: str | None = option(None, "continue from there", metavar="FILE.json")
 
     def __post_init__(self) -> None:
+        StorageFlags.__post_init__(self)
         PipelineFlags.__post_init__(self)
         ImageFlags.__post_init__(self)
         if self.shuffle is None:
@@ -181,6 +199,10 @@ class RunConfig(HduFlags, DeviceFlags, PipelineFlags, ImageFlags, OwnFlags, Targ
             "prefetch": self.prefetch,
             "num_epochs": self.epochs,
             "read_timeout": self.read_timeout,
+            "storage": self.storage,
+            "cache": self.cache,
+            "cache_bytes": self.cache_bytes,
+            "read_threads": self.read_threads,
         }
 
 
@@ -227,7 +249,7 @@ def open_index(config: RunConfig) -> Index:
 
         make = sets.jpeg_samples if config.pipeline == "jpeg" else sets.fits_samples
         data = str(make())
-    return Index.scan(data, suffixes=suffixes_of(config.pipeline))
+    return Index.scan(data, suffixes=suffixes_of(config.pipeline), storage=config.storage)
 
 
 def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:

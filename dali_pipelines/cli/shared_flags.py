@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from dali_pipelines.cli.options import at_least, hdu_name, option
+from dali_pipelines.cli.paths import location
+from readers.places.storage import Storage
 
 if TYPE_CHECKING:
     from dali_pipelines import Calibration, ReaderPipeline
@@ -20,8 +22,52 @@ class FileFlags:
     """Files to read, as positional arguments."""
 
     files: Sequence[str] = option(
-        None, "file, folder, glob in quotes, or Index file", positional=True, nargs="+"
+        None,
+        "file, folder, glob in quotes, URL, or Index file",
+        positional=True,
+        nargs="+",
+        type=location,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageFlags:
+    """How remote objects are requested; there are no flags for secrets, which are listed by ps."""
+
+    endpoint: str | None = option(
+        None, "S3 server other than AWS (default: AWS_ENDPOINT_URL)", metavar="URL"
+    )
+    region: str | None = option(
+        None, "region of the bucket (default: AWS_REGION, or the profile's)", metavar="NAME"
+    )
+    profile: str | None = option(
+        None, "section of ~/.aws/credentials (default: AWS_PROFILE)", metavar="NAME"
+    )
+    anonymous: bool = option(Storage.anonymous, "no credentials, for public buckets")
+    retries: int = option(Storage.retries, "times that a request is tried again")
+    request_timeout: float = option(
+        Storage.timeout, "seconds until a request fails, its retries included"
+    )
+    concurrency: int = option(Storage.concurrency, "requests of a process at the same time")
+
+    def __post_init__(self) -> None:
+        _ = self.storage  # to check it
+
+    @cached_property
+    def storage(self) -> Storage:
+        """The settings as the library takes them."""
+        try:
+            return Storage(
+                anonymous=self.anonymous,
+                endpoint=self.endpoint,
+                region=self.region,
+                profile=self.profile,
+                retries=self.retries,
+                timeout=self.request_timeout,
+                concurrency=self.concurrency,
+            )
+        except ValueError as error:  # which begins with the name of the setting
+            raise ValueError(f"--{str(error).replace('timeout', 'request_timeout', 1)}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,12 @@ _KEYS = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 """Variables of the environment by which obstore finds credentials for AWS."""
+_GOOGLE_KEYS = (
+    *("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"),
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+)
+_GOOGLE_FILE = ".config/gcloud/application_default_credentials.json"
+"""Likewise for Google Cloud Storage."""
 
 
 def store_of(root: str, storage: Storage) -> ObjectStore:
@@ -80,6 +86,26 @@ def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) 
 def threads_of(storage: Storage) -> DaemonThreads:
     """Return the threads of this process in which requests are made at the same time."""
     return DaemonThreads(storage.concurrency)
+
+
+def credentials_of(root: str, storage: Storage) -> str | None:
+    """Return where requests to a bucket or host find credentials, in words; never what they are.
+
+    None if only the instance can have some.
+    """
+    scheme = root.partition("://")[0]
+    if scheme.startswith("http"):
+        return "none are needed"
+    if storage.anonymous:
+        return "none are sent, requests are anonymous"
+    if scheme == "gs":
+        if key := next(filter(os.environ.get, _GOOGLE_KEYS), None):
+            return f"{key} of the environment"
+        return f"~/{_GOOGLE_FILE}" if (Path.home() / _GOOGLE_FILE).exists() else None
+    if (provider := _of_s3(storage).get("credential_provider")) is not None:
+        return f"profile {provider.name!r} of ~/.aws"
+    key = next(filter(os.environ.get, _KEYS), None)
+    return f"{key} of the environment" if key else None
 
 
 def _of_s3(storage: Storage) -> dict[str, Any]:

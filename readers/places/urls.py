@@ -35,7 +35,8 @@ def check_url(url: str) -> None:
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES:
         raise ValueError(
-            f"{printable(url)}: {scheme}:// is not read, expected {', '.join(SCHEMES)}, or a path"
+            f"{printable(without_secrets(url))}: {scheme}:// is not read, expected "
+            f"{', '.join(SCHEMES)}, or a path"
         )
     if scheme in ("s3", "gs"):
         bucket, _, _ = url.partition("://")[2].partition("/")

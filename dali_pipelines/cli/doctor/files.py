@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
+from readers.places.urls import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +44,11 @@ class Reading:
     """Path and reason of each file that could not be read."""
 
 
-def data(job: Job) -> Finding:
-    """Whether the files can be read, and how fast."""
+def data(job: Job) -> Finding | None:
+    """Whether the files can be read, and how fast; None of URLs."""
     index = job.index
+    if is_url(index.path(0)):
+        return None
     step = max(1, len(index) // _FILES)
     paths = [index.path(row) for row in range(0, len(index), step)][:_FILES]
     reading = _read_files(paths)

@@ -6,6 +6,9 @@
     NOTE  what was found, and is worth knowing
     BAD   what was found: the remedy
 
+Of URLs it says where credentials are found, how long an answer takes, whether ranges, ETags and
+If-Match work, how fast bytes come, and how many samples each reader must read at once to be busy.
+
 No reader is started, and CUDA is not initialised in this process. --num_read_processes=auto counts
 as one for each shard, as run then chooses no more than there is room for. Without --data it looks
 at the sample set, made on first use as by run. The exit status is 0 if nothing is BAD, else 1; 2
@@ -16,14 +19,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dali_pipelines.cli.doctor import files, limits, software
+from dali_pipelines.cli.doctor import files, limits, remote, software
 from dali_pipelines.cli.doctor.finding import Finding, Job, Unknown, note
 from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.samples.job import sample_job
 
-Check = Callable[[Job], Finding]
+Check = Callable[[Job], Finding | None]
+
+REMOTE: tuple[Check, ...] = (
+    remote.credentials,
+    remote.requests,
+    remote.throughput,
+    remote.read_ahead,
+)
+"""Of data that are URLs."""
 
 # In this order: what is asked of the GPUs may initialise CUDA, which the start method asks about,
 # and the settings are what memory and open files are estimated from.
@@ -39,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     limits.cores,
     files.folders,
     files.data,
+    *REMOTE,
     limits.settings,
     limits.shared_memory,
     limits.memory,
@@ -53,14 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     log_errors()
     fit = True
     for check in CHECKS:
-        finding = examine(check, job)
+        if (finding := examine(check, job)) is None:
+            continue
         print(finding.line(), flush=True)
         fit = fit and finding.level != "BAD"
     return 0 if fit else 1
 
 
-def examine(check: Check, job: Job) -> Finding:
-    """Run one check; whatever goes wrong in it becomes a finding."""
+def examine(check: Check, job: Job) -> Finding | None:
+    """Run one check, None if it is not for this job; what goes wrong in it becomes a finding."""
     name = check.__name__.replace("_", " ")
     try:
         return check(job)

@@ -13,7 +13,8 @@ from dali_pipelines.cli.index.containers import KINDS
 from dali_pipelines.cli.index.cutouts import SETTINGS, CutoutFlags
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import fractions, hdu_name, option, plane_numbers
-from dali_pipelines.cli.shared_flags import ProcessFlags
+from dali_pipelines.cli.paths import location
+from dali_pipelines.cli.shared_flags import ProcessFlags, StorageFlags
 from readers.index.grouping.groups import Grouping, Missing
 
 if TYPE_CHECKING:
@@ -51,14 +52,15 @@ def _keys(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexConfig(CutoutFlags, ProcessFlags):
+class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags):
     """Flags of ``index``."""
 
     data: str = option(
         None,
-        "folder (with its subfolders), glob in quotes, or one file; an Index or a .csv, to filter "
-        "and group its rows",
+        "folder (with its subfolders), glob in quotes, one file, or URL, of all objects below it; "
+        "an Index or a .csv, to filter and group its rows",
         positional=True,
+        type=location,
     )
     out: str = option(
         "index.parquet",
@@ -180,6 +182,7 @@ class IndexConfig(CutoutFlags, ProcessFlags):
     )
 
     def __post_init__(self) -> None:
+        StorageFlags.__post_init__(self)
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         changed = [name for name in defaults if getattr(self, name) != defaults[name]]
         for name in changed:

@@ -19,12 +19,13 @@ KINDS = ("tar", "tfrecord", "recordio", "lmdb")
 def table(config: IndexConfig) -> pa.Table | None:
     """Return the table of the samples in containers; None if files are to be scanned."""
     from readers.index.containers.tables import containers_table
+    from readers.places.opener import Places
 
     kind = _kind(config)
     if kind is None:
         return None
-    with refusing(OSError, ValueError, ModuleNotFoundError):
-        return containers_table(kind, config.data)
+    with refusing(OSError, ValueError, ImportError):
+        return containers_table(kind, config.data, Places(config.storage))
 
 
 def _kind(config: IndexConfig) -> Kind | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from readers.index.catalogue.left_out import LeftOut
     from readers.index.catalogue.tables import Objects
+    from readers.places.storage import Storage
 
 SETTINGS = ("size", "outside", "subpixel", "origin", "x", "y", "ra", "dec", "columns")
 """Flags that need ``--cutouts``; the names are those of `Cutouts`."""
@@ -120,7 +121,9 @@ def check(config: CutoutFlags, files: Sequence[str]) -> None:
                     raise ValueError(f"{file} is the catalogue: give -o another name")
 
 
-def cut(config: CutoutFlags, table: pa.Table) -> tuple[pa.Table | None, LeftOut | None]:
+def cut(
+    config: CutoutFlags, table: pa.Table, storage: Storage
+) -> tuple[pa.Table | None, LeftOut | None]:
     """Return the table of the cutouts, None if there is none, and what is left out.
 
     Without ``--cutouts``, it is the table itself.
@@ -129,9 +132,11 @@ def cut(config: CutoutFlags, table: pa.Table) -> tuple[pa.Table | None, LeftOut 
         return table, None
     from tqdm import tqdm
 
+    from readers.places.opener import Places
+
     progress = functools.partial(tqdm, unit=" images", disable=not sys.stderr.isatty())
     try:
-        return config.settings.apply(table, config.objects, progress)
+        return config.settings.apply(table, config.objects, progress, Places(storage))
     except (ValueError, TypeError, KeyError) as error:  # which writes columns= for --columns
         message = re.sub(
             r"\bcolumns=, as a mapping to rename them, e.g. \{'(.*)': '(.*)'\}",

@@ -3,6 +3,7 @@
     dali-pipelines index archive/ -o aia.parquet --rules aia --where "percentd = 100"
     dali-pipelines index aia.parquet -o samples.parquet --group 171,193,211
     dali-pipelines index aia.parquet -o aia.parquet --split train=0.9,val=0.1
+    dali-pipelines index s3://bucket/frames/ -o bucket.parquet --fits_tiles --anonymous
     dali-pipelines index survey/ --hdus "SCI*" --cutouts stars.csv --size 64 -o stars.parquet
 
 Columns: path, hdu, planes, height, width, bitpix, codec, file_bytes, then the header keys in lower
@@ -44,7 +45,6 @@ from dali_pipelines.cli.index.config import IndexConfig
 from dali_pipelines.cli.index.scan import (
     files_of,
     scan,
-    spans_of,
     unknown_facts,
     with_labels,
     with_members,
@@ -102,8 +102,7 @@ def _index_files(config: IndexConfig) -> None:
         where.check(config.where, config.all_keys, unknown)
     _check_columns(config, unknown.column_names)
     start = time.perf_counter()
-    paths = spans_of(files)
-    facts, rejected = scan(paths, config)
+    facts, rejected = scan(files, config)
     table = with_labels(facts.table(), files)
     _report_rejected(rejected, config, everything=not table.num_rows)
     for name, (count, text) in facts.not_times.items():
@@ -113,21 +112,21 @@ def _index_files(config: IndexConfig) -> None:
             file=sys.stderr,
         )
     _report_absent(config.keys or (), table, facts)
-    _finish(config, config.all_keys, table, f"{len(paths)} files found", rejected)
+    _finish(config, config.all_keys, table, f"{len(files)} files found", rejected)
     seconds = time.perf_counter() - start
-    print(f"{seconds:.1f} s, {len(paths) / seconds:.0f} files/s. ", end="")
+    print(f"{seconds:.1f} s, {len(files) / seconds:.0f} files/s. ", end="")
 
 
 def _index_members(config: IndexConfig, members: pa.Table) -> None:
     """Filter, group and save the samples in containers; headers are read if flags need them."""
     found = f"{members.num_rows} samples in containers found"
-    for name in {"verify", "class_folders"} & {*config.for_files}:
-        raise Refusal(f"--{name} is for a scan of files, and {config.data} are containers")
+    if config.class_folders:
+        raise Refusal(f"--class_folders is for a scan of files, and {config.data} are containers")
     if not config.for_files and config.rules is None:
         _check_columns(config, members.column_names)
         _finish(config, [], members, found)
         return
-    facts, rejected = scan(spans_of(members), config)
+    facts, rejected = scan(members, config)
     table = with_members(facts.table(), members)
     _report_rejected(rejected, config, everything=not table.num_rows)
     _report_absent(config.keys or (), table, facts)
@@ -171,7 +170,7 @@ def _finish(
 
 def _cutouts(config: IndexConfig, table: pa.Table, rejected: Rejected) -> pa.Table:
     """Return the table of the cutouts, and report what is left out."""
-    made, left_out = cutouts.cut(config, table)
+    made, left_out = cutouts.cut(config, table, config.storage)
     if config.cutouts is not None:
         _write_rejected(config, [*rejected, *cutouts.report(config, left_out)])
     if made is None:
@@ -200,11 +199,11 @@ def _with_notes(config: IndexConfig, table: pa.Table) -> pa.Table:
     )
     index = Index(table)
     if config.mcu_rows:
-        index = with_mcu_rows(index, config.num_processes, progress)
+        index = with_mcu_rows(index, config.num_processes, progress, storage=config.storage)
         without = index.table["mcu_rows"].null_count
         print(f"Rows of MCUs noted of {len(index) - without} files, {without} are not coded so.")
     if config.fits_tiles:
-        index = with_tiles(index, config.num_processes, progress)
+        index = with_tiles(index, config.num_processes, progress, storage=config.storage)
         without = index.table["fits_tiles"].null_count
         print(f"Tiles noted of {len(index) - without} images, {without} are not stored so.")
     return index.table

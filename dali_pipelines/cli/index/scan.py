@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from dali_pipelines.cli.errors import Refusal, one_line, refusing
+from dali_pipelines.cli.paths import scanned
 from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
 
 if TYPE_CHECKING:
@@ -17,12 +20,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dali_pipelines.cli.index.config import IndexConfig
+    from readers.contract import Row
     from readers.fits.hdus import HduName
     from readers.index.fact_table import Fact, FactTable
-    from readers.places.contract import Place
 
     Rejected = list[tuple[str, str]]
 
+_REMOTE_FILES = 16
+"""Headers of remote files that a process reads at the same time."""
 CHUNK_FILES = 32
 """A task of the pool: 0.1 s of work, or some seconds where each file has to come over a network."""
 
@@ -34,9 +39,9 @@ def files_of(config: IndexConfig) -> pa.Table:
     if config.class_folders and not os.path.isdir(config.data):
         raise Refusal(f"--class_folders needs a folder, got {config.data}")
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
+    if not config.class_folders:
+        return scanned(config.data, suffixes, config.storage).table
     with refusing(OSError, ValueError):
-        if not config.class_folders:
-            return Index.scan(config.data, suffixes=suffixes).table
         classes = None if config.classes is None else Index.load(config.classes)
         return Index.from_class_folders(config.data, classes=classes, suffixes=suffixes).table
 
@@ -58,6 +63,8 @@ def with_labels(table: pa.Table, files: pa.Table) -> pa.Table:
 
     rows = pc.index_in(table["path"], value_set=files["path"])
     for name in files.column_names[1:]:
+        if name in table.column_names:  # file_bytes, of objects known from their listing
+            continue
         table = table.append_column(name, files[name].take(rows))
     return with_classes(table, classes_of(files))
 
@@ -67,7 +74,10 @@ def with_members(facts: pa.Table, members: pa.Table) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    names = [place_of(*span).name for span in spans_of(members)]
+    from readers.index.table import Index
+
+    columns = Index(members).columns()
+    names = [columns.row(number).name for number in range(len(columns))]
     rows = pc.index_in(facts["path"], value_set=pa.array(names, pa.large_string()))
     found = members.take(rows)
     for name in facts.column_names:
@@ -76,42 +86,33 @@ def with_members(facts: pa.Table, members: pa.Table) -> pa.Table:
     return found
 
 
-def spans_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Return path, offset and length of each row, or its path alone."""
-    names = [name for name in ("path", "offset", "nbytes") if name in table.column_names]
-    return list(zip(*(table[name].to_pylist() for name in names), strict=True))
-
-
-def place_of(path: str, *span: int) -> Place:
-    """Return where a file or member lies."""
-    from readers.places.opener import LOCAL
-
-    return LOCAL.at(path, *span)
-
-
-def scan(files: list[tuple[Any, ...]], config: IndexConfig) -> tuple[FactTable, Rejected]:
+def scan(files: pa.Table, config: IndexConfig) -> tuple[FactTable, Rejected]:
     """Return the facts of files and members, in their order, and those that have none."""
     from tqdm import tqdm
 
     from readers.index.fact_table import FactTable
+    from readers.index.table import Index
+    from readers.places.opener import Places
 
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
     size = 1 if config.verify else CHUNK_FILES
-    chunks = [files[at : at + size] for at in range(0, len(files), size)]
+    columns = Index(files).columns().with_places(Places(config.storage))
+    chunks = [range(at, min(at + size, len(columns))) for at in range(0, len(columns), size)]
     settings = config.all_keys, config.hdu, config.hdus, config.planes, config.verify
-    tasks = [(chunk, *settings) for chunk in chunks]
+    tasks = (([columns.row(number) for number in chunk], *settings) for chunk in chunks)
     num_processes = min(config.num_processes, len(chunks))
     mapped = isolated_map if config.verify else process_map
     facts = FactTable(config.all_keys, has_planes=config.planes is not None)
     rejected: Rejected = []
     try:
         with (
-            tqdm(total=len(files), unit="file", disable=not sys.stderr.isatty()) as bar,
+            tqdm(total=len(columns), unit="file", disable=not sys.stderr.isatty()) as bar,
             closing(mapped(_scan_chunk, tasks, num_processes)) as results,
         ):
             for chunk, result in zip(chunks, results, strict=True):
                 if isinstance(result, Crash):
-                    result = [], [(chunk[0][0], "it kills the process that decodes it")]
+                    name = columns.row(chunk[0]).name
+                    result = [], [(name, "it kills the process that decodes it")]
                 read, unread = result
                 for row in chain.from_iterable(read):
                     facts.add(row)
@@ -125,7 +126,7 @@ def scan(files: list[tuple[Any, ...]], config: IndexConfig) -> tuple[FactTable, 
 
 
 def _scan_chunk(
-    files: list[tuple[Any, ...]],
+    rows: list[Row],
     keys: list[str],
     hdu: HduName | None,
     hdus: Sequence[int | str] | None,
@@ -133,21 +134,37 @@ def _scan_chunk(
     verify: bool,
 ) -> tuple[list[list[dict[str, Fact]]], Rejected]:
     """Return the rows of each file that can be read, and why of the others."""
-    from dali_pipelines.cli.full_decode import check_whole
     from readers.errors import ReadError
+    from readers.places.urls import is_url
+
+    def facts_of(row: Row) -> list[dict[str, Fact]] | str:
+        try:
+            return _facts(row, keys, hdu, hdus, planes, verify)
+        except ReadError as error:
+            return one_line(error.reason)
+
+    with ThreadPoolExecutor(_REMOTE_FILES) as threads:  # a request takes some 20 ms
+        is_remote = any(is_url(row.path) for row in rows)
+        found = list(threads.map(facts_of, rows) if is_remote else map(facts_of, rows))
+    read = [facts for facts in found if not isinstance(facts, str)]
+    pairs = zip(rows, found, strict=True)
+    return read, [(row.name, reason) for row, reason in pairs if isinstance(reason, str)]
+
+
+def _facts(
+    row: Row,
+    keys: list[str],
+    hdu: HduName | None,
+    hdus: Sequence[int | str] | None,
+    planes: Sequence[int] | Literal["all"] | None,
+    verify: bool,
+) -> list[dict[str, Fact]]:
+    from dali_pipelines.cli.full_decode import check_whole
     from readers.header_scan import file_facts
 
-    read, rejected = [], []
-    for file in files:
-        place = place_of(*file)
-        path = place.name
-        try:
-            facts = file_facts(place, keys, hdu, planes, hdus=hdus)
-            if verify:
-                planes_of = {row["hdu"]: row["planes"] for row in facts}
-                for number, count in cast("dict[int | None, int | None]", planes_of).items():
-                    check_whole(path, number, count or 1)
-            read.append(facts)
-        except ReadError as error:
-            rejected.append((path, one_line(error.reason)))
-    return read, rejected
+    facts = file_facts(row.place, keys, hdu, planes, hdus=hdus)
+    if verify:
+        planes_of = {one["hdu"]: one["planes"] for one in facts}
+        for number, count in cast("dict[int | None, int | None]", planes_of).items():
+            check_whole(replace(row, hdu=number), count or 1)
+    return facts

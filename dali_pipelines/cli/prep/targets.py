@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_pipelines.cli.errors import Refusal
 from dali_pipelines.cli.paths import index_of
+from readers.places.storage import Storage
 from readers.places.urls import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from readers.contract import Row
-    from readers.index.table import Index
 
 _UNFINISHED = ".part-"
 """Prefix of folders where files are written before they get their names."""
@@ -53,8 +53,11 @@ def targets_of(
     out = os.path.realpath(out)
     targets: dict[tuple[str, int | None], Target] = {}
     for file in files:
-        index = index_of([file], suffixes)
-        _check_local(file, index)
+        _check_paths([file])
+        index = index_of([file], suffixes, Storage())
+        if "offset" in index.table.column_names:
+            raise Refusal(f"{file}: its rows are parts of files, unpack them first")
+        _check_paths(map(index.path, range(len(index))))
         rows = [Row(at, index.path(at), index.hdu(at)) for at in range(len(index))]
         root = _root(file, [row.path for row in rows])
         for row in rows:
@@ -133,13 +136,9 @@ def unfinished_folder(out: str) -> Iterator[str]:
         os.close(handle)
 
 
-def _check_local(argument: str, index: Index) -> None:
-    """Reject an Index of remote files, or of members of containers."""
-    if "offset" in index.table.column_names:
-        raise Refusal(f"{argument}: its rows are parts of files, unpack them first")
-    url = next((path for path in map(index.path, range(len(index))) if is_url(path)), None)
-    if url is not None:
-        raise Refusal(f"{url}: prep reads local files, copy the archive first")
+def _check_paths(paths: Iterable[str]) -> None:
+    for path in filter(is_url, paths):
+        raise Refusal(f"{path}: prep reads local files, copy the archive first")
 
 
 def _root(argument: str, paths: Sequence[str]) -> str:

@@ -9,19 +9,23 @@ from typing import ClassVar
 from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags
 from dali_pipelines.cli.options import at_least, option
 from dali_pipelines.cli.own_flags import OwnFlags
-from dali_pipelines.cli.shared_flags import FileFlags, HduFlags, PipelineFlags
+from dali_pipelines.cli.shared_flags import FileFlags, HduFlags, PipelineFlags, StorageFlags
 
 COLUMNS = 6
 """Of a sheet, by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags):
+class ShowConfig(
+    FileFlags, StorageFlags, HduFlags, PipelineFlags, ImageFlags, OwnFlags, TargetFlags
+):
     """Flags of ``show``."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
         "sheet": "output count draws columns size each_augment before_after",
         "images": "pipeline hdu",
+        "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
+        "retries request_timeout concurrency",
         "geometry and augmentation": "mode seed crop window outside missing flip rotate zoom "
         "random_area random_aspect_ratio resize_shorter resize augment transform outputs",
         "targets": "mask boxes labels",
@@ -48,6 +52,7 @@ class ShowConfig(FileFlags, HduFlags, PipelineFlags, ImageFlags, OwnFlags, Targe
     def __post_init__(self) -> None:
         if not self.output.lower().endswith(".png"):
             raise ValueError(f"-o must end in .png, got {self.output}")
+        StorageFlags.__post_init__(self)
         PipelineFlags.__post_init__(self)
         ImageFlags.__post_init__(self)
         if self.hdu is not None and self.pipeline != "fits":

@@ -16,6 +16,7 @@ from dali_pipelines.cli.show.pictures import (
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.show.sky import sky_position
 from dali_pipelines.cli.single_rows import single_rows
+from readers.places.opener import Places
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +38,7 @@ def delivered_pictures(
         **config.image_settings(),
         **config.own_settings(),
         "seed": config.seed,
+        "storage": config.storage,
     }
     if targets := config.targets():
         settings["targets"] = targets
@@ -59,7 +61,7 @@ def _pictures(
     index: Index, config: ShowConfig, settings: dict[str, Any], caption: tuple[str, ...] = ()
 ) -> Generator[Picture, None, None]:
     parts = index.frames.parts if index.parts else ()
-    columns = index.columns(parts=parts)
+    columns = index.columns(parts=parts).with_places(Places(config.storage))
     with single_rows(factory_of(config.pipeline), index, **settings) as loader:
         for number, (batch,) in enumerate(loader):
             row = columns.row(number)

@@ -33,6 +33,7 @@ from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output, samples_of
 from dali_pipelines.cli.shared_flags import suffixes_of
 from dali_pipelines.cli.show.config import COLUMNS, ShowConfig
+from readers.places.opener import Places
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from dali_pipelines import Calibration
     from dali_pipelines.cli.show.sheet import Picture
     from readers import Index
+    from readers.places.storage import Storage
 
 
 @command("show")
@@ -58,14 +60,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     with refusing(OSError, ValueError):
         calibration = config.calibration
-    found = samples_of(config.files, suffixes_of(config.pipeline))
+    found = samples_of(config.files, suffixes_of(config.pipeline), config.storage)
     if config.before_after and (len(found) > 1 or found.parts):
         raise Refusal(f"--before_after is for one file, got {len(found)}")
     index = _spread(found, 1 if config.each_augment else config.count)
     pictures: list[Picture] = []
     try:
         if config.before_after:
-            made = _steps(index, calibration, config.size)
+            made = _steps(index, calibration, config.size, config.storage)
         else:
             made = delivered_pictures(index, config, calibration)
         with closing(made):
@@ -127,7 +129,7 @@ def _heading(config: ShowConfig, calibration: Calibration | None, index: Index, 
 
 
 def _steps(
-    index: Index, calibration: Calibration | None, size: int
+    index: Index, calibration: Calibration | None, size: int, storage: Storage
 ) -> Generator[Picture, None, None]:
     """Yield a picture after each step of the one file's calibration."""
     from dali_pipelines.cli.show.pictures import rejected_picture
@@ -135,7 +137,7 @@ def _steps(
     from readers import ReadError
 
     assert calibration is not None  # as the pipeline is aia
-    file = index.columns().row(0)
+    file = index.columns().with_places(Places(storage)).row(0)
     try:
         yield from step_pictures(file, calibration, size)
     except ReadError as error:

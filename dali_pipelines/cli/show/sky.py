@@ -22,7 +22,8 @@ def sky_position(file: Row, matrix: torch.Tensor, shape: Sequence[int]) -> str:
 
     from readers.index.catalogue.headers import image_facts
 
-    (facts,) = image_facts([(file.path, -1 if file.hdu is None else file.hdu)], with_wcs=True)
+    image = file.path, -1 if file.hdu is None else file.hdu
+    (facts,) = image_facts([image], with_wcs=True, places=file.places)
     if isinstance(facts, str) or facts.wcs is None:
         return ""
     *_, height, width = shape

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import one_line
+from dali_pipelines.cli.full_decode import unpacked_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dali_pipelines.cli.verify.placed import Place
+    from readers.contract import Row
     from readers.fits.hdus import HduName
 
 
@@ -40,19 +42,17 @@ class Truth:
     """By which others may differ from them."""
 
 
-def by_astropy(
-    path: str, hdu: HduName | None, place: Place | None, plane: int | None = None
-) -> Truth:
+def by_astropy(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
     """Decode an image, or a window of it, by astropy alone.
 
-    By default the HDU is the first one that holds an image. An image of more than two axes needs
-    the number of a plane.
+    By default the HDU is the first one that holds an image. Of an image of more than two axes the
+    row must name the plane.
     """
     truth = Truth(hdu if isinstance(hdu, int) else None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            _decode(truth, path, hdu, place, plane)
+            _decode(truth, row, hdu, window)
         except Exception as error:  # astropy raises many types on hostile input
             truth.values = None
             truth.complaint = one_line(f"{type(error).__name__}: {error}")
@@ -62,14 +62,11 @@ def by_astropy(
     return truth
 
 
-def _decode(
-    truth: Truth, path: str, name: HduName | None, place: Place | None, plane: int | None
-) -> None:
+def _decode(truth: Truth, row: Row, name: HduName | None, window: Place | None) -> None:
     import numpy as np
     from astropy.io import fits
 
-    # astropy leaves a file open that it cannot read, if it opened it.
-    with open(path, "rb") as file, fits.open(file, memmap=False) as hdus:
+    with unpacked_file(row.place) as file, fits.open(file, memmap=False) as hdus:
         if name is None:
             images = (n for n, hdu in enumerate(hdus) if hdu.is_image and hdu.shape)
             truth.hdu = next(images, None)
@@ -82,8 +79,8 @@ def _decode(
             raise ValueError(f"HDU {truth.hdu} holds no image")
         truth.codec = str(getattr(hdu, "compression_type", "plain"))
         _check_memory(hdu.shape)
-        at = _plane(hdu.shape, plane)
-        values = hdu.data[at] if place is None else _section(hdu, at, place)
+        at = _plane(hdu.shape, row.plane)
+        values = hdu.data[at] if window is None else _section(hdu, at, window)
         values = np.atleast_2d(values)
         truth.shape, truth.dtype = values.shape, values.dtype.name
         truth.values = np.asarray(values).astype(np.float32)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dali_pipelines.cli.process_pool import Crash, isolated_map
 from dali_pipelines.cli.single_rows import num_processes
 from dali_pipelines.cli.verify.decoded import decoded_rows
+from readers.places.opener import Places
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -63,15 +64,24 @@ def records_of(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from dali_pipelines.cli.full_decode import is_image
-
-    are_images = pa.array([is_image(path) for path in index.table["path"].to_pylist()])
+    columns = index.columns().with_places(Places(config.storage))
+    are_images = pa.array([_is_image(columns.row(number)) for number in range(len(index))])
     for kind, table in (
         ("fits", index.table.filter(pc.invert(are_images))),
         ("image", index.table.filter(are_images)),
     ):
         if table.num_rows:
             yield from _records_of_kind(kind, type(index)(table), config, device)
+
+
+def _is_image(row: Row) -> bool:
+    from readers.errors import ReadError
+    from readers.header_scan import is_encoded
+
+    try:
+        return is_encoded(row.place)
+    except ReadError:  # the pipeline reports it
+        return False
 
 
 def _records_of_kind(
@@ -81,11 +91,11 @@ def _records_of_kind(
     from dali_pipelines.cli.verify.astropy_truth import Truth, by_astropy
     from dali_pipelines.cli.verify.pillow_truth import by_pillow
 
-    columns = index.columns()
+    columns = index.columns().with_places(Places(config.storage))
     rows = [columns.row(number) for number in range(len(index))]
     decoder, truth_of = ("astropy", by_astropy) if kind == "fits" else ("Pillow", by_pillow)
     hdus = [config.hdu if row.hdu is None else row.hdu for row in rows]
-    tasks = ((row.path, hdu, config.window, row.plane) for row, hdu in zip(rows, hdus, strict=True))
+    tasks = ((row, hdu, config.window) for row, hdu in zip(rows, hdus, strict=True))
     with (
         closing(isolated_map(truth_of, tasks, num_processes(rows))) as truths,
         closing(decoded_rows(kind, index, rows, config, device)) as decoded,
@@ -99,7 +109,7 @@ def _records_of_kind(
 
 def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: str) -> Record:
     """Compare what the pipeline made of a file, or why it rejected it, with the other decoder's."""
-    record = Record(row.path, truth.hdu, row.plane, truth.codec, truth.shape, truth.dtype)
+    record = Record(row.name, truth.hdu, row.plane, truth.codec, truth.shape, truth.dtype)
     if pixels is None and truth.complaint:
         record.verdict, record.reason = "REJECTED", refusal
         return record

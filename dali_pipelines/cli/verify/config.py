@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.options import option
-from dali_pipelines.cli.shared_flags import DeviceFlags, FileFlags, HduFlags
+from dali_pipelines.cli.shared_flags import DeviceFlags, FileFlags, HduFlags, StorageFlags
 
 if TYPE_CHECKING:
     from dali_pipelines.cli.verify.placed import Place
@@ -25,7 +25,7 @@ def _place(text: str) -> Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyConfig(FileFlags, HduFlags, DeviceFlags):
+class VerifyConfig(FileFlags, HduFlags, DeviceFlags, StorageFlags):
     """Flags of ``verify``."""
 
     window: Place | None = option(

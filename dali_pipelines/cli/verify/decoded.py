@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dali_pipelines.graph.decode import Decoded
     from dali_pipelines.graph.pipeline import ReaderPipeline
     from readers.contract import Row
+    from readers.places.storage import Storage
 
 READ_AHEAD = 16
 """Rows that readers may have begun before the first of them is delivered; more do no harm."""
@@ -40,7 +41,7 @@ def decoded_rows(
     reader = PlacedReader(of_kind, config.window)
     killers: dict[int, str] = {}
     done = 0
-    loader = _loader(index, reader, device, killers)
+    loader = _loader(index, reader, device, killers, config.storage)
     while done < len(rows):
         try:
             with loader:
@@ -59,7 +60,7 @@ def decoded_rows(
                 raise
             killers |= found
             state = loader.state_dict()
-            loader = _loader(index, reader, device, killers)
+            loader = _loader(index, reader, device, killers, config.storage)
             loader.load_state_dict(state)
 
 
@@ -76,7 +77,11 @@ def _killers(reader: PlacedReader, rows: Sequence[Row]) -> dict[int, str]:
 
 
 def _loader(
-    index: Index, reader: PlacedReader, device: int | None, killers: dict[int, str]
+    index: Index,
+    reader: PlacedReader,
+    device: int | None,
+    killers: dict[int, str],
+    storage: Storage,
 ) -> Loader:
     from dali_pipelines.config import PipelineConfig
     from dali_pipelines.graph.decode import decode_fits, decode_jpeg
@@ -92,4 +97,4 @@ def _loader(
     def factory(index: Index, **config: Any) -> ReaderPipeline:
         return reader_pipeline(index, reader, decode, PipelineConfig(**config))
 
-    return single_rows(factory, index, device, killers)
+    return single_rows(factory, index, device, killers, storage=storage)

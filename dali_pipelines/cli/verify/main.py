@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (device,) = Ranks().choose_devices(config.device)
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
     number = config.hdu if isinstance(config.hdu, int) else None
-    index = index_of(config.files, suffixes, number)
+    index = index_of(config.files, suffixes, config.storage, number)
     records = []
     try:
         with (

@@ -10,6 +10,7 @@ from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.full_decode import check_whole
 from dali_pipelines.cli.verify.astropy_truth import Truth
 from dali_pipelines.cli.verify.placed import Place
+from readers.contract import Row
 from readers.fits.hdus import HduName
 from readers.jpeg.sample_format import sample_bits
 
@@ -22,31 +23,29 @@ _GREY_LEVELS = 2
 """By which decoders of other formats may differ."""
 
 
-def by_pillow(
-    path: str, hdu: HduName | None, place: Place | None, plane: int | None = None
-) -> Truth:
+def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
     """Decode an image, or a window of it, to RGB by Pillow alone, and look for damage in the file.
 
-    The window lies in the image as displayed. HDU and plane are for FITS alone.
+    The window lies in the image as displayed. The HDU is for FITS alone.
     """
     truth = Truth(decoder="Pillow")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of odd EXIF data, e.g.
         try:
-            _decode(truth, path, place)
-            check_whole(path)
+            _decode(truth, row, window)
+            check_whole(row)
         except Exception as error:  # Pillow raises many types on hostile input
             truth.values = None
             truth.complaint = one_line(f"{type(error).__name__}: {error}")
     return truth
 
 
-def _decode(truth: Truth, path: str, place: Place | None) -> None:
+def _decode(truth: Truth, row: Row, window: Place | None) -> None:
     import numpy as np
     from PIL import Image, ImageOps
 
-    with open(path, "rb") as file:
-        encoded = file.read()
+    with row.place as place:
+        encoded = place.read(0, place.nbytes)
     # Not by its path: Pillow 13 turns a TIFF twice that it can map.
     with Image.open(io.BytesIO(encoded)) as image:
         truth.codec = image.format
@@ -58,9 +57,9 @@ def _decode(truth: Truth, path: str, place: Place | None) -> None:
         values = _rgb(ImageOps.exif_transpose(image))
         if bits == 16 and values.dtype == np.uint8:  # Pillow keeps 8 bits of 16-bit colours
             values, truth.tolerance = values.astype(np.uint16) * 257, 257
-    if place is not None:
-        place.check(*values.shape[:2])
-        y, x, height, width = place
+    if window is not None:
+        window.check(*values.shape[:2])
+        y, x, height, width = window
         values = values[y : y + height, x : x + width]
     truth.shape, truth.dtype = values.shape, values.dtype.name
     truth.values = values.transpose(2, 0, 1).astype(np.float32)

@@ -16,6 +16,7 @@ from readers.index.catalogue.naming import Images, Named, named, naming_columns,
 from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
 from readers.index.rows.windows import pixel_pair
+from readers.places.opener import LOCAL, Places
 from readers.sampling.row_window import Outside
 
 if TYPE_CHECKING:
@@ -82,15 +83,19 @@ class Cutouts:
         return self._pixels != (Cutouts.x, Cutouts.y), self._sky != (Cutouts.ra, Cutouts.dec)
 
     def apply(
-        self, table: pa.Table, objects: Objects, progress: Progress = iter
+        self,
+        table: pa.Table,
+        objects: Objects,
+        progress: Progress = iter,
+        places: Places = LOCAL,
     ) -> tuple[pa.Table | None, LeftOut]:
         """Return the table of the cutouts, None if there is none; and what is left out.
 
-        `progress` wraps the list of the images that are opened, e.g. tqdm.
+        `progress` wraps the list of the images that are opened, e.g. tqdm; `places` finds them.
         """
         self.check(objects)
-        table, bad_files = (table, {}) if self.hdus is None else with_hdus(table, self.hdus)
-        images = with_named_hdus(objects, Images.of(table))
+        table, bad_files = (table, {}) if self.hdus is None else with_hdus(table, self.hdus, places)
+        images = with_named_hdus(objects, Images.of(table, places))
         names = named(objects, images)
         kept = _kept_columns(objects, images, self.columns)
         if self._uses_pixels(objects, names, images):

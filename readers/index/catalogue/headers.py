@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from readers.errors import ReadError
 from readers.index.catalogue.naming import Image
 from readers.index.scan import SUFFIXES
-from readers.places.opener import LOCAL
+from readers.places.opener import LOCAL, Places
 
 if TYPE_CHECKING:
     from astropy.wcs import WCS
@@ -47,8 +47,10 @@ class ImageFacts:
     """Sky coordinates of its pixels: two celestial axes, columns first; None if not asked for."""
 
 
-def image_facts(images: Sequence[Image], *, with_wcs: bool) -> Iterator[ImageFacts | str]:
-    """Yield the facts of images, in order, or why there are none.
+def image_facts(
+    images: Sequence[Image], *, with_wcs: bool, places: Places = LOCAL
+) -> Iterator[ImageFacts | str]:
+    """Yield the facts of images, which are found by `places`, in order, or why there are none.
 
     Notes
     -----
@@ -57,10 +59,10 @@ def image_facts(images: Sequence[Image], *, with_wcs: bool) -> Iterator[ImageFac
     with ThreadPoolExecutor(_THREADS) as threads:
         for start in range(0, len(images), _AHEAD):
             batch = images[start : start + _AHEAD]
-            headers = threads.map(_header, batch)
+            headers = threads.map(lambda image: _header(image, places), batch)
             for (path, hdu), header in zip(batch, headers, strict=True):
                 try:
-                    yield _facts(path, hdu, header, with_wcs=with_wcs)
+                    yield _facts(places, path, hdu, header, with_wcs=with_wcs)
                 except ReadError as error:
                     yield plain(error.reason)
 
@@ -70,7 +72,7 @@ def plain(reason: object) -> str:
     return " ".join(re.sub(r"ERROR \d+ in .*?\.c:", "", str(reason), flags=re.DOTALL).split())
 
 
-def _header(image: Image) -> ImageHeader | None:
+def _header(image: Image, places: Places) -> ImageHeader | None:
     """Read a header; None if astropy must read it, or it is no FITS file."""
     from readers.fits.file import FitsFile
 
@@ -78,23 +80,25 @@ def _header(image: Image) -> ImageHeader | None:
     if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
         return None
     try:
-        with FitsFile.at(LOCAL.at(path), None if hdu < 0 else hdu) as file:
+        with FitsFile.at(places.at(path), None if hdu < 0 else hdu) as file:
             return file.header()
     except (OSError, ValueError):
         return None  # the same error again, with a message
 
 
-def _facts(path: str, hdu: int, header: ImageHeader | None, *, with_wcs: bool) -> ImageFacts:
+def _facts(
+    places: Places, path: str, hdu: int, header: ImageHeader | None, *, with_wcs: bool
+) -> ImageFacts:
     if path.lower().endswith((*SUFFIXES["jpeg"], *SUFFIXES["npy"])):
         if with_wcs:
             raise ReadError(path, "it has no sky coordinates, as it is no FITS file")
-        return ImageFacts(*_size(path), None)
+        return ImageFacts(*_size(places, path), None)
     from readers.fits.file import read_errors
 
     wanted = None if hdu < 0 else hdu
     with read_errors(path, wanted, None):
         if header is None or (with_wcs and _LOOKUP.search(header.text)):
-            return _by_astropy(path, wanted, with_wcs=with_wcs)
+            return _by_astropy(places, path, wanted, with_wcs=with_wcs)
         return _of_header(header, with_wcs=with_wcs)
 
 
@@ -114,18 +118,19 @@ def _of_header(header: ImageHeader, *, with_wcs: bool) -> ImageFacts:
     return ImageFacts(height, width, _celestial(of_sky, None))
 
 
-def _by_astropy(path: str, hdu: int | None, *, with_wcs: bool) -> ImageFacts:
+def _by_astropy(places: Places, path: str, hdu: int | None, *, with_wcs: bool) -> ImageFacts:
     from readers.fits.file import open_image, open_images
     from readers.fits.planes import ImageShape
 
     with ExitStack() as stack:
-        hdus, number = stack.enter_context(open_image(LOCAL.at(path), hdu))
+        hdus, number = stack.enter_context(open_image(places.at(path), hdu))
         _, height, width = ImageShape.of(hdus[number].shape)
         if not with_wcs:
             return ImageFacts(height, width, None)
         header = hdus[number].header
         if _LOOKUP.search(header.tostring().encode()):
-            hdus, _ = stack.enter_context(open_images(LOCAL.at(path)))  # those after the image, too
+            # Those after the image, too.
+            hdus, _ = stack.enter_context(open_images(places.at(path)))
         return ImageFacts(height, width, _celestial(header, hdus))
 
 
@@ -146,18 +151,18 @@ def _celestial(header: Any, hdus: Any) -> WCS:
     return wcs if wcs.naxis == 2 else wcs.celestial
 
 
-def _size(path: str) -> tuple[int, int]:
+def _size(places: Places, path: str) -> tuple[int, int]:
     """Return the height and width of an encoded image or an array."""
     if path.lower().endswith(SUFFIXES["npy"]):
         from readers.npy import StoredArray
 
         try:
-            with LOCAL.at(path) as place:
+            with places.at(path) as place:
                 height, width = StoredArray.of(place).shape[:2]
         except (OSError, ValueError) as error:
             raise ReadError(path, str(error)) from error
         return height, width
     from readers.jpeg.reader import JpegReader, load
 
-    image = load(LOCAL.at(path), JpegReader.channels)
+    image = load(places.at(path), JpegReader.channels)
     return image.height, image.width

@@ -10,6 +10,8 @@ from typing import Self
 from readers.index.catalogue.cutouts import Cutouts
 from readers.index.catalogue.tables import Catalogue, Objects
 from readers.index.sources import IndexSources
+from readers.places.opener import Places
+from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ class IndexCutouts(IndexSources):
         subpixel: bool = Cutouts.subpixel,
         columns: Sequence[str] | Mapping[str, str] | None = Cutouts.columns,
         hdus: int | str | Sequence[int | str] | None = Cutouts.hdus,
+        storage: Storage | None = None,
     ) -> Self:
         """Make an Index with a row for each object of a catalogue on each image that shows it.
 
@@ -79,6 +82,8 @@ class IndexCutouts(IndexSources):
             HDUs of each file of `images` without a column ``hdu``: numbers, and EXTNAMEs with ``*``
             for any characters, e.g. ``"SCI*"`` for mosaics. All HDUs of a name are taken. Files
             that lack one, or are cut off, are left out.
+        storage : Storage, optional
+            How remote objects are requested.
 
         Returns
         -------
@@ -120,8 +125,9 @@ class IndexCutouts(IndexSources):
             columns=columns,
             hdus=hdus,
         )
-        index = images if isinstance(images, IndexSources) else cls.scan(images)
-        table, left_out = settings.apply(index.table, Objects(catalogue))
+        index = images if isinstance(images, IndexSources) else cls.scan(images, storage=storage)
+        places = Places(storage or Storage())
+        table, left_out = settings.apply(index.table, Objects(catalogue), places=places)
         if table is None:
             raise ValueError(f"no object makes a row: {left_out.message()}")
         if left_out:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from readers.errors import ReadError
-from readers.places.opener import LOCAL
+from readers.places.opener import Places
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 def with_hdus(
-    table: pa.Table, hdus: int | str | Sequence[int | str]
+    table: pa.Table, hdus: int | str | Sequence[int | str], places: Places
 ) -> tuple[pa.Table, dict[str, str]]:
     """Return a table with a row for each of these HDUs of each row, in a column ``hdu``.
 
@@ -23,6 +23,8 @@ def with_hdus(
         Without a column ``hdu``.
     hdus : int, str or sequence of these
         Numbers, and EXTNAMEs with ``*`` for any characters.
+    places : Places
+        Opens the files.
 
     Returns
     -------
@@ -46,7 +48,7 @@ def with_hdus(
     rows, numbers = [], []
     for row, path in enumerate(table["path"].to_pylist()):
         try:
-            with open_images(LOCAL.at(path)) as (opened, images):
+            with open_images(places.at(path)) as (opened, images):
                 chosen = images_among(opened, images, wanted)
         except ReadError as error:
             bad[path] = error.reason

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from readers.index.catalogue.tables import Objects
 from readers.index.schema import holds_text, whole_numbers
+from readers.places.opener import LOCAL, Places
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,16 +32,18 @@ class Images:
     """The images, in the order of their first rows."""
     numbers: NDArray[np.int64]
     """Number of the image of each row of the table."""
+    places: Places = LOCAL
+    """Finds their files."""
 
     @classmethod
-    def of(cls, table: pa.Table) -> Images:
+    def of(cls, table: pa.Table, places: Places = LOCAL) -> Images:
         """Return the images of a table."""
         has_hdus = "hdu" in table.column_names
         hdus = whole_numbers(table["hdu"]) if has_hdus else np.full(len(table), -1)
         found: dict[Image, int] = {}
         named = zip(table["path"].to_pylist(), hdus.tolist(), strict=True)
         numbers = [found.setdefault(image, len(found)) for image in named]
-        return cls(table, list(found), np.array(numbers, np.int64))
+        return cls(table, list(found), np.array(numbers, np.int64), places)
 
     @cached_property
     def files(self) -> dict[str, list[int]]:
@@ -123,7 +126,8 @@ def with_named_hdus(objects: Objects, images: Images) -> Images:
     if not rows:
         raise ValueError(f"column 'hdu' of {objects.name} is empty for all images")
     table = images.table.take(pa.array(rows, pa.int64()))
-    return Images.of(table.add_column(1, "hdu", pa.array(numbers, pa.int64())))
+    table = table.add_column(1, "hdu", pa.array(numbers, pa.int64()))
+    return Images.of(table, images.places)
 
 
 def named(objects: Objects, images: Images) -> Named | None:

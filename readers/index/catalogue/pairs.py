@@ -87,7 +87,9 @@ def pixel_pairs(
     found = _Found()
     known = _known_sizes(images)
     facts = (
-        image_facts([images.images[number] for number in wanted], with_wcs=False)
+        image_facts(
+            [images.images[number] for number in wanted], with_wcs=False, places=images.places
+        )
         if known is None
         else (ImageFacts(*known[number], None) for number in wanted)
     )
@@ -131,7 +133,9 @@ def sky_pairs(
         rows = {number: names.objects(number) for number in wanted}
         wanted = {number: each[has_position[each]] for number, each in rows.items() if len(each)}
     found = _Found()
-    facts = image_facts([images.images[number] for number in wanted], with_wcs=True)
+    facts = image_facts(
+        [images.images[number] for number in wanted], with_wcs=True, places=images.places
+    )
     for number, image in zip(progress(list(wanted)), facts, strict=True):
         if isinstance(image, str):
             found.bad[number] = image

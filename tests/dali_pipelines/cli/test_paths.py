@@ -12,7 +12,7 @@ import pytest
 from jobs import ROOT
 
 from dali_pipelines.cli.paths import OutputFile, index_of, write_file, write_table
-from readers import Index
+from readers import Index, Storage
 
 
 def test_images_of_an_index_keep_where_they_lie(tmp_path: Path) -> None:
@@ -22,11 +22,11 @@ def test_images_of_an_index_keep_where_they_lie(tmp_path: Path) -> None:
     for name, columns in ("members", members), ("url", url):
         files.append(str(tmp_path / f"{name}.parquet"))
         Index(pa.table(columns)).save(files[-1])
-    found = index_of(files, (".fits",)).columns()
+    found = index_of(files, (".fits",), Storage()).columns()
     rows = [found.row(number) for number in range(len(found))]
     assert [(row.offset, row.nbytes) for row in rows] == [(512, 9), (2048, 8), (None, None)]
     assert (rows[2].path, rows[2].etag, rows[2].file_bytes) == ("https://a.org/b.fits", '"1"', 7)
-    plain = index_of(files[:1], (".fits",)).table.column_names
+    plain = index_of(files[:1], (".fits",), Storage()).table.column_names
     assert plain == ["path", "hdu", "plane", "offset", "nbytes"]
 
 

@@ -72,7 +72,7 @@ def test_other_kinds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("a.tar", "--verify"), "--verify is for a scan of files, and a.tar are containers"),
+        (("a.tar", "--class_folders"), "--class_folders is for a scan of files, and a.tar are"),
         (("a.tar", "--container", "recordio"), "a.tar: it is not a RecordIO file"),
         (("a.rec", "--image", "x"), "--image is for tar and TFRecord files"),
         (("cut.tar",), "cut.tar: it is cut off"),
@@ -110,11 +110,16 @@ def test_headers_of_members() -> None:
 
 
 def test_what_other_commands_do(capsys: pytest.CaptureFixture[str]) -> None:
+    image = io.BytesIO()
+    fits.PrimaryHDU(np.zeros((4, 5), np.int16)).writeto(image)
+    photo = pillow(np.zeros((40, 50, 3), np.uint8))
     with tarfile.open("a.tar", "w") as file:
-        content = pillow(np.zeros((40, 50, 3), np.uint8))
-        info = tarfile.TarInfo("a.jpg")
-        info.size = len(content)
-        file.addfile(info, io.BytesIO(content))
-    assert show(["a.tar", "--pipeline", "jpeg", "-o", "a.png"]) == 0
-    assert verify(["a.tar"]) == 2
-    assert "lies in a container: unpack it before" in capsys.readouterr().err
+        members = {"a.jpg": photo, "b.jpg": photo[:-40], "c.fits": image.getvalue()}
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+    assert show(["a.tar", "--pipeline", "jpeg", "-o", "a.png", "--count=1"]) == 0
+    assert verify(["a.tar", "--device=cpu"]) == 0
+    assert "3 files on the CPU: 2 OK, 0 DIFFERS, 1 REJECTED" in capsys.readouterr().err
+    assert [row["key"] for row in rows("a.tar", "--verify")] == ["a", "c"]

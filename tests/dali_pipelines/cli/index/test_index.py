@@ -300,7 +300,7 @@ class TestVerify:
             function: Callable[..., Any], tasks: Iterable[Any], num_processes: int
         ) -> Iterator[Any]:
             for task in tasks:
-                yield Crash() if task[0][0][0].endswith("b.fits") else function(*task)
+                yield Crash() if task[0][0].path.endswith("b.fits") else function(*task)
 
         monkeypatch.setattr("dali_pipelines.cli.index.scan.isolated_map", deadly)
         status, out, err = run(archive, "--verify")

@@ -38,6 +38,8 @@ FLAGS = """
     augment transform outputs mask boxes labels
     preset size order pointing_table correction_table exposure psf
     mode shuffle block_rows weights seed epochs epoch_steps max_batches tail bad_sample max_bad
+    endpoint region profile anonymous retries request_timeout concurrency
+    cache cache_bytes read_threads
     rejected read_timeout restart_readers start_method prefetch report audit state resume
 """
 """Flags are forever: add one here only after thinking twice."""

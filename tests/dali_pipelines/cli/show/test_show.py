@@ -26,7 +26,7 @@ from dali_pipelines.cli.show import main as script
 from dali_pipelines.cli.show import sheet
 from dali_pipelines.cli.show.pictures import coloured
 from dali_pipelines.cli.show.steps import step_pictures
-from readers import Row
+from readers import Row, Storage
 from readers.sampling.geometry import Geometry
 
 SIZE = 64
@@ -501,7 +501,9 @@ def test_files_of_samples_are_taken_one_by_one(tmp_path: Path) -> None:
     for name, parts in (("x", ("a", "b")), ("y", ("b", None))):
         columns = {f"path_{n}": pa.array([part], pa.string()) for n, part in enumerate(parts)}
         Index(pa.table({"path": ["a"], **columns})).save(tmp_path / f"{name}.parquet")
-    index = index_of([str(tmp_path / "x.parquet"), str(tmp_path / "y.parquet")], (".fits",))
+    index = index_of(
+        [str(tmp_path / "x.parquet"), str(tmp_path / "y.parquet")], (".fits",), Storage()
+    )
     assert [Path(index.path(row)).name for row in range(len(index))] == ["a", "b"]
 
 

@@ -158,7 +158,7 @@ def test_differences_are_seen(
         del num_processes
         for task in tasks:
             truth = function(*task)
-            match os.path.basename(task[0])[:2]:
+            match os.path.basename(task[0].path)[:2]:
                 case "aa":
                     truth.values[3, 4] -= 2.5
                     truth.values[5, :2] += 1

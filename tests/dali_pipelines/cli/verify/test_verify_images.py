@@ -125,7 +125,7 @@ def test_differences_are_seen(tmp_path: Path, run: Run, monkeypatch: pytest.Monk
         del num_processes
         for task in tasks:
             truth = function(*task)
-            by = {"aa": 2, "bb": 3, "cc": 1}[os.path.basename(task[0])[:2]]
+            by = {"aa": 2, "bb": 3, "cc": 1}[os.path.basename(task[0].path)[:2]]
             value = truth.values[1, 5, 6]
             truth.values[1, 5, 6] += by if value < 128 else -by
             yield truth
