@@ -32,6 +32,7 @@ from astropy.io import fits
 from astropy.wcs import WCS
 from jobs import ROOT
 from PIL import Image
+from servers.weed import OPEN, Weed
 from tfrecord import TFRecordWriter
 from torch.utils.data import DataLoader
 
@@ -49,6 +50,8 @@ PAGES = sorted(
     if page.relative_to(DOCS).parts[0] not in ("_build", "gallery", "generated")
 )
 PACKAGES = (dali_pipelines, readers)
+STORE = "http://localhost:9000"
+"""Stands in the pages for a store of objects."""
 LIMIT_S = 600
 """For one command or page; on a quiet machine they take seconds."""
 
@@ -165,6 +168,19 @@ def _write_targets(folder: Path) -> None:
     (folder / "instances.json").write_text(json.dumps(content))
 
 
+def placed(text: str, request: pytest.FixtureRequest) -> str:
+    """Return code of a page, with the store of objects that it names where there is one."""
+    return text if STORE not in text else text.replace(STORE, request.getfixturevalue("store"))
+
+
+@pytest.fixture(scope="module")
+def store(weed: Weed, folder: Path) -> str:
+    """Endpoint of a store whose open bucket has the archive."""
+    for path in folder.glob("archive/2015/*.fits"):
+        weed.put(OPEN, str(path.relative_to(folder)), path.read_bytes())
+    return f"http://127.0.0.1:{weed.s3_port}"
+
+
 def run(command: list[str], folder: Path) -> str:
     found = jobs.run(command, cwd=folder, timeout=LIMIT_S)
     assert found.returncode == 0, found.stderr
@@ -183,7 +199,9 @@ def test_the_readme_is_a_script(folder: Path) -> None:
     [page for page in PAGES if blocks(page, "python")],
     ids=lambda page: str(page.relative_to(DOCS)),
 )
-def test_snippets(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snippets(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """All of a page in one namespace, and all pages in this process: a Loader each costs little."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
@@ -198,7 +216,8 @@ def test_snippets(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 if block.file is not None:
                     Path(block.file).write_text(block.text)
                     continue
-                tree = ast.increment_lineno(ast.parse(block.text), block.line)
+                text = placed(block.text, request)
+                tree = ast.increment_lineno(ast.parse(text), block.line)
                 exec(compile(tree, page, "exec"), names)
     finally:
         for value in names.values():
@@ -212,13 +231,19 @@ def test_make_target(command: str) -> None:
 
 
 @pytest.mark.timeout(4 * LIMIT_S)
-def test_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """In the order of the pages, as the later ones use what the earlier ones made.
 
     In this process, which has imported DALI and PyTorch; their own tests start each as a process.
     """
     monkeypatch.chdir(folder)
-    found = [shlex.split(c) for c in commands() if c.startswith(("python ", "torchrun "))]
+    found = [
+        shlex.split(placed(c, request))
+        for c in commands()
+        if c.startswith(("python ", "torchrun "))
+    ]
     assert found[0] == shlex.split(
         "python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4"
     )
