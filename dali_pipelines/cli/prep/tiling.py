@@ -48,8 +48,9 @@ class _Part(NamedTuple):
     copied: str | None
     """Why it is copied as it is, see `reason_to_copy`; None if it is rewritten."""
     datasum: str | None
+    """None if its header has none, or none that is known (FITS Standard 4.0, 4.4.2.7)."""
     checksum: bool
-    """Whether its header has CHECKSUM."""
+    """Whether its header has a CHECKSUM that is known."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,8 @@ def _parts(path: str, edge: int) -> list[_Part]:
                     place["datLoc"] + place["datSpan"],
                     shape,
                     copied,
-                    header.get("DATASUM"),
-                    "CHECKSUM" in header,
+                    str(header.get("DATASUM", "")).strip() or None,
+                    bool(str(header.get("CHECKSUM", "")).strip(" 0")),
                 )
             )
     return parts
@@ -160,7 +161,7 @@ def _checked_bytes(path: str, part: _Part) -> memoryview:
     content = np.memmap(path, np.uint8, "r", part.start, part.stop - part.start).data
     if part.datasum is not None:
         found = ones_sum(content[part.data - part.start :])
-        if str(part.datasum).strip() != str(found):
+        if part.datasum.lstrip("0") != str(found).lstrip("0"):
             raise ValueError(f"its DATASUM is {part.datasum}, but that of its data is {found}")
     if part.checksum and not is_sound(content):
         raise ValueError("its bytes do not agree with its CHECKSUM")

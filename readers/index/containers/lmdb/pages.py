@@ -119,12 +119,12 @@ class Pages:
         low, high, flags, key_bytes = _NODE.unpack_from(page, at)
         value = at + _NODE.size + key_bytes
         key, nbytes = page[at + _NODE.size : value], low | high << 16
+        if flags & _DUPLICATES:  # many of them are a database of their own
+            raise self._error(f"key {key!r} has several values, and which is the image is unknown")
         if flags & _DATABASE:
             raise self._error(
                 f"{key!r} is a database in it: copy its entries into an LMDB file with one database"
             )
-        if flags & _DUPLICATES:
-            raise self._error(f"key {key!r} has several values, and which is the image is unknown")
         start = self.meta.page_bytes * number + value
         if flags & _LARGE:
             start = self.meta.page_bytes * struct.unpack_from("<Q", page, value)[0] + _HEADER.size

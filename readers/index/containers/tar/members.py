@@ -11,6 +11,7 @@ from readers.index.containers.forward import ForwardReader, check_unpacked
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
 _FILES, _WITHOUT_DATA, _SPARSE = b"07\0", b"123456", b"S"
+_LINKS = b"12"
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
 _LONGEST = 1 << 20
 """Bytes of a long name or of pax records; more is damage."""
@@ -27,7 +28,9 @@ class Member(NamedTuple):
     nbytes: int
 
 
-def members(reader: ForwardReader, start: int = 0) -> Iterator[Member]:
+def members(
+    reader: ForwardReader, start: int = 0, links: list[str] | None = None
+) -> Iterator[Member]:
     """Yield the files of a tar; folders, links and devices are left out.
 
     Parameters
@@ -36,6 +39,8 @@ def members(reader: ForwardReader, start: int = 0) -> Iterator[Member]:
         The tar.
     start : int
         Position of the header to begin with.
+    links : list of str, optional
+        To append the names of links to.
 
     Raises
     ------
@@ -71,6 +76,8 @@ def members(reader: ForwardReader, start: int = 0) -> Iterator[Member]:
                 nbytes = 0
             if data + nbytes > reader.nbytes:
                 raise _cut(reader, f"{text(name)!r} ends at {data + nbytes}")
+            if links is not None and kind in _LINKS:
+                links.append(text(name))
             if kind in _FILES and not name.endswith(b"/"):
                 yield Member(text(name), data, nbytes)
         at = data + -(-nbytes // BLOCK) * BLOCK
@@ -105,7 +112,7 @@ def _parsed(reader: ForwardReader, at: int, header: bytes) -> tuple[bytes, int, 
 def _size(reader: ForwardReader, at: int, field: bytes) -> int:
     if field[0] == 0x80:  # binary, as from 8 GiB on
         return struct.unpack(">Q", field[4:])[0]
-    digits = field.strip(b" \0")
+    digits = field.strip(b" \0") or b"0"  # GNU tar gives the label of a volume no size
     if not _is_octal(digits):
         raise reader.error(f"the header at {at} has a damaged size, {field!r}")
     return int(digits, 8)

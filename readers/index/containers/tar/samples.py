@@ -78,7 +78,11 @@ def tar_table(
     """
     reader = ForwardReader(place)
     found = listed_members(reader, *idx) if idx else None
-    named = [(each, _text(reader, each, left_out)) for each in found or members(reader)]
+    links: list[str] = []
+    files = found or members(reader, links=links)
+    named = [(each, _text(reader, each, left_out)) for each in files]
+    for link in links:
+        left_out.add("links in tars: pack by tar --dereference --hard-dereference", link)
     exact = [image.lower().lstrip(".")] if image else [suffix[1:] for suffix in suffixes]
     samples = _grouped(place.name, named, _by_first_dot)
     if not image and not any(ext in exact for each in samples.values() for ext in each.spans):

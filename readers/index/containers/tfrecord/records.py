@@ -73,9 +73,12 @@ def tfrecord_table(
         )
     others: dict[str, pa.Array] = {}
     for name, values in found.items():
-        others |= values.columns(
-            columns[name] if columns else name, len(spans), place.name, left_out
-        )
+        made = values.columns(columns[name] if columns else name, len(spans), place.name, left_out)
+        if twice := others.keys() & made.keys():
+            raise ValueError(
+                f"{place.name}: features make two columns {min(twice)!r}; give others in columns="
+            )
+        others |= made
     return container_table(place, spans, numbers, others)
 
 
