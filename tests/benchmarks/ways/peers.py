@@ -205,6 +205,18 @@ def decoded(
         return image if case.kind == "jpeg" else image.astype(np.float32, copy=False)
 
 
+def finished(image: NDArray[Any], case: Case, draws: Draws, ledger: Ledger) -> Any:
+    """Flip and normalise pixels by NumPy and torch: a tensor, shape (channels, height, width)."""
+    import numpy as np
+    import torch
+
+    with ledger.count("graph"):
+        # Contiguous, as torch takes no negative strides.
+        tensor = torch.from_numpy(np.ascontiguousarray(case.flipped(image, draws)))
+        tensor = tensor.permute(2, 0, 1).float()
+        return tensor.sub_(MEAN).div_(STD) if case.normalise else tensor
+
+
 class Files:
     """The DataLoader's dataset: one file read, then NumPy, then torch, a row at a time."""
 
@@ -217,17 +229,10 @@ class Files:
         return len(self.paths)
 
     def __getitem__(self, row: int) -> tuple[Any, int]:
-        import numpy as np
-        import torch
-
         from readers.sampling.draws import Draws, Pairs
 
         draws, case = Draws.of(SEED, 0, row), self.case
         if case.random_area is not None:
             case = replace(case, pairs=Pairs(SEED, 0, row))
         image = decoded(self.paths[row], case, self.peer, draws, self.ledger)
-        with self.ledger.count("graph"):
-            # Contiguous, as torch takes no negative strides.
-            image = np.ascontiguousarray(self.case.flipped(image, draws))
-            tensor = torch.from_numpy(image).permute(2, 0, 1).float()
-            return tensor.sub_(MEAN).div_(STD) if self.case.normalise else tensor, row
+        return finished(image, self.case, draws, self.ledger), row

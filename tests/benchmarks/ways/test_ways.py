@@ -21,9 +21,10 @@ from benchmarks.data import Files, find_files
 from benchmarks.measure.ledger import Ledger, new_ledger
 from benchmarks.measure.race import Result, Round, Table, Way, race
 from benchmarks.sheets import ancestors, level15, starting
-from benchmarks.suites import aia, jpeg, strategies
+from benchmarks.suites import aia, containers, jpeg, strategies
 from benchmarks.ways import aiapy
 from benchmarks.ways.aiapy import Spline
+from benchmarks.ways.containers import pack
 from benchmarks.ways.loaders import expected_pixels, files_way, loader_way
 from benchmarks.ways.peers import Case
 from benchmarks.ways.shards import in_processes
@@ -263,6 +264,16 @@ def test_the_epochs_of_dali_examples_stand_beside_its_own() -> None:
     assert sheet.lines[3] == ("both", "8.00", "0.25", "16", "5.0")
     assert sheet.lines[4] == ("Loader", "1.60", "1.25", "", "")
     assert "not measured here" in sheet.note
+
+
+def test_others_read_the_same_photographs_from_containers(photos: Settings, tmp_path: Path) -> None:
+    files = find_files(photos, "jpeg", 6)
+    packed = pack(files.paths, tmp_path)
+    with new_ledger() as ledger:
+        ways = containers.others(files, packed, replace(photos, num_read_processes=1), ledger)
+        results = race(ways, expected_pixels(files.paths, containers.CASE), 1)
+    assert [result.difference < 0.2 for result in results] == [True, True, True]
+    assert results[2].difference == 0  # Pillow, too
 
 
 @pytest.fixture(scope="module")
