@@ -12,6 +12,7 @@ aia         AIA level 1 files to calibrated images, against aiapy
 jpeg        photographs, against Pillow, torchvision, DALI's own reader and SPDL
 cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
 containers  photographs in tars, TFRecord and LMDB, against DALI's own readers and webdataset
+remote      frames in a store of objects that is 20 ms away, against astropy over s3fs
 kernels     CUDA kernels without a GPU: registers, occupancy, and what they execute for a pixel
 
 Ways that need a package that is not there are listed without figures. All others go through the
@@ -40,15 +41,8 @@ from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import option, parse
 
 SUITES = (
-    "decode",
-    "loader",
-    "strategies",
-    "scaling",
-    "aia",
-    "jpeg",
-    "cutouts",
-    "containers",
-    "kernels",
+    *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts"),
+    *("containers", "remote", "kernels"),
 )
 
 

@@ -12,7 +12,7 @@ import pkgutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -125,8 +125,21 @@ class Table:
         return one.point == (self.baseline, result.point[1])
 
 
-def race(ways: Iterable[Way], expected: Expected, rounds: int) -> tuple[Result, ...]:
+def race(
+    ways: Iterable[Way], expected: Expected, rounds: int, apart: Collection[int] = ()
+) -> tuple[Result, ...]:
     """Start all ways, compare what they deliver, and time them in turn.
+
+    Parameters
+    ----------
+    ways : iterable of Way
+        All that are compared.
+    expected : callable
+        Gives the right pixels.
+    rounds : int
+        Number of them.
+    apart : collection of int
+        Processes of this one whose CPU time is not of the ways, e.g. a server's.
 
     Raises
     ------
@@ -141,7 +154,7 @@ def race(ways: Iterable[Way], expected: Expected, rounds: int) -> tuple[Result, 
     found: dict[str, list[Round]] = {way.name: [] for way in able}
     first: dict[str, tuple[float, float]] = {}
     parts: dict[str, Parts] = {}
-    meter = CpuMeter()
+    meter = CpuMeter(apart)
     hidden = not sys.stderr.isatty()
     with ExitStack() as stack, tqdm(total=len(able) * (1 + rounds), disable=hidden) as bar:
         runs: dict[str, Run] = {}
@@ -248,16 +261,28 @@ def _time(way: Way, run: Run, meter: CpuMeter) -> Round:
 
 
 class CpuMeter:
-    """CPU time of this process and all that came of it, without what looking at it takes."""
+    """CPU time of this process and all that came of it, without what looking at it takes.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    apart : collection of int
+        Processes that are not counted.
+    """
+
+    def __init__(self, apart: Collection[int] = ()) -> None:
+        self._apart = apart
         self._looking = 0.0
 
     def seconds(self) -> tuple[float, float]:
         """Return the CPU time up to now, of this process and of all others."""
+        return self._seconds(self._apart)
+
+    def _seconds(self, apart: Collection[int]) -> tuple[float, float]:
         started = time.thread_time()
         others = 0.0
         for process in psutil.Process().children(recursive=True):
+            if process.pid in apart:
+                continue
             try:
                 times = process.cpu_times()
             except psutil.NoSuchProcess:
@@ -267,11 +292,11 @@ class CpuMeter:
         return time.process_time() - self._looking, others
 
     def wait_for_rest(self) -> None:
-        """Wait until no process computes any more."""
-        before = sum(self.seconds())
+        """Wait until no process computes any more, those that are not counted among them."""
+        before = sum(self._seconds(()))
         for _ in range(round(_LONGEST_REST_S / _REST_S)):
             time.sleep(_REST_S)
-            now = sum(self.seconds())
+            now = sum(self._seconds(()))
             if now - before <= _REST_S / 4:
                 return
             before = now
