@@ -261,13 +261,7 @@ def _time(way: Way, run: Run, meter: CpuMeter) -> Round:
 
 
 class CpuMeter:
-    """CPU time of this process and all that came of it, without what looking at it takes.
-
-    Parameters
-    ----------
-    apart : collection of int
-        Processes that are not counted.
-    """
+    """CPU time of this process and all that came of it but `apart`, without that of looking."""
 
     def __init__(self, apart: Collection[int] = ()) -> None:
         self._apart = apart
