@@ -79,7 +79,7 @@ def _located_columns(
         else:
             columns[name] = schema.strings(table[name]) if file is None else file.strings(name)
         etag, nbytes = (name.replace("path", one, 1) for one in (ETAG, FILE_BYTES))
-        if is_text and {etag, nbytes} <= set(table.column_names):
+        if is_text and schema.holds_versions(table, etag, nbytes):
             columns[etag] = _any_column(table, file, etag)
             columns[nbytes] = _whole_numbers(table, file, nbytes)
     return columns

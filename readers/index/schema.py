@@ -242,3 +242,12 @@ def holds_text(column: pa.ChunkedArray) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def holds_versions(table: pa.Table, etag: str, file_bytes: str) -> bool:
+    """Return whether columns of these names, if any, hold versions and lengths of files."""
+    import pyarrow as pa
+
+    if not {etag, file_bytes} <= set(table.column_names):
+        return False
+    return holds_text(table[etag]) and pa.types.is_integer(table[file_bytes].type)

@@ -36,7 +36,7 @@ class Place(Protocol):
     def etag(self) -> str | None:
         """Version, which an Index notes: an object's ETag; of a file its length and a checksum.
 
-        The checksum is of its first 8 KiB. None if it is unknown. A span has that of its whole.
+        The checksum is of pieces of it. None if it is unknown. A span has that of its whole.
         """
         ...
 

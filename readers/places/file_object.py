@@ -13,8 +13,9 @@ from readers.places.contract import Place
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_BUFFER = 32 << 10
-"""Bytes that are read at least: headers are parsed in blocks of 2880."""
+_BUFFER = 8 << 10
+"""Bytes that are read at least: headers are parsed in blocks of 2880. They are read again after a
+seek."""
 
 
 class _Raw(io.RawIOBase):

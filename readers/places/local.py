@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 import zlib
@@ -21,7 +22,10 @@ _KINDS = {
 _SETTLED_NS = 2_000_000_000
 """Of a file written to more recently there is no stamp: another write may leave the same time."""
 
-_HEAD = 8 << 10
+_PIECES, _PIECE_BYTES = 16, 4 << 10
+"""Pieces of a file, from its first byte to its last, that its version is made of."""
+_ETAG = re.compile(r"\d+-[0-9a-f]{8}")
+"""Versions of files; others are those of the objects that files are copies of."""
 _SEEN: set[tuple[Hashable, str]] = set()
 """Stamps and versions of files that this process has compared."""
 _MOST_SEEN = 1 << 16
@@ -37,14 +41,15 @@ class LocalPlace:
     file : int, optional
         Open descriptor of its content.
     etag : str, optional
-        Version that it must have, if one was noted.
+        Version that it must have, if one was noted; an object's ETag is ignored.
     """
 
-    __slots__ = ("_file", "_wanted", "name")
+    __slots__ = ("_file", "_status", "_wanted", "name")
 
     def __init__(self, path: str, file: int | None = None, etag: str | None = None) -> None:
         self.name, self._wanted = path, etag
         self._file = -1 if file is None else file
+        self._status: os.stat_result | None = None
 
     def __enter__(self) -> Self:
         """Open the file; a FIFO or device is rejected, where ``open`` might wait forever.
@@ -56,8 +61,8 @@ class LocalPlace:
             message ends in the path, as with ``open``.
         """
         if self._file < 0:
-            self._file = _descriptor_of(self.name)
-        if self._wanted and not self._is_wanted(self._wanted):
+            self._file, self._status = _opened(self.name)
+        if self._wanted and _ETAG.fullmatch(self._wanted) and not self._is_wanted(self._wanted):
             self.__exit__()
             raise OSError(f"it was changed since it was indexed, index it again: {self.name!r}")
         return self
@@ -80,13 +85,13 @@ class LocalPlace:
 
     @property
     def nbytes(self) -> int:
-        """Length of the file now."""
-        return os.fstat(self._file).st_size
+        """Length of the file when it was opened; of a descriptor now."""
+        return (self._status or os.fstat(self._file)).st_size
 
     @property
     def stamp(self) -> Hashable | None:
         """Path, inode, size and times; None for a file written to in the last two seconds."""
-        status = os.fstat(self._file)
+        status = self._status or os.fstat(self._file)
         changed = max(status.st_mtime_ns, status.st_ctime_ns)
         if time.time_ns() - changed < _SETTLED_NS:
             return None
@@ -95,8 +100,12 @@ class LocalPlace:
 
     @property
     def etag(self) -> str:
-        """Length and CRC-32 of the first 8 KiB; each commit to an LMDB file changes the latter."""
-        return f"{self.nbytes}-{zlib.crc32(self.read(0, _HEAD)):08x}"
+        """Length, and CRC-32 of pieces: each commit to an LMDB file changes the first 8 KiB."""
+        nbytes, crc = self.nbytes, zlib.crc32(self.read(0, 2 * _PIECE_BYTES))
+        for piece in range(1, _PIECES + 1):
+            start = max(0, nbytes - _PIECE_BYTES) * piece // _PIECES
+            crc = zlib.crc32(self.read(start, start + _PIECE_BYTES), crc)
+        return f"{nbytes}-{crc:08x}"
 
     def fetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Do nothing: the kernel reads ahead."""
@@ -120,10 +129,10 @@ class LocalPlace:
                 found += nbytes
 
 
-def _descriptor_of(path: str) -> int:
+def _opened(path: str) -> tuple[int, os.stat_result]:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    kind = stat.S_IFMT(os.fstat(file).st_mode)
-    if kind != stat.S_IFREG:
+    status = os.fstat(file)
+    if (kind := stat.S_IFMT(status.st_mode)) != stat.S_IFREG:
         os.close(file)
         raise OSError(f"it is {_KINDS.get(kind, 'of another type')}, expected a file: {path!r}")
-    return file
+    return file, status

@@ -168,8 +168,11 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags):
         type=fractions,
         metavar="NAME=SHARE,...",
     )
-    split_by: str = option(
-        "path", "--split: column whose value decides a row's part", metavar="COLUMN"
+    split_by: str | None = option(
+        None,
+        "--split: column whose value decides a row's part; by default key for samples in "
+        "containers, else path",
+        metavar="COLUMN",
     )
     block: str | None = option(
         None,
@@ -236,10 +239,10 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags):
             raise ValueError(f"--{flag}: {error}") from error
 
     @cached_property
-    def parts_by(self) -> str | TimeBlocks:
+    def parts_by(self) -> str | TimeBlocks | None:
         """Column or blocks of time that decide the part of a row, see ``Index.split``."""
         if self.block is None:
             return self.split_by
         from readers.index.rows.splitting import TimeBlocks
 
-        return TimeBlocks(self.split_by, self.block, self.gap or "0")
+        return TimeBlocks(self.split_by or "path", self.block, self.gap or "0")

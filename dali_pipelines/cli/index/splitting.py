@@ -32,12 +32,12 @@ def check_fractions(config: IndexConfig) -> None:
 
 def check(config: IndexConfig, names: Sequence[str]) -> None:
     """Reject, before a scan, a table that will not have the column that is needed."""
-    from readers.index.rows.splitting import check_column
+    from readers.index.rows.splitting import check_column, usual_column
 
     if config.split is None:
         return
     try:
-        check_column(config.parts_by, list(names))
+        check_column(config.parts_by or usual_column(names), list(names))
     except KeyError as error:
         raise Refusal(f"--split: {error.args[0]}") from error
 

@@ -94,7 +94,7 @@ class IndexRows(IndexSources):
         return self.select(rows)
 
     def split(
-        self, fractions: Mapping[str, float], *, by: str | TimeBlocks = "path", seed: int = 0
+        self, fractions: Mapping[str, float], *, by: str | TimeBlocks | None = None, seed: int = 0
     ) -> dict[str, Self]:
         """Return an Index for each part, e.g. for training, validation and test.
 
@@ -106,10 +106,11 @@ class IndexRows(IndexSources):
         fractions : mapping of str to float
             Names and sizes of the parts, e.g. ``{"train": 0.8, "val": 0.1, "test": 0.1}``. They are
             expected values: the more different values, the closer the parts come.
-        by : str or TimeBlocks
+        by : str or TimeBlocks, optional
             Column of text, bytes, integers, bools or times, e.g. that of the patient or the night,
             whose rows must stay together. Or blocks of time, see `TimeBlocks`; rows in their gaps
-            are in no part, and the log counts them.
+            are in no part, and the log counts them. By default ``key`` for samples in containers,
+            else ``path``.
         seed : int
             In [0, 2**64): each gives another split.
 

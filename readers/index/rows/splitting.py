@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
@@ -85,6 +85,11 @@ class TimeBlocks:
         return np.where(in_gap, -1, parts)
 
 
+def usual_column(names: Collection[str]) -> str:
+    """Return the column by which rows are split if none is named."""
+    return "key" if {"key", "offset"} <= set(names) else "path"
+
+
 def check_column(by: str | TimeBlocks, names: list[str]) -> None:
     """Raise KeyError if the column of a split is not among the names."""
     name = by.column if isinstance(by, TimeBlocks) else by
@@ -96,9 +101,10 @@ def check_column(by: str | TimeBlocks, names: list[str]) -> None:
 
 
 def split_rows(
-    table: pa.Table, fractions: Mapping[str, float], by: str | TimeBlocks, seed: int
+    table: pa.Table, fractions: Mapping[str, float], by: str | TimeBlocks | None, seed: int
 ) -> dict[str, NDArray[np.int64]]:
     """Return the rows of each part, see `readers.index.table.Index.split`."""
+    by = by or usual_column(table.column_names)
     bounds = bounds_of(fractions)
     if not 0 <= (seed := operator.index(seed)) < 1 << 64:
         raise ValueError(f"seed must lie in [0, 2**64), got {seed}")
