@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from readers.contract import Reader, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
+from readers.places.failures import NoAnswerError
 from readers.places.remote import TRAFFIC
 from readers.sampling.blocks import BlockOrder
 from readers.sampling.draws import Draws
@@ -192,7 +193,7 @@ class Source(Geometry):
                 peek = within(self.read_timeout, self.reader.peek, self.columns.row(row), None)
                 return row, self._blank(peek.height, peek.width)
             except Exception as error:  # that row's own slot reports it; DALI must not get it
-                timeouts += isinstance(error.__cause__ or error, TimeLimit)
+                timeouts += _took_long(error)
                 if timeouts == _MOST_TIMEOUTS:
                     break
         return 0, self._blank(*self.usual_size)
@@ -276,3 +277,10 @@ class Source(Geometry):
         for spec in self.reader.specs:
             spec.check(sample[spec.name])
         return self._completed(sample, window, flip, row)
+
+
+def _took_long(error: BaseException | None) -> bool:
+    """Return whether one of the causes of an error is that nobody answered."""
+    while error is not None and not isinstance(error, TimeLimit | NoAnswerError):
+        error = error.__cause__
+    return error is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,6 +24,10 @@ from readers.window import Window
 
 _KNOWN_IMAGES = 1024
 """Images that are kept; each takes some 4 kB of memory."""
+_MOST_AT_ONCE = 64 << 20
+"""Bytes of data that are fetched before astropy reads them, in small pieces."""
+_hcompress = threading.Lock()
+"""astropy's decoder of HCOMPRESS_1 has static variables, and lets other threads run meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +64,16 @@ class FitsImage(_Description):
     def pixels(self, window: Window | None, planes: list[int], *, scaled: bool) -> NDArray[Any]:
         """Return the pixels as astropy decodes them, shape (planes, height, width)."""
         y, x, height, width = self.shape.region(window)
-        with self.file.by_astropy(do_not_scale_image_data=not scaled) as (hdus, number):
+        spans = [self.span(window, [plane]) for plane in planes]
+        spans = list(dict.fromkeys(spans))
+        if sum(stop - start for start, stop in spans) <= _MOST_AT_ONCE:
+            self.file.place.fetch(spans)
+        with ExitStack() as stack:
+            options = {"do_not_scale_image_data": not scaled}
+            hdus, number = stack.enter_context(self.file.by_astropy(**options))
             hdu = hdus[number]
+            if hdu.header.get("ZCMPTYPE", getattr(hdu, "compression_type", None)) == "HCOMPRESS_1":
+                stack.enter_context(_hcompress)
             if ImageShape.of(hdu.shape) != self.shape:
                 raise ValueError(f"the image has shape {hdu.shape}, expected {self.shape}")
             if window is None and planes == list(range(self.shape.planes)):

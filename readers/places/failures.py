@@ -18,6 +18,10 @@ class StorageError(OSError):
     """A request to remote storage failed."""
 
 
+class NoAnswerError(StorageError):
+    """The server did not answer, or not as it should, until the time was over."""
+
+
 class ChangedError(StorageError):
     """The object is another one than was indexed."""
 
@@ -33,8 +37,10 @@ def failure(error: BaseException, url: str, storage: Storage) -> OSError:
     reason = _reason(error, text, url, storage)
     if reason is None:
         return ChangedError(url)
-    kind = FileNotFoundError if isinstance(error, FileNotFoundError) else StorageError
-    return kind(f"{reason}: {url!r}")
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{reason}: {url!r}")
+    waited = any(words in reason for words in ("no answer", "cannot be reached", "each time"))
+    return (NoAnswerError if waited else StorageError)(f"{reason}: {url!r}")
 
 
 def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str | None:
@@ -42,8 +48,8 @@ def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str 
     name = type(error).__name__
     if isinstance(error, FileNotFoundError):
         return "there is no such bucket" if "NoSuchBucket" in text else "there is no such object"
-    found = _STATUS.search(text)
-    status = found[1] if found else ""
+    answered = _STATUS.search(text)
+    status = answered[1] if answered else ""
     if name == "PreconditionError" or status.startswith("412"):
         return None
     if any(host in text for host in _METADATA):
@@ -61,6 +67,10 @@ def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str 
     if "error sending request" in text or "onnect" in text:
         return "the server cannot be reached: check the network and the endpoint" + (
             f", {storage.endpoint}" if storage.endpoint else ""
+        )
+    if name == "InvalidPathError":
+        return "of a name with empty parts, or parts . or .., no object is read: rename " + (
+            printable(found[0]) if (found := re.search(r'"[^"]*"', text)) else "it"
         )
     if "IncompleteBody" in text or "body error" in text:
         return "the answer was cut off, each time"

@@ -51,15 +51,14 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
     matches = _pattern(key).fullmatch
     if is_pattern:
         key = key.partition("*")[0].rpartition("/")[0]
+    store = store_of(root, storage)
     try:
-        for chunk in store_of(root, storage).list(key, chunk_size=_AT_ONCE):
+        for chunk in store.list(key, chunk_size=_AT_ONCE):
             for meta in chunk:
                 if is_pattern and not matches(meta["path"]):
                     continue
                 found = True
                 yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"])
-    except ImportError:
-        raise
     except Exception as error:
         raise failure(error, url, storage) from None
     if is_pattern and not found:

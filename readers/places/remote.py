@@ -5,12 +5,13 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Hashable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from readers.places.contract import too_short
 from readers.places.failures import ChangedError, StorageError, failure
 from readers.places.storage import Storage
-from readers.places.stores import store_of, threads_of
+from readers.places.stores import slots_of, store_of, threads_of
 from readers.places.urls import located
 
 if TYPE_CHECKING:
@@ -64,7 +65,16 @@ class RemotePlace:
         Where bytes are kept on local disk.
     """
 
-    __slots__ = ("_cache", "_etag", "_nbytes", "_parts", "_requested_bytes", "_storage", "name")
+    __slots__ = (
+        "_cache",
+        "_etag",
+        "_modified",
+        "_nbytes",
+        "_parts",
+        "_requested_bytes",
+        "_storage",
+        "name",
+    )
 
     def __init__(
         self,
@@ -76,6 +86,7 @@ class RemotePlace:
     ) -> None:
         self.name, self._storage, self._cache = url, storage, cache
         self._etag, self._nbytes = etag or None, nbytes
+        self._modified: datetime | None = None
         self._parts: list[tuple[int, memoryview]] = []
         self._requested_bytes = 0
 
@@ -197,18 +208,21 @@ class RemotePlace:
         options: GetOptions = {"range": (start, stop)}
         if self._version is not None:
             options["if_match"] = self._version
+        store = store_of(root, self._storage)
         try:
-            answer = obstore.get(store_of(root, self._storage), key, options=options)
-            content, meta = answer.bytes(), answer.meta
-        except ImportError:
-            raise
+            with slots_of(self._storage):
+                answer = obstore.get(store, key, options=options)
+                content, meta = answer.bytes(), answer.meta
         except Exception as error:
             raise failure(error, self.name, self._storage) from None
         TRAFFIC.add(1, len(content), 0)
-        etag, nbytes = meta["e_tag"], meta["size"]
+        etag, nbytes = meta["e_tag"] or None, meta["size"]
+        modified = meta["last_modified"] if etag is None else None
         if self._nbytes is None:
             self._etag, self._nbytes = etag, nbytes
-        if (self._etag not in (None, etag)) or nbytes != self._nbytes:
+        self._modified = self._modified or modified
+        found = etag, nbytes, modified
+        if found != (self._etag or etag, self._nbytes, self._modified):
             raise ChangedError(self.name)
         if len(content) != min(stop, nbytes) - start:
             raise StorageError(

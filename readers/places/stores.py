@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import configparser
 import os
+import threading
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from readers.places.failures import StorageError
 from readers.places.storage import Storage
 from readers.places.threads import DaemonThreads
 
@@ -30,6 +32,8 @@ _GOOGLE_KEYS = (
 )
 _GOOGLE_FILE = ".config/gcloud/application_default_credentials.json"
 """Likewise for Google Cloud Storage."""
+_owners: list[int] = []
+"""The process that has clients: in one that is forked from it they would wait forever."""
 
 
 def store_of(root: str, storage: Storage) -> ObjectStore:
@@ -39,7 +43,15 @@ def store_of(root: str, storage: Storage) -> ObjectStore:
     ------
     ImportError
         If obstore is missing.
+    OSError
+        If this process was forked from one that has made requests.
     """
+    if os.getpid() not in (_owners or [os.getpid()]):
+        raise StorageError(
+            "this process was forked from one that has made requests to remote storage, of which "
+            "the client does not work here: start processes by 'spawn' or 'forkserver', e.g. with "
+            f"multiprocessing.set_start_method: {root!r}"
+        )
     return _store(root, storage, tuple(sorted(environment().items())))
 
 
@@ -58,6 +70,7 @@ def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) 
         raise ImportError(
             f"reading {root} needs obstore: pip install 'dali-pipelines[remote]'"
         ) from error
+    _owners[:] = [os.getpid()]
     scheme, _, name = root.partition("://")
     # A try takes a third of the time, so that one without an answer is made again. None begins
     # after two thirds.
@@ -106,6 +119,12 @@ def credentials_of(root: str, storage: Storage) -> str | None:
         return f"profile {provider.name!r} of ~/.aws"
     key = next(filter(os.environ.get, _KEYS), None)
     return f"{key} of the environment" if key else None
+
+
+@lru_cache(maxsize=8)
+def slots_of(storage: Storage) -> threading.Semaphore:
+    """Return what each request of this process holds while it is made."""
+    return threading.Semaphore(storage.concurrency)
 
 
 def _of_s3(storage: Storage) -> dict[str, Any]:
