@@ -12,12 +12,11 @@ import numpy as np
 from dali_pipelines.config import PipelineConfig
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
-from readers.index.paths.absolute import holds_urls
+from readers.index.paths.absolute import begins_with_urls, holds_urls
 from readers.index.table import Index
 from readers.messages import printable
 from readers.places.cache.disk import DiskCache
 from readers.places.opener import Places
-from readers.places.urls import is_url
 from readers.sampling.blocks import BLOCK_ROWS, BlockOrder
 from readers.sampling.geometry import Geometry
 from readers.sampling.order import Order
@@ -127,7 +126,7 @@ def _read_threads(index: Index, config: PipelineConfig) -> int:
         )
     if config.num_read_processes == 0:  # DALI waits for each sample
         return 1
-    return config.read_threads or (_REMOTE_THREADS if is_url(index.path(0)) else 1)
+    return config.read_threads or (_REMOTE_THREADS if begins_with_urls(index.table) else 1)
 
 
 def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from readers.places.failures import failure
 from readers.places.remote import RemotePlace
 from readers.places.storage import Storage
-from readers.places.stores import store_of
+from readers.places.stores import store_of, waited
 from readers.places.urls import located
 
 _AT_ONCE = 1000
@@ -53,7 +53,8 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
         key = key.partition("*")[0].rpartition("/")[0]
     store = store_of(root, storage)
     try:
-        for chunk in store.list(key, chunk_size=_AT_ONCE):
+        chunks = iter(store.list(key, chunk_size=_AT_ONCE))
+        while chunk := waited(storage, next, chunks, ()):
             for meta in chunk:
                 if is_pattern and not matches(meta["path"]):
                     continue

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from readers.places.contract import too_short
 from readers.places.failures import ChangedError, StorageError, failure
 from readers.places.storage import Storage
-from readers.places.stores import slots_of, store_of, threads_of
+from readers.places.stores import endpoint_of, slots_of, store_of, threads_of, waited
 from readers.places.urls import located
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ class RemotePlace:
         """URL, ETag and length; None if the server gives no ETag."""
         if self._nbytes is None:
             self._look()
-        return None if self._version is None else (self.name, self._version, self._nbytes)
+        if self._version is None:
+            return None
+        return endpoint_of(self._storage), self.name, self._version, self._nbytes
 
     @property
     def etag(self) -> str | None:
@@ -176,14 +178,15 @@ class RemotePlace:
 
     def _look(self) -> None:
         """Read the first bytes, which also tells length and ETag."""
-        self._parts.append((0, memoryview(self._request(0, _FIRST_BYTES))))
+        self._parts.append((0, memoryview(waited(self._storage, self._request, 0, _FIRST_BYTES))))
 
     def _fill(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
         if not pieces:
             return
         if self._cache is not None and self._version is not None:
             before = self._requested_bytes
-            self._cache.fill(f"{self.name} {self._version}", self.nbytes, pieces, self._requested)
+            key = " ".join((endpoint_of(self._storage), self.name, self._version))
+            self._cache.fill(key, self.nbytes, pieces, self._requested)
             wanted = sum(len(buffer) for _, buffer in pieces)
             TRAFFIC.add(0, 0, max(0, wanted - (self._requested_bytes - before)))
             return
@@ -195,7 +198,7 @@ class RemotePlace:
         """Request ranges at once."""
         self._requested_bytes += sum(stop - start for start, stop in ranges)
         if len(ranges) == 1:
-            return [self._request(*ranges[0])]
+            return [waited(self._storage, self._request, *ranges[0])]
         submit = threads_of(self._storage).submit
         waiting = [submit(self._request, start, stop) for start, stop in ranges]
         return [one.result() for one in waiting]

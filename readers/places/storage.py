@@ -35,7 +35,8 @@ class Storage:
         How often a request is tried again after errors 5xx and 429, lost connections and missing
         answers. Pauses grow from 0.1 s to 1 s.
     timeout : float
-        Seconds after which a request fails, with its retries.
+        Seconds without an answer after which a request fails, with its retries. While the bytes of
+        an answer keep coming it may take ten times as long.
     concurrency : int
         Requests of one process at the same time.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import configparser
 import os
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from readers.places.failures import StorageError
 from readers.places.storage import Storage
@@ -16,6 +17,8 @@ from readers.places.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+Result = TypeVar("Result")
 
 _VARIABLES = ("AWS_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
 """How the names of such variables begin, in capitals."""
@@ -32,6 +35,8 @@ _GOOGLE_KEYS = (
 )
 _GOOGLE_FILE = ".config/gcloud/application_default_credentials.json"
 """Likewise for Google Cloud Storage."""
+_SLOWEST = 10
+"""Time-outs that a request may take while its bytes keep coming."""
 _owners: list[int] = []
 """The process that has clients: in one that is forked from it they would wait forever."""
 
@@ -72,11 +77,16 @@ def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) 
         ) from error
     _owners[:] = [os.getpid()]
     scheme, _, name = root.partition("://")
-    # A try takes a third of the time, so that one without an answer is made again. None begins
-    # after two thirds.
+    # A try may take a third of the time without an answer, so that it is made again, but as long as
+    # bytes come it goes on. None begins after two thirds.
     third = timedelta(seconds=storage.timeout / 3)
     options: dict[str, Any] = {
-        "client_options": {"timeout": third, "connect_timeout": third, "allow_http": True},
+        "client_options": {
+            "timeout": timedelta(seconds=_SLOWEST * storage.timeout),
+            "read_timeout": third,
+            "connect_timeout": third,
+            "allow_http": True,
+        },
         "retry_config": {
             "max_retries": storage.retries,
             "retry_timeout": 2 * third,
@@ -99,6 +109,13 @@ def _store(root: str, storage: Storage, variables: tuple[tuple[str, str], ...]) 
 def threads_of(storage: Storage) -> DaemonThreads:
     """Return the threads of this process in which requests are made at the same time."""
     return DaemonThreads(storage.concurrency)
+
+
+def waited(storage: Storage, function: Callable[..., Result], *args: Any) -> Result:
+    """Call a function that makes requests, in a way that Ctrl-C ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        return function(*args)
+    return threads_of(storage).submit(function, *args).result()
 
 
 def credentials_of(root: str, storage: Storage) -> str | None:
@@ -127,15 +144,17 @@ def slots_of(storage: Storage) -> threading.Semaphore:
     return threading.Semaphore(storage.concurrency)
 
 
+def endpoint_of(storage: Storage) -> str:
+    """Return the endpoint that was set, not that of a profile; empty for AWS."""
+    return storage.endpoint or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or ""
+
+
 def _of_s3(storage: Storage) -> dict[str, Any]:
     profile = _Profile(storage.profile or os.environ.get("AWS_PROFILE", "default"))
-    region, endpoint = (
-        ("AWS_REGION", "AWS_DEFAULT_REGION"),
-        ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-    )
+    region = _environment("AWS_REGION", "AWS_DEFAULT_REGION")
     found: dict[str, Any] = {
-        "region": storage.region or _environment(*region) or profile.get("region"),
-        "endpoint": storage.endpoint or _environment(*endpoint) or profile.get("endpoint_url"),
+        "region": storage.region or region or profile.get("region"),
+        "endpoint": endpoint_of(storage) or profile.get("endpoint_url"),
         "skip_signature": storage.anonymous or None,
     }
     in_files = not _environment(*_KEYS) and profile.get("aws_access_key_id")

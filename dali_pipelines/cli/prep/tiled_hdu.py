@@ -59,6 +59,8 @@ def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
         return ""  # no pixels
     if len(axes) == 1:
         return "it has one axis"
+    if len(axes) > 3:
+        return "it has more than three axes, which CFITSIO cannot read in tiles"
     columns = {header.get(f"TTYPE{n + 1}") for n in range(header.get("TFIELDS", 0))}
     if compressed and _OF_FLOATS & {*columns, *header}:
         return "its floats are quantised tile by tile, and would be quantised once more"

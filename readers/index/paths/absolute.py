@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from readers.index.columns import OTHER_PATH, PART
-from readers.index.schema import holds_text, part_names
+from readers.index.schema import holds_text
 from readers.messages import printable
 from readers.places.urls import ORDINARY, URL, check_url, is_url
 
@@ -44,11 +44,16 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
 
 
 def holds_urls(table: pa.Table) -> bool:
-    """Return whether a row, or a part of one, has a URL in place of a path."""
+    """Return whether a row has a URL in place of a path, also of a part or a mask."""
     import pyarrow.compute as pc
 
-    names = ("path", *(PART + part for part in part_names(table)))
-    return any(pc.any(pc.match_substring(table[name], "://")).as_py() for name in names)
+    columns = (table[name] for name in table.column_names if holds_paths(name, table[name]))
+    return any(pc.any(pc.match_substring(column, "://")).as_py() for column in columns)
+
+
+def begins_with_urls(table: pa.Table) -> bool:
+    """Return whether the first row has a URL in place of a path, also of a part or a mask."""
+    return holds_urls(table.slice(0, 1))
 
 
 def check_path(path: str) -> None:

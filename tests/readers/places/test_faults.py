@@ -205,7 +205,7 @@ def test_an_object_that_changed_since_it_was_indexed(remote: Remote) -> None:
     with row.place as place:
         place.read(0, 1)
         assert isinstance(place.stamp, tuple)
-        _, etag, nbytes = place.stamp
+        *_, etag, nbytes = place.stamp
     noted = replace(row, etag=etag, file_bytes=nbytes)
     np.testing.assert_array_equal(read(noted), crop())
     remote.write(row, encoded(IMAGE + 1))
