@@ -206,7 +206,7 @@ class Proxy:
     async def _passed_on(
         self, request: Request, sent: bytes, writer: asyncio.StreamWriter, fault: Fault
     ) -> bool:
-        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        server_reader, server_writer = await _opened(self._server_port)
         try:
             server_writer.write(sent)
             head = await server_reader.readuntil(_END)
@@ -218,6 +218,17 @@ class Proxy:
             return await _copied(request, server_reader, writer, fault)
         finally:
             server_writer.close()
+
+
+async def _opened(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a port; if this is cancelled meanwhile, the connection is closed."""
+    opening = asyncio.ensure_future(asyncio.open_connection("127.0.0.1", port))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            (await opening)[1].close()
+        raise
 
 
 def _parsed(head: bytes) -> Request:
