@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from readers.contract import Reader, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
-from readers.places.failures import NoAnswerError
+from readers.places.failures import nobody_answered
 from readers.places.remote import TRAFFIC
 from readers.sampling.blocks import BlockOrder
 from readers.sampling.draws import Draws
@@ -279,8 +279,6 @@ class Source(Geometry):
         return self._completed(sample, window, flip, row)
 
 
-def _took_long(error: BaseException | None) -> bool:
-    """Return whether one of the causes of an error is that nobody answered."""
-    while error is not None and not isinstance(error, TimeLimit | NoAnswerError):
-        error = error.__cause__
-    return error is not None
+def _took_long(error: BaseException) -> bool:
+    """Return whether the cause of an error is that nobody answered in time."""
+    return isinstance(error.__cause__ or error, TimeLimit) or nobody_answered(error)

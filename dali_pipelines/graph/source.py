@@ -16,6 +16,7 @@ from readers.index.paths.absolute import begins_with_urls, holds_urls
 from readers.index.table import Index
 from readers.messages import printable
 from readers.places.cache.disk import DiskCache
+from readers.places.failures import nobody_answered
 from readers.places.opener import Places
 from readers.sampling.blocks import BLOCK_ROWS, BlockOrder
 from readers.sampling.geometry import Geometry
@@ -169,14 +170,17 @@ def _order(index: Index, config: PipelineConfig) -> Order | BlockOrder | Weighte
 def peek_first(source: Source) -> tuple[Peek | None, str | None]:
     """Return the sizes of the first row that can be read, and why the crop does not fit into it.
 
-    There are no sizes if none of the first few can be read: their readers report it.
+    There are no sizes if none of the first few can be read: their readers report it. But if remote
+    storage does not answer, its ReadError is raised.
     """
     largest = source.largest_window()
     try:
         row, peek = first_readable(
             source.columns, lambda row: source.reader.peek(row, largest), source.read_timeout
         )
-    except (OSError, TimeLimit):
+    except (OSError, TimeLimit) as error:
+        if nobody_answered(error):  # all other rows would wait as long
+            raise
         return None, None
     try:
         source.check_size(peek.height, peek.width)
@@ -219,5 +223,7 @@ def first_readable(
         try:
             return row, within(read_timeout, look, row)
         except (OSError, TimeLimit) as error:
+            if nobody_answered(error):
+                raise
             errors.append(error)
     raise errors[0]

@@ -22,6 +22,13 @@ class NoAnswerError(StorageError):
     """The server did not answer, or not as it should, until the time was over."""
 
 
+def nobody_answered(error: BaseException | None) -> bool:
+    """Return whether one of the causes of an error is a NoAnswerError."""
+    while error is not None and not isinstance(error, NoAnswerError):
+        error = error.__cause__
+    return error is not None
+
+
 class ChangedError(StorageError):
     """The object is another one than was indexed."""
 
@@ -46,8 +53,10 @@ def failure(error: BaseException, url: str, storage: Storage) -> OSError:
 def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str | None:
     """Return what failed; None for an object that has changed."""
     name = type(error).__name__
+    if "<Code>NoSuchBucket</Code>" in text:  # of a listing it is no FileNotFoundError
+        return "there is no such bucket"
     if isinstance(error, FileNotFoundError):
-        return "there is no such bucket" if "NoSuchBucket" in text else "there is no such object"
+        return "there is no such object"
     answered = _STATUS.search(text)
     status = answered[1] if answered else ""
     if name == "PreconditionError" or status.startswith("412"):

@@ -15,7 +15,8 @@ from astropy.io import fits
 from servers.proxy import Proxy
 from servers.weed import SECRET_KEY, Weed
 
-from dali_pipelines import Index, Loader, fits_pipeline
+from dali_pipelines import Index, Loader, PipelineConfig, fits_pipeline, reader_pipeline
+from readers import FitsReader, Peek, ReadError, Row, Window
 from readers.places.storage import Storage
 
 FRAMES, SIZE = 10, 96
@@ -115,6 +116,29 @@ def test_an_object_that_has_changed_is_rejected(weed: Weed, s3_proxy: Proxy) -> 
         reasons = {row: bad.reason for row, bad in loader.stats.rejected.items()}
     assert "it has changed since it was indexed" in reasons[1]
     assert "s3://changing/1.npy" in loader.stats.rejected[1].path
+
+
+def test_a_server_that_is_not_there_is_asked_once() -> None:
+    """And not for each of the first rows, by the time-out for each."""
+    storage = Storage(endpoint="http://127.0.0.1:9", anonymous=True, retries=1, timeout=3.0)
+    index = Index.from_paths(f"s3://frames/{number}.fits" for number in range(20))
+    tries: list[str] = []
+
+    class Counting(FitsReader):
+        def peek(self, row: Row, window: Window | None) -> Peek:
+            tries.append(row.path)
+            return super().peek(row, window)
+
+    config = PipelineConfig(
+        batch_size=2, storage=storage, num_read_processes=0, start_method="fork"
+    )
+    with pytest.raises(ReadError, match=r"s3://frames/.*the server cannot be reached"):
+        reader_pipeline(index, Counting(), never_built, config)
+    assert len(tries) == 1
+
+
+def never_built(*_: Any) -> Any:
+    raise AssertionError
 
 
 def test_urls_and_fork_are_refused() -> None:
