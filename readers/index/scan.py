@@ -212,6 +212,8 @@ class _Search:
             return f"{wanted}; {self.left_out.count} left out"
         if not self.others:
             return f"{wanted}; the folder is empty"
+        if ".mdb" in self.others:
+            return f"{wanted}; it holds an LMDB: use Index.from_lmdb, or --container lmdb"
         for suffix, count in self.others.most_common():
             if suffix in _FORMATS:
                 ending = "1 file ends" if count == 1 else f"{count} files end"

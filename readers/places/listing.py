@@ -65,7 +65,12 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
     if is_pattern and not found:
         raise FileNotFoundError(f"no object matches this pattern: {url!r}")
     if not found and key:
-        yield _one(url, storage)
+        try:
+            yield _one(url, storage)
+        except FileNotFoundError as error:
+            if not set(key) & set("?["):
+                raise
+            raise FileNotFoundError(f"of patterns only * and ** are known, {error}") from None
 
 
 def _pattern(key: str) -> re.Pattern[str]:

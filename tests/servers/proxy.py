@@ -105,7 +105,7 @@ class Proxy:
         self._server_port = server_port
         self._rules: list[_Rule] = []
         self._waiting: set[int] = set()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
@@ -148,27 +148,28 @@ class Proxy:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _stop(self) -> None:
         self._server.close()
-        connections = list(self._connections)
-        for task in connections:
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
+        await _settled()  # connections that were being accepted
+        while self._connections:
+            for task in self._connections:
+                task.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+            await _settled()
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = self._loop.create_task(self._serve(reader, writer))
+        self._connections[task] = writer
+        # Also of a task that is cancelled before it begins.
+        task.add_done_callback(lambda task: self._connections.pop(task).close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                while await self._answer(reader, writer):
-                    pass
-        finally:
-            self._connections.remove(task)
-            writer.close()
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while await self._answer(reader, writer):
+                pass
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; return whether the connection stays open."""
@@ -218,6 +219,12 @@ class Proxy:
             return await _copied(request, server_reader, writer, fault)
         finally:
             server_writer.close()
+
+
+async def _settled() -> None:
+    """Let the loop do what it has begun: accept and close connections."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def _opened(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

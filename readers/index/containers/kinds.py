@@ -34,6 +34,11 @@ class Kind(Protocol):
         """Suffixes that a folder is searched for."""
         ...
 
+    @property
+    def looked_for(self) -> str:
+        """End of the message that there is no image: which are looked for; empty for any."""
+        ...
+
     def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
         """Return the table of a container.
 
@@ -54,6 +59,12 @@ class Tar:
     name = "tar"
     suffixes = (".tar",)
 
+    @property
+    def looked_for(self) -> str:
+        """The ends of names of members."""
+        ends = ", ".join(self.image_suffixes if self.image is None else (self.image,))
+        return f": no member ends in {ends}"
+
     def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
         """Return the table of a tar."""
         idx = _read_idx(place.name, places)
@@ -67,6 +78,7 @@ class TFRecord:
     image: str = "image/encoded"
     columns: Mapping[str, str] | None = None
     name = "TFRecord"
+    looked_for = ""
     suffixes = (".tfrecord", ".tfrecords", ".tfrec")
 
     def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
@@ -79,6 +91,7 @@ class RecordIO:
     """RecordIO files, see `readers.index.table.Index.from_recordio`."""
 
     name = "RecordIO"
+    looked_for = ""
     suffixes = (".rec",)
 
     def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
@@ -92,6 +105,7 @@ class LMDB:
     """LMDB files, see `readers.index.table.Index.from_lmdb`."""
 
     name = "LMDB"
+    looked_for = ""
     suffixes = ("data.mdb", ".lmdb")
 
     def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:

@@ -70,7 +70,7 @@ def joined_containers(kind: Kind, scanned: Iterable[tuple[pa.Table, LeftOut]]) -
         left_out.add_all(left)
     left_out.log()
     if not any(table.num_rows for table in tables):
-        raise ValueError(f"{len(tables)} {kind.name} files hold no image")
+        raise ValueError(f"{len(tables)} {kind.name} files hold no image{kind.looked_for}")
     return joined(tables)
 
 
