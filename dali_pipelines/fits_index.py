@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dali_pipelines.parallel.task_map import thread_map
 from readers.byte_ranges import merged
 from readers.errors import ReadError
 from readers.fits.file import FitsFile, read_errors
 from readers.fits.hdus import HduName, checked
 from readers.fits.image import find_image
-from readers.fits.rice_tiles import RiceImage
-from readers.fits.tile_notes import COLUMN, TileNotes, TileOffsets
+from readers.fits.tiles.image import TiledImage
+from readers.fits.tiles.notes import COLUMN, TileNotes, TileOffsets
+from readers.index.containers.left_out import notes_or_null
+from readers.index.schema import with_column
 from readers.places.opener import Places
 from readers.places.storage import Storage
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from readers.contract import Row
     from readers.index.table import Index
     from readers.places.contract import Place
@@ -31,6 +37,7 @@ def with_tiles(
     *,
     hdu: HduName | None = None,
     storage: Storage | None = None,
+    executor: Executor | None = None,
 ) -> Index:
     """Return the Index with notes of where the image and its tiles lie in each FITS file.
 
@@ -51,12 +58,15 @@ def with_tiles(
         HDU that will be read, where the Index has no column ``hdu``, as for `fits_pipeline`.
     storage : Storage, optional
         How remote objects are requested.
+    executor : concurrent.futures.Executor, optional
+        Its workers read the files, each `num_threads` at a time.
 
     Returns
     -------
     Index
         With the column ``fits_tiles`` (bytes: some 70, and one for each tile, up to 4096; null for
-        other files, such as gzipped ones). Save it to keep them.
+        other files, such as gzipped ones). Save it to keep them. The log counts those that cannot
+        be read, and names the first.
     """
     import pyarrow as pa
 
@@ -71,16 +81,13 @@ def with_tiles(
             images[key] = len(rows)
             rows.append(row)
         numbers.append(images[key])
-    with ThreadPoolExecutor(num_threads) as pool:
-        found = list(progress(pool.map(lambda row: _packed_notes(row, wanted), rows)))
-    notes = pa.array(found, pa.large_binary()).take(pa.array(numbers, pa.int64()))
-    table = index.table
-    if COLUMN in table.column_names:
-        table = table.drop_columns([COLUMN])
-    return type(index)(table.append_column(COLUMN, notes))
+    with closing(thread_map(partial(_packed_notes, wanted), rows, num_threads, executor)) as found:
+        notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
+    notes = notes.take(pa.array(numbers, pa.int64()))
+    return type(index)(with_column(index.table, COLUMN, notes))
 
 
-def _packed_notes(row: Row, wanted: HduName | None) -> bytes | None:
+def _packed_notes(wanted: HduName | None, row: Row) -> bytes | ReadError | None:
     wanted = wanted if row.hdu is None else row.hdu
     place = _Recorder(row.place)
     try:
@@ -92,12 +99,12 @@ def _packed_notes(row: Row, wanted: HduName | None) -> bytes | None:
             if image is None or file.place is not place:
                 return None  # astropy decodes it, or it is gzipped
             header = place.ranges()
-            if isinstance(image, RiceImage):
+            if isinstance(image, TiledImage):
                 noted = TileOffsets.read(image, place, row.plane)
                 return None if noted is None else TileNotes(header, noted).pack()
             return TileNotes(header, image).pack()
-    except ReadError:  # the Reader reports it
-        return None
+    except ReadError as error:
+        return error
 
 
 class _Recorder:

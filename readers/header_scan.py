@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from astropy.io import fits
-
 from readers.errors import ReadError
-from readers.fits.file import images_among, open_image, open_images, read_errors
+from readers.fits.facts.cards import Fact
+from readers.fits.facts.images import fits_facts
+from readers.fits.file import read_errors
 from readers.fits.hdus import HduName
 from readers.fits.planes import ImageShape
-from readers.index.fact_table import Fact
 from readers.index.table import SUFFIXES
 from readers.jpeg.reader import JpegReader, load
 from readers.places.contract import Place
@@ -24,8 +23,6 @@ from readers.places.opener import LOCAL
 from readers.places.span import SpanPlace
 
 _FITS = (b"SIMPLE  =", b"\x1f\x8b")
-ALL = "all"
-"""Stands for each HDU that holds an image."""
 
 
 def file_facts(
@@ -102,62 +99,6 @@ def _each(
         raise ReadError(path, str(error), hdu=int(number or 0)) from error
 
 
-def fits_facts(
-    file: str | Place,
-    keys: Sequence[str] = (),
-    hdu: HduName | None = None,
-    hdus: Sequence[int | str] | None = None,
-) -> list[dict[str, Fact]]:
-    """Read the headers of a FITS file, up to the image's; parameters are those of `file_facts`.
-
-    Returns
-    -------
-    list of dict
-        For each image the keywords as they are spelt in `keys`: None if the value is missing,
-        undefined, blank, 'nan', or cannot be parsed. Then ``hdu`` (its number), ``planes``,
-        ``height``, ``width``, ``bitpix`` (of the image, not of the table it is compressed into) and
-        ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty for none.
-
-    Raises
-    ------
-    ReadError
-        If there is no such image, it has no pixels, or the file is truncated. The end of a ``.gz``
-        file is not checked, since that needs unpacking it.
-
-    Notes
-    -----
-    If the image's header has INHERIT = T, keywords that it lacks are taken from the primary header
-    (FITS Standard 4.0, appendix K).
-    """
-    place = LOCAL.at(file) if isinstance(file, str) else file
-    if hdu != ALL and hdus is None:
-        with open_image(place, hdu) as (opened, number):
-            return [_image_facts(opened, number, keys)]
-    with open_images(place) as (opened, numbers):
-        if hdus is not None:
-            numbers = images_among(opened, numbers, hdus)
-        return [_image_facts(opened, number, keys) for number in numbers]
-
-
-def _image_facts(hdus: fits.HDUList, number: int, keys: Sequence[str]) -> dict[str, Fact]:
-    image = hdus[number]
-    shape = ImageShape.of(image.shape)
-    headers = [image.header]
-    if number > 0 and _value(image.header, "INHERIT") is True:
-        headers.append(hdus[0].header)
-    facts: dict[str, Fact] = {
-        key: next((_value(header, key) for header in headers if key in header), None)
-        for key in keys
-    }
-    codec = str(getattr(image, "compression_type", ""))
-    return facts | {
-        "hdu": number,
-        **shape._asdict(),
-        "bitpix": image.header["BITPIX"],
-        "codec": "RICE_1" if codec == "RICE_ONE" else codec,  # an old spelling
-    }
-
-
 def image_facts(file: str | Place) -> dict[str, Fact]:
     """Read an encoded image as `JpegReader` does; raise ReadError if it is not readable.
 
@@ -167,16 +108,3 @@ def image_facts(file: str | Place) -> dict[str, Fact]:
     place = LOCAL.at(file) if isinstance(file, str) else file
     image = load(place, JpegReader.channels)
     return {"height": image.height, "width": image.width, "format": image.format}
-
-
-def _value(header: fits.Header, key: str) -> Fact:
-    try:
-        value = header.get(key)
-    except fits.VerifyError:  # e.g. NaN without quotes, which is not valid in FITS
-        return None
-    if isinstance(value, bool | int | float):
-        return value
-    if value is None or isinstance(value, fits.card.Undefined):
-        return None
-    text = str(value).strip()
-    return None if text.lower() in ("", "nan") else text

@@ -53,7 +53,7 @@ _LOSSLESS = ("RICE_1", "GZIP_1", "GZIP_2", "NOCOMPRESS", "HCOMPRESS_1", "PLIO_1"
 
 
 def stored_arrays(name: str) -> st.SearchStrategy[np.ndarray]:
-    """Give arrays, shape (height, width), whose values repeat and reach the limits of the type."""
+    """Draw arrays of shape (height, width) whose values repeat and reach their type's limits."""
     shapes = st.tuples(st.integers(4, 40), st.integers(4, 40))
     if name.startswith("float"):
         elements = st.floats(-(2.0**99), 2.0**99, width=64 if name == "float64" else 32) | st.just(
@@ -140,7 +140,7 @@ def compressed_floats(draw: st.DrawFn) -> StoredImage:
 
 @st.composite
 def cubes(draw: st.DrawFn) -> StoredImage:
-    """Give images of three or four axes, plain or compressed, in tiles of one plane or several."""
+    """Draw images of three or four axes, plain or compressed, in tiles of a plane or several."""
     image = draw(plain_images() | compressed_integers() | compressed_floats())
     plane = image.stored[:12, :16]
     leading = draw(st.sampled_from([(1,), (2,), (3,), (2, 2), (1, 3)]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 _WORD = ir.IntType(64)
@@ -112,19 +112,9 @@ def _storer(number: Any, kind: ir.Type) -> Any:
     return store
 
 
-@intrinsic
-def pointer(typing_context: Any, address: Any) -> Any:
-    """Convert an address to a pointer, for numba's ``carray``."""
-    del typing_context
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], cgutils.voidptr_t)
-
-    return types.voidptr(address), codegen
-
-
 load_int64 = _loader(types.int64, _WORD)
 load_int32 = _loader(types.int32, ir.IntType(32))
+load_uint8 = _loader(types.uint8, ir.IntType(8))
 load_float32 = _loader(types.float32, ir.FloatType())
 load_float64 = _loader(types.float64, ir.DoubleType())
 store_int64 = _storer(types.int64, _WORD)

@@ -6,17 +6,20 @@ takes seconds. Imported when an operator is made, to keep numba out of the rest.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import types
 
+from dali_pipelines.kernels.ahead import wait_for
+from dali_pipelines.kernels.arrays import array_at
 from dali_pipelines.kernels.augment.color import retouch
 from dali_pipelines.kernels.augment.erase import choose_part
 from dali_pipelines.kernels.augment.noise import add_noise, add_photon_noise
-from dali_pipelines.kernels.bits import load_int64, pointer, store_int64
-from dali_pipelines.kernels.compiled import STAMP, compiled, kept
+from dali_pipelines.kernels.bits import load_int64, store_int64
+from dali_pipelines.kernels.compiled import callback, compiled
 from dali_pipelines.kernels.fits.image import decode_image
 from dali_pipelines.kernels.resample.nearest import nearest
 from dali_pipelines.kernels.resample.resize import resize
@@ -37,49 +40,61 @@ class Entry(NamedTuple):
     """numba's CFunc that sets the shapes of a batch of outputs."""
 
 
-@cache
+def _made_once(make: Callable[..., Entry]) -> Any:
+    """Return a function that makes each entry once, after the process that compiles it, if any."""
+
+    @cache
+    @wraps(make)
+    def made(*arguments: str) -> Entry:
+        wait_for(" ".join((make.__name__, *arguments)))
+        return make(*arguments)
+
+    return made
+
+
+@_made_once
 def decode_entry(dtype: str) -> Entry:
     """Return `decode_image` for an image of this element type: float32, uint8, int16 or int32."""
     return Entry(_decode(np.dtype(dtype).type, 2 if dtype == "float32" else 0), _decode_setup())
 
 
-@cache
+@_made_once
 def resize_entry(dtype: str) -> Entry:
     """Return `resize` for an image of this element type: uint8 or float32."""
     return Entry(_resize(np.dtype(dtype).type), _resize_setup())
 
 
-@cache
+@_made_once
 def nearest_entry(dtype: str) -> Entry:
     """Return `nearest` for an image of this element type."""
     return Entry(_nearest(np.dtype(dtype).type), _resize_setup())
 
 
-@cache
+@_made_once
 def warp_entry() -> Entry:
     """Return `warp`."""
     return Entry(_warp(), _warp_setup())
 
 
-@cache
+@_made_once
 def retouch_entry() -> Entry:
     """Return `retouch`."""
     return Entry(_retouch(), _same_shape_setup())
 
 
-@cache
+@_made_once
 def noise_entry() -> Entry:
     """Return `add_noise`."""
     return Entry(_noise(of_photons=False), _same_shape_setup())
 
 
-@cache
+@_made_once
 def photon_noise_entry() -> Entry:
     """Return `add_photon_noise`."""
     return Entry(_noise(of_photons=True), _same_shape_setup())
 
 
-@cache
+@_made_once
 def choose_part_entry() -> Entry:
     """Return `choose_part`."""
     return Entry(_choose_part(), _part_setup())
@@ -96,108 +111,102 @@ def _extent(shapes, array, axis):  # type: ignore[no-untyped-def]
     return _entry(_entry(shapes, array), axis)
 
 
-def _decode(dtype: Any, finish_size: int, stamp: str = STAMP) -> Any:
+def _decode(dtype: Any, finish_size: int) -> Any:
     item = np.dtype(dtype).itemsize
 
-    @kept(cfunc, _RUN)
+    @callback(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  variables of a closure are part of the key of the cache
         height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
         planes = _extent(in_shapes, 5, 0) // 2
-        status = carray(pointer(_entry(outs, 1)), 1, np.int32)
-        payload = carray(pointer(_entry(ins, 1)), _extent(in_shapes, 1, 0), np.uint8)
+        status = array_at(_entry(outs, 1), 1, np.int32)
+        payload = array_at(_entry(ins, 1), _extent(in_shapes, 1, 0), np.uint8)
         plan_size = _extent(in_shapes, 2, 0) // planes
         scaling_size = _extent(in_shapes, 3, 0) // planes
-        flip = carray(pointer(_entry(ins, 4)), 2, np.int32)
+        flip = array_at(_entry(ins, 4), 2, np.int32)
         status[0] = 0
         for plane in range(planes):
             at = _entry(outs, 0) + plane * height * width * item
-            out = carray(pointer(at), (height, width, 1), dtype)
-            plan = carray(pointer(_entry(ins, 2) + 8 * plane * plan_size), plan_size, np.int64)
+            out = array_at(at, (height, width, 1), dtype)
+            plan = array_at(_entry(ins, 2) + 8 * plane * plan_size, plan_size, np.int64)
             at = _entry(ins, 3) + 8 * plane * scaling_size
-            scaling = carray(pointer(at), scaling_size, np.float64)
-            finish = carray(pointer(_entry(ins, 5) + 8 * plane), finish_size, np.float32)
+            scaling = array_at(at, scaling_size, np.float64)
+            finish = array_at(_entry(ins, 5) + 8 * plane, finish_size, np.float32)
             status[0] |= decode_image(out, payload, plan, scaling, flip, finish)
 
     return run
 
 
-def _resize(dtype: Any, stamp: str = STAMP) -> Any:
-    @kept(cfunc, _RUN)
+def _resize(dtype: Any) -> Any:
+    @callback(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         channels = _extent(in_shapes, 0, 2)
         in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
         rows, columns = _extent(in_shapes, 1, 0), _extent(in_shapes, 1, 1)
-        image = carray(pointer(_entry(ins, 0)), in_shape, dtype)
-        flip = carray(pointer(_entry(ins, 2)), 2, np.int32)
-        finish = carray(pointer(_entry(ins, 3)), (channels, 2), np.float32)
-        out = carray(pointer(_entry(outs, 0)), (channels, rows, columns), np.float32)
-        resize(out.transpose(1, 2, 0), image, flip, finish)
+        image = array_at(_entry(ins, 0), in_shape, dtype)
+        flip = array_at(_entry(ins, 2), 2, np.int32)
+        finish = array_at(_entry(ins, 3), (channels, 2), np.float32)
+        out = array_at(_entry(outs, 0), (channels, rows, columns), np.float32)
+        resize(out, image, flip, finish)
 
     return run
 
 
-def _nearest(dtype: Any, stamp: str = STAMP) -> Any:
-    @kept(cfunc, _RUN)
+def _nearest(dtype: Any) -> Any:
+    @callback(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         channels = _extent(in_shapes, 0, 2)
         in_shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), channels)
         rows, columns = _extent(in_shapes, 1, 0), _extent(in_shapes, 1, 1)
-        image = carray(pointer(_entry(ins, 0)), in_shape, dtype)
-        numbers = carray(pointer(_entry(ins, 2)), 10, np.float64)
-        outside = carray(pointer(_entry(ins, 3)), 1, np.float64)
-        out = carray(pointer(_entry(outs, 0)), (channels, rows, columns), dtype)
+        image = array_at(_entry(ins, 0), in_shape, dtype)
+        numbers = array_at(_entry(ins, 2), 10, np.float64)
+        outside = array_at(_entry(ins, 3), 1, np.float64)
+        out = array_at(_entry(outs, 0), (channels, rows, columns), dtype)
         nearest(out, image, numbers, dtype(outside[0]))
 
     return run
 
 
-def _warp(stamp: str = STAMP) -> Any:
-    @kept(cfunc, _RUN)
+def _warp() -> Any:
+    @callback(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         height, width = _extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1)
         out_shape = (_extent(out_shapes, 0, 1), _extent(out_shapes, 0, 2))
-        out = carray(pointer(_entry(outs, 0)), out_shape, np.float32)
-        image = carray(pointer(_entry(ins, 0)), (height, width), np.float32)
+        out = array_at(_entry(outs, 0), out_shape, np.float32)
+        image = array_at(_entry(ins, 0), (height, width), np.float32)
         numbers = _entry(ins, 2)
-        matrix = carray(pointer(numbers), (2, 3), np.float64)
-        gain = carray(pointer(numbers + 48), 1, np.float64)
-        stretch = carray(pointer(numbers + 56), NUM_PARAMETERS, np.float64)
-        rest = carray(pointer(numbers + 56 + 8 * NUM_PARAMETERS), NUM_SPECIAL + 6, np.float64)
+        matrix = array_at(numbers, (2, 3), np.float64)
+        gain = array_at(numbers + 48, 1, np.float64)
+        stretch = array_at(numbers + 56, NUM_PARAMETERS, np.float64)
+        rest = array_at(numbers + 56 + 8 * NUM_PARAMETERS, NUM_SPECIAL + 6, np.float64)
         special = rest[:NUM_SPECIAL].astype(np.float32)
         whole = rest[NUM_SPECIAL + 2] == height and rest[NUM_SPECIAL + 3] == width
         order, reduce = int(rest[NUM_SPECIAL + 4]), int(rest[NUM_SPECIAL + 5])
-        flip = carray(pointer(_entry(ins, 3)), 2, np.int32)
+        flip = array_at(_entry(ins, 3), 2, np.int32)
         warp(out, image, matrix, order, reduce, special, whole, gain[0], stretch, flip)
 
     return run
 
 
-def _retouch(stamp: str = STAMP) -> Any:
-    @kept(cfunc, _RUN)
+def _retouch() -> Any:
+    @callback(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         shape = (_extent(in_shapes, 0, 0), _extent(in_shapes, 0, 1), _extent(in_shapes, 0, 2))
-        out = carray(pointer(_entry(outs, 0)), shape, np.float32)
-        image = carray(pointer(_entry(ins, 0)), shape, np.float32)
+        out = array_at(_entry(outs, 0), shape, np.float32)
+        image = array_at(_entry(ins, 0), shape, np.float32)
         numbers, num_steps = _entry(ins, 1), _extent(in_shapes, 1, 0) // 2
-        steps = carray(pointer(numbers + 4), (num_steps, 2), np.float32)
-        retouch(out, image, steps, carray(pointer(numbers), 1, np.float32)[0])
+        steps = array_at(numbers + 4, (num_steps, 2), np.float32)
+        retouch(out, image, steps, array_at(numbers, 1, np.float32)[0])
 
     return run
 
 
-def _noise(*, of_photons: bool, stamp: str = STAMP) -> Any:
-    @kept(cfunc, _RUN)
+def _noise(*, of_photons: bool) -> Any:
+    @callback(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         values = _extent(in_shapes, 0, 0) * _extent(in_shapes, 0, 1) * _extent(in_shapes, 0, 2)
-        out = carray(pointer(_entry(outs, 0)), values, np.float32)
-        image = carray(pointer(_entry(ins, 0)), values, np.float32)
-        numbers = carray(pointer(_entry(ins, 1)), _extent(in_shapes, 1, 0), np.float32)
+        out = array_at(_entry(outs, 0), values, np.float32)
+        image = array_at(_entry(ins, 0), values, np.float32)
+        numbers = array_at(_entry(ins, 1), _extent(in_shapes, 1, 0), np.float32)
         if of_photons:
             add_photon_noise(out, image, numbers)
         else:
@@ -206,29 +215,27 @@ def _noise(*, of_photons: bool, stamp: str = STAMP) -> Any:
     return run
 
 
-def _choose_part(stamp: str = STAMP) -> Any:
-    @kept(cfunc, _RUN)
+def _choose_part() -> Any:
+    @callback(_RUN)
     def run(outs, out_shapes, out_ndims, num_outs, ins, in_shapes, in_ndims, num_ins):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
-        part = carray(pointer(_entry(outs, 0)), 4, np.float32)
-        fractions = carray(pointer(_entry(ins, 0)), _extent(in_shapes, 0, 0), np.float32)
-        shape = carray(pointer(_entry(ins, 1)), 3, np.int64)
-        settings = carray(pointer(_entry(ins, 2)), 5, np.float32)
+        part = array_at(_entry(outs, 0), 4, np.float32)
+        fractions = array_at(_entry(ins, 0), _extent(in_shapes, 0, 0), np.float32)
+        shape = array_at(_entry(ins, 1), 3, np.int64)
+        settings = array_at(_entry(ins, 2), 5, np.float32)
         choose_part(part, fractions, shape[0], shape[1], settings)
 
     return run
 
 
 @cache
-def _decode_setup(stamp: str = STAMP) -> Any:
+def _decode_setup() -> Any:
     """Set the shapes of image and status: that of the first input and the planes, and (1,).
 
     The image has shape (height, width, 1), or with several planes (planes, height, width).
     """
 
-    @kept(cfunc, _SETUP)
+    @callback(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         for sample in range(num_samples):
             image = _entry(out_shapes, sample)
             planes = _extent(in_shapes, 5 * num_samples + sample, 0) // 2
@@ -242,12 +249,11 @@ def _decode_setup(stamp: str = STAMP) -> Any:
 
 
 @cache
-def _resize_setup(stamp: str = STAMP) -> Any:
+def _resize_setup() -> Any:
     """Set the shape of the output: channels of the first input, (height, width) of the second."""
 
-    @kept(cfunc, _SETUP)
+    @callback(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         for sample in range(num_samples):
             image = _entry(out_shapes, sample)
             store_int64(image, _extent(in_shapes, sample, 2))
@@ -258,12 +264,11 @@ def _resize_setup(stamp: str = STAMP) -> Any:
 
 
 @cache
-def _same_shape_setup(stamp: str = STAMP) -> Any:
+def _same_shape_setup() -> Any:
     """Set the shape of the output: that of the first input, of three axes."""
 
-    @kept(cfunc, _SETUP)
+    @callback(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         for sample in range(num_samples):
             for axis in range(3):
                 extent = _extent(in_shapes, sample, axis)
@@ -272,24 +277,22 @@ def _same_shape_setup(stamp: str = STAMP) -> Any:
     return setup
 
 
-def _part_setup(stamp: str = STAMP) -> Any:
+def _part_setup() -> Any:
     """Set the shape of the output: (4,)."""
 
-    @kept(cfunc, _SETUP)
+    @callback(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         for sample in range(num_samples):
             store_int64(_entry(out_shapes, sample), 4)
 
     return setup
 
 
-def _warp_setup(stamp: str = STAMP) -> Any:
+def _warp_setup() -> Any:
     """Set the shape of the output: (1, height, width), of the second input."""
 
-    @kept(cfunc, _SETUP)
+    @callback(_SETUP)
     def setup(out_shapes, out_ndims, num_outs, in_shapes, in_ndims, num_ins, num_samples):  # type: ignore[no-untyped-def]
-        stamp  # noqa: B018  as above
         for sample in range(num_samples):
             image = _entry(out_shapes, sample)
             store_int64(image, 1)

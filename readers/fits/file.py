@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from astropy.io import fits
 from astropy.utils.exceptions import AstropyWarning
 
 from readers.errors import ReadError
-from readers.fits.gunzip import MAGIC, UnpackedFits
-from readers.fits.hdus import HduName, find_header, is_wanted, no_such_hdu
+from readers.fits.gunzip import UnpackedFits
+from readers.fits.gzip_stream import MAGIC
+from readers.fits.hdus import HduName, find_header, is_wanted
 from readers.fits.headers import ImageHeader
+from readers.fits.opened_hdus import find_wanted, with_pixels
+from readers.messages import FIRST_BYTES, pipeline_hint
 from readers.places.contract import Place
 from readers.places.file_object import file_object
 from readers.quiet import without_warnings
@@ -30,8 +31,15 @@ _PACKED = {
 }
 _HEAD_BYTES = 128 << 10
 """Bytes to fetch of an unknown file: its headers, and usually the table of tiles."""
+_WHOLE_BYTES = 1 << 20
+"""Bytes of a file up to which another request takes longer than to fetch all of it."""
 Expected = Callable[[Hashable | None], Sequence[tuple[int, int]]]
 _COUNT = re.compile(rb"(?:NAXIS|TFIELDS) {1,3}= +(\d{4,})[ /]")
+
+
+def whole_if_small(nbytes: int | None) -> Expected | None:
+    """Return the whole of a file as what will be read, if its length is known and not large."""
+    return None if nbytes is None or nbytes > _WHOLE_BYTES else lambda _: [(0, nbytes)]
 
 
 class FitsFile:
@@ -163,7 +171,7 @@ class FitsFile:
         with file_object(self.place) as (file, nbytes_read):
             try:
                 with _opened(file, **options) as hdus:
-                    yield hdus, _find(hdus, self.wanted)
+                    yield hdus, find_wanted(hdus, self.wanted)
             finally:
                 self._of_astropy += nbytes_read()
 
@@ -225,32 +233,7 @@ def open_images(place: Place) -> Iterator[tuple[fits.HDUList, list[int]]]:
         FitsFile.at(place, None, every=True) as file,
         file.by_astropy(do_not_scale_image_data=True) as (hdus, _),
     ):
-        images = [n for n, hdu in enumerate(hdus) if _holds_image(hdu) and math.prod(hdu.shape)]
-        if not images:
-            raise no_such_hdu(None, ())
-        yield hdus, images
-
-
-def images_among(
-    hdus: fits.HDUList, numbers: Sequence[int], wanted: Sequence[int | str]
-) -> list[int]:
-    """Return which of the HDUs are wanted, by number or by EXTNAME with ``*`` for any characters.
-
-    Raise ValueError if there is none for one that is wanted.
-    """
-    names = {number: hdus[number].name.upper() for number in numbers}
-    chosen: set[int] = set()
-    for each in wanted:
-        if isinstance(each, int):
-            found = {each} & names.keys()
-        else:
-            pattern = each.strip().upper()
-            found = {number for number, name in names.items() if fnmatchcase(name, pattern)}
-        if not found:
-            known = ", ".join(f"{number} ({name})" for number, name in names.items())
-            raise ValueError(f"no image in HDU {each!r}, the file has images in {known}")
-        chosen |= found
-    return sorted(chosen)
+        yield hdus, with_pixels(hdus)
 
 
 def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
@@ -261,32 +244,12 @@ def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
         if "No SIMPLE card" not in str(error):
             raise
         file.seek(0)
-        raise OSError(f"not a FITS file: it begins with {file.read(8)!r}") from None
+        begin = file.read(FIRST_BYTES)
+        hint = pipeline_hint(begin, "fits")
+        raise OSError(f"not a FITS file: it begins with {begin[:8]!r}{hint}") from None
 
 
 def _check_counts(place: Place) -> None:
     """Reject more than 999 axes or columns in the first headers: astropy would loop over them."""
     if (found := _COUNT.search(place.read(0, 16 * 2880))) is not None:
         raise ValueError(f"a header has {found[0].decode()!r}, the limit is 999")
-
-
-def _find(hdus: fits.HDUList, wanted: HduName | None) -> int:
-    if wanted is None:
-        number = next((n for n, hdu in enumerate(hdus) if _holds_image(hdu)), None)
-        if number is None:
-            raise no_such_hdu(None, ())
-        return number
-    try:
-        number = hdus.index_of(wanted)
-        hdu = hdus[number]
-    except (IndexError, KeyError):
-        raise no_such_hdu(wanted, [hdu.name for hdu in hdus]) from None
-    if not _holds_image(hdu):
-        raise ValueError(f"HDU {wanted!r} holds no image, it is a {type(hdu).__name__}")
-    return number
-
-
-def _holds_image(hdu: Any) -> bool:
-    if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
-        return True
-    return bool(hdu.is_image) and hdu.header.get("NAXIS", 0) >= 1

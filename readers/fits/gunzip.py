@@ -1,73 +1,25 @@
 """Gzipped FITS files: unpacked once, in order, and only as far as needed.
 
-The unpacked bytes are kept in a memory file, at the positions that they have in the FITS file. It
-has holes where nothing is kept: the data of other HDUs, and the rows before a window.
+Headers are kept, and the part of the data that is read: not the data of other HDUs, nor the rows
+before a window.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import zlib
 
 from astropy.io import fits
 
+from readers.fits.facts.cards import Cards
+from readers.fits.gzip_stream import MOST_RATIO, GzipStream
 from readers.fits.hdus import HduExtent, HduName, hdu_of, is_wanted, no_such_hdu
 from readers.fits.headers import BLOCK, header_end
+from readers.fits.unpacked_place import UnpackedPlace
 from readers.places.contract import Place
-from readers.places.local import LocalPlace
 
-MAGIC = b"\x1f\x8b"
-
-_CHUNK = 1 << 18
-_MOST_RATIO = 1032
-"""Largest expansion of a deflate stream: unpacked bytes per byte."""
+_CHUNK = 1 << 20
 _MOST_BLOCKS = 1000
 """Largest number of blocks of a header."""
-
-
-class GzipStream:
-    """Unpack the bytes of a gzip file (RFC 1952) in order."""
-
-    def __init__(self, packed: Place) -> None:
-        self._packed = packed
-        self._member = zlib.decompressobj(wbits=31)
-        self._input = b""
-        self.input_bytes = 0
-        """Bytes of the file that were read so far."""
-
-    def read(self, most: int) -> bytes:
-        """Return the next bytes, at most `most`; none at the end of the last member.
-
-        Other bytes after the last member are ignored, as ``gzip`` does.
-
-        Raises
-        ------
-        ValueError
-            If a member is truncated, damaged, or fails its checksum.
-        """
-        while True:
-            if self._member.eof:
-                rest = self._member.unused_data
-                rest = rest if len(rest) >= len(MAGIC) else rest + self._more()
-                if not rest.startswith(MAGIC):
-                    return b""
-                self._member, self._input = zlib.decompressobj(wbits=31), rest
-            content = self._input or self._more()
-            try:
-                found = self._member.decompress(content, most)
-            except zlib.error as error:
-                raise ValueError(f"the gzip data are damaged: {error}") from error
-            self._input = self._member.unconsumed_tail
-            if found:
-                return found
-            if not content and not self._member.eof:
-                raise ValueError("the file ends within its gzip data")
-
-    def _more(self) -> bytes:
-        content = self._packed.read(self.input_bytes, self.input_bytes + _CHUNK)
-        self.input_bytes += len(content)
-        return content
 
 
 class UnpackedFits:
@@ -83,9 +35,8 @@ class UnpackedFits:
         self._ahead = b""  # the next byte, if it was read
         self._hdu: HduExtent | None = None
         self._names: list[str] = []
-        self._most = packed.nbytes * _MOST_RATIO
-        self._file = os.memfd_create("unpacked FITS", os.MFD_CLOEXEC)
-        self.place = LocalPlace(packed.name, self._file)
+        self._most = packed.nbytes * MOST_RATIO
+        self.place = UnpackedPlace(packed.name)
 
     @property
     def input_bytes(self) -> int:
@@ -135,9 +86,9 @@ class UnpackedFits:
         """
         start, number = 0 if self._hdu is None else self._hdu.end, len(self._names)
         if not (text := self._header(start, number)):
-            os.ftruncate(self._file, start)
+            self.place.nbytes = start
             return None
-        hdu = hdu_of(text, start, number) or _unusual_hdu(text, start, number)
+        hdu = hdu_of(Cards(text), start, number) or _unusual_hdu(text, start, number)
         if hdu.end > self._most:
             raise ValueError(
                 f"HDU {number} ends at byte {hdu.end} by its header, but the gzipped file "
@@ -145,7 +96,7 @@ class UnpackedFits:
             )
         self._hdu = hdu
         self._names.append(hdu.name)
-        os.ftruncate(self._file, hdu.end)
+        self.place.nbytes = hdu.end
         return number, hdu
 
     def _header(self, start: int, number: int) -> bytes:
@@ -171,7 +122,9 @@ class UnpackedFits:
 
     def _copy_to(self, end: int) -> None:
         while self._at < end and (found := self._read_to(end)):
-            self._at += os.pwrite(self._file, found, self._at)
+            self.place.keep(self._at, found)
+            self._at += len(found)
+            self.place.nbytes = max(self.place.nbytes, self._at)
 
     def _read_to(self, end: int) -> bytes:
         if self._ahead:

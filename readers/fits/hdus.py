@@ -7,20 +7,20 @@ the few cards that give the length of its data. Anything unusual is left to astr
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from numbers import Integral
 from typing import Any, NamedTuple
 
+from astropy.io.fits import VerifyError
+
+from readers.fits.facts.cards import Cards
 from readers.fits.headers import (
     BLOCK,
-    ONCE,
     ImageHeader,
-    card_of,
     header_end,
     integer,
-    is_plain_text,
+    is_printable,
     parsed,
 )
 from readers.places.contract import Place
@@ -36,7 +36,6 @@ _KINDS = {
     b"XTENSION= 'TABLE   '": "TABLE",
     b"XTENSION= 'BINTABLE'": "BINTABLE",
 }
-_LONG_NAME = re.compile(rb"EXTNAME =.{71}CONTINUE")
 _KNOWN_FILES = 256
 _KNOWN_HDUS = 512
 """HDUs of a file that are cached; each takes some 500 bytes of memory."""
@@ -89,15 +88,13 @@ def find_header(place: Place, stamp: Hashable | None, wanted: HduName | None) ->
     astropy then reads it, or raises the error.
     """
     known = {} if stamp is None else _known_hdus(stamp)
-    headers = _HeaderReader(place)
+    headers = HeaderReader(place)
     for number in range(_KNOWN_HDUS):
         if number not in known:
-            at = known[number - 1].end if number else 0
-            text = headers.read(at, *_HEADER_READS)
-            found = hdu_of(text, at, number) if text else None
-            if found is None or not _goes_on(place, found.end):
+            found = headers.hdu(known[number - 1].end if number else 0, number)
+            if found is None:
                 return None
-            known[number] = found
+            known[number] = found[0]
         hdu = known[number]
         if is_wanted(hdu, number, wanted):
             text = headers.read(hdu.start, hdu.data - hdu.start)
@@ -129,19 +126,24 @@ def no_such_hdu(wanted: HduName | None, names: Sequence[str]) -> ValueError:
     return ValueError(f"there is no HDU {wanted!r}, the file has {known}")
 
 
-def hdu_of(text: bytes, start: int, number: int) -> HduExtent | None:
-    """Describe an HDU from its header, whole blocks from byte `start` on; None if it is unusual."""
+def hdu_of(cards: Cards, start: int, number: int) -> HduExtent | None:
+    """Describe an HDU from its header, which begins at byte `start`; None if it is unusual."""
+    text = cards.text
     kind = _KINDS.get(text[:20] if number else text[:30], "")
-    nbytes = _data_bytes(text, kind)
+    nbytes = _data_bytes(cards, kind)
     if nbytes is None or (kind == "PRIMARY") != (number == 0):
         return None
-    once = ONCE.findall(text)
-    # A damaged END card merges two headers, and the data begin elsewhere.
-    if len(once) > len(set(once)) or _LONG_NAME.search(text) or not is_plain_text(text):
+    if cards.continues(b"EXTNAME ") or not is_printable(text) or cards.has_lower_case:
         return None
-    compressed = kind == "BINTABLE" and _value(text, b"ZIMAGE  ") is True
-    image = compressed or (kind in ("PRIMARY", "IMAGE") and integer(text, 2, "NAXIS") != 0)
-    name, version = _value(text, b"EXTNAME "), _value(text, b"EXTVER  ")
+    # A damaged END card merges two headers, and the data begin elsewhere.
+    if any(map(cards.repeats, cards.names[: (5 if number else 3) + _axes(text)])):
+        return None
+    try:
+        compressed = kind == "BINTABLE" and _value(cards, b"ZIMAGE  ") is True
+        name, version = _value(cards, b"EXTNAME "), _value(cards, b"EXTVER  ")
+    except VerifyError:
+        return None
+    image = compressed or (kind in ("PRIMARY", "IMAGE") and _axes(text) > 0)
     data = start + len(text)
     return HduExtent(
         start,
@@ -158,18 +160,19 @@ def _goes_on(place: Place, end: int) -> bool:
     return end == place.nbytes or place.read(end, end + 8) == b"XTENSION"
 
 
-def _data_bytes(text: bytes, kind: str) -> int | None:
+def _data_bytes(cards: Cards, kind: str) -> int | None:
     """Return the bytes of data; None if mandatory cards are unusual (FITS Standard 4.0, 4.4.1)."""
+    text = cards.text
     bitpix, naxis = integer(text, 1, "BITPIX"), integer(text, 2, "NAXIS")
     if not kind or bitpix not in (8, 16, 32, 64, -32, -64) or naxis is None or not 0 <= naxis < 999:
         return None
-    cards = [integer(text, 3 + n, f"NAXIS{n + 1}") for n in range(naxis)]
-    axes = [length for length in cards if length is not None and length >= 0]
+    lengths = [integer(text, 3 + n, f"NAXIS{n + 1}") for n in range(naxis)]
+    axes = [length for length in lengths if length is not None and length >= 0]
     if len(axes) < naxis:
         return None
     if kind == "PRIMARY":
-        odd = (card_of(text, keyword) for keyword in (b"GROUPS  ", b"PCOUNT  ", b"GCOUNT  "))
-        counts: list[int | None] = [0, None if any(odd) else 1]
+        odd = any(name in cards for name in (b"GROUPS  ", b"PCOUNT  ", b"GCOUNT  "))
+        counts: list[int | None] = [0, None if odd else 1]
     else:
         if text[20:31].strip(b" /"):
             return None
@@ -186,17 +189,29 @@ def _data_bytes(text: bytes, kind: str) -> int | None:
     return abs(bitpix) // 8 * (math.prod(axes) + pcount) if naxis else 0
 
 
-def _value(text: bytes, keyword: bytes) -> object:
-    card = card_of(text, keyword)
-    return None if card is None else parsed(card)[1]
+def _axes(text: bytes) -> int:
+    return integer(text, 2, "NAXIS") or 0
 
 
-class _HeaderReader:
+def _value(cards: Cards, name: bytes) -> object:
+    card = cards.first(name)
+    return None if card is None or card[8:9] != b"=" else parsed(card)[1]
+
+
+class HeaderReader:
     """Reads headers of a file; those that lie close together in one go."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._at, self._content = 0, b""
+
+    def hdu(self, start: int, number: int) -> tuple[HduExtent, Cards] | None:
+        """Return an HDU and its header; None if it is unusual, or the file is truncated."""
+        if not (text := self.read(start, *_HEADER_READS)):
+            return None
+        cards = Cards(text)
+        found = hdu_of(cards, start, number)
+        return (found, cards) if found is not None and _goes_on(self._place, found.end) else None
 
     def read(self, start: int, *reads: int) -> bytes:
         """Return a header, after reads of so many bytes if needed; empty if END is beyond them."""

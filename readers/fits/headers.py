@@ -20,10 +20,8 @@ _INITIALS = re.compile(b"[BNPTZ]")
 """First letters of the keywords that say how an image is stored in a table."""
 _OF_IMAGE = re.compile(rb"(?:BITPIX  |NAXIS[0-9 ]{3}|BSCALE  |BZERO   |BLANK   )=")
 """Keywords that say how a plain image is stored."""
-ONCE = re.compile(rb"(?:BITPIX  |NAXIS[0-9 ]{3})=")
-"""Keywords that a header must not have twice."""
-_TABLE = b"XTENSION= 'BINTABLE'"
-_END = b"END" + b" " * 77
+TABLE = b"XTENSION= 'BINTABLE'"
+END = b"END" + b" " * 77
 
 
 class Keywords(dict[str, Any]):
@@ -51,7 +49,7 @@ class ImageHeader:
     @property
     def is_table(self) -> bool:
         """Whether the image is compressed into a table."""
-        return self.text.startswith(_TABLE)
+        return self.text.startswith(TABLE)
 
     @classmethod
     def of(cls, number: int, text: bytes, start: int, stop: int) -> ImageHeader:
@@ -60,7 +58,7 @@ class ImageHeader:
         If a keyword is repeated the last one counts, in tables the first, as in astropy and
         CFITSIO.
         """
-        if text.startswith(_TABLE):
+        if text.startswith(TABLE):
             starts = [80 * card.start() for card in _INITIALS.finditer(text[::80])][::-1]
         else:
             starts = [card.start() for card in _OF_IMAGE.finditer(text) if card.start() % 80 == 0]
@@ -83,34 +81,25 @@ def parsed(card: bytes) -> tuple[str, Any]:
     return found.keyword, found.value
 
 
-def card_of(text: bytes, keyword: bytes) -> bytes | None:
-    """Return the first card with a value of a keyword, which must be padded to 8 bytes."""
-    at = text.find(keyword + b"=")
-    while at % 80 and at >= 0:
-        at = text.find(keyword + b"=", at + 1)
-    return text[at : at + 80] if at >= 0 else None
-
-
 def integer(header: bytes, number: int, keyword: str) -> int | None:
-    """Return the value of card `number`; None unless it is this keyword in fixed format."""
-    card = header[80 * number : 80 * number + 31]
+    """Return the value of card `number`; None unless it is this keyword, and an integer."""
+    card = header[80 * number : 80 * number + 80]
     if card[:10] != f"{keyword:<8}= ".encode():
         return None
-    value = card[10:].strip(b" /")
+    value = card[10:].partition(b"/")[0].strip(b" ")
     return int(value) if value.removeprefix(b"-").isdigit() else None
 
 
 def header_end(content: bytes, start: int) -> int:
     """Return the end of the header that begins at `start`; 0 if its END card is missing."""
     for block in range(start, len(content) - BLOCK + 1, BLOCK):
-        at = content.find(_END, block, block + BLOCK)
+        at = content.find(END, block, block + BLOCK)
         if at >= 0:
             return block + BLOCK if (at - start) % 80 == 0 else 0
     return 0
 
 
-def is_plain_text(header: bytes) -> bool:
-    """Return whether all characters are printable and no keyword is in lower case."""
-    codes = np.frombuffer(header, np.uint8)
-    keywords = codes.reshape(-1, 80)[:, :8]
-    return bool(codes.min() >= 32 and codes.max() <= 126 and keywords.max() < ord("a"))
+def is_printable(text: bytes) -> bool:
+    """Return whether all characters are those that a header may have."""
+    codes = np.frombuffer(text, np.uint8)
+    return bool(np.minimum.reduce(codes) >= 32 and np.maximum.reduce(codes) <= 126)

@@ -19,7 +19,7 @@ from readers.fits.hdus import HduName
 from readers.fits.headers import Keywords
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape, plane_index
-from readers.fits.rice_tiles import RiceImage
+from readers.fits.tiles.image import TiledImage
 from readers.window import Window
 
 _KNOWN_IMAGES = 1024
@@ -39,7 +39,7 @@ class _Description:
     keywords: Mapping[str, Any]
     """BITPIX, and BSCALE, BZERO and BLANK where the header has them."""
     shape: ImageShape
-    image: RiceImage | StoredImage | None
+    image: TiledImage | StoredImage | None
     """None if astropy must decode it."""
     header_bytes: int
     """Bytes of its header; 0 if it was not read again."""
@@ -87,15 +87,15 @@ class FitsImage(_Description):
 def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
     """Describe the image of a file from its header, or through astropy if that is unusual.
 
-    The descriptions of the latest images are kept. RICE_1 tiles of more than `largest_tile` pixels
-    are left to astropy.
+    The descriptions of the latest images are kept. Images of which the graph would get tiles of
+    more than `largest_tile` pixels are left to astropy.
     """
     stamp = file.stamp
     kept = [] if stamp is None else _kept(stamp, file.wanted)
     if is_read := not kept:
         kept.append(_read_description(file))
     found = kept[0]
-    too_large = isinstance(found.image, RiceImage) and found.image.tile_pixels > largest_tile
+    too_large = isinstance(found.image, TiledImage) and found.image.sent_tile_pixels > largest_tile
     return FitsImage(
         file=file,
         number=found.number,
@@ -171,7 +171,7 @@ def _described(
         number=number,
         keywords=keywords,
         shape=shape,
-        image=RiceImage.of(header, start, stop) if is_table else stored,
+        image=TiledImage.of(header, start, stop) if is_table else stored,
         header_bytes=header_bytes,
         start=start,
         stop=stop,

@@ -1,7 +1,7 @@
 """The plan of a FITS image's payload: which bytes belong to each tile, and how to decode them.
 
-Readers write it, kernels (`dali_pipelines.kernels`) decode by it. The payload holds bytes as in the
-FITS file: RICE_1 streams, or big-endian values.
+Readers write it, kernels (`dali_pipelines.kernels`) decode by it. The payload holds RICE_1 streams,
+words of PLIO_1 and big-endian values, as in the FITS file.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ OFFSET, LENGTH, STORED = range(3)
 """Positions of the numbers of each tile, which follow."""
 PER_TILE = 3
 
-RICE = 0
-"""Value of STORED for a RICE_1 stream. Otherwise it is the BITPIX of the values, 8 to -64."""
+RICE, PLIO = 0, 1
+"""Values of STORED for a RICE_1 stream and words of PLIO_1. Others are the BITPIX of values, 8 to
+-64, and flags."""
+SHUFFLED = 256
+"""Flag, for 2 and 4 bytes: all first bytes of values come first, then all second ones."""
+QUANTIZED = 512
+"""Flag: they are the integers of a quantised image, to be converted back to floats."""
 
 BSCALE, BZERO, BLANK = range(3)
 """Positions of the image's numbers in ``scaling``."""
@@ -37,7 +42,7 @@ MAX_BLOCKSIZE = 64
 
 PADDING = 1024
 """Zero bytes after the payload: a kernel checks for the end of a tile only after each block, where
-it may be 64 x 89 bits past it; and it loads two 64-bit words at a time."""
+it may be 64 x 54 bits past it; and it loads two 64-bit words at a time."""
 
 OVERHEAD = PADDING + 8 * (HEAD + PER_SCALING)
 """Bytes that are sent with an image besides its tiles and their numbers."""
@@ -63,7 +68,7 @@ def make_plan(
     Parameters
     ----------
     tiles : ndarray, shape (tiles, 3), int64
-        Offset in the payload, length in bytes, and BITPIX of the stored values, or `RICE`. Tiles
+        Offset in the payload, length in bytes, and STORED. Tiles
         that the window touches, row by row. Without tiles the image is zeros.
     bitpix : int
         BITPIX of the image; ZBITPIX if it is compressed.

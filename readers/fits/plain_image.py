@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,9 +49,9 @@ class StoredImage:
     def read(
         self, place: Place, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
-        """Read the rows of a window; returns are those of `readers.fits.rice_tiles.RiceImage.read`.
+        """Read the rows of a window, each as one tile of an image that has the window's size.
 
-        Each row is one tile of an image that has the size of the window.
+        Returns are those of `readers.fits.tiles.image.TiledImage.read`.
         """
         offsets, lengths = self._rows(window, planes)
         payload, starts, input_bytes = read_ranges(place, offsets, lengths, gap=_GAP, room=PADDING)
@@ -78,15 +79,26 @@ class StoredImage:
 
 def plan_of_pixels(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return the payload and the plans of decoded pixels, shape (planes, height, width)."""
-    planes, height, width = pixels.shape
-    item = pixels.dtype.itemsize
-    payload = np.empty(pixels.size * item + PADDING, np.uint8)
-    payload[pixels.size * item :] = 0
-    big_endian = payload[: pixels.size * item].view(pixels.dtype.newbyteorder(">"))
-    big_endian.reshape(pixels.shape)[:] = pixels
-    bitpix = 8 * item if pixels.dtype.kind in "iu" else -8 * item
+    payload, plans, copy = plan_of_shape(pixels.shape, pixels.dtype)
+    copy[:] = pixels
+    return payload, plans
+
+
+def plan_of_shape(
+    shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]:
+    """Return a payload, its plans, and its pixels as an array of this shape, to be written.
+
+    The shape is (planes, height, width), and the type that of the pixels in any byte order.
+    """
+    planes, height, width = shape
+    item, nbytes = dtype.itemsize, math.prod(shape) * dtype.itemsize
+    payload = np.empty(nbytes + PADDING, np.uint8)
+    payload[nbytes:] = 0
+    bitpix = 8 * item if dtype.kind in "iu" else -8 * item
     starts = np.arange(planes * height).reshape(planes, height) * (width * item)
-    return payload, _plans(starts, width, bitpix)
+    pixels = payload[:nbytes].view(dtype.newbyteorder(">")).reshape(shape)
+    return payload, _plans(starts, width, bitpix), pixels
 
 
 def _plans(starts: NDArray[np.int64], width: int, bitpix: int) -> NDArray[np.int64]:

@@ -1,8 +1,9 @@
 """FITS reader: send the raw bytes of only the tiles that a window touches; the graph decodes them.
 
-RICE_1 tiles are sent compressed (`readers.fits.rice_tiles`), rows of plain images as they are
-stored (`readers.fits.plain_image`). astropy decodes everything else in the reader process, also
-only the tiles needed; those pixels are sent as they would be stored, with BSCALE, BZERO and BLANK.
+RICE_1 and PLIO_1 tiles are sent compressed, gzipped ones inflated, HCOMPRESS_1 ones decoded
+(`readers.fits.tiles`), rows of plain images as they are stored (`readers.fits.plain_image`).
+astropy decodes everything else in the reader process, also only the tiles needed; those pixels are
+sent as they would be stored, with BSCALE, BZERO and BLANK.
 The graph converts all of them to float32 physical values, see `dali_pipelines.kernels.fits.image`.
 """
 
@@ -20,13 +21,13 @@ from astropy.io import fits
 from numpy.typing import NDArray
 
 from readers.contract import Peek, Row, Sample, SampleSpec
-from readers.fits.file import Expected, FitsFile, read_errors
+from readers.fits.file import Expected, FitsFile, read_errors, whole_if_small
 from readers.fits.hdus import HduName, checked
 from readers.fits.image import FitsImage, find_image, is_described
 from readers.fits.payload import OVERHEAD, make_plan
 from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import ImageShape, Planes, plane_numbers
-from readers.fits.tile_notes import COLUMN, Ranges, TileNotes
+from readers.fits.tiles.notes import COLUMN, Ranges, TileNotes
 from readers.window import Window
 
 _AS_STORED = (8, 16, 32, -32, -64)
@@ -52,7 +53,7 @@ class FitsReader:
         How many planes each image must have; needed where planes is "all".
     largest_tile : float
         Pixels of the largest tile that the graph is to decode; astropy decodes images in larger
-        tiles here.
+        tiles here. It does not count for integers in HCOMPRESS_1, of which the graph gets rows.
 
     Notes
     -----
@@ -106,7 +107,9 @@ class FitsReader:
 
     def read(self, row: Row, window: Window | None) -> Sample:
         """Read the image, or only the tiles that the window touches."""
-        expected = partial(self._expected, row, window) if row.notes.get(COLUMN) else None
+        expected = whole_if_small(row.known_bytes) if window is None else None
+        if row.notes.get(COLUMN):
+            expected = partial(self._expected, row, window)
         with self._found(row, expected) as found:
             found.file.need(*self.span(found, row, window))
             sample = self.read_found(found, row, window)

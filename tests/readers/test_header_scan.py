@@ -10,11 +10,14 @@ import pytest
 from astropy.io import fits
 from astropy.time import Time
 from fits_files import plain_hdu
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from image_files import exif, pillow
 from PIL import Image
 
 from readers import FitsReader, ReadError, Row
 from readers import header_scan as module
+from readers.fits.facts import images
 from readers.header_scan import image_facts
 from readers.index.fact_table import COLUMNS, FactTable, column_name
 from readers.places.opener import LOCAL
@@ -25,7 +28,7 @@ AIA_KEYS = ("DATE-OBS", "T_OBS", "WAVELNTH", "EXPTIME", "QUALITY")
 
 def fits_facts(*arguments: Any, **options: Any) -> dict[str, Any]:
     """Return the facts of a file with one image."""
-    (found,) = module.fits_facts(*arguments, **options)
+    (found,) = images.fits_facts(*arguments, **options)
     return found
 
 
@@ -299,7 +302,7 @@ class TestHdusAndPlanes:
         return save(tmp_path / request.param, *hdus)
 
     def test_all_hdus(self, path: str) -> None:
-        found = module.fits_facts(path, ["EXPTIME", "GAIN", "EXTNAME"], "all")
+        found = images.fits_facts(path, ["EXPTIME", "GAIN", "EXTNAME"], "all")
         names = ("hdu", "planes", "height", "EXPTIME", "GAIN", "EXTNAME")
         assert [tuple(facts[name] for name in names) for facts in found] == [
             (1, 1, 4, 45.0, 3.0, "SCI"),
@@ -381,6 +384,45 @@ class TestTable:
         assert found.type == kind
         assert [found[0].as_py(), found[-1].as_py()] == expected
         assert len(found) == apart + 2
+
+    @settings(max_examples=60)
+    @given(
+        st.lists(
+            st.sampled_from(
+                [
+                    None,
+                    True,
+                    False,
+                    0,
+                    1,
+                    2**53 + 1,
+                    -(2**63),
+                    2**63,
+                    10**30,
+                    0.5,
+                    1.0,
+                    1e300,
+                    "",
+                    "x",
+                ]
+            ),
+            max_size=8,
+        ),
+        st.integers(1, 4),
+    )
+    def test_batches_change_nothing(self, values: list[Any], batch_rows: int) -> None:
+        """Text is that of each value, and floats are those of Python, wherever batches end."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("readers.index.fact_table._BATCH_ROWS", batch_rows)
+            found = column("KEY", values)[0].to_pylist()
+        known = [value for value in values if value is not None]
+        convert: Any = known and type(known[0])
+        if any(isinstance(value, str) for value in known):
+            convert = str
+        elif len({*map(type, known)}) > 1 or any(type(v) is int and v >= 2**63 for v in known):
+            convert = float
+        assert found == [None if value is None else convert(value) for value in values]
+        assert {*map(type, found)} <= {type(convert(value)) for value in known} | {type(None)}
 
     def test_quality_is_unsigned(self) -> None:
         found, _ = column("QUALITY", [0, 5, -1, -2147483648, 1 << 31, None])

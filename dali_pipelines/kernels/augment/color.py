@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from dali_pipelines.kernels.arrays import reshaped
 from dali_pipelines.kernels.bits import quotient32
 from dali_pipelines.kernels.compiled import compiled, inlined
 
@@ -43,7 +44,7 @@ def retouch(out, image, steps, largest):  # type: ignore[no-untyped-def]
     largest : float32
         After each step values are clamped to 0 ... `largest`; infinity not to clamp.
     """
-    line, source = out.reshape(-1), image.reshape(-1)
+    line, source = reshaped(out, out.size), reshaped(image, image.size)
     for i in range(line.size):
         line[i] = source[i]
     is_rgb = image.shape[2] == 3

@@ -28,7 +28,7 @@ from dali_pipelines.kernels.bits import (
     store_float32,
     store_float64,
 )
-from dali_pipelines.kernels.compiled import compiled, kept, stamped
+from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
 
 THREADS = 256
 """Threads of a block."""
@@ -69,8 +69,7 @@ def tiles(images: Sequence[Image]) -> int:
     return max(-(-image.pixels // TILE) for image in images)
 
 
-@stamped
-@kept(cuda.jit)
+@compiled_for_gpus
 def sum_gray(table):  # type: ignore[no-untyped-def]
     """Sum the gray values that the contrast of each image is about.
 
@@ -114,8 +113,7 @@ def sum_gray(table):  # type: ignore[no-untyped-def]
         store_float64(at + 8, shared_counts[0])
 
 
-@stamped
-@kept(cuda.jit)
+@compiled_for_gpus
 def retouch(table):  # type: ignore[no-untyped-def]
     """Take the steps of each image, after `sum_gray`.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dali_pipelines.kernels.augment.noise import VALUES, exposed, normal_block
 from dali_pipelines.kernels.augment.philox import key_of
 from dali_pipelines.kernels.bits import load_float32, load_int64, store_float32
-from dali_pipelines.kernels.compiled import compiled, kept, stamped
+from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
 
 THREADS = 256
 """Threads of a block."""
@@ -46,8 +46,7 @@ def tiles(images: Sequence[Image]) -> int:
     return max(-(-image.values // TILE) for image in images)
 
 
-@stamped
-@kept(cuda.jit)
+@compiled_for_gpus
 def add_noise(table):  # type: ignore[no-untyped-def]
     """Add normal noise; launch ``[(tiles(...), images), THREADS]`` with a `launch_table`."""
     out, image, values, numbers = _fields(table, cuda.blockIdx.y)
@@ -64,8 +63,7 @@ def add_noise(table):  # type: ignore[no-untyped-def]
         block += THREADS
 
 
-@stamped
-@kept(cuda.jit)
+@compiled_for_gpus
 def add_photon_noise(table):  # type: ignore[no-untyped-def]
     """Count photons, and read them out; launch as `add_noise`."""
     out, image, values, numbers = _fields(table, cuda.blockIdx.y)

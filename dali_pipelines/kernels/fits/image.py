@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from dali_pipelines.kernels.compiled import compiled
+from dali_pipelines.kernels.arrays import array_at, reshaped
+from dali_pipelines.kernels.bits import store_int64
+from dali_pipelines.kernels.compiled import compiled, inlined
 from dali_pipelines.kernels.fits.dither import RANDOM, dequantized, random_row
 from dali_pipelines.kernels.fits.pixel import (
+    bitpix_of,
     integer,
     is_inside,
+    is_quantized,
+    is_shuffled,
     load_stored,
     physical,
     stored_kind,
 )
+from dali_pipelines.kernels.fits.plio import read_runs
 from dali_pipelines.kernels.fits.rice import CHUNK, PITCH, decode_chunk
-from dali_pipelines.kernels.fits.rice_avx512 import LANES
 from dali_pipelines.kernels.fits.rice_stream import ends_well, first_pixel
+from dali_pipelines.kernels.fits.rice_vector import LANES
 from dali_pipelines.kernels.fits.tile_geometry import (
     image_tile,
     num_tiles,
@@ -40,6 +46,7 @@ from readers.fits.payload import (
     OFFSET,
     PER_SCALING,
     PER_TILE,
+    PLIO,
     RICE,
     SEED,
     STORED,
@@ -52,6 +59,10 @@ from readers.fits.payload import (
 
 DAMAGED = 1
 """Status of an image whose bytes are damaged."""
+
+# Behind the pixels, numbers of each lane, int64: those of `decode_chunk`'s state, end and counts;
+# the pixels of its tile that are needed and all; and what is left of an instruction of PLIO_1.
+_ROWS = 8
 
 
 @compiled
@@ -79,11 +90,13 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
         0, or `DAMAGED`: then the pixels are invalid.
     """
     plan_at = np.int64(plan.ctypes.data)
-    image = out.reshape(out.shape[0], out.shape[1])
     rows, columns = out.shape[0], out.shape[1]
+    image = reshaped(out, (rows, columns))
     count = (plan.size - HEAD) // PER_TILE
     if count == 0:
-        out[:] = 0
+        for row in range(rows):
+            for column in range(columns):
+                image[row, column] = 0
         return 0
     dither = number(plan_at, DITHER)
     tile_scalings = count if dither != UNQUANTIZED else 0
@@ -94,23 +107,25 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
         return DAMAGED
     bytepix, blocksize = number(plan_at, BYTEPIX), number(plan_at, BLOCKSIZE)
     pixels_of_image = number(plan_at, HEIGHT) * number(plan_at, WIDTH)
-    pixels = np.empty(LANES * PITCH, np.int32)
-    state = np.zeros((3, LANES), np.int64)
-    at, last = state[0], state[1]
-    end = np.zeros(LANES, np.int64)
-    needed = np.zeros(LANES, np.int64)
-    sizes = np.zeros(LANES, np.int64)
-    counts = np.zeros(LANES, np.int64)
+    pixels = np.empty(LANES * PITCH + 2 * _ROWS * LANES, np.int32)
+    rows_at = np.int64(pixels.ctypes.data) + 4 * LANES * PITCH
+    for place in range(_ROWS * LANES):
+        store_int64(rows_at + 8 * place, 0)
+    numbers = array_at(rows_at, (_ROWS, LANES), np.int64)
+    state, at, last, end, counts = numbers[:3], numbers[0], numbers[1], numbers[3], numbers[4]
+    needed, sizes, left_at = numbers[5], numbers[6], rows_at + 8 * 7 * LANES
     for first in range(0, count, LANES):
         lanes = min(LANES, count - first)
-        needed[:] = 0
-        unwanted = pixels_of_image
+        most, unwanted = np.int64(0), pixels_of_image
+        for lane in range(LANES):
+            counts[lane] = 0
         for lane in range(lanes):
             tile = first + lane
             place, length = tile_number(plan_at, tile, OFFSET), tile_number(plan_at, tile, LENGTH)
             stored = tile_number(plan_at, tile, STORED)
             y, x, height, width, bottom, right = tile_bounds(plan_at, tile, rows, columns)
             sizes[lane], needed[lane] = height * width, (bottom - 1) * width + right
+            most = max(most, needed[lane])
             unwanted = min(unwanted, max(-y, 0) * width + max(-x, 0))
             if not is_inside(place, length, stored, sizes[lane], payload.size):
                 return DAMAGED
@@ -121,36 +136,76 @@ def decode_image(out, payload, plan, scaling, flip, finish):  # type: ignore[no-
                 end[lane] = 8 * (at[lane] + length)
                 last[lane] = first_pixel(at[lane], bytepix)
                 at[lane] = 8 * (at[lane] + bytepix)
-        for begin in range(0, needed.max(), CHUNK):
-            counts[:] = 0
+            elif stored == PLIO:
+                end[lane] = at[lane] + length
+                last[lane] = 1
+                store_int64(left_at + 8 * lane, 0)
+        for begin in range(0, most, CHUNK):
             for lane in range(lanes):
-                stored = tile_number(plan_at, first + lane, STORED)
-                size = max(min(CHUNK, needed[lane] - begin), 0)
-                if stored == RICE:
-                    counts[lane] = size
-                else:
-                    at[lane] += _load(pixels[lane * PITCH : lane * PITCH + size], at[lane], stored)
+                if tile_number(plan_at, first + lane, STORED) == RICE:
+                    counts[lane] = max(min(CHUNK, needed[lane] - begin), 0)
             ahead = unwanted - begin
             if not decode_chunk(pixels, state, end, counts, ahead, bytepix, blocksize):
                 return DAMAGED
             for lane in range(lanes):
                 size = max(min(CHUNK, needed[lane] - begin), 0)
-                if counts[lane] > 0 and begin + size == needed[lane]:
+                part = pixels[lane * PITCH : lane * PITCH + size]
+                stored = tile_number(plan_at, first + lane, STORED)
+                if stored == PLIO:
+                    high, left = np.int32(last[lane]), array_at(left_at + 8 * lane, 2, np.int32)
+                    at[lane], last[lane] = read_runs(part, at[lane], end[lane], high, left)
+                    if at[lane] < 0:
+                        return DAMAGED
+                elif stored != RICE:
+                    at[lane] += _load(part, at[lane], stored, sizes[lane])
+                elif size > 0 and begin + size == needed[lane]:
                     whole = needed[lane] == sizes[lane]
                     if not ends_well(at[lane], end[lane], whole):
                         return DAMAGED
-                part = pixels[lane * PITCH : lane * PITCH + size]
                 _write(image, part, begin, plan_at, first + lane, scaling, flip, finish)
     return 0
 
 
 @compiled
-def _load(pixels, address, stored):  # type: ignore[no-untyped-def]
-    """Load values that are not compressed; return the bytes that they take."""
-    item = abs(stored) // 8
-    for i in range(pixels.size):
-        pixels[i] = load_stored(address + i * item, stored)
+def _load(pixels, address, stored, pitch):  # type: ignore[no-untyped-def]
+    """Load values that are not coded; return the bytes to go on by: those of all, or the first."""
+    bitpix = bitpix_of(stored)
+    item = abs(bitpix) // 8
+    if is_shuffled(stored):
+        if item == 2:
+            _load_int16(pixels, address, 1, pitch)
+        else:
+            _load_shuffled(pixels, address, pitch)
+        return pixels.size
+    if bitpix == 16:
+        _load_int16(pixels, address, 2, 1)
+    else:
+        for i in range(pixels.size):
+            pixels[i] = load_stored(address + i * item, bitpix)
     return pixels.size * item
+
+
+@inlined
+def _load_int16(pixels, address, step, pitch):  # type: ignore[no-untyped-def]
+    """Load values `step` bytes apart, whose bytes are `pitch` apart, in a loop that is vectors."""
+    count = np.uint64(pixels.size)
+    first = array_at(address, step * pixels.size, np.int8)
+    second = array_at(address + pitch, step * pixels.size, np.uint8)
+    for i in range(count):
+        at = np.uint64(step) * i
+        pixels[i] = (np.int32(first[at]) << 8) | np.int32(second[at])
+
+
+@inlined
+def _load_shuffled(pixels, address, pitch):  # type: ignore[no-untyped-def]
+    """Load values of 4 bytes that lie `pitch` bytes apart, likewise."""
+    first = array_at(address, pixels.size, np.int8)
+    second = array_at(address + pitch, pixels.size, np.uint8)
+    third = array_at(address + 2 * pitch, pixels.size, np.uint8)
+    fourth = array_at(address + 3 * pitch, pixels.size, np.uint8)
+    for i in range(pixels.size):
+        high = (np.int32(first[i]) << 8) | np.int32(second[i])
+        pixels[i] = (high << 16) | (np.int32(third[i]) << 8) | np.int32(fourth[i])
 
 
 @compiled
@@ -174,7 +229,7 @@ def _write(image, pixels, begin, plan, tile, scaling, flip, finish):  # type: ig
             part = pixels[done + start - column : done + stop - column]
             if finish.size == 0:
                 _copy(line, part, kind, flip[0])
-            elif dither != UNQUANTIZED and stored == RICE:
+            elif is_quantized(stored, dither):
                 numbers = scaling[PER_SCALING * (1 + tile) : PER_SCALING * (2 + tile)]
                 random = random_row(image_tile(plan, tile, columns), number(plan, SEED))
                 first = row * width + start

@@ -12,12 +12,13 @@ from numba import cuda
 
 from dali_pipelines.kernels.bits import (
     load_float64,
+    load_uint8,
     store_float32,
     store_int16,
     store_int32,
     store_uint8,
 )
-from dali_pipelines.kernels.compiled import compiled, kept, stamped
+from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
 from dali_pipelines.kernels.fits.dither import dequantized, random_row
 from dali_pipelines.kernels.fits.image import DAMAGED
 from dali_pipelines.kernels.fits.image_cuda_table import (
@@ -29,11 +30,15 @@ from dali_pipelines.kernels.fits.image_cuda_table import (
     view_of,
 )
 from dali_pipelines.kernels.fits.pixel import (
+    bitpix_of,
     integer,
+    is_quantized,
+    is_shuffled,
     load_stored,
     physical,
     stored_kind,
 )
+from dali_pipelines.kernels.fits.plio import read_runs
 from dali_pipelines.kernels.fits.rice_cuda import read_block
 from dali_pipelines.kernels.fits.rice_stream import ends_well, first_pixel, read_code
 from dali_pipelines.kernels.fits.tile_geometry import (
@@ -47,10 +52,10 @@ from readers.fits.payload import (
     BYTEPIX,
     MAX_BLOCKSIZE,
     PER_SCALING,
+    PLIO,
     RICE,
     SEED,
     STORED,
-    UNQUANTIZED,
     ZBLANK,
     ZSCALE,
     ZZERO,
@@ -60,14 +65,13 @@ _PITCH = MAX_BLOCKSIZE + 1
 """Size of the pixels of a thread in shared memory: odd, so that threads that write at the same time
 use different banks."""
 
-_COUNT, _Y, _X, _WIDTH, _RIGHT, _KIND, _QUANTIZED, _RANDOM, _ROW, _COLUMN = range(10)
-_SHARED = 11
+_COUNT, _Y, _X, _WIDTH, _RIGHT, _KIND, _QUANTIZED, _RANDOM, _ROW, _COLUMN, _LEFT = range(11)
+_SHARED = 13
 """Shared fields of each thread's tile: count of pixels just decoded, position in the window, width,
-and the row and column in the tile where those pixels begin. Odd, too."""
+row and column in the tile where those pixels begin, and two for `read_runs`. Odd, too."""
 
 
-@stamped
-@kept(cuda.jit)
+@compiled_for_gpus
 def decode_images(table, num_images, item, mean, factor, random_numbers):  # type: ignore[no-untyped-def]
     """Decode a batch; launch ``[blocks, WARP]``.
 
@@ -94,9 +98,11 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
     blocksize, bytepix = number(view.plan, BLOCKSIZE), number(view.plan, BYTEPIX)
     tile = tile_of(view, first + lane)
     at = 8 * (tile.address + bytepix)
-    last = np.int32(0)
+    last = np.int32(1)
     if tile.needed > 0 and tile.stored == RICE:
         last = np.int32(first_pixel(tile.address, bytepix))
+    if tile.stored == PLIO:
+        at = tile.address
     needed = tile.needed
     if needed < 0:
         _set_damaged(view.status)
@@ -111,7 +117,11 @@ def decode_images(table, num_images, item, mean, factor, random_numbers):  # typ
     for start in range(0, longest, blocksize):
         count = max(min(blocksize, needed - start), 0)
         if count > 0:
-            at, last = _read(pixels[lane, :count], tile, at, last, bytepix, start)
+            part = pixels[lane, :count]
+            if tile.stored == PLIO:
+                at, last = read_runs(part, at, tile.end // 8, last, tiles[lane, _LEFT:])
+            else:
+                at, last = _read(part, tile, at, last, bytepix, start)
             if at < 0:
                 _set_damaged(view.status)
                 needed = count = np.int64(0)
@@ -147,9 +157,13 @@ def _set_damaged(address):  # type: ignore[no-untyped-def]
 def _read(pixels, tile, at, last, bytepix, start):  # type: ignore[no-untyped-def]
     """Decode the next pixels; return the position after them, -1 if damaged, and the last one."""
     if tile.stored != RICE:
-        bytes_each = abs(tile.stored) // 8
+        bitpix = bitpix_of(tile.stored)
+        item = abs(bitpix) // 8
+        if is_shuffled(tile.stored):
+            _load_shuffled(pixels, tile.address + start, item, tile.size)
+            return at, last
         for i in range(pixels.size):
-            pixels[i] = load_stored(tile.address + (start + i) * bytes_each, tile.stored)
+            pixels[i] = load_stored(tile.address + (start + i) * item, bitpix)
         return at, last
     at, code = read_code(at, tile.end, bytepix)
     if at >= 0:
@@ -161,15 +175,26 @@ def _read(pixels, tile, at, last, bytepix, start):  # type: ignore[no-untyped-de
 
 
 @compiled
+def _load_shuffled(pixels, address, item, pitch):  # type: ignore[no-untyped-def]
+    """Load values whose bytes lie `pitch` bytes apart."""
+    for i in range(pixels.size):
+        pixels[i] = 0
+    for _ in range(item):
+        for i in range(pixels.size):
+            pixels[i] = (pixels[i] << 8) | np.int32(load_uint8(address + i))
+        address += pitch
+
+
+@compiled
 def _set_shared(view, tile, bytepix, shared):  # type: ignore[no-untyped-def]
     """Set the shared fields of a tile once, as they take divisions."""
     y, x, _, width, _, right = tile_bounds(view.plan, tile, view.rows, view.columns)
     stored = tile_number(view.plan, tile, STORED)
     shared[_Y], shared[_X], shared[_WIDTH], shared[_RIGHT] = y, x, width, right
     shared[_KIND] = stored_kind(stored, view.bitpix, bytepix, view.dither)
-    shared[_QUANTIZED] = view.dither != UNQUANTIZED and stored == RICE
+    shared[_QUANTIZED] = is_quantized(stored, view.dither)
     shared[_RANDOM] = random_row(image_tile(view.plan, tile, view.columns), number(view.plan, SEED))
-    shared[_ROW] = shared[_COLUMN] = 0
+    shared[_ROW] = shared[_COLUMN] = shared[_LEFT] = shared[_LEFT + 1] = 0
 
 
 @compiled

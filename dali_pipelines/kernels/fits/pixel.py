@@ -21,7 +21,10 @@ from dali_pipelines.kernels.bits import (
     product64,
 )
 from dali_pipelines.kernels.compiled import compiled
-from readers.fits.payload import PADDING, RICE, UNQUANTIZED
+from readers.fits.payload import PADDING, PLIO, QUANTIZED, RICE, SHUFFLED, UNQUANTIZED
+
+_SIGN = 128
+"""Added to STORED, makes its BITPIX positive."""
 
 
 @compiled
@@ -29,18 +32,36 @@ def is_inside(place, length, stored, size, payload_size):  # type: ignore[no-unt
     """Return whether a tile of `size` pixels is inside the payload and has the right length."""
     if place < 0 or length < 0 or place > payload_size - PADDING - length:
         return False
-    return stored == RICE or length == size * (abs(stored) // 8)
+    return stored in (RICE, PLIO) or length == size * (abs(bitpix_of(stored)) // 8)
 
 
 @compiled
-def load_stored(address, stored):  # type: ignore[no-untyped-def]
-    """Load a big-endian value of BITPIX `stored`: an int32, or the bits of a float32."""
+def bitpix_of(stored):  # type: ignore[no-untyped-def]
+    """Return the BITPIX of values, from STORED without its flags."""
+    return (stored + _SIGN) % SHUFFLED - _SIGN
+
+
+@compiled
+def is_shuffled(stored):  # type: ignore[no-untyped-def]
+    """Return whether values, of 2 or 4 bytes, have the flag `SHUFFLED`."""
+    return (stored + _SIGN) & SHUFFLED != 0 and abs(bitpix_of(stored)) in (16, 32)
+
+
+@compiled
+def is_quantized(stored, dither):  # type: ignore[no-untyped-def]
+    """Return whether a tile holds quantised floats; other tiles of such an image hold floats."""
+    return dither != UNQUANTIZED and (stored == RICE or (stored + _SIGN) & QUANTIZED != 0)
+
+
+@compiled
+def load_stored(address, bitpix):  # type: ignore[no-untyped-def]
+    """Load a big-endian value: an int32, or the bits of a float32."""
     word = load_big_endian(address)
-    if stored == 8:
+    if bitpix == 8:
         return np.int32(word >> np.uint64(56))
-    if stored == 16:
+    if bitpix == 16:
         return np.int32(np.int64(word) >> 48)
-    if stored == -64:
+    if bitpix == -64:
         return bits_of_float32(np.float32(float64_of_bits(word)))
     return np.int32(np.int64(word) >> 32)
 
@@ -48,8 +69,11 @@ def load_stored(address, stored):  # type: ignore[no-untyped-def]
 @compiled
 def stored_kind(stored, bitpix, bytepix, dither):  # type: ignore[no-untyped-def]
     """Return the type in the 32 bits of a decoded pixel: an integer of 8, 16 or 32 bits, or -32."""
+    if stored == PLIO:
+        return min(32, bitpix)
     if stored != RICE:
-        return max(stored, -32)
+        kind = max(bitpix_of(stored), -32)
+        return kind if bitpix < 0 else min(kind, bitpix)
     return 8 * bytepix if dither != UNQUANTIZED else min(8 * bytepix, bitpix)
 
 

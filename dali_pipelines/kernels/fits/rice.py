@@ -1,4 +1,4 @@
-"""Decode many RICE_1 tiles at a time on a CPU core: sixteen in vectors, or four in lockstep.
+"""Decode many RICE_1 tiles at a time on a CPU core: in vectors, or four in lockstep.
 
 The format is described in `dali_pipelines.kernels.fits.rice_stream`.
 """
@@ -8,14 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dali_pipelines.kernels.bits import leading_zeros
-from dali_pipelines.kernels.compiled import compiled
-from dali_pipelines.kernels.fits.rice_avx512 import (
-    ENDED,
-    HAS_VECTORS,
-    LANES,
-    block_reader,
-    read_codes,
-)
+from dali_pipelines.kernels.compiled import compiled, optimized
 from dali_pipelines.kernels.fits.rice_stream import (
     LENGTH_BITS,
     NEAR,
@@ -26,6 +19,15 @@ from dali_pipelines.kernels.fits.rice_stream import (
     read_block,
     read_code,
 )
+from dali_pipelines.kernels.fits.rice_vector import (
+    ENDED,
+    LANES,
+    RAW,
+    READ,
+    block_reader,
+    read_codes,
+)
+from dali_pipelines.kernels.vectors import HAS_VECTORS
 
 CHUNK = 4096
 """Pixels of a tile that a core decodes at a time: such runs of all tiles fit into its cache."""
@@ -36,25 +38,29 @@ runs do not evict each other from the cache."""
 
 _1, _2, _3 = np.uint64(PITCH), np.uint64(2 * PITCH), np.uint64(3 * PITCH)
 
-_read_by_four = block_reader(4, 4 * PITCH)
-_read_by_two = block_reader(2, 4 * PITCH)
-_pass_by_four = block_reader(4)
-_FOUR_FIT, _TWO_FIT = 9, 20
-"""Highest codes with which four or two differences nearly always fit into the 57 bits of a word."""
+_read_short = block_reader(short=True, pitch=4 * PITCH)
+_read_long = block_reader(short=False, pitch=4 * PITCH)
+_pass_short = block_reader(short=True)
+_HIGHEST_SHORT = 10
+"""Highest code with which the differences of a block are nearly always short."""
+_FEW_LONG = LANES // 4
+"""Tiles with higher codes that are better read one by one than all of them as long."""
+_FEWEST = LANES // 8
+"""Tiles from which on vectors take less time than one tile after the other."""
 
 
-@compiled
+@optimized
 def decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the next pixels of up to sixteen tiles.
+    """Decode the next pixels of up to `LANES` tiles.
 
-    With one tile each step waits for the one before: load, count zeros, advance. Several in
-    lockstep keep the processor busy: sixteen in vectors, if the CPU has them, else four.
+    With one tile each step waits for the one before: load, count zeros, advance. Several at a time
+    keep the processor busy: in vectors, if the CPU has them, else four in lockstep.
 
     Parameters
     ----------
     pixels : ndarray, shape (LANES * PITCH,), int32
-        Written: those of tile ``lane`` from ``lane * PITCH`` on. Only the low bits of 8- and
-        16-bit pixels are valid.
+        Written: those of tile ``lane`` from ``lane * PITCH`` on; of the `CHUNK` pixels there, those
+        behind ``counts[lane]`` mean nothing. Only the low bits of 8- and 16-bit pixels are valid.
     state : ndarray, shape (3, LANES), int64
         Position in each stream, an address times 8 plus bits; its last pixel; and the code of its
         block. Read and written. For a new tile, the position after its `first_pixel`, and that.
@@ -75,69 +81,105 @@ def decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize):  # t
     bool
         False if a stream ends before its pixels; then the pixels are invalid.
     """
-    all_have = 0
-    if HAS_VECTORS:  # else LLVM would meet instructions that the CPU lacks
-        all_have = counts.min() // blocksize * blocksize
-        if all_have > 0 and not _by_vectors(
-            pixels, state, end, unwanted, all_have, bytepix, blocksize
-        ):
+    return _decode(pixels, state, end, counts, unwanted, bytepix, blocksize)
+
+
+@compiled
+def _by_vectors(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode whole blocks of all tiles at a time."""
+    at, last, code = state[0], state[1], state[2]
+    addresses = np.int64(state.ctypes.data), np.int64(end.ctypes.data), np.int64(counts.ctypes.data)
+    length_bits, raw_code = LENGTH_BITS[bytepix >> 1], RAW_CODES[bytepix >> 1]
+    stop = _pixels_by_vectors(counts, blocksize)
+    for begin in range(0, stop, blocksize):
+        highest = read_codes(*addresses, begin + blocksize, length_bits, raw_code)
+        if highest == ENDED or highest > raw_code:
             return False
-    at, last = state[0], state[1]
-    for first in range(0, LANES, 4):
-        four = slice(first, first + 4)
-        four_have = counts[four].min() // blocksize * blocksize
-        part = pixels[first * PITCH :]
-        if not _in_lockstep(
-            part, at[four], end[four], last[four], all_have, four_have, bytepix, blocksize
-        ):
-            return False
-        for lane in range(first, first + 4):
-            for begin in range(four_have, counts[lane], blocksize):
-                stop = min(begin + blocksize, counts[lane])
-                at[lane], code = read_code(at[lane], end[lane], bytepix)
-                if at[lane] >= 0:
-                    run = pixels[lane * PITCH + begin : lane * PITCH + stop]
-                    at[lane], last[lane] = read_block(
-                        run, at[lane], end[lane], last[lane], code, bytepix
-                    )
+        place = np.int64(pixels.ctypes.data) + 4 * begin
+        if highest > _HIGHEST_SHORT and _num_long(code) > _FEW_LONG:
+            all_read = _read_long(place, addresses[0], blocksize)
+        elif begin + blocksize <= unwanted:
+            all_read = _pass_short(place, addresses[0], blocksize)
+        else:
+            all_read = _read_short(place, addresses[0], blocksize)
+        if all_read:
+            continue
+        for lane in range(LANES):
+            if code[lane] != READ:
+                run = pixels[lane * PITCH + begin : lane * PITCH + begin + blocksize]
+                of_block = raw_code if code[lane] == RAW else code[lane]
+                at[lane], last[lane] = read_block(
+                    run, at[lane], end[lane], last[lane], of_block, bytepix
+                )
                 if at[lane] < 0:
                     return False
+    for lane in range(LANES):
+        begin = min(stop, counts[lane] // blocksize * blocksize)
+        if counts[lane] > 0 and (
+            at[lane] > end[lane]
+            or not _alone(pixels, state, end, counts, lane, begin, bytepix, blocksize)
+        ):
+            return False
     return True
 
 
 @compiled
-def _by_vectors(pixels, state, end, unwanted, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the blocks up to pixel `stop`, which all tiles have."""
-    at, last, code = state[0], state[1], state[2]
-    state_at, end_at = np.int64(state.ctypes.data), np.int64(end.ctypes.data)
-    length_bits, raw_code = LENGTH_BITS[bytepix >> 1], RAW_CODES[bytepix >> 1]
-    for begin in range(0, stop, blocksize):
-        highest = read_codes(state_at, end_at, length_bits)
-        if highest == ENDED or highest > raw_code:
-            return False
-        place = np.int64(pixels.ctypes.data) + 4 * begin
-        good = False
-        if highest < raw_code:
-            if highest <= _FOUR_FIT and begin + blocksize <= unwanted:
-                good = _pass_by_four(place, state_at, blocksize)
-            elif highest <= _FOUR_FIT:
-                good = _read_by_four(place, state_at, blocksize)
-            if not good and highest <= _TWO_FIT:
-                good = _read_by_two(place, state_at, blocksize)
-        if not good:
-            for lane in range(LANES):
-                run = pixels[lane * PITCH + begin : lane * PITCH + begin + blocksize]
-                at[lane], last[lane] = read_block(
-                    run, at[lane], end[lane], last[lane], code[lane], bytepix
-                )
-                if at[lane] < 0:
-                    return False
-    return not (at > end).any()
+def _num_long(codes):  # type: ignore[no-untyped-def]
+    """Count the blocks whose differences are not short."""
+    count = 0
+    for code in codes:
+        count += code > _HIGHEST_SHORT
+    return count
 
 
 @compiled
-def _in_lockstep(pixels, at, end, last, start, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
-    """Decode the blocks from pixel `start` to `stop`, which all four tiles have.
+def _pixels_by_vectors(counts, blocksize):  # type: ignore[no-untyped-def]
+    """Return the pixels up to which tiles have whole blocks; 0 if few tiles have any."""
+    most = busy = 0
+    for count in counts:
+        busy += count >= blocksize
+        most = max(most, count)
+    return most // blocksize * blocksize if busy >= _FEWEST else 0
+
+
+@compiled
+def _by_fours(pixels, state, end, counts, unwanted, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode the blocks that four tiles have in lockstep, and the rest one by one."""
+    at, last = state[0], state[1]
+    for first in range(0, LANES, 4):
+        four = slice(first, first + 4)
+        stop = counts[four].min() // blocksize * blocksize
+        part = pixels[first * PITCH :]
+        if not _in_lockstep(part, at[four], end[four], last[four], stop, bytepix, blocksize):
+            return False
+        for lane in range(first, first + 4):
+            if not _alone(pixels, state, end, counts, lane, stop, bytepix, blocksize):
+                return False
+    return True
+
+
+_decode = _by_vectors if HAS_VECTORS else _by_fours
+
+
+@compiled
+def _alone(pixels, state, end, counts, lane, begin, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode the blocks of one tile from a pixel on."""
+    at, last = state[0, lane], state[1, lane]
+    for first in range(begin, counts[lane], blocksize):
+        stop = min(first + blocksize, counts[lane])
+        at, code = read_code(at, end[lane], bytepix)
+        if at >= 0:
+            run = pixels[lane * PITCH + first : lane * PITCH + stop]
+            at, last = read_block(run, at, end[lane], last, code, bytepix)
+        if at < 0:
+            return False
+    state[0, lane], state[1, lane] = at, last
+    return True
+
+
+@compiled
+def _in_lockstep(pixels, at, end, last, stop, bytepix, blocksize):  # type: ignore[no-untyped-def]
+    """Decode the blocks up to pixel `stop`, which all four tiles have.
 
     The inner loop has few live variables, to fit into the registers. It does not check for the end
     of a tile, which may therefore be overrun by up to the size of a block.
@@ -146,7 +188,7 @@ def _in_lockstep(pixels, at, end, last, start, stop, bytepix, blocksize):  # typ
     t0, t1, t2, t3 = at[0], at[1], at[2], at[3]
     e0, e1, e2, e3 = end[0], end[1], end[2], end[3]
     l0, l1, l2, l3 = last[0], last[1], last[2], last[3]
-    for begin in range(np.uint64(start), np.uint64(stop), np.uint64(blocksize)):
+    for begin in range(np.uint64(0), np.uint64(stop), np.uint64(blocksize)):
         t0, c0 = read_code(t0, e0, bytepix)
         t1, c1 = read_code(t1, e1, bytepix)
         t2, c2 = read_code(t2, e2, bytepix)

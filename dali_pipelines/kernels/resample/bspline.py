@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from dali_pipelines.kernels.arrays import reshaped
 from dali_pipelines.kernels.compiled import contracted
 
 REACH = 14
@@ -57,7 +58,7 @@ def prefilter_rows(lines, rows, columns):  # type: ignore[no-untyped-def]
 def prefilter_columns(coefficients, lines, rows, columns):  # type: ignore[no-untyped-def]
     """Filter the lines along columns into `coefficients`: `rows + 2 * REACH` become `rows`."""
     # Unsigned indices are never counted from the end, which would prevent vectors.
-    flat = lines.reshape(-1)
+    flat = reshaped(lines, lines.size)
     pitch, count = np.uint64(lines.shape[1]), np.uint64(columns)
     for y in range(rows):
         target = coefficients[y, :columns]

@@ -15,7 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from dali_pipelines.kernels.bits import load_float64, store_float32
-from dali_pipelines.kernels.compiled import compiled, kept, stamped
+from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
 from dali_pipelines.kernels.resample.bspline import PREFILTER, REACH
 from dali_pipelines.kernels.resample.holes import hole_value, load_pixel
 from dali_pipelines.kernels.resample.warp import FLOOR, LOWEST, mirrored
@@ -42,8 +42,7 @@ _RUN = 4
 """Coefficients of a column that a thread computes at a time, from pixels that they share."""
 
 
-@stamped
-@kept(cuda.jit)
+@compiled_for_gpus
 def prefilter_rows(table):  # type: ignore[no-untyped-def]
     """Fill the holes of a batch's images and filter along rows, into their lines.
 
@@ -75,8 +74,7 @@ def prefilter_rows(table):  # type: ignore[no-untyped-def]
             column += BLOCK[0]
 
 
-@stamped
-@kept(cuda.jit)
+@compiled_for_gpus
 def prefilter_columns(table):  # type: ignore[no-untyped-def]
     """Filter the lines of a batch along columns, into the coefficients.
 

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from dali_pipelines.kernels.arrays import reshaped
 from dali_pipelines.kernels.compiled import compiled, contracted
 from dali_pipelines.kernels.resample.rgb import sum_rgb
 
@@ -24,8 +25,8 @@ def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    out : ndarray, shape (rows, columns, channels), float32
-        Written in full; not contiguous if the layout is to be CHW.
+    out : ndarray, shape (channels, rows, columns), float32
+        Written in full.
     image : ndarray, shape (height, width, channels), uint8 or float32
         At least 1x1. Output pixels are NaN if a NaN has a weight in them.
     flip : ndarray, shape (2,), int32
@@ -40,16 +41,17 @@ def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
     row at a time: its source rows are summed into `line`, which is then summed along the row.
     """
     height, width, channels = image.shape
-    rows, columns, _ = out.shape
+    _, rows, columns = out.shape
     first, count, weights = _filter(width, columns)
     top, num_rows, row_weights = _filter(height, rows)
     pad = weights.shape[1] * channels
     size = width * channels
     line = np.empty(pad + size + pad, np.float32)
     middle = line[pad : pad + size]
-    flat = image.reshape(height, size)
+    flat = reshaped(image, (height, size))
     for y in range(rows):
-        middle[:] = 0
+        for i in range(size):
+            middle[i] = 0
         for k in range(0, num_rows[y] - 1, 2):
             # Two rows at a time halve the memory traffic of `middle`.
             upper = flat[min(max(top[y] + k, 0), height - 1)]
@@ -66,7 +68,7 @@ def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
         for i in range(pad):
             line[i] = middle[i % channels]
             line[pad + size + i] = middle[size - channels + i % channels]
-        row = out[rows - 1 - y if flip[1] else y]
+        row = out[:, rows - 1 - y if flip[1] else y]
         if channels == 3:
             _sum_rgb(row, line, pad, first, count, weights, flip[0], finish)
         else:
@@ -78,7 +80,7 @@ def _filter(size, new_size):  # type: ignore[no-untyped-def]
     """Return, for each output pixel, its first source pixel, their number, and their weights."""
     scale = size / new_size
     radius = max(scale, 1.0)
-    weights = np.zeros((new_size, math.ceil(2 * radius) + 1), np.float32)
+    weights = np.empty((new_size, math.ceil(2 * radius) + 1), np.float32)
     first = np.empty(new_size, np.int64)
     count = np.empty(new_size, np.int64)
     for i in range(new_size):
@@ -91,26 +93,28 @@ def _filter(size, new_size):  # type: ignore[no-untyped-def]
             total += 1 - abs(first[i] + k - center) / radius
         for k in range(count[i]):
             weights[i, k] = (1 - abs(first[i] + k - center) / radius) / total
+        for k in range(count[i], weights.shape[1]):
+            weights[i, k] = 0
     return first, count, weights
 
 
 @contracted
 def _sum_rgb(out, line, pad, first, count, weights, flip, finish):  # type: ignore[no-untyped-def]
     (mean0, factor0), (mean1, factor1), (mean2, factor2) = finish[0], finish[1], finish[2]
-    last = out.shape[0] - 1
+    last = out.shape[1] - 1
     for x in range(last + 1):
         # `line` goes on after the last pixel that has a weight.
         pixels = line[pad + first[x] * 3 :].ctypes.data
         red, green, blue = sum_rgb(pixels, weights[x].ctypes.data, count[x])
         to = last - x if flip else x
-        out[to, 0] = (red - mean0) * factor0
-        out[to, 1] = (green - mean1) * factor1
-        out[to, 2] = (blue - mean2) * factor2
+        out[0, to] = (red - mean0) * factor0
+        out[1, to] = (green - mean1) * factor1
+        out[2, to] = (blue - mean2) * factor2
 
 
 @contracted
 def _sum_any(out, line, pad, first, count, weights, flip, finish):  # type: ignore[no-untyped-def]
-    channels, last = out.shape[1], out.shape[0] - 1
+    channels, last = out.shape[0], out.shape[1] - 1
     for x in range(last + 1):
         to = last - x if flip else x
         for c in range(channels):
@@ -118,4 +122,4 @@ def _sum_any(out, line, pad, first, count, weights, flip, finish):  # type: igno
             at = first[x] * channels + pad + c
             for k in range(count[x]):
                 total += weights[x, k] * line[at + k * channels]
-            out[to, c] = (total - finish[c, 0]) * finish[c, 1]
+            out[c, to] = (total - finish[c, 0]) * finish[c, 1]

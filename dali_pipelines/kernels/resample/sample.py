@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from dali_pipelines.kernels.arrays import reshaped
 from dali_pipelines.kernels.compiled import compiled, contracted
 from dali_pipelines.kernels.resample.bspline import spline_weights
 
@@ -53,7 +54,7 @@ def _run(t, step):  # type: ignore[no-untyped-def]
 @contracted
 def _cubic_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
     # Unsigned indices make vectors, see `prefilter_columns`.
-    flat = source.reshape(-1)
+    flat = reshaped(source, source.size)
     start, pitch = np.uint64(start), np.uint64(source.shape[1])
     first = np.uint64(top) * pitch + np.uint64(left)
     second, third, fourth = first + pitch, first + pitch + pitch, first + pitch + pitch + pitch
@@ -72,7 +73,7 @@ def _cubic_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type
 
 @contracted
 def _linear_run(target, start, count, source, top, left, tx, ex, ty, ey):  # type: ignore[no-untyped-def]
-    flat = source.reshape(-1)
+    flat = reshaped(source, source.size)
     start, pitch, one = np.uint64(start), np.uint64(source.shape[1]), np.uint64(1)
     upper = np.uint64(top) * pitch + np.uint64(left)
     lower = upper + pitch

@@ -19,7 +19,7 @@ from dali_pipelines.kernels.bits import (
     load_int64,
     store_float32,
 )
-from dali_pipelines.kernels.compiled import compiled, kept, stamped
+from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
 from dali_pipelines.kernels.resample.bspline import spline_weights
 from dali_pipelines.kernels.resample.holes import pixel_weight
 from dali_pipelines.kernels.resample.prefilter_cuda import filled, mirror
@@ -76,8 +76,7 @@ class View(NamedTuple):
     flip_y: Any
 
 
-@stamped
-@kept(cuda.jit)
+@compiled_for_gpus
 def warp(table):  # type: ignore[no-untyped-def]
     """Write the resampled images of a batch.
 

@@ -33,7 +33,8 @@ class Hdu:
         ``plane_{part}``).
     outside : number, optional
         Value of pixels outside the image, which rotation and zoom may show, and windows with the
-        setting ``outside="fill"``: by default 0, but NaN where floats are filled.
+        setting ``outside="fill"``: by default 0, but NaN where floats are filled. What
+        ``ragged="pad"`` adds has it, too, by default 0.
     dtype : {"uint8", "int8", "uint16", "int16", "int32", "int64", "float32"}, optional
         Element type of the output; by default that of the first row that can be read. Images whose
         values are of another type are rejected, but all can become float32.

@@ -11,12 +11,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from readers.cache.locks import locked
 from readers.places.cache.folder import LOCKS, prepare
-from readers.places.cache.locks import locked
 from readers.places.cache.ranges import CELL, CachedObject, by_cell, covered
 from readers.places.cache.room import Room
 from readers.places.cache.segments import Listing, Segment, boot_id, segment_name
@@ -58,8 +58,9 @@ class DiskCache:
 
     What a read gives is what `fetch` gave, for it or for an earlier read. No byte is fetched twice
     while another thread or process fetches it, and it has room. Where the disk is full, cannot be
-    written or has no locks, bytes are fetched without it, after one warning in the log. It is
-    used by any number of threads. A pickle holds its settings; all its copies in a process are one.
+    written or has no locks, bytes are fetched without it, after one warning in the log. A folder
+    that is deleted is made again. It is used by any number of threads. A pickle holds its settings;
+    all its copies in a process are one.
 
     Parameters
     ----------
@@ -210,10 +211,16 @@ class DiskCache:
                 self._counts[name] += count
 
     def _warn(self, error: OSError) -> None:
+        """Warn once; a folder that was deleted is made again."""
+        reason = f"bytes are fetched without the cache {self.folder}: {error}"
+        if not os.path.exists(self.folder):
+            with suppress(OSError, ValueError):
+                prepare(self.folder)
+                reason = f"the folder of the cache was deleted, and is made again: {self.folder}"
         with self._lock:
             warned, self._warned = self._warned, True
         if not warned:
-            logger.warning("bytes are fetched without the cache %s: %s", self.folder, error)
+            logger.warning("%s", reason)
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from readers.places.cache.locks import locked
+from readers.cache.locks import locked
 
 _MARK = "CACHEDIR.TAG"
 _TEXT = """Signature: 8a477f597d28d172789f06886806bc55

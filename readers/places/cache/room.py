@@ -15,8 +15,8 @@ from array import array
 from contextlib import suppress
 from typing import NamedTuple
 
+from readers.cache.locks import locked
 from readers.places.cache.folder import LOCKS
-from readers.places.cache.locks import locked
 from readers.places.cache.segments import NEW
 from readers.places.cache.shelves import (
     SHELVES,

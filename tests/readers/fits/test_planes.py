@@ -230,9 +230,8 @@ def test_a_plane_alone_is_read(tmp_path: Path, compression: str | None) -> None:
     assert travelled <= peek.nbytes < 1.5 * travelled
 
 
-@pytest.mark.parametrize("codec", ["GZIP_2", "HCOMPRESS_1"])
 def test_a_plane_that_astropy_decodes_is_decoded_alone(
-    tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from astropy.io.fits.hdu.compressed import _tiled_compression
 
@@ -245,8 +244,8 @@ def test_a_plane_that_astropy_decodes_is_decoded_alone(
 
     monkeypatch.setattr(_tiled_compression, "_decompress_tile", counted)
     cube = np.random.default_rng(0).integers(0, 4000, (8, 16, 16)).astype(np.int16)
-    row = compressed(tmp_path, cube, plane=5, compression_type=codec, tile_shape=(1, 8, 16))
-    np.testing.assert_array_equal(planes_of(FitsReader(), row)[0], cube[5])
+    row = compressed(tmp_path, cube, plane=5, tile_shape=(1, 8, 16))
+    np.testing.assert_array_equal(planes_of(FitsReader(largest_tile=1), row)[0], cube[5])
     assert 2 <= len(decodes) <= 4  # of 16 tiles; astropy looks at some twice
 
 

@@ -279,7 +279,7 @@ def several(folder: Path) -> str:
     hdus = [
         fits.PrimaryHDU(),
         table,
-        fits.ImageHDU(RAMP + np.int16(1)),
+        fits.ImageHDU(RAMP + np.int16(1), name="SCI"),
         fits.CompImageHDU(RAMP + np.int16(2)),
         fits.ImageHDU(),
     ]
@@ -300,10 +300,11 @@ def test_the_row_decides_then_the_reader_then_the_content(
     assert reader.peek(row, None).height == 31
 
 
+THOSE = r"; images are in HDU 2 \(SCI\), 3 \(COMPRESSED_IMAGE\): give hdu=2"
 WRONG = [
-    (0, r"^HDU 0 holds no image, it is a PrimaryHDU$"),
-    (1, r"^HDU 1 holds no image, it is a BinTableHDU$"),
-    (4, r"^HDU 4 holds no image, it is a ImageHDU$"),
+    (0, rf"^HDU 0 holds no image, it is a PrimaryHDU{THOSE}$"),
+    (1, rf"^HDU 1 holds no image, it is a BinTableHDU{THOSE}$"),
+    (4, rf"^HDU 4 holds no image, it is a ImageHDU{THOSE}$"),
     (5, r"^there is no HDU 5, the file has 5 HDUs, counted from 0$"),
     (99, r"^there is no HDU 99, the file has 5 HDUs, counted from 0$"),
 ]
@@ -319,16 +320,35 @@ def test_wrong_hdu(tmp_path: Path, hdu: int, message: str) -> None:
         assert re.match(message, caught.value.reason)
 
 
+def test_images_behind_a_wrong_hdu_are_named_up_to_the_damage(tmp_path: Path) -> None:
+    images = [fits.ImageHDU(RAMP) for _ in range(12)]
+    fits.HDUList([fits.PrimaryHDU(), *images]).writeto(tmp_path / "a.fits")
+    row = Row(NUMBER, str(tmp_path / "a.fits"))
+    refused(FitsReader(0), row, None, "in HDU 1, 2, 3, 4, 5, 6, 7, 8, and 4 more: give hdu=1$")
+    content = Path(row.path).read_bytes()
+    Path(row.path).write_bytes(content[: len(content) // 2])
+    refused(FitsReader(0), row, None, r"HDU 0 holds no image, it is a PrimaryHDU; images .* hdu=1$")
+
+
 def test_no_image_at_all(tmp_path: Path) -> None:
     path = tmp_path / "table.fits"
     fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1])]).writeto(path)
     refused(FitsReader(), Row(NUMBER, str(path)), None, "no HDU holds an image")
 
 
-@pytest.mark.parametrize("content", [b"no FITS file", b"\xff\xd8\xff\xe0\x00\x10JFIF" * 999])
-def test_another_kind_of_file(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (b"no FITS file", ""),
+        (b"RIFF\x24\0\0\0WAVEfmt " * 999, ""),
+        (b"SIMPLE   and no FITS" * 999, ""),
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF" * 999, "; jpeg_pipeline reads such files"),
+        (b"\x93NUMPY\x01\x00v\x00" * 999, "; npy_pipeline reads such files"),
+    ],
+)
+def test_another_kind_of_file(tmp_path: Path, content: bytes, hint: str) -> None:
     row = written(tmp_path, content)
-    reason = f": not a FITS file: it begins with {content[:8]!r}"
+    reason = f": not a FITS file: it begins with {content[:8]!r}{hint}"
     refused(FitsReader(), row, None, f"{re.escape(reason)}$")
 
 

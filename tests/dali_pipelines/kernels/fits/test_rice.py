@@ -2,77 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from astropy.io.fits.hdu.compressed._codecs import Rice1
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from rice_tiles import DTYPES, decoded_together, encoded
 
-from dali_pipelines.kernels.fits.rice import PITCH, decode_chunk
-from dali_pipelines.kernels.fits.rice_avx512 import HAS_VECTORS, LANES
-from dali_pipelines.kernels.fits.rice_stream import ends_well, first_pixel
-from readers.fits.payload import PADDING
-
-DTYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
-CANARY = 123456789
-
-
-class Guarded:
-    """Memory that ends where a page begins that nobody may touch: reading past it is a crash."""
-
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 64 * mmap.PAGESIZE)
-        self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self.end = self._start + 63 * mmap.PAGESIZE
-        libc = ctypes.CDLL(None, use_errno=True)
-        guard = ctypes.c_void_p(self.end)
-        assert libc.mprotect(guard, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
-
-    def put(self, data: bytes) -> int:
-        """Write the data so that they and their padding end at the guard; give their address."""
-        start = self.end - PADDING - len(data)
-        ctypes.memmove(start, data + bytes(PADDING), len(data) + PADDING)
-        return start
-
-
-GUARDED = [Guarded() for _ in range(LANES)]
-
-
-def decoded_together(
-    streams: list[bytes],
-    needed: list[int],
-    bytepix: int,
-    blocksize: int = 32,
-    *,
-    whole: bool,
-    unwanted: int = 0,
-) -> tuple[bool, list[np.ndarray]]:
-    """Decode up to sixteen tiles as the kernel of an image does."""
-    missing = [0] * (LANES - len(streams))
-    pixels = np.full(LANES * PITCH, CANARY, np.int32)
-    places = [memory.put(stream) for memory, stream in zip(GUARDED, streams, strict=False)]
-    lengths = np.array([*map(len, streams), *missing], np.int64)
-    counts = np.array([*needed, *missing], np.int64)
-    starts = np.array([*places, *missing], np.int64)
-    if (lengths < bytepix)[: len(streams)].any():
-        return False, [np.zeros(size, np.int32) for size in needed]
-    last = [*(first_pixel(place, bytepix) for place in places), *missing]
-    end = 8 * (starts + lengths)
-    state = np.array([8 * (starts + bytepix), last, [0] * LANES], np.int64)
-    good = decode_chunk(pixels, state, end, counts, unwanted, bytepix, blocksize)
-    lanes = pixels.reshape(LANES, PITCH)
-    for lane, size in zip(lanes, counts, strict=True):
-        assert (lane[size:] == CANARY).all()
-    ends = [ends_well(state[0, lane], end[lane], whole) for lane in range(len(streams))]
-    return good and all(ends), [lane[:size] for lane, size in zip(lanes, needed, strict=False)]
+from dali_pipelines.kernels.fits.rice_vector import LANES
 
 
 def decoded(
@@ -81,11 +18,6 @@ def decoded(
     """Decode one tile alone."""
     good, pixels = decoded_together([stream], [num_pixels], bytepix, blocksize, whole=whole)
     return good, pixels[0].astype(DTYPES[bytepix])
-
-
-def encoded(pixels: np.ndarray, blocksize: int) -> bytes:
-    codec = Rice1(blocksize=blocksize, bytepix=pixels.itemsize, tilesize=pixels.size)
-    return bytes(codec.encode(pixels))
 
 
 @st.composite
@@ -201,21 +133,3 @@ def test_any_streams_together_stay_inside(
     streams: list[bytes], bytepix: int, needed: list[int]
 ) -> None:
     decoded_together(streams, needed, bytepix, whole=False)
-
-
-def test_all_of_this_without_vectors() -> None:
-    """On a CPU that has AVX-512, the tests above once more as on one that has none."""
-    if not HAS_VECTORS:
-        pytest.skip("they ran without vectors")
-    # Without the conftest.py of Loaders, which starts a process that imports DALI.
-    options = ["-q", "-p", "no:cacheprovider", "--noconftest", "-p", "conftest"]
-    found = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, __file__],
-        env={**os.environ, "NUMBA_ENABLE_AVX": "0", "PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert found.returncode == 0, found.stdout
-    assert "1 skipped" in found.stdout

@@ -29,9 +29,9 @@ def resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 def finished(
     image: np.ndarray, size: tuple[int, int], flip: tuple[int, int], finish: np.ndarray
 ) -> np.ndarray:
-    out = np.full((image.shape[2], *size), np.nan, np.float32).transpose(1, 2, 0)
+    out = np.full((image.shape[2], *size), np.nan, np.float32)
     resize(out, image, np.array(flip, np.int32), finish)
-    return out
+    return out.transpose(1, 2, 0)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])

@@ -154,15 +154,20 @@ def test_without_a_folder_all_is_fetched_as_asked(
     assert (cache.stats.misses, cache.stats.fetched_bytes) == (2, 2 * 9994)
 
 
-def test_a_folder_that_is_deleted_in_use_does_no_harm(
+def test_a_folder_that_is_deleted_in_use_is_made_again(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache, origin = DiskCache(str(folder), CELL), Origin()
     origin.read(cache, 0, 9)
-    shutil.rmtree(folder)
     for _ in range(2):
-        assert origin.read(cache, 0, 9) == DATA[:9]
-    assert len(caplog.records) == 1
+        shutil.rmtree(folder)
+        for _ in range(3):
+            assert origin.read(cache, 0, 9) == DATA[:9]
+    assert len(origin.asked) == 3
+    [record] = caplog.records
+    expected = f"the folder of the cache was deleted, and is made again: {folder}"
+    assert record.getMessage() == expected
+    assert sum(bytes_counted(folder)) == BLOCK
 
 
 @pytest.mark.parametrize("call", ["listdir", "preadv"])

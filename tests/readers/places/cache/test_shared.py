@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from cached_origin import DATA, Origin, used
 
+from readers.cache.locks import locked
 from readers.places.cache import disk, room
 from readers.places.cache.disk import DiskCache
 from readers.places.cache.folder import LOCKS
-from readers.places.cache.locks import locked
 from readers.places.cache.ranges import BLOCK, CELL
 
 

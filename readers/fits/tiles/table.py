@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.fits.gzip_stream import inflated
+from readers.fits.tiles.contract import CodedTiles
 from readers.places.contract import Place
 
 _TFORM = re.compile(r"\s*(\d*)([LXBIJKAEDCMPQ])(\w?)")
@@ -159,7 +160,7 @@ class TileTable:
     def stored_values(
         self, place: Place, row: NDArray[np.uint8], pixels: int, *, floats: bool
     ) -> tuple[bytes, int, int]:
-        """Return the values of a tile that is not in RICE_1, their BITPIX, and the bytes read."""
+        """Return the values of a tile that its codec did not take, BITPIX, and the bytes read."""
         for name in ("GZIP_COMPRESSED_DATA", "UNCOMPRESSED_DATA"):
             if name not in self.columns:
                 continue
@@ -171,11 +172,35 @@ class TileTable:
             if name == "UNCOMPRESSED_DATA":
                 values, bitpix = bytes(found), STORED_BITPIX[self.columns[name].of]
             else:
-                # One byte more than any type has, enough to detect excess data.
-                values = zlib.decompressobj(wbits=31).decompress(found, 8 * pixels + 1)
+                values = inflated(found, 8 * pixels + 1)
                 float_bitpix = {4: -32, 8: -64} if floats else {4: 32}
                 bitpix = {1: 8, 2: 16, **float_bitpix}.get(len(values) // pixels, 0)
             if bitpix == 0 or len(values) != pixels * abs(bitpix) // 8:
                 raise ValueError(f"a tile of {pixels} pixels has {len(values)} bytes in {name}")
             return values, bitpix, len(found)
         raise ValueError("a tile has no bytes in any column")
+
+
+class FoundTiles(NamedTuple):
+    """The tiles that a window touches, plane by plane and row by row."""
+
+    table: NDArray[np.uint8]
+    """Their rows of the table, shape (tiles, row_bytes)."""
+    lengths: NDArray[np.int64]
+    """In bytes, as `TileTable.descriptors` returns them, with `offsets`."""
+    offsets: NDArray[np.int64]
+    shapes: Callable[[], NDArray[np.int64]]
+    """Returns the rows and columns of each, shape (tiles, 2)."""
+    is_coded: Any
+    """Index of those that their codec took."""
+    stored: dict[int, tuple[bytes, int, int]]
+    """The others, see `TileTable.stored_values`."""
+    input_bytes: int
+    """Bytes that were read: of the table, and of these."""
+
+    def coded(self, place: Place) -> CodedTiles:
+        """Return those that their codec took, which lie in this place."""
+        coded = self.is_coded
+        return CodedTiles(
+            place, self.offsets[coded], self.lengths[coded], lambda: self.shapes()[coded]
+        )

@@ -22,7 +22,7 @@ from dali_pipelines import with_tiles
 from readers import Index
 from readers.contract import Row, Sample
 from readers.fits.reader import FitsReader
-from readers.fits.tile_notes import COLUMN, TileNotes, TileOffsets
+from readers.fits.tiles.notes import COLUMN, TileNotes, TileOffsets
 from readers.places.local import LocalPlace
 from readers.places.opener import Places
 from readers.places.remote import RemotePlace
@@ -143,8 +143,14 @@ class TestFrames:
     PIXELS = np.random.default_rng(0).poisson(1000, (1024, 1024)).astype(np.int16)
     WINDOW = Window.at(300, 413, 200, 210, image=(1024, 1024))
 
-    def written(self, path: Path, shape: tuple[int, int] | None, before: int = 9999) -> Path:
-        hdu = fits.CompImageHDU(self.PIXELS, compression_type="RICE_1", tile_shape=shape)
+    def written(
+        self,
+        path: Path,
+        shape: tuple[int, int] | None,
+        before: int = 9999,
+        codec: str = "RICE_1",
+    ) -> Path:
+        hdu = fits.CompImageHDU(self.PIXELS, compression_type=codec, tile_shape=shape)
         image = hdu if shape else fits.ImageHDU(self.PIXELS)
         table = fits.BinTableHDU(np.zeros(before, [("a", "i4")]))
         fits.HDUList([fits.PrimaryHDU(), table, image, table]).writeto(path, overwrite=True)
@@ -161,6 +167,12 @@ class TestFrames:
         store = read(row, self.WINDOW, FitsReader())
         assert store.missed() == []
         assert store.nbytes(store.fetched) <= most * store.nbytes(store.reads)
+
+    def test_codecs_that_readers_decode_are_noted_too(self, tmp_path: Path) -> None:
+        row = noted(self.written(tmp_path / "a.fits", (64, 64), codec="HCOMPRESS_1"))
+        store = read(row, self.WINDOW, FitsReader())
+        assert store.missed() == []
+        assert store.nbytes(store.fetched) <= 1.05 * store.nbytes(store.reads)
 
     def test_headers_that_are_known_are_not_fetched(self, tmp_path: Path) -> None:
         row = noted(self.written(tmp_path / "a.fits", (64, 64)))
@@ -217,7 +229,7 @@ class TestFrames:
         other = replace(row, plane=0, places=Store())
         assert read(other, window, FitsReader()).missed() != []
 
-    def test_an_index(self, tmp_path: Path) -> None:
+    def test_an_index(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         path = self.written(tmp_path / "a.fits", (64, 64))
         (tmp_path / "bad.fits").write_text("no FITS file")
         (tmp_path / "gzip.fits").write_bytes(gzip.compress(path.read_bytes()))
@@ -226,6 +238,9 @@ class TestFrames:
         notes = index.table[COLUMN].to_pylist()
         assert [note is None for note in notes] == [False, True, True, False, True]
         assert notes[0] == notes[3]
+        [record] = caplog.records
+        unread = f"2 files of the column {COLUMN}, as they cannot be read, the first: {paths[1]}"
+        assert unread in record.getMessage()
         assert with_tiles(index).table.equals(index.table)
         assert with_tiles(index, hdu=1).table[COLUMN].null_count == 5
         index.save(tmp_path / "index.arrow")

@@ -1,38 +1,34 @@
-"""RICE_1 images: the tiles that a window touches, and the positions of their compressed bytes.
+"""Tiled images: the tiles that a window touches, as the graph decodes them.
 
-The bytes are sent as they are, and the graph decodes them (`dali_pipelines.kernels`). The table of
-tiles is read here because astropy would read all of it and decode each tile. Nothing in the file is
-trusted: each descriptor is checked before it is used. Other codecs are left to astropy.
+RICE_1 and PLIO_1 tiles are sent as they are, gzipped ones inflated, and the graph does the rest
+(`dali_pipelines.kernels`). HCOMPRESS_1 is decoded here. The table of tiles is read here because
+astropy would read it all and decode each tile. Nothing in the file is trusted: each descriptor is
+checked before it is used. Other codecs are left to astropy.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.byte_ranges import bytes_between, read_ranges
+from readers.byte_ranges import bytes_between
 from readers.fits import payload
 from readers.fits.payload import make_plan
+from readers.fits.plain_image import plan_of_shape
 from readers.fits.planes import ImageShape
-from readers.fits.tile_table import TileColumn, TileTable, codec_settings, tile_columns
+from readers.fits.tiles.codecs import Rice, codec_of
+from readers.fits.tiles.contract import GAP, Codec
+from readers.fits.tiles.hcompress.codec import Hcompress
+from readers.fits.tiles.table import FoundTiles, TileColumn, TileTable, tile_columns
+from readers.fits.tiles.window import STORED_INTEGERS, put_together, stored_tile
 from readers.places.contract import Place
 from readers.window import Window
-
-_BLOCKSIZES = (16, 32, payload.MAX_BLOCKSIZE)
-"""Other sizes are legal, but nobody writes them; astropy decodes them."""
-
-_LONGEST_BLOCK = 1024
-
-_LENGTH_BITS = {1: 3, 2: 4, 4: 5}
-"""Bits of the shortest block, by bytes per pixel."""
-
-GAP = 64 << 10
-"""Bytes between two tiles, see `readers.byte_ranges.read_ranges`."""
 
 _DITHERS = {
     "NO_DITHER": payload.NO_DITHER,
@@ -42,8 +38,8 @@ _DITHERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RiceImage:
-    """An image in RICE_1 tiles, as its header describes it.
+class TiledImage:
+    """An image in tiles of a known codec, as its header describes it.
 
     Notes
     -----
@@ -54,8 +50,7 @@ class RiceImage:
     shape: ImageShape
     tile_height: int
     tile_width: int
-    bytepix: int
-    blocksize: int
+    codec: Codec
     dither: int
     seed: int
     zblank: float
@@ -63,7 +58,7 @@ class RiceImage:
     table: TileTable
 
     @classmethod
-    def of(cls, header: Mapping[str, Any], start: int, stop: int) -> RiceImage | None:
+    def of(cls, header: Mapping[str, Any], start: int, stop: int) -> TiledImage | None:
         """Describe an image whose table has this header, and its data at bytes `start` to `stop`.
 
         Return None if astropy must decode it.
@@ -74,22 +69,20 @@ class RiceImage:
             If the header contradicts itself.
         """
         _check_seed(header)
-        if header.get("ZCMPTYPE") not in ("RICE_1", "RICE_ONE"):
-            return None
-        bytepix, blocksize = _codec(header)
         bitpix, columns = header["ZBITPIX"], tile_columns(header)
-        if columns is None or blocksize not in _BLOCKSIZES:
+        quantized = columns is not None and "ZSCALE" in columns
+        codec = codec_of(header, is_quantized=quantized)
+        if codec is None or columns is None:
             return None
-        quantized = "ZSCALE" in columns
         dither = _DITHERS.get(header.get("ZQUANTIZ", "NO_DITHER")) if quantized else 0
         plain = (
             dither is not None
-            and bitpix in ((-32, -64) if quantized else (8, 16, 32))
+            and bitpix in ((-32, -64) if quantized else codec.BITPIX)
             and quantized == ("ZZERO" in columns)
             and (quantized or "ZBLANK" not in columns)
             and "NULL_PIXEL_MASK" not in columns
             and not any(name in header for name in ("ZMASKCMP", "ZSCALE", "ZZERO"))
-            and (columns.get("COMPRESSED_DATA") or TileColumn(0, "", "")).of == "B"
+            and (columns.get("COMPRESSED_DATA") or TileColumn(0, "", "")).of == codec.LETTER
         )
         if not plain:
             return None
@@ -104,7 +97,7 @@ class RiceImage:
         table, expected = TileTable.of(header, columns, start), shape.planes * across * down
         if table.num_tiles != expected:
             raise ValueError(f"the table has {table.num_tiles} tiles, the image needs {expected}")
-        least = (8 * bytepix + _LENGTH_BITS[bytepix] * math.prod(shape) // blocksize) // 8
+        least = int(codec.least_bytes(math.prod(shape)))
         if least > stop - start:
             of = "x".join(map(str, axes))
             raise ValueError(f"{of} pixels need at least {least} bytes, there are {stop - start}")
@@ -114,8 +107,7 @@ class RiceImage:
             shape=shape,
             tile_height=tile_height,
             tile_width=tile_width,
-            bytepix=bytepix,
-            blocksize=blocksize,
+            codec=codec,
             dither=dither or 0,
             seed=header["ZDITHER0"] if dither in (payload.DITHER_1, payload.DITHER_2) else 0,
             zblank=math.nan if zblank is None else zblank,
@@ -123,9 +115,14 @@ class RiceImage:
         )
 
     @property
-    def tile_pixels(self) -> int:
-        """Pixels of a whole tile."""
-        return self.tile_height * self.tile_width
+    def is_decoded(self) -> bool:
+        """Whether the pixels of windows are sent, and not tiles."""
+        return isinstance(self.codec, Hcompress) and self.dither == payload.UNQUANTIZED
+
+    @property
+    def sent_tile_pixels(self) -> int:
+        """Pixels of a whole tile that the graph gets; of windows these are their rows."""
+        return self.shape.width if self.is_decoded else self.tile_height * self.tile_width
 
     @property
     def _across(self) -> int:
@@ -143,14 +140,20 @@ class RiceImage:
 
     def payload_bytes(self, window: Window | None, planes: Sequence[int]) -> int:
         """Estimate the bytes of payload and plan, allowing for images that compress less well."""
-        y, _, height, _ = self.shape.region(window)
+        y, _, height, width = self.shape.region(window)
+        if self.is_decoded:
+            row_bytes = width * self.bitpix // 8 + 8 * payload.PER_TILE
+            return len(planes) * (height * row_bytes + payload.OVERHEAD)
         rows = (y + height - 1) // self.tile_height + 1 - y // self.tile_height
         share = rows / -(-self.shape.height // self.tile_height)
         plan_bytes = (24 + 24 * (self.dither != payload.UNQUANTIZED)) * self._plane_tiles
         plane_bytes = (self.table.data_end - self.table.heap_start) // self.shape.planes
+        pixels = rows * self.tile_height * self.shape.width
         between = bytes_between(planes, plane_bytes, int(share * plane_bytes), gap=GAP)
         return between + len(planes) * (
-            int(share * (1.15 * plane_bytes + plan_bytes)) + payload.OVERHEAD
+            self.codec.sent_bytes(int(share * plane_bytes), pixels)
+            + int(share * plan_bytes)
+            + payload.OVERHEAD
         )
 
     def read(
@@ -174,41 +177,65 @@ class RiceImage:
         ValueError
             If a descriptor points outside the file, or a tile does not fit its image.
         """
+        found = self._found(place, window, planes)
+        if self.is_decoded:
+            return self._read_pixels(place, window, len(planes), found)
+        room = sum(len(values) for values, *_ in found.stored.values()) + payload.PADDING
+        sent = self.codec.read(found.coded(place), room)
+        data = sent.data
+        tiles = np.zeros((len(found.table), payload.PER_TILE), np.int64)
+        tiles[found.is_coded, payload.OFFSET] = sent.starts
+        tiles[found.is_coded, payload.LENGTH] = sent.lengths
+        tiles[found.is_coded, payload.STORED] = sent.stored
+        end = len(data) - room
+        for tile, (values, bitpix, _) in found.stored.items():
+            tiles[tile] = end, len(values), bitpix
+            data[end : end + len(values)] = np.frombuffer(values, np.uint8)
+            end += len(values)
+        by_plane = tiles.reshape(len(planes), -1, payload.PER_TILE)
+        y, x, *_ = self.shape.region(window)
+        plans = [
+            self._plan(plane, tiles, y, x) for plane, tiles in zip(planes, by_plane, strict=True)
+        ]
+        scaling = self._tile_scaling(found.table).reshape(len(planes), -1)
+        return data, np.stack(plans), scaling, sent.input_bytes + found.input_bytes
+
+    def _found(self, place: Place, window: Window | None, planes: Sequence[int]) -> FoundTiles:
+        """Find the tiles that a window touches, and read those that are not coded."""
         y, x, height, width = self.shape.region(window)
         rows = range(y // self.tile_height, (y + height - 1) // self.tile_height + 1)
         columns = range(x // self.tile_width, (x + width - 1) // self.tile_width + 1)
         table = self._table_rows(place, planes, rows, columns)
         lengths, offsets = self.table.descriptors(place, table, "COMPRESSED_DATA")
-        is_rice: Any = slice(None)
+        is_coded: Any = slice(None)
         stored: dict[int, tuple[bytes, int, int]] = {}
-        if lengths.min() < self._least_bytes(self.tile_pixels):
-            is_rice = lengths > 0
-            pixels = np.tile(self._tile_pixels(rows, columns), len(planes))
-            if (lengths < self._least_bytes(pixels))[is_rice].any():
+        shapes = cache(lambda: np.tile(self._tile_shapes(rows, columns), (len(planes), 1)))
+        if lengths.min() < self.codec.least_bytes(self.tile_height * self.tile_width):
+            is_coded = lengths > 0
+            pixels = shapes().prod(axis=1)
+            if (lengths < self.codec.least_bytes(pixels))[is_coded].any():
                 raise ValueError("a tile has fewer bytes than its pixels need")
-            for tile in np.flatnonzero(~is_rice).tolist():
+            for tile in np.flatnonzero(~is_coded).tolist():
                 row, count = table[tile : tile + 1], int(pixels[tile])
                 stored[tile] = self.table.stored_values(place, row, count, floats=self.bitpix < 0)
-        room = sum(len(values) for values, *_ in stored.values()) + payload.PADDING
-        data, starts, input_bytes = read_ranges(
-            place, offsets[is_rice], lengths[is_rice], gap=GAP, room=room
+        nbytes = len(planes) * len(rows) * self._across * self.table.row_bytes
+        nbytes += sum(read_bytes for *_, read_bytes in stored.values())
+        return FoundTiles(table, lengths, offsets, shapes, is_coded, stored, nbytes)
+
+    def _read_pixels(
+        self, place: Place, window: Window | None, num_planes: int, found: FoundTiles
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64], int]:
+        """Decode the tiles; return what `read` does."""
+        assert isinstance(self.codec, Hcompress)
+        y, x, *size = self.shape.region(window)
+        decoded, nbytes = self.codec.decode(found.coded(place))
+        data, plans, pixels = plan_of_shape((num_planes, *size), STORED_INTEGERS[self.bitpix])
+        tiles = (
+            stored_tile(*found.stored[tile][:2], shape) if tile in found.stored else next(decoded)
+            for tile, shape in enumerate(found.shapes())
         )
-        tiles = np.zeros((len(table), payload.PER_TILE), np.int64)
-        tiles[is_rice, payload.OFFSET] = starts
-        tiles[:, payload.LENGTH] = lengths
-        end = input_bytes
-        for tile, (values, bitpix, nbytes) in stored.items():
-            tiles[tile] = end, len(values), bitpix
-            data[end : end + len(values)] = np.frombuffer(values, np.uint8)
-            end += len(values)
-            input_bytes += nbytes
-        by_plane = tiles.reshape(len(planes), -1, payload.PER_TILE)
-        plans = [
-            self._plan(plane, found, y, x) for plane, found in zip(planes, by_plane, strict=True)
-        ]
-        table_bytes = len(planes) * len(rows) * self._across * self.table.row_bytes
-        scaling = self._tile_scaling(table).reshape(len(planes), -1)
-        return data, np.stack(plans), scaling, input_bytes + table_bytes
+        put_together(pixels, tiles, (y, x), (self.tile_height, self.tile_width))
+        return data, plans, np.zeros((num_planes, 0)), found.input_bytes + nbytes
 
     def _table_rows(
         self, place: Place, planes: Sequence[int], rows: range, columns: range
@@ -222,18 +249,13 @@ class RiceImage:
         inside = table.reshape(-1, across, row_bytes)[:, columns.start : columns.stop]
         return inside.reshape(-1, row_bytes)
 
-    def _tile_pixels(self, rows: range, columns: range) -> NDArray[np.int64]:
-        """Return the number of pixels of each tile."""
+    def _tile_shapes(self, rows: range, columns: range) -> NDArray[np.int64]:
+        """Return the rows and columns of each tile, shape (tiles, 2)."""
         heights = np.minimum(
             self.shape.height - np.array(rows) * self.tile_height, self.tile_height
         )
         widths = np.minimum(self.shape.width - np.array(columns) * self.tile_width, self.tile_width)
-        return np.outer(heights, widths).reshape(-1)
-
-    def _least_bytes(self, pixels: Any) -> Any:
-        """Return the bytes that a tile must have at least; checked before memory is allocated."""
-        blocks = -(-pixels // self.blocksize)
-        return -(-(8 * self.bytepix + blocks * _LENGTH_BITS[self.bytepix]) // 8)
+        return np.stack(np.meshgrid(heights, widths, indexing="ij"), axis=-1).reshape(-1, 2)
 
     def _plan(self, plane: int, tiles: NDArray[np.int64], y: int, x: int) -> NDArray[np.int64]:
         # The random numbers of a tile follow from its number in the whole table.
@@ -247,8 +269,7 @@ class RiceImage:
             tile_width=self.tile_width,
             top=y,
             left=x,
-            bytepix=self.bytepix,
-            blocksize=self.blocksize,
+            **(asdict(self.codec) if isinstance(self.codec, Rice) else {}),
             dither=self.dither,
             seed=self.seed and (self.seed - 1 + offset) % 10000 + 1,
         )
@@ -261,18 +282,6 @@ class RiceImage:
             if name in self.table.columns:
                 found[:, position] = self.table.columns[name].of_rows(table)[:, 0]
         return found
-
-
-def _codec(header: Mapping[str, Any]) -> tuple[int, int]:
-    """Return BYTEPIX and BLOCKSIZE; with others astropy's C code reads or writes out of bounds."""
-    settings = codec_settings(header)
-    bytepix, blocksize = settings.get("BYTEPIX", 4), settings.get("BLOCKSIZE", 32)
-    if bytepix not in _LENGTH_BITS or not 1 <= blocksize <= _LONGEST_BLOCK:
-        raise ValueError(
-            f"RICE_1 has 1, 2 or 4 bytes a pixel and blocks of 1 to {_LONGEST_BLOCK}, "
-            f"got BYTEPIX {bytepix} and BLOCKSIZE {blocksize}"
-        )
-    return bytepix, blocksize
 
 
 def _check_seed(header: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.cache import cache_folder
+from readers.cache.folder import cache_folder
 
 
 def test_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

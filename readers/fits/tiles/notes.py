@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from readers.byte_ranges import merged
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape
-from readers.fits.rice_tiles import GAP, RiceImage
+from readers.fits.tiles.contract import GAP
+from readers.fits.tiles.image import TiledImage
 from readers.window import Window
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class TileOffsets:
     """First byte of those."""
 
     @classmethod
-    def read(cls, image: RiceImage, place: Place, plane: int | None) -> TileOffsets | None:
+    def read(cls, image: TiledImage, place: Place, plane: int | None) -> TileOffsets | None:
         """Read the table of an image, or of one plane; None if the tiles do not lie in order."""
         num_tiles = image.table.num_tiles
         first_plane = plane or 0

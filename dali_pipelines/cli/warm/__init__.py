@@ -1,0 +1,1 @@
+"""dali-pipelines warm: compile kernels once, for images of containers."""

@@ -1,0 +1,80 @@
+"""Decode PLIO_1 tiles: masks as run lengths, in words of 16 bits.
+
+Notes
+-----
+FITS Standard 4.0, section 10.4.3. The high bits of a word are its instruction, the low 12 a number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dali_pipelines.kernels.bits import load_big_endian
+from dali_pipelines.kernels.compiled import compiled, optimized
+
+_ZEROS, _SET, _ADD, _SUBTRACT, _HIGHS, _ZEROS_AND_HIGH, _ADD_AND_HIGH, _SUBTRACT_AND_HIGH = range(8)
+"""Instructions: write zeros, or the high value, or zeros and then it; change that value; change and
+write it."""
+
+
+@optimized
+def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
+    """Decode the next pixels of a tile.
+
+    Parameters
+    ----------
+    pixels : ndarray, shape (pixels,), int32
+        Written; 0 behind the last word.
+    at, end : int64
+        Addresses of the next word, and of the end of the words.
+    high : int32
+        High value, 1 at the start of a tile.
+    left : ndarray, shape (2,), int32
+        Pixels of the last instruction that are left: zeros, and then high ones. Read and written.
+
+    Returns
+    -------
+    at, high
+        The same after these pixels; `at` is -1 if the tile is damaged.
+    """
+    done, size = np.int32(0), np.int32(pixels.size)
+    while done < size:
+        stop = done + min(left[0], size - done)
+        left[0] -= stop - done
+        for i in range(done, stop):
+            pixels[i] = 0
+        done, stop = stop, stop + min(left[1], size - stop)
+        left[1] -= stop - done
+        for i in range(done, stop):
+            pixels[i] = high
+        done = stop
+        if done < size and at >= end:
+            left[0] = size - done
+        elif done < size:
+            at, high = _instruction(at, end, high, left)
+            if at < 0:
+                break
+    return at, high
+
+
+@compiled
+def _instruction(at, end, high, left):  # type: ignore[no-untyped-def]
+    """Return what `read_runs` does, after an instruction whose pixels are not written yet."""
+    word = load_big_endian(at)
+    code = np.int32(word >> np.uint64(60))
+    number = np.int32((word >> np.uint64(48)) & np.uint64(4095))
+    at += 2
+    if code > _SUBTRACT_AND_HIGH or (code == _SET and at >= end):
+        return np.int64(-1), high
+    if code == _SET:
+        upper = np.int32(np.int16((word >> np.uint64(32)) & np.uint64(65535)))
+        return at + 2, np.int32((upper << np.int32(12)) + number)
+    if code in (_ZEROS, _ZEROS_AND_HIGH):
+        left[1] = code == _ZEROS_AND_HIGH and number > 0
+        left[0] = number - left[1]
+    elif code == _HIGHS:
+        left[1] = number
+    else:
+        high += number if code in (_ADD, _ADD_AND_HIGH) else -number
+        left[1] = code >= _ADD_AND_HIGH
+    return at, np.int32(high)

@@ -1,0 +1,186 @@
+"""LLVM's vectors, which numba lacks: a slot of 32 bits or a word of 64 bits for each tile.
+
+How they are computed with depends on the CPU: `FORMS` lists what each form needs and uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from numba.core import config
+from numba.core.codegen import get_host_cpu_features
+
+
+@dataclass(frozen=True)
+class Form:
+    """Vectors of a CPU, and the instructions for what LLVM's own code cannot say."""
+
+    name: str
+    features: tuple[str, ...]
+    """What the CPU must have, as LLVM calls it."""
+    slots: int
+    """32-bit slots of a vector."""
+    left: str
+    """Shift of slots, each by its own count; 0 for counts from 32 on, where LLVM's is undefined."""
+    right: str
+    left_words: str
+    """Shift of words, likewise."""
+
+
+_512, _256 = "llvm.x86.avx512.ps{}.512", "llvm.x86.avx2.ps{}.256"
+FORMS = (
+    # BW shuffles bytes.
+    Form("AVX-512", ("+avx512f", "+avx512bw"), 16, *map(_512.format, ("llv.d", "rlv.d", "llv.q"))),
+    Form("AVX2", ("+avx2",), 8, *map(_256.format, ("llv.d", "rlv.d", "llv.q"))),
+    Form("no vectors", (), 8, "", "", ""),
+)
+"""From the fastest to the one that any CPU can use."""
+
+
+def form_of(features: str) -> Form:
+    """Return the form of a CPU that has these features, a list such as "+avx2,-avx512f"."""
+    return next(form for form in FORMS if set(form.features) <= set(features.split(",")))
+
+
+FORM = form_of(get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES)
+"""Of the CPU for which numba compiles. NUMBA_CPU_FEATURES is part of the key of its cache."""
+HAS_VECTORS = bool(FORM.features)
+SLOTS = FORM.slots
+
+_BIT, WORD, _SLOT = ir.IntType(1), ir.IntType(64), ir.IntType(32)
+WORDS_OF_VECTOR, SLOTS_OF_VECTOR = ir.VectorType(WORD, SLOTS // 2), ir.VectorType(_SLOT, SLOTS)
+_FLOATS = ir.VectorType(ir.FloatType(), SLOTS)
+
+
+def slots(value: int) -> ir.Constant:
+    """Return the same number in all slots."""
+    return ir.Constant(SLOTS_OF_VECTOR, [value % 2**32] * SLOTS)
+
+
+def words(value: int) -> ir.Constant:
+    """Return the same number in all words."""
+    return ir.Constant(WORDS_OF_VECTOR, [value % 2**64] * (SLOTS // 2))
+
+
+def _call(builder: Any, name: str, result: ir.Type, *args: Any) -> Any:
+    signature = ir.FunctionType(result, [arg.type for arg in args])
+    known = builder.module.globals
+    function = known[name] if name in known else ir.Function(builder.module, signature, name)
+    return builder.call(function, args)
+
+
+def left(builder: Any, numbers: Any, by: Any) -> Any:
+    """Shift slots or words to the left; all their bits are lost from their size on."""
+    name = FORM.left if numbers.type == SLOTS_OF_VECTOR else FORM.left_words
+    return _call(builder, name, numbers.type, numbers, by)
+
+
+def right(builder: Any, numbers: Any, by: Any) -> Any:
+    """Shift slots to the right, filling with zeros."""
+    return _call(builder, FORM.right, SLOTS_OF_VECTOR, numbers, by)
+
+
+def smaller(builder: Any, a: Any, b: Any) -> Any:
+    """Return the smaller of each two slots, unsigned."""
+    return _call(builder, f"llvm.umin.v{SLOTS}i32", SLOTS_OF_VECTOR, a, b)
+
+
+def larger(builder: Any, a: Any, b: Any) -> Any:
+    """Return the larger of each two slots, unsigned."""
+    return _call(builder, f"llvm.umax.v{SLOTS}i32", SLOTS_OF_VECTOR, a, b)
+
+
+def highest(builder: Any, numbers: Any) -> Any:
+    """Return the highest of words, signed."""
+    return _call(builder, f"llvm.vector.reduce.smax.v{SLOTS // 2}i64", WORD, numbers)
+
+
+def floats(builder: Any, numbers: Any) -> Any:
+    """Return the bits of slots, signed, converted to float32."""
+    return builder.bitcast(builder.sitofp(numbers, _FLOATS), SLOTS_OF_VECTOR)
+
+
+def any_of(builder: Any, bits: Any) -> Any:
+    """Return whether any bit is set that a comparison made."""
+    flags = ir.IntType(bits.type.count)
+    return builder.icmp_unsigned("!=", builder.bitcast(bits, flags), ir.Constant(flags, 0))
+
+
+def filled(builder: Any, word: Any) -> Any:
+    """Return words that are all equal to one."""
+    first = builder.insert_element(words(0), word, ir.Constant(_SLOT, 0))
+    order = ir.Constant(ir.VectorType(_SLOT, SLOTS // 2), [0] * (SLOTS // 2))
+    return builder.shuffle_vector(first, first, order)
+
+
+def shuffled(builder: Any, a: Any, b: Any, order: str) -> Any:
+    """Choose four slots from each 128 bits of two vectors: 0 to 3 are those of `a`, 4 to 7 of `b`.
+
+    Instructions that cross 128 bits take longer.
+    """
+    places = [int(place) % 4 + int(place) // 4 * SLOTS for place in order]
+    chosen = [first + place for first in range(0, SLOTS, 4) for place in places]
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SLOT, SLOTS), chosen))
+
+
+# Two vectors of words belong to one of slots. With shuffles inside 128 bits, tiles whose words are
+# 0 1 2 3 and 4 5 6 7 have the slots 0 1 4 5 2 3 6 7.
+
+
+def halves(builder: Any, pair: list[Any], *, high: bool) -> Any:
+    """Return the low or high halves of two vectors of words as slots."""
+    a, b = (builder.bitcast(some, SLOTS_OF_VECTOR) for some in pair)
+    return shuffled(builder, a, b, "1357" if high else "0246")
+
+
+def widened(builder: Any, low: Any, high: Any) -> list[Any]:
+    """Return two vectors of words, made of slots."""
+    pair = (shuffled(builder, low, high, order) for order in ("0415", "2637"))
+    return [builder.bitcast(some, WORDS_OF_VECTOR) for some in pair]
+
+
+def tile_of_slot(slot: int) -> int:
+    """Return the place of a slot's word in the two vectors of words."""
+    group, place = divmod(slot, 4)
+    return 2 * group + place % 2 + place // 2 * (SLOTS // 2)
+
+
+def load_words(builder: Any, at: Any) -> Any:
+    """Load 8 big-endian bytes from each position, given in bits; the first 57 bits count.
+
+    One by one: the instruction that gathers is slower on many CPUs.
+    """
+    addresses = builder.lshr(at, words(3))
+    found: Any = ir.Constant(WORDS_OF_VECTOR, ir.Undefined)
+    for i in range(SLOTS // 2):
+        place = ir.Constant(_SLOT, i)
+        source = builder.inttoptr(builder.extract_element(addresses, place), WORD.as_pointer())
+        found = builder.insert_element(found, builder.load(source, align=1, typ=WORD), place)
+    found = _call(builder, f"llvm.bswap.v{SLOTS // 2}i64", WORDS_OF_VECTOR, found)
+    return left(builder, found, builder.and_(at, words(7)))
+
+
+def store_columns(builder: Any, rows: list[Any], address: Any, pitch: int) -> None:
+    """Store eight vectors of slots so that those of each tile are together, `pitch` bytes apart."""
+    fours = [_transposed(builder, rows[:4]), _transposed(builder, rows[4:])]
+    for slot in range(SLOTS):
+        first, place = slot // 4 * 4, slot % 4
+        chosen = [*range(first, first + 4), *range(SLOTS + first, SLOTS + first + 4)]
+        order = ir.Constant(ir.VectorType(_SLOT, 8), chosen)
+        column = builder.shuffle_vector(fours[0][place], fours[1][place], order)
+        start = builder.add(address, ir.Constant(WORD, tile_of_slot(slot) * pitch))
+        builder.store(column, builder.inttoptr(start, column.type.as_pointer()), align=4)
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Transpose each four times four slots."""
+    a, b, c, d = rows
+    low = [shuffled(builder, first, second, "0415") for first, second in ((a, b), (c, d))]
+    high = [shuffled(builder, first, second, "2637") for first, second in ((a, b), (c, d))]
+    return [
+        shuffled(builder, first, second, order)
+        for first, second in (low, high)
+        for order in ("0145", "2367")
+    ]

@@ -1,0 +1,1 @@
+"""The user's cache: its folder, and compiled code."""

@@ -1,0 +1,1 @@
+"""Facts of images from their headers, without astropy where these are usual."""

@@ -1,0 +1,119 @@
+"""Facts of the images of a FITS file, from its headers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from astropy.io import fits
+
+from readers.fits.facts.cards import Fact, Unusual
+from readers.fits.facts.usual import keyword_facts, usual_images
+from readers.fits.file import FitsFile, Where, read_errors
+from readers.fits.hdus import HduName
+from readers.fits.opened_hdus import images_among, with_pixels
+from readers.fits.planes import ImageShape
+from readers.places.contract import Place
+from readers.places.opener import LOCAL
+
+ALL = "all"
+"""Stands for each HDU that holds an image."""
+
+
+def fits_facts(
+    file: str | Place,
+    keys: Sequence[str] = (),
+    hdu: HduName | None = None,
+    hdus: Sequence[int | str] | None = None,
+) -> list[dict[str, Fact]]:
+    """Read the headers of a FITS file, up to the image's.
+
+    Parameters are those of `readers.header_scan.file_facts`.
+
+    Returns
+    -------
+    list of dict
+        For each image the keywords as they are spelt in `keys`: None if the value is missing,
+        undefined, blank, 'nan', or cannot be parsed. Then ``hdu`` (its number), ``planes``,
+        ``height``, ``width``, ``bitpix`` (of the image, not of the table it is compressed into) and
+        ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty for none.
+
+    Raises
+    ------
+    ReadError
+        If there is no such image, it has no pixels, or the file is truncated. The end of a ``.gz``
+        file is not checked, since that needs unpacking it.
+
+    Notes
+    -----
+    If the image's header has INHERIT = T, keywords that it lacks are taken from the primary header
+    (FITS Standard 4.0, appendix K).
+    """
+    place = LOCAL.at(file) if isinstance(file, str) else file
+    every = hdu == ALL or hdus is not None
+    wanted = None if every else hdu
+    with (
+        read_errors(place.name, wanted, None) as where,
+        FitsFile.at(place, wanted, every=every) as opened,
+    ):
+        try:
+            primary, images = usual_images(opened.place, wanted, hdus, every=every)
+            return [
+                keyword_facts(primary, image, keys)
+                | _facts(image.number, image.axes, image.bitpix, image.codec or "")
+                for image in images
+            ]
+        except Unusual:
+            return _by_astropy(opened, where, keys, hdus, every=every)
+
+
+def _by_astropy(
+    file: FitsFile,
+    where: Where,
+    keys: Sequence[str],
+    wanted: Sequence[int | str] | None,
+    *,
+    every: bool,
+) -> list[dict[str, Fact]]:
+    with file.by_astropy(do_not_scale_image_data=True) as (hdus, number):
+        if not every:
+            where.hdu = number
+        numbers = with_pixels(hdus) if every else [number]
+        if wanted is not None:
+            names = {number: hdus[number].name.strip().upper() for number in numbers}
+            numbers = images_among(names, wanted)
+        return [_image_facts(hdus, number, keys) for number in numbers]
+
+
+def _image_facts(hdus: fits.HDUList, number: int, keys: Sequence[str]) -> dict[str, Fact]:
+    image = hdus[number]
+    headers = [image.header]
+    if number > 0 and _value(image.header, "INHERIT") is True:
+        headers.append(hdus[0].header)
+    facts: dict[str, Fact] = {
+        key: next((_value(header, key) for header in headers if key in header), None)
+        for key in keys
+    }
+    codec = str(getattr(image, "compression_type", ""))
+    return facts | _facts(number, image.shape, image.header["BITPIX"], codec)
+
+
+def _facts(number: int, axes: Sequence[int], bitpix: int, codec: str) -> dict[str, Fact]:
+    return {
+        "hdu": number,
+        **ImageShape.of(axes)._asdict(),
+        "bitpix": bitpix,
+        "codec": "RICE_1" if codec == "RICE_ONE" else codec,  # an old spelling
+    }
+
+
+def _value(header: fits.Header, key: str) -> Fact:
+    try:
+        value = header.get(key)
+    except fits.VerifyError:  # e.g. NaN without quotes, which is not valid in FITS
+        return None
+    if isinstance(value, bool | int | float):
+        return value
+    if value is None or isinstance(value, fits.card.Undefined):
+        return None
+    text = str(value).strip()
+    return None if text.lower() in ("", "nan") else text

@@ -1,0 +1,80 @@
+"""Choose among the HDUs of a file that astropy has opened, and name them in errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import Any
+
+from astropy.io import fits
+
+from readers.fits.hdus import HduName, no_such_hdu
+
+_LISTED = 8
+"""HDUs that an error names."""
+
+
+def find_wanted(hdus: fits.HDUList, wanted: HduName | None) -> int:
+    """Return the number of the wanted HDU; ValueError if there is none, or it holds no image."""
+    if wanted is None:
+        number = next((n for n, hdu in enumerate(hdus) if _holds_image(hdu)), None)
+        if number is None:
+            raise no_such_hdu(None, ())
+        return number
+    try:
+        number = hdus.index_of(wanted)
+        hdu = hdus[number]
+    except (IndexError, KeyError):
+        raise no_such_hdu(wanted, [hdu.name for hdu in hdus]) from None
+    if not _holds_image(hdu):
+        reason, images = f"HDU {wanted!r} holds no image, it is a {type(hdu).__name__}", {}
+        with suppress(Exception):  # of a damaged HDU, not of the one that was asked for
+            for other, hdu in enumerate(hdus):
+                if _holds_image(hdu):
+                    images[other] = hdu.name
+        if images:
+            reason += f"; images are in HDU {_listed(images)}: give hdu={min(images)}"
+        raise ValueError(reason)
+    return number
+
+
+def with_pixels(hdus: fits.HDUList) -> list[int]:
+    """Return the numbers of the HDUs that hold images with pixels; ValueError if there is none."""
+    images = [n for n, hdu in enumerate(hdus) if _holds_image(hdu) and math.prod(hdu.shape)]
+    if not images:
+        raise no_such_hdu(None, ())
+    return images
+
+
+def images_among(names: Mapping[int, str], wanted: Sequence[int | str]) -> list[int]:
+    """Return which HDUs are wanted, by number or by EXTNAME with ``*`` for any characters.
+
+    `names` has the EXTNAMEs in capitals by the numbers of the HDUs. Raise ValueError if there is no
+    HDU for one that is wanted.
+    """
+    chosen: set[int] = set()
+    for each in wanted:
+        if isinstance(each, int):
+            found = {each} & names.keys()
+        else:
+            pattern = each.strip().upper()
+            found = {number for number, name in names.items() if fnmatchcase(name, pattern)}
+        if not found:
+            raise ValueError(f"no image in HDU {each!r}, the file has images in {_listed(names)}")
+        chosen |= found
+    return sorted(chosen)
+
+
+def _listed(names: Mapping[int, str]) -> str:
+    """Return numbers and EXTNAMEs of HDUs, and how many more there are than fit into a line."""
+    each = [f"{number} ({name})" if name else f"{number}" for number, name in names.items()]
+    more = [f"and {len(each) - _LISTED} more"] if len(each) > _LISTED else []
+    return ", ".join(each[:_LISTED] + more)
+
+
+def _holds_image(hdu: Any) -> bool:
+    if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
+        return True
+    return bool(hdu.is_image) and hdu.header.get("NAXIS", 0) >= 1

@@ -1,0 +1,1 @@
+"""Tiled images: the tables of their tiles, and the bytes that windows need."""

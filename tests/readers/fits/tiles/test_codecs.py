@@ -1,0 +1,201 @@
+"""Every codec, type and shape against astropy; what gzipped tiles send, and what is rejected."""
+
+from __future__ import annotations
+
+import gzip
+import warnings
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from fits_files import decoded, truth
+from numpy.typing import NDArray
+
+from readers import FitsReader, ReadError, Row, Window
+from readers.fits import gzip_stream
+from readers.fits.payload import HEAD, PER_TILE, QUANTIZED, SHUFFLED, STORED
+
+RNG = np.random.default_rng(0)
+NOISE = RNG.normal(1000, 60, (3, 37, 41))
+_INTEGERS = ("uint8", "int16", "int32", "uint16", "uint32")
+_ALL = (*_INTEGERS, "int64", "float32", "float64")
+DTYPES = {
+    "RICE_1": _INTEGERS,
+    "GZIP_1": _ALL,
+    "GZIP_2": _ALL,
+    "NOCOMPRESS": _ALL,
+    "HCOMPRESS_1": _INTEGERS,
+    "PLIO_1": _INTEGERS[:3],
+}
+"""Types that astropy writes without loss, by codec."""
+SHAPES: dict[str, dict[str, Any]] = {
+    "rows": {},
+    "squares": {"tile_shape": (8, 16)},
+    "cube": {"tile_shape": (1, 8, 41)},
+}
+QUANTIZED_BY: dict[str, dict[str, Any]] = {
+    "no dither": {"quantize_method": -1},
+    "dither 1": {"quantize_method": 1, "dither_seed": 77},
+    "dither 2": {"quantize_method": 2, "dither_seed": 10000},
+}
+WINDOWS = None, Window(height=9, width=11, y=0.8, x=0.3)
+
+
+def image_of(dtype: str, codec: str) -> NDArray[Any]:
+    """Return a cube of a type, with NaN and zeros among floats; masks for PLIO_1."""
+    image = np.where(NOISE > 1050, 1, 0) if codec == "PLIO_1" else NOISE
+    if np.dtype(dtype).kind == "f":
+        image = image.copy()
+        image[:, 3, 4], image[:, 5] = np.nan, 0
+    return image.astype(dtype) % 251 if dtype == "uint8" else image.astype(dtype)
+
+
+def saved(folder: Path, image: NDArray[Any], codec: str, **options: Any) -> str:
+    path = folder / "image.fits"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hdu = fits.CompImageHDU(image, compression_type=codec, **options)
+        hdu.writeto(path, overwrite=True)
+    return str(path)
+
+
+def check_equal(path: str, planes: int) -> None:
+    """Compare whole planes and windows with astropy."""
+    expected = truth(path).reshape(-1, *truth(path).shape[-2:])
+    for window in WINDOWS:
+        y, x, height, width = (
+            (0, 0, *expected.shape[-2:])
+            if window is None
+            else (*window.place(*expected.shape[-2:]), window.height, window.width)
+        )
+        reader = FitsReader(planes=tuple(range(planes)) if planes > 1 else None)
+        sample = reader.read(Row(0, path), window)
+        found = decoded(sample, planes)
+        np.testing.assert_array_equal(found, expected[:, y : y + height, x : x + width])
+        travelled = sample["payload"].nbytes + sample["plan"].nbytes + sample["scaling"].nbytes
+        assert reader.peek(Row(0, path), window).nbytes > 0.8 * travelled
+
+
+@pytest.mark.parametrize(
+    ("codec", "dtype"), [(codec, dtype) for codec, dtypes in DTYPES.items() for dtype in dtypes]
+)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_type(tmp_path: Path, codec: str, dtype: str, shape: str) -> None:
+    cube = image_of(dtype, codec)
+    image = cube if shape == "cube" else cube[0]
+    lossless = {"quantize_level": 0.0} if image.dtype.kind == "f" else {}
+    path = saved(tmp_path, image, codec, **SHAPES[shape], **lossless)
+    check_equal(path, image.size // cube[0].size)
+
+
+@pytest.mark.parametrize("codec", ["RICE_1", "GZIP_1", "GZIP_2", "HCOMPRESS_1"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dither", QUANTIZED_BY)
+def test_quantized_floats(tmp_path: Path, codec: str, dtype: str, dither: str) -> None:
+    options = {"quantize_level": 4.0, "tile_shape": (1, 8, 41), **QUANTIZED_BY[dither]}
+    path = saved(tmp_path, image_of(dtype, codec), codec, **options)
+    check_equal(path, 3)
+
+
+def stored_values(path: str, window: Window | None = None) -> set[int]:
+    """Return STORED of the tiles."""
+    plan = FitsReader().read(Row(0, path), window)["plan"]
+    return set(plan[HEAD:].reshape(-1, PER_TILE)[:, STORED].tolist())
+
+
+def test_what_is_sent_of_gzipped_tiles(tmp_path: Path) -> None:
+    image = NOISE[0].astype(np.int16)
+    assert stored_values(saved(tmp_path, image, "GZIP_1")) == {16}
+    assert stored_values(saved(tmp_path, image, "GZIP_2")) == {16 + SHUFFLED}
+    floats = NOISE[0].astype(np.float32)
+    assert stored_values(saved(tmp_path, floats, "GZIP_2")) == {32 + SHUFFLED + QUANTIZED}
+    lossless = saved(tmp_path, NOISE[0], "GZIP_2", quantize_level=0.0)
+    assert stored_values(lossless) == {-64}
+
+
+def test_a_window_inflates_its_tiles_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, and never more than their pixels take."""
+    most: list[int] = []
+
+    def noted(packed: Any, limit: int) -> bytes:
+        most.append(limit)
+        return gzip_stream.inflated(packed, limit)
+
+    monkeypatch.setattr("readers.fits.tiles.codecs.inflated", noted)
+    path = saved(tmp_path, NOISE[0].astype(np.int16), "GZIP_2", tile_shape=(8, 16))
+    FitsReader().read(Row(0, path), Window(height=8, width=8, y=0.0, x=0.3))
+    assert most == [8 * 128 + 1, 2 * 128 + 1]
+
+
+def patched(path: str, content: bytes, *, tile: int = 1) -> Row:
+    """Replace the bytes of a tile by others that are not longer."""
+    with fits.open(path, disable_image_compression=True) as hdus:
+        hdu = hdus[1]
+        start = hdu.fileinfo()["datLoc"] + hdu.header["NAXIS1"] * hdu.header["NAXIS2"]
+        _, offset = hdu.data.base["COMPRESSED_DATA"][tile].tolist()
+        length = hdu.data["COMPRESSED_DATA"][tile].nbytes
+    data = bytearray(Path(path).read_bytes())
+    assert len(content) <= length
+    data[start + offset : start + offset + length] = content.ljust(length, b"\0")
+    Path(path).write_bytes(data)
+    return Row(4, path)
+
+
+ZEROS = gzip.compress(bytes(2 * 41), mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "the gzip data are damaged"),
+        (ZEROS[:-12], "the gzip data are damaged"),
+        (gzip.compress(bytes(83), mtime=0), "a gzipped tile of 41 pixels has 83 bytes"),
+        (gzip.compress(bytes(1 << 14), mtime=0), "gzip data of .* bytes are longer than 82 bytes"),
+        (gzip.compress(bytes(41), mtime=0), "a gzipped tile of 41 pixels has 41 bytes"),
+        (ZEROS[:-6] + b"\1" * 6, "the gzip data are damaged: .*[cC]hecksum"),
+    ],
+    ids=["zeros", "truncated", "a byte more", "bomb", "half", "checksum"],
+)
+def test_tiles_that_do_not_hold_their_pixels(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = saved(tmp_path, RNG.integers(0, 2**15, (37, 41)).astype(np.int16), "GZIP_1")
+    with pytest.raises(ReadError, match=reason):
+        FitsReader().read(patched(path, content), None)
+    FitsReader().read(Row(4, path), Window(height=1, width=1, y=0.9))
+
+
+def test_isal_and_zlib_agree() -> None:
+    """On streams of all levels; and mutated ones that zlib inflates, and never wrong bytes."""
+    content = NOISE.astype(np.int16).tobytes()
+    for level in range(1, 10):
+        assert gzip_stream.inflated(gzip.compress(content, level), len(content) + 1) == content
+    content = content[:2000]
+    packed = gzip.compress(content, mtime=0)
+    for place in range(8 * len(packed)):
+        changed = bytearray(packed)
+        changed[place // 8] ^= 1 << place % 8
+        try:
+            found = gzip_stream.inflated(changed, len(content) + 1)
+        except ValueError:
+            with pytest.raises(zlib.error):
+                zlib.decompress(changed, 31)
+        else:
+            assert found == content
+
+
+def test_old_headers_of_plio(tmp_path: Path) -> None:
+    """Of three words, and such that do not fit their tile."""
+    mask = (NOISE[0] > 1050).astype(np.int16)
+    path = saved(tmp_path, mask, "PLIO_1")
+    with fits.open(path, disable_image_compression=True) as hdus:
+        words = hdus[1].data["COMPRESSED_DATA"][1]
+    body = words[7:].astype(">i2").tobytes()
+    head = np.array([0, -100, len(words) - 4], ">i2").tobytes()
+    row = patched(path, head + body)
+    np.testing.assert_array_equal(truth(path), mask)
+    check_equal(path, 1)
+    patched(path, np.array([0, -100, len(words) + 1], ">i2").tobytes() + body)
+    with pytest.raises(ReadError, match="the header of a PLIO_1 tile does not fit its length"):
+        FitsReader().read(row, None)
