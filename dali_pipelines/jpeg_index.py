@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import warnings
-import zlib
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
-from readers.jpeg.mcu_rows import DamagedRowsError, McuRows, is_current
-from readers.places.contract import Place
+from dali_pipelines.parallel.task_map import thread_map
+from readers.index.containers.left_out import notes_or_null
+from readers.index.schema import with_column
+from readers.jpeg.header import NoRowsError
+from readers.jpeg.mcu.rows import is_current
 from readers.places.opener import Places
 from readers.places.storage import Storage
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from readers.contract import Row
     from readers.index.table import Index
 
 COLUMN = "mcu_rows"
@@ -33,6 +33,7 @@ def with_mcu_rows(
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
     *,
     storage: Storage | None = None,
+    executor: Executor | None = None,
 ) -> Index:
     """Return the Index with the positions of the rows of MCUs in each JPEG file.
 
@@ -52,24 +53,22 @@ def with_mcu_rows(
         Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
     storage : Storage, optional
         How remote objects are requested.
+    executor : concurrent.futures.Executor, optional
+        Its workers read the files, each `num_threads` at a time.
 
     Returns
     -------
     Index
         With the column ``mcu_rows`` (bytes, some 18 for 16 rows of pixels; null where there are
-        none). Save it to keep them.
+        none). Save it to keep them. The log counts files that cannot be read, and names the first.
     """
     import pyarrow as pa
 
     columns = index.columns().with_places(Places(storage or Storage()))
-    places = (columns.row(number).place for number in range(len(index)))
-    with ThreadPoolExecutor(num_threads) as pool:
-        found = progress(pool.map(_packed_rows, places))
-        rows = pa.array(list(found), pa.large_binary())
-    table = index.table
-    if COLUMN in table.column_names:
-        table = table.drop_columns([COLUMN])
-    return type(index)(table.append_column(COLUMN, rows))
+    rows = map(columns.row, range(len(index)))
+    with closing(thread_map(_packed_rows, rows, num_threads, executor)) as found:
+        notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
+    return type(index)(with_column(index.table, COLUMN, notes))
 
 
 def warn_of_old_rows(index: Index) -> None:
@@ -88,54 +87,13 @@ def warn_of_old_rows(index: Index) -> None:
         )
 
 
-def _packed_rows(place: Place) -> bytes | None:
+def _packed_rows(row: Row) -> bytes | OSError | None:
+    from readers.jpeg.mcu.find import find_mcu_rows
+
     try:
-        with place:
+        with row.place as place:
             return find_mcu_rows(place.read(0, place.nbytes)).pack()
-    except (NoRowsError, OSError):  # if the file is bad, the Reader reports it
+    except NoRowsError:
         return None
-
-
-def find_mcu_rows(data: bytes) -> McuRows:
-    """Find the rows of MCUs in the bytes of a JPEG file.
-
-    Raises
-    ------
-    NoRowsError
-        If it has another coding.
-    DamagedRowsError
-        If it is damaged.
-    """
-    from dali_pipelines.kernels.huffman import GOOD, find_rows
-
-    header = JpegHeader.parse(data)
-    tables = [(header.dc[component.dc], header.ac[component.ac]) for component in header.components]
-    known = list(dict.fromkeys(table for pair in tables for table in pair))
-    starts = np.zeros(header.num_rows + 1, np.int64)
-    predictions = np.zeros((header.num_rows, len(header.components)), np.int16)
-    status = find_rows(
-        np.frombuffer(data, np.uint8),
-        header.nbytes,
-        _lookup(known),
-        np.array([component.blocks for component in header.components]),
-        np.array([[known.index(table) for table in pair] for pair in tables]),
-        header.num_columns,
-        starts,
-        predictions,
-    )
-    if status != GOOD:
-        raise DamagedRowsError("the entropy-coded bytes do not add up")
-    crc = zlib.crc32(data[: header.nbytes])
-    rows = McuRows(len(data), header.nbytes, crc, starts, predictions, crcs=np.empty(0, np.uint32))
-    ranges = (rows.byte_range(row, row) for row in range(header.num_rows))
-    crcs = [zlib.crc32(memoryview(data)[begin:end]) for begin, end in ranges]
-    return replace(rows, crcs=np.array(crcs, np.uint32))
-
-
-def _lookup(tables: Sequence[HuffmanTable]) -> NDArray[np.uint16]:
-    """Return the table that maps 16 bits of a stream to the code that they begin with."""
-    lookup = np.zeros((len(tables), 1 << 16), np.uint16)
-    for line, table in zip(lookup, tables, strict=True):
-        for symbol, code, length in table.codes():
-            line[code << (16 - length) : (code + 1) << (16 - length)] = length << 8 | symbol
-    return lookup
+    except OSError as error:
+        return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -66,6 +67,11 @@ class Row:
         """Path, for messages; of a part of a file with its first byte and end."""
         return self.place.name
 
+    @property
+    def known_bytes(self) -> int | None:
+        """Length of what is read, if it was noted."""
+        return self.file_bytes if self.offset is None else self.nbytes
+
     def part(self, name: str) -> Row | None:
         """Return one of several files of the row; None if it is missing.
 
@@ -105,12 +111,29 @@ class SampleSpec:
     """Name of the array, for decoders and users."""
     dtype: str
     """NumPy name of the element type, native byte order, e.g. ``"uint8"``."""
-    ndim: int
-    """Number of axes: fixed in DALI, while shapes may differ from sample to sample."""
+    ndim: int | None = None
+    """Number of axes, where shapes differ from sample to sample; else that of `shape`."""
+    shape: tuple[int, ...] | None = None
+    """Shape of the array in all samples. Small arrays of a known shape are sent faster."""
     layout: str = ""
     """DALI layout, one letter per axis (``"HWC"``), or empty."""
     unit: str = ""
     """Physical unit of the values, spelt as in FITS (``"DN"``), or empty."""
+
+    def __post_init__(self) -> None:
+        if self.ndim == 0 and self.shape is None:
+            object.__setattr__(self, "shape", ())
+        if self.shape is not None and self.ndim is None:
+            object.__setattr__(self, "ndim", len(self.shape))
+        if self.ndim is None or (self.shape is not None and self.ndim != len(self.shape)):
+            raise ValueError(
+                f"array {self.name!r} needs ndim or shape, got {self.ndim} and {self.shape}"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of an array of known shape."""
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape or ())
 
     def check(self, array: NDArray[Any]) -> None:
         """Reject an array that DALI would misread silently (other byte order, type or ndim).
@@ -126,6 +149,11 @@ class SampleSpec:
                 f"byte order, got {array.ndim}-D {array.dtype.str}: fix the Reader's read()"
             )
             raise TypeError(msg)
+        if self.shape not in (None, array.shape):
+            raise TypeError(
+                f"array {self.name!r} of the Sample must have shape {self.shape}, got "
+                f"{array.shape}: fix the Reader's read()"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +188,8 @@ class Reader(Protocol):
     A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
     it reads by `Row.part`, e.g. `readers.channels.ChannelsReader`. A Reader that uses optional
     columns of bytes in the Index lists them in ``notes``, and finds them in `Row.notes`, e.g.
-    `readers.jpeg.reader.JpegReader`.
+    `readers.jpeg.reader.JpegReader`. Modules that it imports when it first needs them may be listed
+    in ``preload``: they are imported once, before the reader processes are forked.
     """
 
     @property

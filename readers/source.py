@@ -33,8 +33,7 @@ from readers.sampling.schedule import Schedule, Slot
 from readers.sampling.weighted import WeightedOrder
 from readers.targets.several import Targets
 from readers.window import Window
-from readers.worker.ahead import ReadAhead
-from readers.worker.read_report import ReadReport
+from readers.worker.read_report import REPORT_BYTES, ReadReport
 from readers.worker.timeout import TimeLimit, within
 
 NEIGHBOURS = 64
@@ -72,7 +71,9 @@ class Source(Geometry):
     usual_size: tuple[int, int] = (1, 1)
     """(height, width) of images without a crop, as far as is known."""
     empty_size: tuple[int, int] = (1, 1)
-    """Likewise, for batches without a row, of which nothing is delivered."""
+    """Likewise, for slots of which nothing is delivered, where they need not fit others."""
+    ragged: bool = False
+    """Whether images of a batch may differ in size."""
     num_draws: int | None = None
     """Random numbers for operators of the graph that are sent with each sample, as ``draws``."""
     num_epochs: int | None = None
@@ -94,14 +95,17 @@ class Source(Geometry):
         """Whether pixels of windows lie between those of the image."""
         return self.subpixel or self.is_turned
 
-    @property
+    @cached_property
     def _of_sample(self) -> tuple[SampleSpec, ...]:
-        geometry = self.geometry_specs(self.reader)
-        return (*self.reader.specs, *geometry, *self.targets.specs)
+        return (*self.reader.specs, *self._geometry_specs, *self.targets.specs)
+
+    @cached_property
+    def _geometry_specs(self) -> tuple[SampleSpec, ...]:
+        return self.geometry_specs(self.reader)
 
     @property
     def _draws_specs(self) -> tuple[SampleSpec, ...]:
-        flip = SampleSpec(name="flip", dtype="int32", ndim=1)
+        flip = SampleSpec(name="flip", dtype="int32", shape=(2,))
         draws = SampleSpec(name="draws", dtype="float32", ndim=1)
         return (flip,) * bool(self.flip) + (draws,) * (self.num_draws is not None)
 
@@ -109,33 +113,24 @@ class Source(Geometry):
     def specs(self) -> tuple[SampleSpec, ...]:
         """Specs of the arrays that a call returns: the Reader's, the graph's, the slot's."""
         columns = [
-            SampleSpec(name=name, dtype=self.columns.dtype(name).name, ndim=0)
+            SampleSpec(name=name, dtype=self.columns.dtype(name).name, shape=())
             for name in self.sent_columns
         ]
         return (
             *self._of_sample,
             *self._draws_specs,
-            SampleSpec(name="row", dtype="int64", ndim=0),
-            SampleSpec(name="valid", dtype="bool", ndim=0),
+            SampleSpec(name="row", dtype="int64", shape=()),
+            SampleSpec(name="valid", dtype="bool", shape=()),
             *columns,
-            SampleSpec(name="report", dtype="uint8", ndim=1),
+            SampleSpec(name="report", dtype="uint8", shape=(REPORT_BYTES,)),
         )
 
     def __call__(self, info: SampleInfo) -> tuple[NDArray[Any], ...]:
         """Read one sample. DALI's ``sample_info.idx_in_epoch`` counts the samples of all epochs."""
-        if self.read_threads > 1:
-            return self._ahead.read(self._sample, info.idx_in_epoch, len(self.specs))
-        return self._sample(info.idx_in_epoch)
-
-    @cached_property
-    def _ahead(self) -> ReadAhead:
-        return ReadAhead(self.read_threads)
-
-    def _sample(self, count: int) -> tuple[NDArray[Any], ...]:
         # CPU time of the whole process: with a read_timeout another thread reads.
         cpu_time = time.process_time if self.read_threads == 1 else time.thread_time
         started, cpu_started = time.perf_counter(), cpu_time()
-        slot = self.schedule.locate(count)
+        slot = self.schedule.locate(info.idx_in_epoch)
         row, sample, valid, report = self._fill_slot(slot)
         try:
             values = [self.columns.value(name, row) for name in self.sent_columns]
@@ -152,7 +147,7 @@ class Source(Geometry):
             *self._draws_arrays(*self._key(slot, row)),
             np.array(row, np.int64),
             np.array(valid),
-            *map(np.array, values),
+            *map(np.asarray, values),
             report.pack(),
         )
 
@@ -184,8 +179,9 @@ class Source(Geometry):
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
             try:
                 row = self._row(slot, ahead - slot.index)
-                if self.schedule.tail != "fill" and self.blank_shape is not None:
-                    return row, self._blank(*self.blank_shape)
+                fits = self.ragged or self.blank_shape is not None
+                if self.schedule.tail != "fill" and fits:
+                    return row, self._blank(*self.empty_size)
                 if row == unreadable:
                     continue
                 if self.schedule.tail == "fill":
@@ -212,7 +208,7 @@ class Source(Geometry):
         row: Row | None = None,
     ) -> Sample:
         """Add what follows from the geometry of a sample; without a row its targets are blank."""
-        if not self.targets and not self.geometry_specs(self.reader):
+        if not self.targets and not self._geometry_specs:
             return sample
         if (image := sample.image_size) is None:
             raise ValueError("the Samples of this Reader must have image_size")

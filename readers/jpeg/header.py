@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 _SOI, _SOF, _DHT, _EOI, _SOS, _DRI, _APP1 = 0xD8, (0xC0, 0xC1), 0xC4, 0xD9, 0xDA, 0xDD, 0xE1
 _OTHER_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -29,7 +29,7 @@ class Component:
     """Number of its Huffman table for AC."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class HuffmanTable:
     """Codes of a DHT segment (T.81, C.2)."""
 
@@ -48,22 +48,10 @@ class HuffmanTable:
             start += count
             code <<= 1
 
-    def bits(self, symbol: int) -> str:
-        """Return the code of a symbol as a string of zeros and ones.
-
-        Raises
-        ------
-        NoRowsError
-            If the file has no code for it.
-        """
-        if symbol not in self._bits:
-            raise NoRowsError(f"no Huffman code for the symbol {symbol:#04x}")
-        return self._bits[symbol]
-
-    @cached_property
-    def _bits(self) -> dict[int, str]:
-        codes = reversed(list(self.codes()))  # of several codes of a symbol the first one counts
-        return {symbol: f"{code:0{length}b}" for symbol, code, length in codes}
+    def segment(self, number: int) -> bytes:
+        """Return a DHT segment with this table as that of DC of a number (T.81, B.2.4.2)."""
+        content = bytes((number,)) + self.counts + self.symbols
+        return struct.pack(">BBH", 0xFF, _DHT, len(content) + 2) + content
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +61,9 @@ class JpegHeader:
     nbytes: int
     """Length of the header."""
     height_at: int
-    """Position of the height in the header."""
+    """Position of the height in the header, before the width."""
+    scan_at: int
+    """Position of the marker of the scan."""
     height: int
     """Rows of pixels, as stored."""
     width: int
@@ -170,6 +160,7 @@ def _parse(data: bytes) -> JpegHeader:
     return JpegHeader(
         nbytes=at + 2 + length,
         height_at=frame_at + 1,
+        scan_at=at,
         height=height,
         width=width,
         mcu_height=_BLOCK * down,

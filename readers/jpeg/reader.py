@@ -1,19 +1,20 @@
 """JPEG reader, also for PNG and similar formats: send the encoded bytes; the graph decodes them.
 
-Pillow parses the header of each file for size and orientation, so that a window can be placed
-before anything is decoded. Files that Pillow cannot open are rejected here, because one bad file
-makes DALI's decoder fail a whole batch, and it fills a window from a truncated file without a
-message. So are files whose structure is damaged (`readers.jpeg.structure`), and those that DALI
-cannot decode, or decodes to other values (`readers.jpeg.sample_format`).
+The header of each file is parsed for size and orientation, so that a window can be placed before
+anything is decoded: here of usual JPEG and PNG files, of others by Pillow. Files that Pillow cannot
+open are rejected, because one bad file makes DALI's decoder fail a whole batch, and it fills a
+window from a truncated file without a message. So are files whose structure is damaged
+(`readers.jpeg.structure`), and those that DALI cannot decode, or decodes to other values
+(`readers.jpeg.sample_format`).
 
-If the Index has the positions of a file's rows of MCUs, only the rows that a window needs are sent,
-see `readers.jpeg.crop_rows`.
+Of a JPEG that is coded sequentially only the part that a window needs is sent, see
+`readers.jpeg.mcu.cut`. If the Index has the positions of its rows of MCUs, no more is read, either.
 """
 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,13 +24,14 @@ from PIL import Image, UnidentifiedImageError
 
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.jpeg.crop_rows import cut_rows
 from readers.jpeg.entropy import check_entropy
 from readers.jpeg.exif import with_orientation
 from readers.jpeg.header import JpegHeader, NoRowsError
-from readers.jpeg.mcu_rows import ChangedError, McuRows
+from readers.jpeg.mcu.region import Region
+from readers.jpeg.mcu.rows import ChangedError, McuRows
 from readers.jpeg.sample_format import sample_bits, unidentified
-from readers.jpeg.structure import DamagedError, structure_of, without_hints
+from readers.jpeg.structure import DamagedError, UsualHeader, structure_of, without_hints
+from readers.jpeg.turn import Box, Turn
 from readers.places.contract import Place
 from readers.quiet import without_warnings
 from readers.window import Window
@@ -66,9 +68,9 @@ class JpegReader:
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         SampleSpec(name="encoded", dtype="uint8", ndim=1),
-        SampleSpec(name="anchor", dtype="int32", ndim=1, unit="pixel"),
-        SampleSpec(name="shape", dtype="int32", ndim=1, unit="pixel"),
-        SampleSpec(name="deep", dtype="bool", ndim=0),
+        SampleSpec(name="anchor", dtype="int32", shape=(2,), unit="pixel"),
+        SampleSpec(name="shape", dtype="int32", shape=(2,), unit="pixel"),
+        SampleSpec(name="deep", dtype="bool", shape=()),
     )
     """The file's bytes, then (y, x) and (height, width) of the window in the displayed image, and
     whether its samples have 16 bits instead of 8."""
@@ -76,6 +78,8 @@ class JpegReader:
     """It reads what `Window.within` gives."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
     """Column of the Index that is used if present."""
+    preload: ClassVar[tuple[str, ...]] = ("readers.cache.loaded", "readers.jpeg.mcu.cut")
+    """Modules that the fork server imports once, for all reader processes."""
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -94,17 +98,16 @@ class JpegReader:
             except Exception:  # Pillow raises many types; reading the whole file finds the reason
                 pass
         image = self._load(row, check=check)
-        y, x, height, width = 0, 0, image.height, image.width
-        size = height, width
-        if window is not None:
-            try:
-                window = window.within(height, width)
-                y, x = window.place(height, width)
-            except ValueError as error:
-                raise ReadError(row.name, str(error), row=row.number) from error
-            height, width = window.height, window.width
-        sample = _sample(image.encoded, y, x, height, width, deep=image.bits == 16)
-        return replace(sample, image_size=size)
+        size = image.height, image.width
+        if window is None:
+            return _sample(image, (0, 0, *size), size, len(image.encoded))
+        try:
+            window = window.within(*size)
+            y, x = window.place(*size)
+        except ValueError as error:
+            raise ReadError(row.name, str(error), row=row.number) from error
+        part, box = _cut_out(image, (y, x, window.height, window.width))
+        return _sample(part, box, size, len(image.encoded))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the file; the window does not matter, since all bytes are sent."""
@@ -118,7 +121,8 @@ class JpegReader:
 
     def blank(self, height: int, width: int) -> Sample:
         """Return a grey JPEG."""
-        return _sample(_grey(height, width), 0, 0, height, width)
+        image = EncodedImage(_grey(height, width), "JPEG", height, width, bits=8)
+        return _sample(image, (0, 0, height, width), None, len(image.encoded))
 
     def _load(self, row: Row, *, decode: bool = False, check: bool = False) -> EncodedImage:
         image = load(row.place, self.channels, row=row.number, decode=decode, check=check)
@@ -138,56 +142,63 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
             raise NoRowsError("the file is another one")
         header = JpegHeader.parse(header_bytes)
         header_bytes, orientation = with_orientation(header_bytes, header.exif)
-        turn = _TURNS.get(orientation, _Turn())
-        height, width = (header.height, header.width)[:: -1 if turn.transposed else 1]
-        shape = height, width
+        turn, stored = Turn.of(orientation), (header.height, header.width)
+        shape = stored[::-1] if turn.transposed else stored
         window = window.within(*shape)
-        anchor = np.array(window.place(*shape), np.int32)
-        axis = 1 if turn.transposed else 0
-        extent = (window.height, window.width)[axis]
-        start = int(anchor[axis])
-        if turn.reversed:
-            start = header.height - start - extent
-        # One more row on each side: subsampled colours are interpolated from neighbouring pixels.
-        first = max(0, start // header.mcu_height - 1)
-        last = min(header.num_rows - 1, (start + extent - 1) // header.mcu_height + 1)
+        box = turn.stored((*window.place(*shape), window.height, window.width), *stored)
+        region = Region.around(header, *box).without_columns(header)
+        first, last = region.top, region.top + region.rows - 1
         begin, end = rows.byte_range(first, last)
         coded = place.read(begin, end)
     rows.check(first, last, coded)
-    cut = cut_rows(header_bytes, header, rows, coded, first, last)
-    start += cut.above - first * header.mcu_height
-    anchor[axis] = cut.height - start - extent if turn.reversed else start
-    y, x = anchor.tolist()
-    sample = _sample(cut.encoded, y, x, window.height, window.width)
-    return Sample(sample.arrays, len(header_bytes) + len(coded), shape)
+    from readers.jpeg.mcu.cut import cut_rows
+
+    encoded = cut_rows(header_bytes, header, region, rows, coded)
+    image, box = _cut_image(encoded, header, region, box, orientation)
+    return _sample(image, box, shape, len(header_bytes) + len(coded))
 
 
-class _Turn(NamedTuple):
-    """The display of stored rows, by EXIF orientation."""
+def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
+    """Return the part of an image that a box needs, and where the box lies in it."""
+    if image.format != "JPEG":
+        return image, box
+    try:
+        header = JpegHeader.parse(image.encoded)
+        turn = Turn.of(image.orientation)
+        stored = turn.stored(box, header.height, header.width)
+        region = Region.around(header, *stored)
+        if not region.saves_time(header):
+            return image, box
+        from readers.jpeg.mcu.cut import cut_file
 
-    transposed: bool = False
-    """Stored rows are displayed as columns."""
-    reversed: bool = False
-    """The last stored row is displayed first."""
+        encoded = cut_file(image.encoded, header, region)
+    except NoRowsError:  # coded in another way, or damaged
+        return image, box
+    return _cut_image(encoded, header, region, stored, image.orientation)
 
 
-_TURNS = {
-    **dict.fromkeys((3, 4), _Turn(reversed=True)),
-    **dict.fromkeys((5, 8), _Turn(transposed=True)),
-    **dict.fromkeys((6, 7), _Turn(transposed=True, reversed=True)),
-}
+def _cut_image(
+    encoded: bytes, header: JpegHeader, region: Region, box: Box, orientation: int
+) -> tuple[EncodedImage, Box]:
+    """Return a region of a JPEG, and where a box of the stored image lies in it as displayed."""
+    y, x, rows, columns = box
+    y, x = y - region.top * header.mcu_height, x - region.left * header.mcu_width
+    height, width = region.size(header)
+    turn = Turn.of(orientation)
+    image = EncodedImage(encoded, "JPEG", height, width, 8, orientation)
+    return image, turn.displayed((y, x, rows, columns), height, width)
 
 
 def _sample(
-    encoded: bytes, y: int, x: int, height: int, width: int, *, deep: bool = False
+    image: EncodedImage, box: Box, size: tuple[int, int] | None, input_bytes: int
 ) -> Sample:
     arrays: dict[str, NDArray[Any]] = {
-        "encoded": np.frombuffer(encoded, np.uint8),
-        "anchor": np.array((y, x), np.int32),
-        "shape": np.array((height, width), np.int32),
-        "deep": np.array(deep),
+        "encoded": np.frombuffer(image.encoded, np.uint8),
+        "anchor": np.array(box[:2], np.int32),
+        "shape": np.array(box[2:], np.int32),
+        "deep": np.array(image.bits == 16),
     }
-    return Sample(arrays, len(encoded))
+    return Sample(arrays, input_bytes, size)
 
 
 @lru_cache(maxsize=4)
@@ -209,6 +220,8 @@ class EncodedImage(NamedTuple):
     width: int
     bits: int
     """Bits per sample, 8 or 16."""
+    orientation: int = 1
+    """By EXIF."""
 
 
 def load(
@@ -227,9 +240,7 @@ def load(
     try:
         with place:
             encoded = place.read(0, place.nbytes)
-        # Pillow warns of odd EXIF data and the like; real errors are exceptions.
-        with without_warnings:
-            return _inspect(encoded, channels, decode=decode, check=check)
+        return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
         # Pillow's parsers raise many types on malformed input (SyntaxError, struct.error, ...).
         reason = str(error).replace(f": {place.name!r}", "")
@@ -243,9 +254,25 @@ def load(
 def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> EncodedImage:
     if not encoded:
         raise OSError("the file is empty")
-    structure = structure_of(encoded)
-    encoded, orientation = with_orientation(encoded, structure.exif)
+    structure, orientation = structure_of(encoded), 1
+    if structure.exif:
+        with without_warnings:
+            encoded, orientation = with_orientation(encoded, structure.exif)
     encoded = without_hints(encoded, structure)
+    header = structure.header
+    if decode or header is None or header.height * header.width > (Image.MAX_IMAGE_PIXELS or 0):
+        # Pillow warns of odd data and the like; real errors are exceptions.
+        with without_warnings:
+            header = _by_pillow(encoded, channels, decode=decode or not structure.complete)
+    if check and header.format == "JPEG":
+        check_entropy(encoded)
+    kind, height, width, bits = header
+    if orientation in (5, 6, 7, 8):
+        width, height = height, width
+    return EncodedImage(encoded, kind, height, width, bits, orientation)
+
+
+def _by_pillow(encoded: bytes, channels: int, *, decode: bool) -> UsualHeader:
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             # MPO: several JPEGs in one file; the first is decoded.
@@ -255,12 +282,8 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
                 raise OSError(f"format {kind} is not decoded, expected one of {known}")
             bits = sample_bits(encoded, image, channels)
             width, height = image.size  # Pillow applies the orientation of a TIFF itself
-            if decode or not structure.complete:
+            if decode:
                 image.load()
-            if check and kind == "JPEG":
-                check_entropy(encoded)
     except UnidentifiedImageError:
         raise OSError(unidentified(encoded, FORMATS)) from None
-    if orientation in (5, 6, 7, 8):
-        width, height = height, width
-    return EncodedImage(encoded, kind, height, width, bits)
+    return UsualHeader(kind, height, width, bits)

@@ -14,6 +14,8 @@ from typing import Any
 
 from PIL import Image
 
+from readers.messages import pipeline_hint
+
 _JPEG, _TIFF = b"\xff\xd8", (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
@@ -69,7 +71,8 @@ def unidentified(encoded: bytes, formats: tuple[str, ...]) -> str:
             return str(error)
     if encoded.startswith(_TIFF):
         return f"a TIFF image of a kind that is not decoded, expected {_TIFF_KINDS}"
-    return f"not an image: it begins with {encoded[:8]!r}, expected one of {', '.join(formats)}"
+    known, hint = ", ".join(formats), pipeline_hint(encoded, "jpeg")
+    return f"not an image: it begins with {encoded[:8]!r}, expected one of {known}{hint}"
 
 
 def _jpeg_bits(encoded: bytes) -> int:

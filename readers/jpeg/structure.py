@@ -1,4 +1,4 @@
-"""Parse the outer structure of JPEG, PNG and WebP files, to find damage and EXIF data.
+"""Parse the outer structure of JPEG, PNG and WebP files, to find damage, EXIF data and the size.
 
 Nothing is decoded. Overwritten entropy-coded bytes of a JPEG often look like a marker, at which
 libjpeg stops and leaves the rest of the image grey. A PNG has a checksum in each chunk.
@@ -7,16 +7,21 @@ libjpeg stops and leaves the rest of the image grey. A PNG has a checksum in eac
 from __future__ import annotations
 
 import struct
-import zlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from isal import isal_zlib
 
 _JPEG, _PNG, _WEBP = b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF"
 _EXIF = b"Exif\0\0"
 
-_EOI, _SOS, _DRI, _APP1 = 0xD9, 0xDA, 0xDD, 0xE1
+_EOI, _SOS, _DQT, _DRI, _APP1 = 0xD9, 0xDA, 0xDB, 0xDD, 0xE1
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_USUAL_FRAMES = frozenset((0xC0, 0xC1, 0xC2))
+"""Baseline, sequential and progressive with Huffman codes (ITU-T T.81, table B.1)."""
+_PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+"""Bits per sample by colour type (PNG, table 11.1)."""
 _WITHOUT_LENGTH = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
 _AFTER_A_SCAN = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, _DRI, *range(0xE0, 0xF0), 0xFE))
 """Markers of segments that are allowed between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI,
@@ -34,6 +39,18 @@ class DamagedError(ValueError):
     """The file is damaged."""
 
 
+class UsualHeader(NamedTuple):
+    """Facts in the header of an image that decoders agree on."""
+
+    format: str
+    """Pillow's name."""
+    height: int
+    """As stored, in pixels."""
+    width: int
+    bits: int
+    """Bits per sample that it is decoded to, 8 or 16."""
+
+
 @dataclass(frozen=True, slots=True)
 class Structure:
     """Segments and chunks found in a file."""
@@ -46,6 +63,8 @@ class Structure:
     complete: bool = False
     """Whether the end of the image was found. Always False for formats without checks: only
     decoding finds damage there."""
+    header: UsualHeader | None = None
+    """Its size and depth; None of an image that is not complete, and where Pillow must look."""
 
 
 def structure_of(data: bytes) -> Structure:
@@ -67,41 +86,60 @@ def structure_of(data: bytes) -> Structure:
 
 def _jpeg(data: bytes) -> Structure:
     exif: list[slice] = []
+    header: UsualHeader | None = None
     markers: _ScanMarkers | None = None
-    interval, at = 0, len(_JPEG)
+    is_usual, interval, at, end = True, 0, len(_JPEG), len(data)
     while True:
         found = data.find(b"\xff", at)
         if found < 0:
             return Structure(tuple(exif))
         if markers is not None and found != at:
             raise DamagedError(f"a JPEG marker was expected at byte {at}")
-        at = found
-        while data[at : at + 1] == b"\xff":  # fill bytes may precede a marker
+        is_usual &= found == at
+        at = found + 1
+        while data.startswith(b"\xff", at):  # fill bytes may precede a marker
             at += 1
-        marker = data[at] if at < len(data) else 0
+        marker = data[at] if at < end else 0
         if marker == _EOI:
-            return Structure(tuple(exif), complete=True)
+            usual = header if is_usual and markers is not None else None
+            return Structure(tuple(exif), complete=True, header=usual)
         if markers is not None and marker not in _AFTER_A_SCAN:
             raise DamagedError(f"the JPEG marker {marker:#04x} at byte {at} is not allowed there")
+        is_usual &= marker in _AFTER_A_SCAN or marker in _USUAL_FRAMES
         if marker in _WITHOUT_LENGTH:
             continue
-        if at + 3 > len(data):
+        if at + 3 > end:
             return Structure(tuple(exif))
-        (length,) = struct.unpack_from(">H", data, at + 1)
+        length = data[at + 1] << 8 | data[at + 2]
         content, at = at + 3, at + 1 + length
-        if at > len(data) and markers is None:
+        if at > end and markers is None:
             return Structure(tuple(exif))
-        if at > len(data):
+        if at > end:
             raise DamagedError(f"the JPEG segment at byte {content} ends after the file's end")
         if marker == _APP1 and data.startswith(_EXIF, content, at):
             exif.append(slice(content + len(_EXIF), at))
         elif marker == _DRI and length == 4:
             (interval,) = struct.unpack_from(">H", data, content)
+        elif marker == _DQT:
+            is_usual &= (length - 2) % 65 == 0 and max(data[content:at:65], default=4) < 4
+        elif marker in _FRAMES:
+            is_usual &= header is None and markers is None
+            header = _frame(data[content:at])
+            is_usual &= header is not None
         elif marker == _SOS:
             if length != 6 + 2 * data[content]:
                 raise DamagedError(f"the JPEG's scan at byte {content} has no valid header")
             markers = markers or _ScanMarkers(data, at)
             at = markers.end_of_scan(at, restarts=interval > 0)
+
+
+def _frame(segment: bytes) -> UsualHeader | None:
+    """Parse the frame of a JPEG (ITU-T T.81, B.2.2) of 1, 3 or 4 components of 8 bits."""
+    if len(segment) < 6:
+        return None
+    bits, height, width, components = struct.unpack_from(">BHHB", segment)
+    usual = bits == 8 and components in (1, 3, 4) and len(segment) == 6 + 3 * components
+    return UsualHeader("JPEG", height, width, 8) if usual and height and width else None
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:
@@ -111,7 +149,7 @@ def without_hints(data: bytes, structure: Structure) -> bytes:
     changed = bytearray(data)
     for span in structure.hints:
         changed[span.start : span.start + 4] = _NO_HINT
-        struct.pack_into(">I", changed, span.stop, zlib.crc32(memoryview(changed)[span]))
+        struct.pack_into(">I", changed, span.stop, isal_zlib.crc32(memoryview(changed)[span]))
     return bytes(changed)
 
 
@@ -119,36 +157,34 @@ class _ScanMarkers:
     """Markers from the beginning of the first scan of a JPEG on."""
 
     def __init__(self, data: bytes, start: int) -> None:
-        array = np.frombuffer(data, np.uint8)
-        positions = np.flatnonzero(array[start:-1] == 0xFF) + start
-        codes = array[positions + 1]
-        is_marker = (codes != 0) & (codes != 0xFF)  # else a byte of the scan, or fill
-        self._positions: NDArray[np.int64] = positions[is_marker]
-        self._codes: NDArray[np.uint8] = codes[is_marker]
-        self._others = np.flatnonzero((self._codes & 0xF8) != 0xD0)
-        """Indices of those that are not restart markers."""
-        self._file_bytes = len(data)
+        array = np.frombuffer(data, np.uint8)[start:]
+        flags = array[:-1] == 0xFF
+        flags &= array[1:] != 0  # else a byte of the scan
+        self._data, self._first = data, start
+        self._flags = flags.tobytes()  # in which `find` is faster than in an array
 
     def end_of_scan(self, start: int, *, restarts: bool) -> int:
         """Return the position of the first marker after a scan, or the end of the file."""
-        first = int(np.searchsorted(self._positions, start))
-        after = int(np.searchsorted(self._others, first))
-        last = int(self._others[after]) if after < len(self._others) else len(self._positions)
-        found = self._codes[first:last]
-        expected = 0xD0 + np.arange(len(found)) % 8
-        if not restarts and len(found):
-            byte = self._positions[first]
-            raise DamagedError(f"a restart marker at byte {byte}, but the scan has no restarts")
-        if (wrong := np.flatnonzero(found != expected)).size:
-            byte = self._positions[first + wrong[0]]
-            raise DamagedError(f"the restart marker at byte {byte} is out of order")
-        return int(self._positions[last]) if last < len(self._positions) else self._file_bytes
+        expected, at = 0, start - self._first - 1
+        while (at := self._flags.find(1, at + 1)) >= 0:
+            byte = at + self._first
+            code = self._data[byte + 1]
+            if code == 0xFF:  # fill before a marker
+                continue
+            if code & 0xF8 != 0xD0:
+                return byte
+            if not restarts:
+                raise DamagedError(f"a restart marker at byte {byte}, but the scan has no restarts")
+            if code & 7 != expected:
+                raise DamagedError(f"the restart marker at byte {byte} is out of order")
+            expected = (expected + 1) % 8
+        return len(self._data)
 
 
 def _png(data: bytes) -> Structure:
     exif: list[slice] = []
     hints: list[slice] = []
-    view, at = memoryview(data), len(_PNG)
+    is_usual, view, at = True, memoryview(data), len(_PNG)
     while at + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
         end = at + 12 + length
@@ -156,17 +192,29 @@ def _png(data: bytes) -> Structure:
             break
         (checksum,) = struct.unpack_from(">I", data, end - 4)
         # Chunks whose name begins in lower case do not affect the pixels.
+        is_usual &= kind.isalpha()
         is_needed = kind[:1].isupper() or kind == b"eXIf"
-        if is_needed and zlib.crc32(view[at + 4 : end - 4]) != checksum:
+        if is_needed and isal_zlib.crc32(view[at + 4 : end - 4]) != checksum:
             raise DamagedError(f"the checksum of the PNG chunk {kind!r} at byte {at} is wrong")
         if kind == b"eXIf":
             exif.append(slice(at + 8, end - 4))
         if kind in _HINTS:
             hints.append(slice(at + 4, end - 4))
         if kind == b"IEND":
-            return Structure(tuple(exif), tuple(hints), complete=True)
+            header = _png_header(data) if is_usual else None
+            return Structure(tuple(exif), tuple(hints), complete=True, header=header)
         at = end
     raise DamagedError(f"the file ends within the PNG chunk at byte {at}: it is truncated")
+
+
+def _png_header(data: bytes) -> UsualHeader | None:
+    """Parse the IHDR chunk (PNG, 11.2.1) of an image of usual kind, followed by pixels."""
+    name, width, height, *kind = struct.unpack_from(">4x4sIIBBBBB", data, len(_PNG))
+    if name != b"IHDR" or not width or not height or b"IDAT" not in data:
+        return None
+    bits, colours, *methods = kind
+    usual = bits in _PNG_BITS.get(colours, ()) and methods in ([0, 0, 0], [0, 0, 1])
+    return UsualHeader("PNG", height, width, 16 if bits == 16 else 8) if usual else None
 
 
 def _webp(data: bytes) -> Structure:

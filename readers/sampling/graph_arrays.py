@@ -14,10 +14,10 @@ from readers.sampling.row_window import RowWindow
 from readers.window import Window
 
 GRAPH_SPECS = {
-    "part": SampleSpec(name="part", dtype="float32", ndim=1, unit="pixel"),
-    "affine": SampleSpec(name="affine", dtype="float32", ndim=2),
-    "inside": SampleSpec(name="inside", dtype="int32", ndim=1, unit="pixel"),
-    "nearest": SampleSpec(name="nearest", dtype="float64", ndim=1, unit="pixel"),
+    "part": SampleSpec(name="part", dtype="float32", shape=(4,), unit="pixel"),
+    "affine": SampleSpec(name="affine", dtype="float32", shape=(2, 3)),
+    "inside": SampleSpec(name="inside", dtype="int32", shape=(4,), unit="pixel"),
+    "nearest": SampleSpec(name="nearest", dtype="float64", shape=(10,), unit="pixel"),
 }
 """``part``: y and x of the start, then of the end, of the part of what was read that is resized.
 ``affine``: the matrix from (x, y) of the window to what was read. In both, pixels are counted from

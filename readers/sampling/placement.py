@@ -16,9 +16,9 @@ PlacementOutput = Literal["window", "flip", "matrix"]
 """Outputs that say where a sample lies, see `Placement`."""
 
 PLACEMENT_SPECS: dict[PlacementOutput, SampleSpec] = {
-    "window": SampleSpec(name="placed_window", dtype="float32", ndim=1, unit="pixel"),
-    "flip": SampleSpec(name="placed_flip", dtype="int32", ndim=1),
-    "matrix": SampleSpec(name="placed_matrix", dtype="float64", ndim=2, unit="pixel"),
+    "window": SampleSpec(name="placed_window", dtype="float32", shape=(4,), unit="pixel"),
+    "flip": SampleSpec(name="placed_flip", dtype="int32", shape=(2,)),
+    "matrix": SampleSpec(name="placed_matrix", dtype="float64", shape=(2, 3), unit="pixel"),
 }
 """Their arrays in a sample; Readers have arrays of their own that are named ``matrix``."""
 

@@ -78,7 +78,7 @@ class Schedule:
             msg = (
                 f"tail 'drop' leaves nothing: a step takes {self.stride} rows ({self.batch_size} "
                 f"for each of {self.shard.num_shards} shards) and the index has {self.num_rows}: "
-                "use a smaller batch_size, fewer shards or tail 'partial'"
+                "use a smaller batch_size, fewer shards or another tail"
             )
             raise ValueError(msg)
 

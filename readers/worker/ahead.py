@@ -68,10 +68,10 @@ class ReadAhead:
         self._threads = DaemonThreads(num_threads)
         self._free = threading.Semaphore(num_threads)
 
-    def read(self, read: Callable[[int], Arrays], count: int, num_arrays: int) -> Arrays:
-        """Begin to read sample `count`, as soon as a thread is free; return its arrays."""
+    def read(self, read: Callable[[Any], Arrays], info: Any, num_arrays: int) -> Arrays:
+        """Begin to read the sample of DALI's `info` when a thread is free; return its arrays."""
         # Without this a reader would take all minibatches that are waiting from the others.
         self._free.acquire()
-        sample = self._threads.submit(read, count)
+        sample = self._threads.submit(read, info)
         sample.add_done_callback(lambda _: self._free.release())
         return tuple(PendingArray.of(sample, number) for number in range(num_arrays))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 _REASON_BYTES = 400
-_RECORD = np.dtype(
-    [
-        ("read_s", "f8"),
-        ("read_cpu_s", "f8"),
-        ("input_bytes", "i8"),
-        ("traffic", "i8", 3),
-        ("rejected_row", "i8"),
-        ("reason", f"S{_REASON_BYTES}"),
-    ]
-)
+_RECORD = struct.Struct(f"=dd5q{_REASON_BYTES}s")
+REPORT_BYTES = _RECORD.size
 
 
 @dataclass(slots=True)
@@ -55,12 +50,9 @@ class ReadReport:
     def pack(self) -> NDArray[np.uint8]:
         """Return the record as bytes, of the same length for every slot."""
         rejected = -1 if self.rejected_row is None else self.rejected_row
-        # An S field drops trailing zero bytes, which UTF-8 does not need; unpack drops a character
-        # that is cut in two.
-        reason = self.reason.encode(errors="replace")[:_REASON_BYTES]
-        times = self.read_s, self.read_cpu_s
-        record = np.array([(*times, self.input_bytes, self.traffic, rejected, reason)], _RECORD)
-        return record.view(np.uint8)
+        reason = self.reason.encode(errors="replace")  # unpack drops a character that is cut in two
+        numbers = self.read_s, self.read_cpu_s, self.input_bytes, *self.traffic, rejected
+        return np.frombuffer(_RECORD.pack(*numbers, reason), np.uint8)
 
     @classmethod
     def unpack(cls, packed: NDArray[np.uint8]) -> list[ReadReport]:
@@ -72,26 +64,31 @@ class ReadReport:
             The ``report`` output of a pipeline: the record, then the decoder's status as int32 if
             it has one, for each image of a sample, 0 if good.
         """
-        nbytes = _RECORD.itemsize
-        records = np.ascontiguousarray(packed[:, :nbytes]).view(_RECORD)[:, 0]
-        statuses = np.ascontiguousarray(packed[:, nbytes:]).view(np.int32)
+        records = map(_RECORD.unpack_from, np.ascontiguousarray(packed))
+        statuses = np.ascontiguousarray(packed[:, REPORT_BYTES:]).view(np.int32).tolist()
         return [
-            cls(
-                float(record["read_s"]),
-                float(record["read_cpu_s"]),
-                int(record["input_bytes"]),
-                None if record["rejected_row"] < 0 else int(record["rejected_row"]),
-                bytes(record["reason"]).decode(errors="ignore"),
-                tuple(record["traffic"].tolist()),
-                *_first_damaged(status),
-            )
+            cls._of(*record, *_first_damaged(status))
             for record, status in zip(records, statuses, strict=True)
         ]
 
+    @classmethod
+    def _of(cls, read_s: float, read_cpu_s: float, input_bytes: int, *rest: Any) -> ReadReport:
+        *traffic, rejected, reason, status, image = rest
+        return cls(
+            read_s,
+            read_cpu_s,
+            input_bytes,
+            None if rejected < 0 else rejected,
+            reason.rstrip(b"\0").decode(errors="ignore"),
+            tuple(traffic),
+            status,
+            image,
+        )
 
-def _first_damaged(statuses: NDArray[np.int32]) -> tuple[int, int | None]:
+
+def _first_damaged(statuses: Sequence[int]) -> tuple[int, int | None]:
     """Return the status and the number of the first damaged image; 0 and None if there is none."""
-    damaged = np.flatnonzero(statuses)
-    if not len(damaged):
-        return 0, None
-    return int(statuses[damaged[0]]), int(damaged[0]) if len(statuses) > 1 else None
+    for number, status in enumerate(statuses):
+        if status:
+            return status, number if len(statuses) > 1 else None
+    return 0, None

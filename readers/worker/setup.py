@@ -102,4 +102,5 @@ def _ignore_signals() -> None:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked while it started
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -54,10 +54,18 @@ def test_the_pixels_are_the_same(index: Index, settings: dict[str, Any]) -> None
     assert (cut_bytes < 0.8 * plain_bytes) == ("crop" in settings)
 
 
-def test_bad_files_are_named_as_ever(index: Index, tmp_path: Path) -> None:
+def test_bad_files_are_named_as_ever(
+    index: Index, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     broken = tmp_path / "broken.jpg"
-    broken.write_bytes(b"no photo")
+    broken.mkdir()
     index = with_mcu_rows(Index.from_paths([*index.table["path"].to_pylist(), broken]))
+    assert (
+        "1 files of the column mcu_rows, as they cannot be read, the first: it is a dir"
+        in caplog.text
+    )
+    broken.rmdir()
+    broken.write_bytes(b"no photo")
     with Loader(
         jpeg_pipeline,
         index,

@@ -23,6 +23,7 @@ from PIL import Image, ImageOps
 from readers import JpegReader, Peek, ReadError, Row, Window
 from readers.contract import Sample
 from readers.jpeg.reader import FORMATS
+from readers.jpeg.sample_format import sample_bits
 from readers.jpeg.structure import structure_of
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 64, 3), dtype=np.uint8)
@@ -211,6 +212,8 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         "^format GIF is not decoded, expected one of JPEG, PNG, BMP, WEBP, TIFF, PPM, JPEG2000$",
     ),
     "text": (lambda: b"hello world", "^not an image: it begins with b'hello wo', expected one of"),
+    "FITS": (lambda: b"SIMPLE  =" * 99, "^not an image: .*; fits_pipeline reads such files$"),
+    ".npy": (lambda: b"\x93NUMPY" * 99, "^not an image: .*; npy_pipeline reads such files$"),
     "empty": (lambda: b"", "^the file is empty$"),
     "no end": (lambda: encoded()[:-2], "image file is truncated"),
     "half": (lambda: encoded()[:1500], "image file is truncated"),
@@ -398,3 +401,41 @@ def test_real_photographs(shared_data: Path) -> None:
             width, height = ImageOps.exif_transpose(image).size
         peek = JpegReader().peek(Row(number, str(path)), None)
         assert (peek.height, peek.width, peek.nbytes) == (height, width, path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("form", "mode"),
+    [
+        *(("JPEG", mode) for mode in ("L", "RGB", "CMYK")),
+        *(("PNG", mode) for mode in ("L", "RGB", "P", "I;16", "RGBA")),
+    ],
+)
+def test_headers_are_parsed_as_pillow_does(form: str, mode: str) -> None:
+    """Of sound files, and where a byte of the header was changed; or they are left to Pillow."""
+    sound = encoded(Image.new(mode, (56, 40)), form)
+    assert structure_of(sound).header is not None
+    for place in range(2, min(len(sound), 200)):
+        for value in (0, 1, 0xC1, 0xDA, 0xFF, sound[place] ^ 0x80):
+            changed = with_checksums(sound[:place] + bytes((value,)) + sound[place + 1 :])
+            try:
+                header = structure_of(changed).header
+            except ValueError:  # damaged
+                continue
+            if header is None or header.height * header.width > 10**7:
+                continue
+            with Image.open(io.BytesIO(changed)) as image:
+                assert header[:3] == (image.format, image.height, image.width)
+                assert header.bits == sample_bits(changed, image, 3)
+
+
+def with_checksums(data: bytes) -> bytes:
+    """Write the checksums of the chunks of a PNG anew."""
+    changed, at = bytearray(data), 8
+    while data.startswith(b"\x89PNG") and at + 12 <= len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        if at + 12 + length > len(data):
+            break
+        checksum = zlib.crc32(changed[at + 4 : at + 8 + length])
+        struct.pack_into(">I", changed, at + 8 + length, checksum)
+        at += 12 + length
+    return bytes(changed)

@@ -1,14 +1,16 @@
-"""Windows cut out of JPEG files by their rows of MCUs have the pixels of the whole file."""
+"""Regions cut out of JPEG files by their MCUs have the pixels of the whole file."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_files import exif, pillow
@@ -16,12 +18,15 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from dali_pipelines import Index, jpeg_pipeline
-from dali_pipelines.jpeg_index import find_mcu_rows, warn_of_old_rows, with_mcu_rows
+from dali_pipelines.jpeg_index import warn_of_old_rows, with_mcu_rows
 from readers import JpegReader, ReadError, Row, Window
 from readers.contract import Sample
-from readers.jpeg.crop_rows import Cut, cut_rows
-from readers.jpeg.header import JpegHeader, NoRowsError
-from readers.jpeg.mcu_rows import ChangedError, McuRows
+from readers.jpeg.header import HuffmanTable, JpegHeader, NoRowsError
+from readers.jpeg.mcu.codes import with_all_categories
+from readers.jpeg.mcu.cut import cut_file, cut_rows
+from readers.jpeg.mcu.find import find_mcu_rows
+from readers.jpeg.mcu.region import Region
+from readers.jpeg.mcu.rows import ChangedError, McuRows
 
 SUBSAMPLING = {"4:4:4": 16, "4:2:2": 8, "4:2:0": 16}
 
@@ -42,10 +47,44 @@ def pixels(jpeg: bytes) -> NDArray[Any]:
         return np.asarray(ImageOps.exif_transpose(image))
 
 
-def cut(jpeg: bytes, first: int, last: int) -> Cut:
-    header, rows = JpegHeader.parse(jpeg), find_mcu_rows(jpeg)
-    begin, end = rows.byte_range(first, last)
-    return cut_rows(jpeg[: header.nbytes], header, rows, jpeg[begin:end], first, last)
+def cut(jpeg: bytes, region: Region, *, noted: bool) -> bytes:
+    header = JpegHeader.parse(jpeg)
+    if not noted:
+        return cut_file(jpeg, header, region)
+    rows = find_mcu_rows(jpeg)
+    begin, end = rows.byte_range(region.top, region.top + region.rows - 1)
+    return cut_rows(jpeg[: header.nbytes], header, region, rows, jpeg[begin:end])
+
+
+def inner(jpeg: bytes, region: Region) -> tuple[slice, slice]:
+    """Return the pixels of a region whose colours take no part of what is beside it."""
+    header = JpegHeader.parse(jpeg)
+    (y, height), (x, width) = (
+        (first * size + (first > 0), (first + count) * size - (first + count < most))
+        for first, count, size, most in (
+            (region.top, region.rows, header.mcu_height, header.num_rows),
+            (region.left, region.columns, header.mcu_width, header.num_columns),
+        )
+    )
+    return slice(y, height), slice(x, width)
+
+
+def assert_is_cut(found: bytes, jpeg: bytes, region: Region) -> None:
+    header = JpegHeader.parse(jpeg)
+    of_cut, (rows, columns) = pixels(found), inner(jpeg, region)
+    y, x = region.top * header.mcu_height, region.left * header.mcu_width
+    assert of_cut.shape[:2] == region.size(header)
+    in_cut = of_cut[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
+    assert np.array_equal(in_cut, pixels(jpeg)[rows, columns])
+
+
+def any_region(jpeg: bytes, data: st.DataObject) -> Region:
+    header = JpegHeader.parse(jpeg)
+    top = data.draw(st.integers(0, header.num_rows - 1))
+    # Not the last column alone: libjpeg interpolates no colours of which it has two pixels or less.
+    left = data.draw(st.integers(0, max(0, header.num_columns - 2)))
+    rows = data.draw(st.integers(1, header.num_rows - top))
+    return Region(top, rows, left, data.draw(st.integers(1, header.num_columns - left)))
 
 
 @given(
@@ -55,48 +94,80 @@ def cut(jpeg: bytes, first: int, last: int) -> Cut:
     quality=st.integers(1, 100),
     subsampling=st.sampled_from(["4:4:4", "4:2:2", "4:2:0"]),
     optimize=st.booleans(),
+    noted=st.booleans(),
     data=st.data(),
 )
 @settings(deadline=None)
-def test_rows_that_are_cut_out_are_those_of_the_file(
+def test_a_region_has_the_pixels_of_the_file(
     height: int,
     width: int,
     mode: str,
     quality: int,
     subsampling: str,
     optimize: bool,
+    noted: bool,
     data: st.DataObject,
 ) -> None:
     options: dict[str, Any] = {"quality": quality, "subsampling": subsampling, "optimize": optimize}
     jpeg = pillow(photo(height, width, mode), **options)
-    header = JpegHeader.parse(jpeg)
-    first = data.draw(st.integers(0, header.num_rows - 1))
-    last = data.draw(st.integers(first, header.num_rows - 1))
-    try:
-        found = cut(jpeg, first, last)
-    except NoRowsError:
-        assert optimize  # the tables of such a file have the codes that it needs, and no others
-        return
-    of_cut, of_file = pixels(found.encoded), pixels(jpeg)
-    assert len(of_cut) == found.height
-    size = header.mcu_height
-    # At a side where rows were cut off, the colour of the outermost takes part of what was there.
-    inner = size * (first + (first > 0)), height if last == header.num_rows - 1 else size * last
-    start = inner[0] - size * first + found.above
-    assert np.array_equal(of_cut[start : start + inner[1] - inner[0]], of_file[slice(*inner)])
+    region = any_region(jpeg, data)
+    assert_is_cut(cut(jpeg, region, noted=noted), jpeg, region)
+
+
+@pytest.mark.parametrize("subsampling", ["411", "440"])
+@pytest.mark.parametrize("noted", [True, False])
+def test_other_subsamplings_than_pillow_writes(subsampling: str, noted: bool) -> None:
+    image = np.ascontiguousarray(photo(100, 150))
+    jpeg = simplejpeg.encode_jpeg(image, 90, "RGB", subsampling)
+    for region in (Region(1, 2, 1, 2), Region(0, 1, 0, 1), Region(2, 1, 1, 3)):
+        assert_is_cut(cut(jpeg, region, noted=noted), jpeg, region)
 
 
 @pytest.mark.parametrize("falling", [True, False])
-def test_tables_without_large_differences_will_do(falling: bool) -> None:
+@pytest.mark.parametrize("noted", [True, False])
+def test_tables_without_large_differences_get_codes_for_them(falling: bool, noted: bool) -> None:
     """As those of a smooth picture, when they are made for it alone."""
     random = np.random.default_rng(0)
     ramp = np.linspace(128, 8 if falling else 247, 400)[:, None] + random.normal(0, 2, (400, 320))
     jpeg = pillow(Image.fromarray(ramp.astype(np.uint8)), optimize=True, quality=90)
     header = JpegHeader.parse(jpeg)
-    found = cut(jpeg, header.num_rows - 2, header.num_rows - 1)
-    size = max(header.dc[0].symbols)
-    assert abs(find_mcu_rows(jpeg).predictions[-2, 0]) >= 1 << size
-    assert np.array_equal(pixels(found.encoded)[found.above :], pixels(jpeg)[-16:])
+    region = Region(header.num_rows - 2, 2, 7, 3)
+    assert abs(find_mcu_rows(jpeg).predictions[-2, 0]) >= 1 << max(header.dc[0].symbols)
+    found = cut(jpeg, region, noted=noted)
+    assert_is_cut(found, jpeg, region)
+    assert found.count(b"\xff\xc4") == jpeg.count(b"\xff\xc4") + 1
+
+
+def test_tables_without_room_are_not_used() -> None:
+    full = HuffmanTable(bytes((1, 1, 1, *[1] * 12, 2)), bytes(range(17)))
+    assert with_all_categories(full) is full
+    with pytest.raises(NoRowsError, match="no room"):
+        with_all_categories(replace(full, symbols=bytes(range(20, 37))))
+    lacking = HuffmanTable(bytes((0, 1, *[0] * 14)), b"\3")
+    codes = {
+        symbol: (code, length) for symbol, code, length in with_all_categories(lacking).codes()
+    }
+    assert set(codes) == set(range(12))
+    assert codes[3] == (0, 2)
+
+
+@given(data=st.data(), optimize=st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_a_region_of_a_damaged_file_is_what_libjpeg_makes_of_it(
+    data: st.DataObject, optimize: bool
+) -> None:
+    sound = pillow(photo(64, 80), optimize=optimize)
+    header = JpegHeader.parse(sound)
+    damaged = bytearray(sound)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(header.nbytes, len(damaged) - 3))
+        damaged[place] = data.draw(st.integers(0, 254))
+    jpeg, region = bytes(damaged), any_region(sound, data)
+    try:
+        found = cut_file(jpeg, header, region)
+    except NoRowsError:
+        return
+    assert_is_cut(found, jpeg, region)
 
 
 @pytest.mark.parametrize("orientation", [None, *range(1, 10)])
@@ -109,8 +180,12 @@ def test_a_window_has_the_pixels_of_the_whole_file(
     path = tmp_path / "photo.jpg"
     path.write_bytes(pillow(image, subsampling=subsampling, **options))
     whole = pixels(path.read_bytes())
-    row = row_of(path)
     random = np.random.default_rng(1)
+    for row in (row_of(path), Row(0, str(path))):
+        assert_windows_are_of(row, whole, random)
+
+
+def assert_windows_are_of(row: Row, whole: NDArray[Any], random: np.random.Generator) -> None:
     for height, width in ((1, 1), (17, 33), (64, 64), (100, 160), whole.shape[:2]):
         for y, x in (*random.random((4, 2)), (0, 0), (0.9999, 0.9999)):
             window = Window(height=height, width=width, y=y, x=x)
@@ -123,6 +198,21 @@ def test_a_window_has_the_pixels_of_the_whole_file(
                 of_sample[top : top + height, left : left + width],
                 whole[y : y + height, x : x + width],
             )
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_less_is_sent_for_a_smaller_window(tmp_path: Path, noted: bool) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(pillow(photo(480, 640)))
+    row = row_of(path) if noted else Row(0, str(path))
+    sent = [
+        JpegReader().read(row, Window(height=size, width=size, y=1.0, x=0.5))["encoded"].nbytes
+        for size in (16, 64, 160)
+    ]
+    assert sent == sorted(sent)
+    assert sent[0] < path.stat().st_size / 50
+    whole = JpegReader().read(Row(0, str(path)), Window(height=480, width=600))
+    assert whole["encoded"].nbytes == path.stat().st_size  # as nothing would be gained
 
 
 def test_less_is_read_for_a_smaller_window(tmp_path: Path) -> None:

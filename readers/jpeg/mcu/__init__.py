@@ -1,0 +1,1 @@
+"""MCUs (minimum coded units) of JPEG files: where they lie, and windows cut out by them."""

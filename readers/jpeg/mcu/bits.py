@@ -1,0 +1,127 @@
+"""Bits of entropy-coded data: without the bytes that are stuffed between them, read and written."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.jpeg.mcu.compiled import compiled, expanded
+
+PADDING = 40
+"""Words of zeros behind the bits: the largest code of a block, 64 times 31 bits, may begin in them
+unnoticed."""
+
+
+def unstuffed(coded: bytes | memoryview) -> tuple[NDArray[np.uint64], int, int]:
+    """Return the bits of entropy-coded bytes as words, up to the first marker.
+
+    Parameters
+    ----------
+    coded : bytes
+        The zeros behind each 0xFF are left out (ITU-T T.81, B.1.1.5).
+
+    Returns
+    -------
+    words : ndarray, shape (n,), uint64
+        The first bit is the highest of the first word. They end with `PADDING` zeros.
+    count : int
+        Number of bits.
+    marker : int
+        Byte at which the marker begins; the length of `coded` if there is none.
+    """
+    size = len(coded)
+    source = np.empty(size // 8 + 1, "<u8")
+    source.view(np.uint8)[:size] = np.frombuffer(coded, np.uint8)
+    words = np.empty(len(source) + PADDING, np.uint64)
+    count, marker = _unstuff(source, size, words)
+    return words, 8 * int(count), int(marker)
+
+
+def is_end(coded: bytes | memoryview, marker: int) -> bool:
+    """Return whether the marker at a byte is that of the image's end."""
+    return bytes(coded[marker : marker + 16]).lstrip(b"\xff")[:1] == b"\xd9"
+
+
+def bytes_of(words: NDArray[np.uint64], count: int) -> bytes:
+    """Return bits as entropy-coded bytes, the last of them filled with ones (T.81, F.1.2.3)."""
+    whole, rest = divmod(count, 8)
+    coded = words[: count // 64 + 1].byteswap().tobytes()[: whole + 1]
+    coded = coded[:whole] + (bytes((coded[whole] | 0xFF >> rest,)) if rest else b"")
+    return coded.replace(b"\xff", b"\xff\0")
+
+
+@compiled
+def _unstuff(source, size, words):  # type: ignore[no-untyped-def]
+    """Write `words`; return the number of bytes in them, and the byte of the marker."""
+    held, filled, done = np.uint64(0), np.uint64(0), np.uint64(0)
+    stuffed = False  # the byte before was 0xFF
+    marker = np.int64(size)
+    for place in range(len(source)):
+        word = source[place]
+        # A byte of 0xFF is one of 0 in ~word: (v - 0x01..) & ~v & 0x80.. finds one.
+        has_ff = (~word - np.uint64(0x0101010101010101)) & word & np.uint64(0x8080808080808080)
+        if not has_ff and not stuffed and 8 * place + 8 <= size:
+            word = _swapped(word)
+            words[done] = held | word >> filled
+            held = word << np.uint64(1) << (np.uint64(63) - filled)
+            done += np.uint64(1)
+            continue
+        for i in range(min(8, size - 8 * place)):
+            byte = (word >> np.uint64(8 * i)) & np.uint64(0xFF)
+            if stuffed and byte != 0:
+                marker = np.int64(8 * place + i - 1)
+                break
+            if stuffed:
+                stuffed = False
+                continue
+            stuffed = byte == 0xFF
+            held |= byte << (np.uint64(56) - filled)
+            filled += np.uint64(8)
+            if filled == 64:
+                words[done] = held
+                held, filled, done = np.uint64(0), np.uint64(0), done + np.uint64(1)
+        if marker < size:
+            break
+    words[done] = held
+    words[done + np.uint64(1) :] = 0
+    count = np.int64(8 * done) + np.int64(filled >> np.uint64(3))
+    return (count - 1 if marker < size else count), marker
+
+
+@expanded
+def _swapped(word):  # type: ignore[no-untyped-def]
+    """Return a word with its bytes in reverse order."""
+    low = np.uint64(0x00FF00FF00FF00FF)
+    word = (word >> np.uint64(8)) & low | (word & low) << np.uint64(8)
+    low = np.uint64(0x0000FFFF0000FFFF)
+    word = (word >> np.uint64(16)) & low | (word & low) << np.uint64(16)
+    return word >> np.uint64(32) | word << np.uint64(32)
+
+
+@expanded
+def peek(words, at):  # type: ignore[no-untyped-def]
+    """Return the 64 bits from bit `at` on."""
+    word, bit = at >> np.uint64(6), at & np.uint64(63)
+    # Two shifts, since one by 64 is undefined.
+    behind = words[word + np.uint64(1)] >> np.uint64(1) >> (np.uint64(63) - bit)
+    return (words[word] << bit) | behind
+
+
+@expanded
+def put(words, at, bits, count):  # type: ignore[no-untyped-def]
+    """Write the highest 1 to 64 bits of a word at bit `at`, over zeros; return the bit behind."""
+    bits = bits >> (np.uint64(64) - count) << (np.uint64(64) - count)
+    word, bit = at >> np.uint64(6), at & np.uint64(63)
+    words[word] |= bits >> bit
+    words[word + np.uint64(1)] |= bits << np.uint64(1) << (np.uint64(63) - bit)
+    return at + count
+
+
+@compiled
+def copy(source, begin, end, words, at):  # type: ignore[no-untyped-def]
+    """Copy the bits from `begin` to `end` to bit `at`, over zeros; return the bit behind."""
+    while begin < end:
+        count = min(np.uint64(64), end - begin)
+        at = put(words, at, peek(source, begin), count)
+        begin += count
+    return at

@@ -1,0 +1,43 @@
+"""How an image is turned for display, by its EXIF orientation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Box = tuple[int, int, int, int]
+"""First row, first column, height and width, in pixels."""
+
+
+class Turn(NamedTuple):
+    """The display of stored rows and columns."""
+
+    transposed: bool = False
+    """Stored rows are displayed as columns."""
+    bottom_first: bool = False
+    """The last stored row is displayed first."""
+    right_first: bool = False
+    """The last stored column is displayed first."""
+
+    @classmethod
+    def of(cls, orientation: int) -> Turn:
+        """Return that of a value of EXIF's tag Orientation."""
+        return cls(
+            orientation in (5, 6, 7, 8), orientation in (3, 4, 6, 7), orientation in (2, 3, 7, 8)
+        )
+
+    def stored(self, box: Box, height: int, width: int) -> Box:
+        """Return where a box of the displayed image lies in the stored one, of this size."""
+        y, x, rows, columns = box
+        if self.transposed:
+            y, x, rows, columns = x, y, columns, rows
+        return self._reversed((y, x, rows, columns), height, width)
+
+    def displayed(self, box: Box, height: int, width: int) -> Box:
+        """Return where a box of the stored image, of this size, lies in the displayed one."""
+        y, x, rows, columns = self._reversed(box, height, width)
+        return (x, y, columns, rows) if self.transposed else (y, x, rows, columns)
+
+    def _reversed(self, box: Box, height: int, width: int) -> Box:
+        y, x, rows, columns = box
+        y = height - y - rows if self.bottom_first else y
+        return y, width - x - columns if self.right_first else x, rows, columns
