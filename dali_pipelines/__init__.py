@@ -18,6 +18,6 @@ if getattr(readers, "DISTRIBUTION", None) != "dali-pipelines":
         "rename that file or folder, or put it behind the installed packages on sys.path"
     )
 
-# Listed in __init__.pyi and imported on first use: DALI and PyTorch take 2 s, which processes that
-# only decode and calibrate do not need.
+# Listed in __init__.pyi and imported on first use: DALI takes long, and processes that only decode
+# and calibrate do not need it.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,14 +13,17 @@ from dali_pipelines.settings import (
     DType,
     Mode,
     PipelineSettings,
+    Ragged,
     StartMethod,
     Transform,
     check_augment,
+    check_moving,
     check_names,
 )
 from dali_pipelines.values import (
     are_all,
     check_cache,
+    check_choice,
     check_integer,
     check_mean_and_std,
     check_missing,
@@ -89,7 +92,7 @@ class PipelineConfig:
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Rows that are known to be undecodable, and why; the Loader finds them when a graph fails."""
     columns: tuple[str, ...] = ()
-    """Numeric columns of the Index that become outputs, shape (batch,)."""
+    """Numeric columns of the Index that become outputs, shape (batch,); Loaders look up others."""
     outputs: tuple[PlacementOutput, ...] = ()
     """More outputs that say where each sample lies in the image of its file, see
     `readers.sampling.placement.Placement`: ``window``, ``flip``, ``matrix``."""
@@ -144,6 +147,10 @@ class PipelineConfig:
     """Element type of the output. Integer types give the values as stored in the files, which must
     be of that type: then there is no mean, std or resize, and FITS integers are not scaled."""
 
+    ragged: Ragged = None
+    """Images of several sizes in a batch: ``list`` makes a list of arrays; ``pad`` one array of the
+    largest height and width, 0 beyond each image, and ``size``, int32; None an error."""
+
     # How it runs.
     device_id: int | None = None
     """CUDA device, or None to run the same graph on the CPU."""
@@ -183,6 +190,7 @@ class PipelineConfig:
         self._check()
         if self.mode == "eval":
             self._turn_chance_off()
+        check_moving(self.augment, followed=bool(self.targets or self.outputs))
 
     def _check(self) -> None:
         self._check_types()
@@ -214,11 +222,10 @@ class PipelineConfig:
             ("outside", Outside),
             ("flip", Flip),
             ("dtype", DType),
+            ("ragged", Ragged),
             ("start_method", StartMethod),
         ):
-            if getattr(self, name) not in get_args(choices):
-                known = ", ".join(repr(choice) for choice in get_args(choices))
-                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), get_args(choices))
         own = ["augment"] * bool(self.augment) + ["transform"] * (self.transform is not None)
         if own and self.dtype in ("uint16", "int16", "int32"):
             raise ValueError(
@@ -288,12 +295,6 @@ class PipelineConfig:
         check_targets(self.targets)
         check_augment(self.augment)
         object.__setattr__(self, "augment", tuple(self.augment))
-        moving = [type(one).__name__ for one in self.augment if one.moves_pixels]
-        if moving and self.mode == "train" and (self.targets or self.outputs):
-            raise ValueError(
-                f"{moving[0]} also shears, shifts and rotates images, which targets and outputs do "
-                "not follow: give rotate and zoom, and a ColorJitter, instead"
-            )
         check_several_names("columns", self.columns, "label")
         check_several_names("outputs", self.outputs, "window")
         check_cache(self.storage, self.cache, self.cache_bytes)

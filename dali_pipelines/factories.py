@@ -82,7 +82,7 @@ def fits_pipeline(
         Its ``image`` has shape (batch, planes, height, width) and holds physical values (BSCALE and
         BZERO applied, NaN for BLANK), unless mean, std or resize change them. With an integer
         dtype it holds the integers as they are stored, and images of another BITPIX are rejected.
-        Without crop or resize all images of a batch must be of one size.
+        Without crop, resize or `ragged` all images of a batch must be of one size.
 
         With samples of several files, see `Index.group`, its shape is (batch, files * planes,
         height, width), and with offsets (batch, times, files of a time * planes, height, width);
@@ -248,8 +248,9 @@ def jpeg_pipeline(
         images of another depth are rejected; with a float type a batch may hold both, each in its
         own units (float16 ends at 65504), unless an augmentation of colours is for 8 bits alone.
         Alpha is left out, palettes and CMYK become RGB. Images that DALI cannot decode at their
-        full depth (32 bits, signed or floating-point) are rejected. Without crop or resize all
-        images of a batch must be of one size. Samples of several files are as of `fits_pipeline`.
+        full depth (32 bits, signed or floating-point) are rejected. Without crop, resize or
+        `ragged` all images of a batch must be of one size. Samples of several files are as of
+        `fits_pipeline`.
 
     Raises
     ------

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from dali_pipelines.config import PipelineConfig
+from dali_pipelines.frameworks.choose import FrameworkName, framework_named
+from dali_pipelines.frameworks.contract import Batch as Batch
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.graph.source import check_index
 from dali_pipelines.loading.bad_samples import BadSample, BadSamplePolicy
-from dali_pipelines.loading.batches import Batch as Batch
 from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.intake import Intake
 from dali_pipelines.loading.maker import PipelineMaker
 from dali_pipelines.loading.running import RunningPipelines
-from dali_pipelines.loading.settings import bound_settings, check_settings
+from dali_pipelines.loading.settings import pipeline_settings, row_values
 from dali_pipelines.loading.state import check_state, order_of, state_of
 from dali_pipelines.loading.stats import LoaderStats
-from dali_pipelines.runtime.devices import Device, LatePlacement
+from dali_pipelines.runtime.devices import Device
 from dali_pipelines.settings import LoaderSettings
 from dali_pipelines.values import check_integer
 from readers.index.table import Index
 from readers.sampling.order import Shuffle
+
+if TYPE_CHECKING:
+    from jax.sharding import NamedSharding
 
 
 class Loader:
@@ -32,7 +34,8 @@ class Loader:
     Each ``for`` loop over the Loader is one epoch; after a ``break``, or after `load_state_dict`,
     the next loop continues with the rest of the epoch, but in mode ``eval`` it starts anew. A batch
     is a list with one dict for each device: ``image`` (see the factory), ``row`` (int64, row of the
-    Index), ``valid`` (bool), and the columns asked for. The first loop, or `start`, starts readers.
+    Index), ``valid`` (bool), and the columns asked for, as arrays of the framework; text and the
+    like, and with ``ragged="list"`` images, as lists. The first loop, or `start`, starts readers.
 
     Parameters
     ----------
@@ -81,11 +84,18 @@ class Loader:
     restart_readers : int
         How often the pipelines may be restarted after the death of a reader process. They restart
         at the same step, and nothing is lost or repeated. After that ReaderProcessError is raised.
+    framework : {"torch", "jax", "numpy", "cupy", "dlpack"}
+        What the arrays of a batch are for: tensors of PyTorch, arrays of JAX, NumPy or CuPy. With
+        ``dlpack`` they have ``__dlpack__``, on the CPU or a GPU. Only ``torch`` imports PyTorch.
+        With ``jax`` those of 64 bits, as ``row``, are NumPy's unless jax_enable_x64 is set.
+    sharding : jax.sharding.NamedSharding, optional
+        With ``jax``: a batch is one dict, of global arrays over the devices of this mesh, which may
+        be those of all processes. It splits the first axis, into parts of `batch_size` samples.
     **config
         Further keywords of the factory, see `dali_pipelines.settings.LoaderSettings`: mode, crop,
-        window, flip, resize, mean, std, dtype, columns, ... Type checkers know those of the
-        factories of this package; bind others with functools.partial: they count as if given here,
-        and those named above cannot be bound.
+        window, flip, resize, ragged, dtype, columns, ... Type checkers know those of the factories
+        of this package; bind others with functools.partial: they count as if given here, and those
+        named above cannot be bound.
 
     Raises
     ------
@@ -116,39 +126,31 @@ class Loader:
         bad_sample: BadSample = "raise",
         max_bad: float | None = None,
         restart_readers: int = 0,
+        framework: FrameworkName = "torch",
+        sharding: NamedSharding | None = None,
         **config: Unpack[LoaderSettings],
     ) -> None:
         check_index(index)
         check_integer("num_read_processes", num_read_processes, 1)
         check_integer("restart_readers", restart_readers, 0)
         own = inspect.signature(Loader).parameters
-        settings: dict[str, Any] = bound_settings(factory, own) | dict(config)
-        check_settings(factory, settings, own, len(index))
-        self._starts_anew = settings.get("mode") == "eval"
-        shuffle = not self._starts_anew if shuffle is None else shuffle
         rest = {"block_rows": block_rows, "weights": weights, "epoch_steps": epoch_steps}
-        order: dict[str, Any] = {name: value for name, value in rest.items() if value is not None}
-        PipelineConfig(batch_size=batch_size, seed=seed, shuffle=shuffle, **order)
+        order = {"batch_size": batch_size, "seed": seed, "shuffle": shuffle, **rest}
+        self._config = pipeline_settings(factory, config, order, own, len(index))
+        self._config["tail"] = tail
+        self.starts_anew = self._config.get("mode") == "eval"
         self.index = index
         self._weights = None if weights is None else index.running_weights(weights)
         self.stats = LoaderStats()
-        self._config: dict[str, Any] = {
-            **settings,
-            "batch_size": batch_size,
-            "seed": seed,
-            "shuffle": shuffle,
-            "tail": tail,
-            "rejected": dict(settings.get("rejected", {})),
-            **order,  # only those that are set, as not every factory takes them
-        }
-        placement = LatePlacement(devices, shard_id, num_shards)
+        kind = framework_named(framework, sharding)
+        kind.check({**self._config, "bad_sample": bad_sample})
+        placement = kind.placement(devices, shard_id, num_shards)
         cursor = self._cursor = Cursor(len(index), batch_size, tail, placement, epoch_steps)
         policy = BadSamplePolicy(index, cursor, self.stats, bad_sample, max_bad)
         maker = PipelineMaker(factory, index, num_read_processes, self._config, cursor)
-        intake = Intake(policy, self._config, self.stats)
-        self._running = RunningPipelines(maker, intake, cursor, self.stats, restart_readers)
-
-    # Iteration.
+        values = row_values(index, self._config)
+        intake = Intake(policy, self._config, self.stats, kind, values)
+        self._running = RunningPipelines(maker, kind, intake, cursor, self.stats, restart_readers)
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch, the same on all devices and processes.
@@ -157,18 +159,18 @@ class Loader:
         """
         return self._cursor.steps_of_epoch()
 
-    def __iter__(self) -> Iterator[list[Batch]]:
+    def __iter__(self) -> Iterator[Any]:
         """Yield the batches that are left of the current epoch; in mode ``eval`` all of them."""
-        if self._starts_anew:  # with epoch_steps, later epochs would begin at other rows
+        if self.starts_anew:  # with epoch_steps, later epochs would begin at other rows
             self.reset(0 if self._cursor.epoch_steps else None)
         num_epochs = self._config.get("num_epochs")
         if num_epochs is not None and self._cursor.counted_epoch >= num_epochs:
             raise RuntimeError(
-                f"all num_epochs={num_epochs} epochs were delivered: make the Loader with more, or "
-                "with num_epochs=None"
+                f"all num_epochs={num_epochs} epochs were delivered: make the Loader with more"
             )
         self._cursor.settle()
-        for _ in range(self._cursor.steps_left()):
+        epoch = self.epoch
+        while self.epoch == epoch:  # a state may be loaded in the loop, to go back
             yield self._running.step()
 
     def start(self) -> None:
@@ -192,12 +194,7 @@ class Loader:
     def __enter__(self) -> Loader:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def reset(self, epoch: int | None = None) -> None:
@@ -220,8 +217,6 @@ class Loader:
             check_integer("epoch", epoch, 0)
         if self._cursor.reset(epoch):
             self.close()
-
-    # State.
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: where the next batch begins.
@@ -268,6 +263,11 @@ class Loader:
     def step(self) -> int:
         """Step of the next batch in its epoch, counted from 0 at this batch size."""
         return self._cursor.step
+
+    @property
+    def steps_left(self) -> int:
+        """Batches that are left of the current epoch."""
+        return self._cursor.steps_left()
 
     @property
     def devices(self) -> tuple[Device, ...]:

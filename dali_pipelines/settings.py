@@ -33,6 +33,7 @@ _ELSEWHERE = {
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
 Mode = Literal["train", "eval"]
+Ragged = Literal["list", "pad", None]
 Transform = Callable[[Any, Any, Any], Any]
 """(image, `dali_pipelines.graph.own.chance.Chance`, PipelineConfig) -> image; layout HWC."""
 
@@ -99,6 +100,7 @@ class ImageSettings(TypedDict, total=False):
     augment: Sequence[Augmentation]
     transform: Transform | None
     dtype: DType
+    ragged: Ragged
     num_threads: int
     start_method: StartMethod
     read_timeout: float | None
@@ -184,6 +186,16 @@ def check_augment(augment: Any) -> None:
                 f"augment must be augmentations, such as Blur(3) or ColorJitter(0.4), got {one!r}"
                 f"{instead}"
             )
+
+
+def check_moving(augment: Iterable[Augmentation], *, followed: bool) -> None:
+    """Raise ValueError if an augmentation moves pixels, and something else should follow."""
+    moving = [type(one).__name__ for one in augment if one.moves_pixels]
+    if moving and followed:
+        raise ValueError(
+            f"{moving[0]} also shears, shifts and rotates images, which targets and outputs do "
+            "not follow: give rotate and zoom, and a ColorJitter, instead"
+        )
 
 
 def check_names(where: str, given: Iterable[str], known: Collection[str]) -> None:

@@ -30,6 +30,13 @@ def check_integer(name: str, value: object, least: int) -> None:
         raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
 
 
+def check_choice(name: str, value: object, choices: Collection[object]) -> None:
+    """Raise ValueError if the value of a setting is none of some choices."""
+    if value not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {known}, got {value!r}")
+
+
 def shuffle_of(name: str, value: object) -> Shuffle:
     """Return a setting that is True, False or "blocks", of Python's types; or raise ValueError."""
     if isinstance(value, bool | np.bool_):

@@ -46,6 +46,9 @@ class Decoded(NamedTuple):
     """Channels of `image`; None for those of the Reader."""
     others: Mapping[str, Any] = {}
     """More outputs of the pipeline, by name."""
+    outside: Mapping[str, float] = {}
+    """Those of `others` that are images as large as `image`, layout CHW, with their value where
+    there is none, for ``ragged="pad"``."""
     others_nbytes: int = 0
     """Bytes that those of `others` that are images take for each pixel of `image`."""
     frames: int = 1

@@ -23,7 +23,7 @@ class Footprint(NamedTuple):
     augmented; 0 if it is none of it."""
     num_stages: int
     """Operators that hold a batch of images of their own: decode or warp, turn, fill, flip, resize,
-    normalise, those that combine channels, and files, and replace missing ones."""
+    normalise, those that combine channels, and files, and replace missing ones, and pad."""
     cupy_nbytes: int
     """Bytes that CuPy takes for a batch if the pipeline is on a GPU."""
     targets_nbytes: int = 0
@@ -71,5 +71,6 @@ class Footprint(NamedTuple):
         elif config.device_id is not None or config.resize is None or config.has_own_operators:
             # Else the resize flips and normalises as well.
             stages += bool(config.flip) + normalises(decoded, channels, config)
+        stages += config.ragged == "pad"
         image = pixels * np.dtype(config.dtype).itemsize + others
         return cls(image, frame, stages, cupy, targets_nbytes)

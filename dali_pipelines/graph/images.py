@@ -17,9 +17,9 @@ from dali_pipelines.graph.decode import MOVED, Decoded, decode_file, decode_fits
 from dali_pipelines.graph.gpu.memory import decoder_nbytes, nearest_nbytes
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.place import permute, place
+from dali_pipelines.graph.ragged import SIZE, check_padding
 from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.graph.transform import transform
-from dali_pipelines.runtime.dali_private import allow_uint16_tensors
 from dali_pipelines.values import holds
 from readers.contract import Row
 from readers.fits.file import open_images
@@ -70,6 +70,8 @@ def hdus_reader(
     image = kinds.pop("image")
     for name, kind in kinds.items():
         _check_outside(name, kind)
+        if config.ragged == "pad":
+            check_padding(name, kind.outside or 0, kind.dtype)
     return replace(reader, kinds=kinds, main=replace(main, num_planes=image.planes))
 
 
@@ -132,7 +134,8 @@ def checked_hdus(hdus: Any) -> dict[str, Hdu]:
 
 
 def _check_outputs(images: Mapping[str, Hdu], config: PipelineConfig) -> None:
-    if taken := sorted(set(images) & {*_TAKEN, *config.outputs}):
+    taken_names = {*_TAKEN, *config.outputs, *(SIZE,) * (config.ragged == "pad")}
+    if taken := sorted(set(images) & taken_names):
         raise ValueError(f"hdus {taken} have the name of another output: rename them")
     moving = [type(one).__name__ for one in config.augment if one.moves_pixels]
     if moving and len(images) > 1:
@@ -193,6 +196,7 @@ def decode_images(
         status=reduce(operator.add, statuses),
         statuses=statuses,
         others=others,
+        outside={name: kind.outside or 0 for name, kind in kinds.items()},
         others_nbytes=sum(
             kind.planes * np.dtype(_WIDE.get(kind.dtype, kind.dtype)).itemsize
             for kind in kinds.values()
@@ -234,6 +238,4 @@ def _decode_integers(
         wide = to_dali_type(_WIDE[kind.dtype])
         image = fn.cast(image, dtype=wide) + types.Constant(offset, dtype=wide)
         image = fn.cast(image, dtype=to_dali_type(kind.dtype))
-    if kind.dtype == "uint16":
-        allow_uint16_tensors()
     return image, status

@@ -20,6 +20,7 @@ from dali_pipelines.graph.decode import Decode, Decoded
 from dali_pipelines.graph.footprint import Footprint
 from dali_pipelines.graph.gpu.cupy_operator import free_unused
 from dali_pipelines.graph.own.chance import Chance
+from dali_pipelines.graph.ragged import listed_or_padded
 from dali_pipelines.graph.source import (
     check_arguments,
     make_source,
@@ -40,6 +41,7 @@ from readers.index.table import Index
 from readers.sampling.placement import PLACEMENT_SPECS
 from readers.source import Source
 from readers.worker import setup
+from readers.worker.packed_source import RECORD, PackedSource, record_places, split_specs
 
 _LARGE_BATCH = 256 << 20
 """Bytes in shared memory from which on only one batch is kept ready by default."""
@@ -52,6 +54,10 @@ class ReaderPipeline(ForkSafePipeline):
     output_names: tuple[str, ...]
     """Names of the outputs in order, for ``DALIGenericIterator``: image, row, valid, the columns
     and targets asked for, and report (see `readers.worker.read_report.ReadReport`)."""
+    listed: frozenset[str] = frozenset()
+    """Of these, those that Loaders deliver as lists of arrays, with ``ragged="list"``."""
+    uneven: str | None = None
+    """Another of these whose arrays in the last batch differ in shape; None if there is none."""
     peek: Peek | None
     """Sizes of the first row that can be read, with its window; None if none of the first few can
     be read."""
@@ -87,11 +93,15 @@ class ReaderPipeline(ForkSafePipeline):
         self.feed_s += time.perf_counter() - started
 
     def share_outputs(self, *args: Any, **kwargs: Any) -> Any:
-        """Wait for the outputs of the oldest batch; note the time."""
+        """Wait for the outputs of the oldest batch; note the time, and `uneven`."""
         self.check_process()
         started = time.perf_counter()
         outputs = super().share_outputs(*args, **kwargs)
         self.graph_s += time.perf_counter() - started
+        allow_uint16_tensors()  # not before: an iterator that asks for outputs is imported by now
+        named = zip(self.output_names, outputs, strict=True)
+        uneven = (name for name, output in named if not output.is_dense_tensor())
+        self.uneven = next((name for name in uneven if name not in self.listed), None)
         return outputs
 
     def start_py_workers(self) -> None:
@@ -173,8 +183,6 @@ def reader_pipeline(
     if config.start_method != "fork":
         check_sendable(reader)
     source = make_source(index, reader, config)
-    if "uint16" in (config.dtype, *(spec.dtype for spec in source.targets.specs)):
-        allow_uint16_tensors()
     peek, too_small = peek_first(source)
     if peek is not None:
         source.usual_size = peek.height, peek.width
@@ -197,6 +205,7 @@ def reader_pipeline(
         image = transform(decoded, nodes, channels, config, chance)
         targets = [spec.name for spec in source.targets.specs]
         named = _outputs(image, nodes, decoded, config, targets)
+        named, pipeline.listed = listed_or_padded(named, decoded, source.targets, config.ragged)
         pipeline.output_names, outputs = zip(*named, strict=True)
         pipeline.set_outputs(*outputs)
     if source.num_draws is not None:
@@ -231,7 +240,8 @@ def _sample_nodes(
     source: Source, nbytes: int, ahead: int, config: PipelineConfig
 ) -> dict[str, Any]:
     """Return the DataNodes of what the Source sends, by name."""
-    specs = source.specs
+    sent = PackedSource(source)
+    specs = sent.specs
     parallel: dict[str, Any] = {
         "parallel": True,
         "prefetch_queue_depth": ahead,
@@ -240,15 +250,30 @@ def _sample_nodes(
         "bytes_per_sample_hint": nbytes + 4096 + 256 * len(specs),
     }
     outputs = fn.external_source(
-        source,
+        sent,
         num_outputs=len(specs),
         batch=False,
         **(parallel if config.num_read_processes else {}),
         dtype=[to_dali_type(spec.dtype) for spec in specs],
-        ndim=[spec.ndim for spec in specs],
+        ndim=[spec.ndim or 0 for spec in specs],
         layout=[spec.layout for spec in specs],
     )
-    return dict(zip((spec.name for spec in specs), outputs, strict=True))
+    nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
+    return nodes | _unpacked(nodes.pop(RECORD.name), source)
+
+
+def _unpacked(record: Any, source: Source) -> dict[str, Any]:
+    """Return the DataNodes of the arrays in the record, by name."""
+    found = {}
+    for spec, start, stop in record_places(split_specs(source.specs)[1]):
+        node = fn.reinterpret(
+            record[start:stop],
+            dtype=to_dali_type(spec.dtype),
+            shape=spec.shape or (1,),
+            layout=spec.layout,
+        )
+        found[spec.name] = node if spec.shape else fn.squeeze(node, axes=0)
+    return found
 
 
 def _outputs(

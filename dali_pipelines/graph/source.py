@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.graph.ragged import SIZE
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
 from readers.index.paths.absolute import begins_with_urls, holds_urls
@@ -65,10 +66,12 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
             f"({', '.join(index.parts)}), and {type(reader).__name__} reads one: use a "
             "ChannelsReader, or one of the factories, without hdus"
         )
-    others = ("image", "row", "valid", "report", "flip", "draws", "part", "affine")
+    others: tuple[str, ...] = ("image", "row", "valid", "report")
+    others += ("flip", "draws", "part", "affine")
     placed = (spec.name for spec in PLACEMENT_SPECS.values())
     geometry = {one.name: getattr(config, one.name) for one in fields(Geometry)}
     sent = (*reader.specs, *Geometry(**geometry).geometry_specs(reader))
+    others += (SIZE,) * (config.ragged == "pad")
     names = (*others, *config.outputs, *placed, *(spec.name for spec in sent))
     names += tuple(getattr(reader, "outputs", ()))
     if taken := set(config.columns) & set(names):
@@ -107,6 +110,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         num_draws=0 if config.has_own_operators and config.mode == "train" else None,
         read_timeout=config.read_timeout,
         read_threads=_read_threads(index, config),
+        ragged=config.ragged is not None,
         **geometry,
     )
 

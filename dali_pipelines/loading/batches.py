@@ -1,40 +1,48 @@
-"""Batches of a Loader: a dict of tensors for each device."""
+"""Batches of a Loader: a dict of arrays for each device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
+from dali_pipelines.frameworks.contract import Array, Batch, Framework, Slots
 from readers.worker.read_report import ReadReport
-
-Batch = dict[str, torch.Tensor]
-
-
-def next_batch(iterator: Iterator[list[Batch]]) -> Batch:
-    """Return the next batch of a DALIGenericIterator; ValueError if its images differ in size."""
-    try:
-        return next(iterator)[0]
-    except RuntimeError as error:
-        if "representable as a tensor" in str(error) or "uniform" in str(error):
-            raise ValueError(
-                "the images of one batch differ in size: give crop or resize, or leave images of "
-                "other sizes out of the Index; what a transform returns must be of one size, too"
-            ) from error
-        raise
 
 
 def reported(batch: Batch) -> Iterator[tuple[int, ReadReport]]:
     """Yield the row and the report of each slot."""
-    reports = ReadReport.unpack(batch["report"].numpy())
+    reports = ReadReport.unpack(np.asarray(batch["report"]))
     return zip(batch["row"].tolist(), reports, strict=True)
 
 
-def valid_only(batch: Batch) -> Batch:
+def valid_only(batch: Batch, valid: NDArray[np.bool_], framework: Framework) -> Batch:
     """Return the batch without the slots that are not valid."""
-    valid = batch["valid"]
     count = int(valid.sum())
-    if bool(valid[:count].all()):  # only the end is left out: views, no copies
-        return {name: tensor[:count] for name, tensor in batch.items()}
-    slots = valid.nonzero()[:, 0]
-    return {name: tensor[slots.to(tensor.device)] for name, tensor in batch.items()}
+    # Where only the end is left out, a slice: most frameworks make a view of it.
+    slots = slice(count) if valid[:count].all() else valid.nonzero()[0]
+    return {name: _taken(array, slots, framework) for name, array in batch.items()}
+
+
+def _taken(array: Array, slots: Slots, framework: Framework) -> Array:
+    if not isinstance(array, list):
+        return framework.take(array, slots)
+    return array[slots] if isinstance(slots, slice) else [array[slot] for slot in slots]
+
+
+def pixels_of(batch: Batch) -> int:
+    """Return the pixels of the valid images, each channel counted, and padding."""
+    images, valid = batch["image"], np.asarray(batch["valid"])
+    if not isinstance(images, list):
+        return int(valid.sum()) * math.prod(images.shape[1:])
+    return sum(
+        math.prod(image.shape) for image, counts in zip(images, valid, strict=True) if counts
+    )
+
+
+def listed(values: Iterable[Any]) -> list[Any]:
+    """Return the values of a column of a batch, an array or a list, as Python's own."""
+    return [one.tolist() if hasattr(one, "tolist") else one for one in values]

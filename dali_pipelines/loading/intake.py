@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-import torch
+import numpy as np
 
+from dali_pipelines.frameworks.contract import Batch, Framework
 from dali_pipelines.loading.bad_samples import DAMAGED, BadSamplePolicy
-from dali_pipelines.loading.batches import Batch, reported, valid_only
+from dali_pipelines.loading.batches import pixels_of, reported, valid_only
 from dali_pipelines.loading.stats import LoaderStats
+from readers.index.rows.values import RowValues
 
 
 class Intake:
@@ -19,26 +21,39 @@ class Intake:
     """
 
     def __init__(
-        self, policy: BadSamplePolicy, settings: dict[str, Any], stats: LoaderStats
+        self,
+        policy: BadSamplePolicy,
+        settings: dict[str, Any],
+        stats: LoaderStats,
+        framework: Framework,
+        values: RowValues,
     ) -> None:
-        self.policy, self._stats = policy, stats
+        self.policy, self._stats, self._framework = policy, stats, framework
+        self._values = values
         self._fills = settings["tail"] == "fill"
         self._known: dict[int, str] = settings["rejected"]
         hdus = settings.get("hdus")
         names = tuple(hdus) if isinstance(hdus, Mapping) else ()  # the factory rejects others
         self._images = sorted(names, key=lambda name: name != "image")
-        self._shapes: dict[str, torch.Size] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+
+    def check_names(self, outputs: Collection[str]) -> None:
+        """Raise ValueError if columns that are looked up have the name of an output."""
+        if taken := sorted(set(self._values.names) & set(outputs)):
+            raise ValueError(f"columns {taken} have the name of another output: rename them")
 
     def must_repeat(self, batches: list[Batch]) -> bool:
         """Reject the rows that the graph found damaged, if batches must be full of real pixels.
 
         If there are any, the step must be read again, with other rows in their slots.
         """
+        if not self._fills:
+            return False
         damaged = {
             row: self._damage(row, report.image)
             for batch in batches
             for row, report in reported(batch)
-            if self._fills and report.damaged and row not in self._known
+            if report.damaged and row not in self._known
         }
         for row, reason in damaged.items():
             self.reject_for_good(row, reason)
@@ -59,21 +74,23 @@ class Intake:
         return True
 
     def accept(self, batch: Batch) -> Batch:
-        """Note what the readers reported, apply the bad-sample policy, and trim the batch."""
+        """Note what the readers reported, apply the bad-sample policy, trim, and look up by row."""
         self._note_reports(batch)
-        batch = {name: tensor for name, tensor in batch.items() if name != "report"}
-        count = int(batch["valid"].sum())
-        if not self._fills and count < len(batch["valid"]):
-            batch = valid_only(batch)
+        batch = {name: array for name, array in batch.items() if name != "report"}
+        valid = np.asarray(batch["valid"])
+        count = int(valid.sum())
+        if not self._fills and count < len(valid):
+            batch = valid_only(batch, valid, self._framework)
         if count:
-            self._shapes = {name: tensor.shape[1:] for name, tensor in batch.items()}
+            arrays = ((name, array) for name, array in batch.items() if not isinstance(array, list))
+            self._shapes = {name: array.shape[1:] for name, array in arrays}
         elif len(batch["row"]) == 0:
             # A batch without rows was made of the smallest image, and of masks of its size.
             for name, shape in self._shapes.items():
-                batch[name] = batch[name].new_empty((0, *shape))
+                batch[name] = batch[name].reshape((0, *shape))
         self._stats.samples += count
-        self._stats.output_pixels += count * batch["image"].shape[1:].numel()
-        return batch
+        self._stats.output_pixels += pixels_of(batch)
+        return batch | self._values.of(batch["row"].tolist())
 
     def _note_reports(self, batch: Batch) -> None:
         for row, report in reported(batch):

@@ -10,7 +10,7 @@ from typing import Any
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.undecodable import find_undecodable
-from dali_pipelines.runtime.devices import Device, share_out
+from dali_pipelines.runtime.devices import Device, check_visible, share_out
 from readers.index.table import Index
 
 
@@ -26,8 +26,12 @@ class PipelineMaker:
     cursor: Cursor
 
     def all(self) -> list[ReaderPipeline]:
-        """Make a pipeline for each device; they share the reader processes out."""
+        """Make a pipeline for each device; they share the reader processes out.
+
+        ValueError if a device is a GPU that is not visible.
+        """
         placement = self.cursor.placement
+        check_visible(placement.devices)
         shares = share_out(self.num_read_processes, len(placement.devices))
         return [
             self._make(

@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
-from nvidia.dali.plugin.pytorch import DALIGenericIterator
-
+from dali_pipelines.frameworks.contract import Batch, Framework
 from dali_pipelines.graph.pipeline import ReaderPipeline
-from dali_pipelines.loading.batches import Batch, next_batch
 from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.intake import Intake
 from dali_pipelines.loading.maker import PipelineMaker
@@ -32,13 +31,14 @@ class RunningPipelines:
     """Started pipelines, one for each device, and iterators over them; at first there are none."""
 
     maker: PipelineMaker
+    framework: Framework
     intake: Intake
     cursor: Cursor
     stats: LoaderStats
     restarts_left: int
     """Restarts that are left after the death of a reader process."""
     pipelines: list[ReaderPipeline] = field(default_factory=list)
-    _iterators: list[Iterator[list[Batch]]] = field(default_factory=list)
+    _iterators: list[Iterator[Batch]] = field(default_factory=list)
 
     def start(self) -> None:
         """Start the pipelines and their reader processes; see `dali_pipelines.Loader.start`."""
@@ -54,6 +54,7 @@ class RunningPipelines:
     def make(self) -> list[ReaderPipeline]:
         """Make new pipelines; see `dali_pipelines.Loader.make_pipelines`."""
         pipelines = self.maker.all()
+        self.intake.check_names(pipelines[0].output_names)
         if self.intake.policy.raises and pipelines[0].too_small is not None:
             raise ValueError(pipelines[0].too_small)
         return pipelines
@@ -66,25 +67,24 @@ class RunningPipelines:
         try:
             for pipeline in self.pipelines:
                 pipeline.start_py_workers()
-            # One iterator each: with several pipelines in one, DALI loses and repeats samples.
-            self._iterators = [
-                DALIGenericIterator(
-                    [pipeline], list(pipeline.output_names), size=-1, prepare_first_batch=False
-                )
-                for pipeline in self.pipelines
-            ]
+            self._iterators = [self.framework.iterate(pipeline) for pipeline in self.pipelines]
         except BaseException:
             self.close()
             raise
         self.stats.start_s += time.perf_counter() - started
 
-    def step(self) -> list[Batch]:
-        """Return the batches of the next step, and move the cursor past it."""
+    def step(self) -> Any:
+        """Return the batches of the next step as the framework delivers them; move the cursor."""
         while (batches := self._tried_step()) is None:
             pass  # not in an except: its error would hold the old pipelines and their shared memory
+        try:
+            delivered = self.framework.deliver(batches)
+        except BaseException:
+            self.close()  # as the pipelines are past this step, and the cursor is not
+            raise
         self.cursor.advance()
         self.stats.batches += 1
-        return batches
+        return delivered
 
     def _tried_step(self) -> list[Batch] | None:
         """Return the batches of the step, or None where it must be tried again by new pipelines."""
@@ -92,7 +92,7 @@ class RunningPipelines:
         started = time.perf_counter()
         try:
             with interrupt_held():
-                batches = [next_batch(iterator) for iterator in self._iterators]
+                batches = [next(iterator) for iterator in self._iterators]
             if not self.pipelines:
                 raise RuntimeError(_CLOSED)
             self.stats.wait_s += time.perf_counter() - started

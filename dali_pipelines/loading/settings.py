@@ -9,6 +9,8 @@ from typing import Any
 from dali_pipelines.aia.calibration import CalibrationSettings
 from dali_pipelines.config import NAMES, PipelineConfig
 from dali_pipelines.settings import check_names, names_of
+from readers.index.rows.values import RowValues
+from readers.index.table import Index
 
 _OF_THE_LOADER = {
     "device_id": "give devices",
@@ -16,6 +18,38 @@ _OF_THE_LOADER = {
     "position": "give load_state_dict a state",
     "first_step": "give load_state_dict a state",
 }
+
+
+def pipeline_settings(
+    factory: Callable[..., Any],
+    config: Mapping[str, Any],
+    order: Mapping[str, Any],
+    others: Collection[str],
+    num_rows: int,
+) -> dict[str, Any]:
+    """Return the keywords that a Loader passes to its factory, with those of the order of rows.
+
+    TypeError or ValueError if they make no sense. Of the order (batch_size, seed, ...) those that
+    are None are left out, as not every factory takes them; shuffle then follows the mode.
+    """
+    settings = bound_settings(factory, others) | dict(config)
+    check_settings(factory, settings, others, num_rows)
+    given = {name: value for name, value in order.items() if value is not None}
+    given.setdefault("shuffle", settings.get("mode") != "eval")
+    PipelineConfig(**{"batch_size": None, "seed": None, **given})
+    return {**settings, "rejected": dict(settings.get("rejected", {})), **given}
+
+
+def row_values(index: Index, settings: dict[str, Any]) -> RowValues:
+    """Take the columns that no tensor carries out of the settings of pipelines.
+
+    KeyError or TypeError as of `Index.row_values`.
+    """
+    columns = settings.get("columns", ())
+    values = index.row_values(columns)
+    if values.names:
+        settings["columns"] = tuple(name for name in columns if name not in values.names)
+    return values
 
 
 def bound_settings(factory: Callable[..., Any], others: Collection[str]) -> dict[str, Any]:

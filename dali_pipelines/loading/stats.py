@@ -40,7 +40,7 @@ class LoaderStats:
     cached_bytes: int = 0
     """Bytes of remote objects that were taken from the cache on local disk."""
     output_pixels: int = 0
-    """Pixels of valid samples, each channel counted."""
+    """Pixels of valid samples, each channel counted, and what ``ragged="pad"`` adds."""
     read_s: float = 0.0
     """Seconds in which the reader processes worked, summed over them."""
     read_cpu_s: float = 0.0

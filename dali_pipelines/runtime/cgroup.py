@@ -1,19 +1,74 @@
-"""Cores and memory that this process may use, by affinity and by control groups."""
+"""Cores and memory that this process may use, by affinity, control groups and Slurm."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 
 
+@dataclass(frozen=True, slots=True)
+class CoreGrant:
+    """Cores that a process may use, alone or with others of its machine."""
+
+    machine: str
+    allowed: frozenset[int]
+    """Cores of its affinity."""
+    limits: Mapping[str, float]
+    """Numbers of cores that all processes with a limit of this name use together at most."""
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str] = os.environ) -> CoreGrant:
+        """Return what this process was granted."""
+        limits, quota = _slurm_limit(environ), cpu_quota()
+        if quota is not None:
+            limits["control group"] = quota
+        return cls(platform.node(), frozenset(os.sched_getaffinity(0)), limits)
+
+    def share(self, grants: Sequence[CoreGrant]) -> float:
+        """Return the cores of this process beside others that are as busy.
+
+        Parameters
+        ----------
+        grants : sequence of CoreGrant
+            Those of all these processes, this one among them.
+        """
+        near = [grant for grant in grants if grant.machine == self.machine]
+        shares = [
+            cores / sum(name in grant.limits for grant in near)
+            for name, cores in self.limits.items()
+        ]
+        by_affinity = sum(1 / sum(core in grant.allowed for grant in near) for core in self.allowed)
+        return min([by_affinity, *shares])
+
+
 def usable_cores() -> float:
     """Return the cores that this process and its children can be busy on at a time."""
-    allowed, quota = len(os.sched_getaffinity(0)), cpu_quota()
-    return float(allowed) if quota is None else min(float(allowed), quota)
+    grant = CoreGrant.of()
+    return grant.share([grant])
+
+
+def whole_cores() -> int:
+    """Return the number of processes or threads that these cores are enough for, at least 1."""
+    return max(1, int(usable_cores()))
+
+
+def _slurm_limit(environ: Mapping[str, str]) -> dict[str, float]:
+    """Return the cores of a task of srun, or of the job; not each cluster binds processes to them.
+
+    What a task starts, e.g. the ranks of a torchrun, has the variables of the task.
+    """
+    if environ.get("SLURM_CPUS_PER_TASK") and "SLURM_STEP_ID" in environ:
+        name = f"Slurm task {environ.get('SLURM_PROCID')}"
+        cores = environ["SLURM_CPUS_PER_TASK"]
+    else:
+        name, cores = "Slurm job", environ.get("SLURM_CPUS_ON_NODE", "")
+    return {name: float(cores)} if cores.isdecimal() and int(cores) else {}
 
 
 def cpu_quota() -> float | None:

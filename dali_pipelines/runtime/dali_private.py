@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -16,7 +17,6 @@ from typing import Any
 
 import nvidia.dali
 import nvidia.dali.fn
-import torch
 from nvidia.dali import Pipeline, types
 
 SUPPORTED = "nvidia-dali-cuda120>=2.4,<2.5"
@@ -187,9 +187,14 @@ class ForkSafePipeline(Pipeline):
         super()._shutdown()
 
 
-_TORCH_TYPES: Any = _private("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type")
-
-
 def allow_uint16_tensors() -> None:
-    """Let DALI's iterators convert uint16: only this entry is missing in their table."""
-    _TORCH_TYPES.setdefault(types.UINT16, torch.uint16)
+    """Let DALI's iterators for PyTorch, if they are imported, convert uint16."""
+    if "nvidia.dali.plugin.pytorch" in sys.modules:
+        _add_uint16()
+
+
+@cache
+def _add_uint16() -> None:
+    """Add the only entry that is missing in the table of these iterators."""
+    table = _private("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type")
+    table.setdefault(types.UINT16, sys.modules["torch"].uint16)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral
 
 from dali_pipelines.runtime.launchers import find_local_rank, find_rank
@@ -14,6 +18,14 @@ logger = logging.getLogger(__name__)
 
 Device = int | None
 """CUDA device, or None for the CPU."""
+
+# Both return an error where there is no device, and then the count stays 0.
+_COUNT = """
+import ctypes
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+print(count.value)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +42,40 @@ class Placement:
 def visible_gpus() -> int:
     """Return the number of CUDA devices that this process may use; 0 if there is no driver.
 
-    PyTorch asks NVML where it can: CUDA is not initialised, and a fork remains possible.
+    CUDA is not initialised, and a fork remains possible: PyTorch, if it is imported, asks NVML
+    where it can. Else another process asks CUDA, which alone knows all forms of
+    CUDA_VISIBLE_DEVICES.
     """
-    import torch
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.cuda.device_count())
+    return _asked_cuda()
 
-    return int(torch.cuda.device_count())
+
+def _asked_cuda() -> int:
+    return _count_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@cache
+def _count_gpus(visible: str | None) -> int:
+    """Ask CUDA for the number of devices, in a process of its own; `visible` is in its variables.
+
+    RuntimeError if the process fails, so that GPUs are never left out without a word.
+    """
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:  # no driver
+        return 0
+    asked = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _COUNT], capture_output=True, text=True, check=False
+    )
+    if asked.returncode:
+        raise RuntimeError(f"GPUs could not be counted, give devices: {asked.stderr.strip()}")
+    return int(asked.stdout)
 
 
 def check_device(device: Device) -> None:
-    """Check the number of a device; whether the GPU exists is left to DALI, as it initialises CUDA.
+    """Check the number of a device; `check_visible` tells whether there is such a GPU.
 
     Raises
     ------
@@ -47,6 +84,38 @@ def check_device(device: Device) -> None:
     """
     if device is not None and (not isinstance(device, Integral) or device < 0):
         raise ValueError(f"a device is the number of a GPU, or None for the CPU, got {device!r}")
+
+
+def check_visible(devices: Sequence[Device]) -> None:
+    """Check that this process may use the GPUs of these devices, without initialising CUDA.
+
+    Raises
+    ------
+    ValueError
+        If one of them is not visible, or no number.
+    """
+    for device in devices:
+        check_device(device)
+    numbers = [device for device in devices if device is not None]
+    if not numbers:
+        return
+    wanted = max(numbers)
+    try:
+        # PyTorch that is built for the CPU sees no GPU, and DALI does.
+        if wanted < visible_gpus() or wanted < (gpus := _asked_cuda()):
+            return
+    except RuntimeError:  # they cannot be counted: DALI reports what is wrong
+        return
+    raise ValueError(
+        f"devices={list(devices)}: there is no GPU {wanted}, as {visible(gpus)}"
+        f"{', counted from 0' if gpus else ''} (check nvidia-smi and CUDA_VISIBLE_DEVICES); "
+        "devices=[None] runs on the CPU"
+    )
+
+
+def visible(gpus: int) -> str:
+    """Return how many GPUs are visible, in words."""
+    return f"{gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} visible"
 
 
 def find_placement(
@@ -100,9 +169,8 @@ def own_gpu(local_rank: int | None, gpus: int) -> int:
     ValueError
         If there are several GPUs, and neither a local rank nor a current device.
     """
-    import torch
-
-    current = torch.cuda.current_device() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
+    torch = sys.modules.get("torch")
+    current = torch.cuda.current_device() if torch and torch.cuda.is_initialized() else None
     if current:  # not the default: set by Lightning's devices=[2, 3] or by set_device
         return int(current)
     if local_rank is not None:
@@ -119,17 +187,23 @@ class LatePlacement:
     """The devices and shards of a Loader: decided when it starts, and unchanged after that.
 
     Ranks may start in between: a script of Lightning's ddp makes its Loader before `fit` starts
-    the other ranks. The arguments, and the ValueErrors, are those of `find_placement`.
+    the other ranks. The arguments, and the ValueErrors, are those of `find_placement`;
+    `own_devices` returns the devices of this process where a framework knows them.
     """
 
     def __init__(
-        self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
+        self,
+        devices: Sequence[Device] | None,
+        shard_id: int | None,
+        num_shards: int | None,
+        own_devices: Callable[[], Sequence[Device]] | None = None,
     ) -> None:
         # The fewest shards that are possible: settings that fail with these always fail.
         self.least = find_placement(
             [None] if devices is None else devices, shard_id, num_shards, {}
         )
         self._asked = devices, shard_id, num_shards
+        self._own_devices = own_devices
         self._answer: Placement | None = None
         self._settled: Placement | None = None
         self._rank: tuple[int, int] | None = None
@@ -138,15 +212,21 @@ class LatePlacement:
         """Return the placement that was decided, or else the one that would be decided now."""
         if self._settled is not None:
             return self._settled
-        self._answer = find_placement(*self._asked)
+        self._answer = self._find()
         return self._answer
+
+    def _find(self) -> Placement:
+        devices, shard_id, num_shards = self._asked
+        if devices is None and self._own_devices is not None:
+            devices = self._own_devices()
+        return find_placement(devices, shard_id, num_shards)
 
     def settle(self) -> None:
         """Decide on the placement; later RuntimeError if rank or number of processes changed."""
         _, shard_id, _ = self._asked
         rank = find_rank() if shard_id is None else None
         if self._settled is None:
-            self._settled, self._rank = find_placement(*self._asked), rank
+            self._settled, self._rank = self._find(), rank
             before = self._answer
             if before is not None and before.num_shards != self._settled.num_shards:
                 logger.warning(

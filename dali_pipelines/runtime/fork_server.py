@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 
 from dali_pipelines.runtime.dali_private import WORKER_MODULE
+from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 from readers.contract import Reader
 
 
@@ -20,8 +20,8 @@ def start_fork_server(reader: Reader) -> None:
 
     It imports while the graph is made, so that the readers it forks afterwards start at once.
     """
-    # A ChannelsReader wraps another Reader.
-    modules = [type(reader).__module__, type(getattr(reader, "reader", reader)).__module__]
+    wrapped = getattr(reader, "reader", reader)  # of a ChannelsReader
+    modules = [type(reader).__module__, type(wrapped).__module__, *getattr(wrapped, "preload", ())]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         # Python preloads only __main__ by default.
@@ -29,7 +29,7 @@ def start_fork_server(reader: Reader) -> None:
     )
     try:
         resource_tracker.ensure_running()  # it would unblock Ctrl-C
-        with _path_inherited(), _ctrl_c_blocked():
+        with _path_inherited(), ctrl_c_blocked():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):
@@ -57,16 +57,3 @@ def _path_inherited() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _ctrl_c_blocked() -> Iterator[None]:
-    """Block Ctrl-C in a process that starts meanwhile; here it is raised afterwards.
-
-    The fork server ignores it only once it has imported all, and would print a traceback before.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

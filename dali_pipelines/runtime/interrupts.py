@@ -26,11 +26,10 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def interrupt_held(when_held: Callable[[], None] | None = None) -> Iterator[None]:
+def interrupt_held() -> Iterator[None]:
     """Delay a KeyboardInterrupt to the end of the block; raise a second one at once.
 
-    A handler for SIGINT that others have set is kept. `when_held` is called, in the main thread,
-    when an interrupt is delayed.
+    A handler for SIGINT that others have set is kept.
     """
     global _held
     if not _is_main() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -43,8 +42,6 @@ def interrupt_held(when_held: Callable[[], None] | None = None) -> Iterator[None
         if _let_in or (came and frame is not None and frame.f_code.co_filename not in _OWN):
             signal.default_int_handler(number, frame)
         came.append(number)
-        if when_held is not None:
-            when_held()
 
     signal.signal(signal.SIGINT, hold)
     _held = came
@@ -69,6 +66,19 @@ def interruptible(wait: Callable[[], Result]) -> Result:
         return wait()
     finally:
         _let_in = False
+
+
+@contextmanager
+def ctrl_c_blocked() -> Iterator[None]:
+    """Block Ctrl-C in a process that starts meanwhile; here it is raised afterwards.
+
+    A process that ignores it only once it has imported all would print a traceback before.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _is_main() -> bool:

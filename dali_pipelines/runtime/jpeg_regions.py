@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dali_pipelines.runtime.devices import visible_gpus
-from readers.cache import cache_folder
+from readers.cache.folder import cache_folder
 
 logger = logging.getLogger(__name__)
 

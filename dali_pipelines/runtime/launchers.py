@@ -1,9 +1,9 @@
 """Find the rank of this process in its job, for any launcher.
 
-`torch.distributed` comes first, if it is initialised: Lightning's ddp sets no RANK, and mp.spawn no
-variable at all. Then come the variables of launchers: the general ones, of which those of torchrun
-win, as srun or mpirun may launch one torchrun on each machine; then those of MPI; and without MPI
-those of Slurm, as mpirun starts its helpers on other machines with srun.
+`torch.distributed` and `jax.distributed` come first, if they are initialised: Lightning's ddp sets
+no RANK, and mp.spawn no variable at all. Then come the variables of launchers: the general ones, of
+which those of torchrun win, as srun or mpirun may launch one torchrun on each machine; then those
+of MPI; and without MPI those of Slurm, as mpirun starts its helpers on other machines with srun.
 """
 
 from __future__ import annotations
@@ -90,11 +90,13 @@ def find_local_rank(environ: Mapping[str, str] = os.environ) -> tuple[int | None
 
 
 def _initialised() -> tuple[int, int] | None:
-    """Return rank and number of processes of torch.distributed, if it is initialised."""
-    dist = sys.modules.get("torch.distributed")
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return None
-    return dist.get_rank(), dist.get_world_size()
+    """Return rank and number of processes of PyTorch's or JAX's, if it is initialised."""
+    dist, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    if jax is not None and jax.distributed.is_initialized():
+        return jax.process_index(), jax.process_count()
+    return None
 
 
 def _agreed(environ: Mapping[str, str]) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dali_pipelines.runtime import devices
+from dali_pipelines.runtime.cgroup import CoreGrant
 from dali_pipelines.runtime.devices import Device, share_out
 from dali_pipelines.runtime.launchers import find_local_rank, find_rank
 
@@ -69,8 +70,8 @@ class Ranks:
         if gpus or device == "gpu":
             each = "1 shard needs a GPU" if needed == 1 else f"{needed} shards need a GPU each"
             raise ValueError(
-                f"{each}, but {gpus or 'no'} GPU{'s are' if gpus > 1 else ' is'} visible: use "
-                "fewer, check nvidia-smi and CUDA_VISIBLE_DEVICES, or choose the device cpu"
+                f"{each}, but {devices.visible(gpus)}: use fewer, check nvidia-smi and "
+                "CUDA_VISIBLE_DEVICES, or choose the device cpu"
             )
         return [None] * count
 
@@ -116,6 +117,20 @@ class Ranks:
                 "the ranks found different files, as files come or go while they scan: make an "
                 "Index file first (dali-pipelines index) and use it as the data"
             )
+
+    def cores(self) -> float:
+        """Return the cores of this rank: those that several may use count in parts.
+
+        All ranks must call it, after `join`.
+        """
+        grant = CoreGrant.of()
+        grants = [grant]
+        if self.world_size > 1:
+            import torch.distributed as dist
+
+            grants *= self.world_size
+            dist.all_gather_object(grants, grant)
+        return grant.share(grants)
 
     def share(self, total: int) -> int:
         """Return this rank's part of a number of reader processes, at least 1."""

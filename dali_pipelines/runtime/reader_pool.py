@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from multiprocessing.resource_tracker import ensure_running
 from typing import Any
 
 from dali_pipelines.runtime.dali_private import (
@@ -22,6 +23,7 @@ from dali_pipelines.runtime.dali_private import (
     pool_replaced,
     replaced,
 )
+from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 from dali_pipelines.runtime.reader_processes import ReaderProcessError, ReaderProcesses
 from readers.worker.message_queue import MessageQueue
 
@@ -52,6 +54,7 @@ class _StartingPool:
         self._queues: list[MessageQueue] = []
         self._sockets: list[socket.socket | None] = []
         self._thread = threading.get_ident()
+        self._start = BaseProcess.start
 
     def queue(self, *args: Any, **kwargs: Any) -> MessageQueue:
         self._queues.append(MessageQueue(ShmMessageDesc, *args, **kwargs))
@@ -68,6 +71,15 @@ class _StartingPool:
             end.close()
         self.readers.append(ReaderProcesses(*args))
         return self.readers[-1]
+
+    def start(self, process: BaseProcess) -> None:
+        spawned = getattr(process, "_start_method", None) == "spawn"
+        if not spawned or threading.get_ident() != self._thread:
+            self._start(process)
+            return
+        ensure_running()  # as it starts, it would let Ctrl-C in
+        with ctrl_c_blocked():
+            self._start(process)
 
     def terminate(self, process: BaseProcess) -> None:
         # DALI then waits without limit, and a reader may have inherited that SIGTERM is ignored, or
@@ -98,6 +110,7 @@ def started_readers() -> Iterator[list[ReaderProcesses]]:
             observer=pool.observe,
             allocated=_reserve_task,
         ),
+        replaced(BaseProcess, "start", lambda process: pool.start(process)),
         replaced(BaseProcess, "terminate", lambda process: pool.terminate(process)),
     ):
         try:

@@ -32,7 +32,10 @@ def check_boxes(boxes: Boxes, image: tuple[int, int]) -> None:
             (np.abs(boxes) > _FARTHEST).any(axis=1),
             f"reaches beyond {_FARTHEST:g} pixels: cut it at the edges of the image",
         ),
-        ((x2 < x1) | (y2 < y1), "is inverted: expected x1 <= x2 and y1 <= y2"),
+        (
+            (x2 < x1) | (y2 < y1),
+            "is inverted: expected x1, y1, x2, y2; of x, y, width, height x2 is x + width",
+        ),
         (
             (x2 <= 0) | (y2 <= 0) | (x1 >= width) | (y1 >= height),
             f"is outside the image of {height}x{width} pixels (height x width)",

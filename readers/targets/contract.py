@@ -23,6 +23,10 @@ class Target(Protocol):
     A target that reads files has an attribute ``files``: those of its `columns` that name them. In
     place of their text `read` gets a `readers.places.contract.Place`, not opened yet, or None for
     null.
+
+    A target whose arrays are as large as the sample has an attribute ``outside``: their value where
+    there is no image. With the setting `ragged` they become lists, or are padded by it in their
+    last two axes. Those of other targets are of one shape in a batch.
     """
 
     @property

@@ -43,7 +43,8 @@ class Mask(Target):
     hdu : int, str or (str, int), optional
         HDU of FITS files, as for `fits_pipeline`; by default the first one that holds an image.
     outside : number
-        Value of pixels outside the image, which rotation, zoom and ``outside="fill"`` may show.
+        Value of pixels outside the image, which rotation, zoom and ``outside="fill"`` may show, and
+        ``ragged="pad"`` adds.
 
     Raises
     ------

@@ -31,6 +31,16 @@ class Targets(UserDict[str, Target]):
         """Specs of all their arrays."""
         return tuple(spec for name, target in self.items() for spec in target.specs(name))
 
+    @property
+    def outside(self) -> dict[str, float]:
+        """Arrays that are as large as the sample, with their value where there is no image."""
+        return {
+            spec.name: target.outside
+            for name, target in self.items()
+            if hasattr(target, "outside")
+            for spec in target.specs(name)
+        }
+
     def fitted(self, table: pa.Table) -> Targets:
         """Return them with what they take from the table of an Index; see `Target.fitted`."""
         return Targets({name: target.fitted(table) for name, target in self.items()})

@@ -42,12 +42,20 @@ def delivered(steps: Any) -> list[tuple[int, int, int, int, bool]]:
         for shard, batch in enumerate(batches):
             rows, valid = batch["row"].tolist(), batch["valid"].tolist()
             assert batch["image"].shape == (len(rows), 1, 6, 8)
-            assert [image.mean().item() for image in batch["image"]] == rows
+            assert pixels_of(batch["image"]) == rows
             slots += [
                 (step, shard, slot, *both)
                 for slot, both in enumerate(zip(rows, valid, strict=True))
             ]
     return slots
+
+
+def pixels_of(images: Any) -> list[float]:
+    """Return the value of all pixels of each image, from the arrays of any framework."""
+    pixels = (images.get() if hasattr(images, "get") else np.asarray(images)).reshape(-1, 48)
+    assert (pixels == pixels[:, :1]).all()
+    found: list[float] = pixels[:, 0].tolist()
+    return found
 
 
 def rows_of(slots: list[tuple[int, int, int, int, bool]]) -> list[int]:
@@ -91,14 +99,41 @@ def test_no_shuffle_keeps_the_index_order(npy_index: Index) -> None:
         assert rows_of(delivered(loader)) == list(range(ROWS))
 
 
-@pytest.mark.parametrize(("steps", "shards", "batch_size"), [(1, 1, 5), (2, 3, 2), (2, 1, 4)])
+@pytest.mark.parametrize("tail", ["partial", "fill"])
+def test_batches_of_each_framework(npy_index: Index, framework: Any, tail: str) -> None:
+    """With full, short and empty ones, and a row that is left out in the middle of one."""
+    options = {"framework": framework, "rejected": {9: "bad"}, "bad_sample": "skip"}
+    with make_loader(
+        npy_index, shards=4, num_read_processes=4, shuffle=False, tail=tail, **options
+    ) as loader:
+        for _ in range(2):
+            slots = delivered(loader)
+            assert sorted(rows_of(slots)) == [row for row in range(ROWS) if row != 9]
+            assert len(slots) == (ROWS - 1 if tail == "partial" else 32)
+            assert list(loader.stats.rejected) == [9]
+
+
+def test_batches_stay_as_they_were_while_others_come(npy_index: Index, framework: Any) -> None:
+    options = {"shuffle": False, "tail": "fill", "framework": framework}
+    with make_loader(npy_index, **options) as loader:
+        held = [batch for _ in range(3) for (batch,) in loader]
+    rows = [row for batch in held for row in batch["row"].tolist()]
+    assert rows == [*range(ROWS), 0] * 3
+    assert [pixel for batch in held for pixel in pixels_of(batch["image"])] == rows
+
+
+@pytest.mark.parametrize(
+    ("steps", "shards", "batch_size", "framework"),
+    [(1, 1, 5, "jax"), (2, 3, 2, "numpy"), (2, 1, 4, "torch")],
+)
 def test_resume_with_other_shards_and_batch(
-    npy_index: Index, steps: int, shards: int, batch_size: int
+    npy_index: Index, steps: int, shards: int, batch_size: int, framework: Any
 ) -> None:
     with make_loader(npy_index, shards=2, seed=3) as first:
         before = rows_of(delivered(islice(first, steps)))
         state = first.state_dict()
-    with make_loader(npy_index, shards=shards, batch_size=batch_size, seed=8) as second:
+    options = {"batch_size": batch_size, "framework": framework}
+    with make_loader(npy_index, shards=shards, seed=8, **options) as second:
         second.load_state_dict(state)
         after = rows_of(delivered(second))
         next_epoch = rows_of(delivered(second))
@@ -156,11 +191,17 @@ def test_break_goes_on_in_the_same_epoch(npy_index: Index) -> None:
     assert sorted(first + rest) == list(range(ROWS))
 
 
-def test_batches_stay_as_they_were_while_others_come(npy_index: Index) -> None:
-    with make_loader(npy_index, shuffle=False, tail="fill") as loader:
-        held = [batch for (batch,) in loader]
-    assert [batch["row"].tolist() for batch in held][:2] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert [batch["image"][0].mean().item() for batch in held] == [0, 4, 8, 12, 16, 20]
+def test_a_loop_that_goes_back_ends_with_its_epoch(npy_index: Index) -> None:
+    """A loop counted its steps when it began, and took the last of them from the next epoch."""
+    with make_loader(npy_index) as loader:
+        state, rows = loader.state_dict(), list[int]()
+        for step, batches in enumerate(loader):
+            rows += [row for batch in batches for row in batch["row"].tolist()]
+            if step == 1:
+                loader.load_state_dict(state)
+                rows.clear()
+        assert sorted(rows) == list(range(ROWS))
+        assert (loader.epoch, loader.step) == (1, 0)
 
 
 @pytest.fixture
@@ -328,6 +369,17 @@ def test_wrong_settings_are_told_at_once(
         make_loader(npy_index, **options)
 
 
+def test_a_gpu_that_is_not_there_is_told_before_readers_start(
+    npy_index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda: 0)
+    monkeypatch.setattr("dali_pipelines.runtime.devices._count_gpus", lambda visible: 0)
+    loader = Loader(npy_pipeline, npy_index, batch_size=2, devices=[0])
+    with pytest.raises(ValueError, match=r"no GPU is visible .*; devices=\[None\] runs on the CPU"):
+        next(iter(loader))
+    assert not loader.pipelines
+
+
 def test_a_path_is_no_index() -> None:
     for make in (partial(Loader, npy_pipeline), npy_pipeline):
         message = r"expected an Index, such as Index.scan\('archive'\), got 'archive'"
@@ -346,8 +398,9 @@ def test_a_path_is_no_index() -> None:
 def test_wrong_settings_of_the_factory_are_told_by_start(
     npy_index: Index, options: dict[str, Any], message: str
 ) -> None:
+    index = npy_index.with_column("row", range(ROWS))
     with pytest.raises(ValueError, match=message):
-        make_loader(npy_index, **options).start()
+        make_loader(index, **options).start()
 
 
 def test_images_of_two_sizes_are_told_with_the_remedy(npy_folder: Path, tmp_path: Path) -> None:

@@ -79,3 +79,42 @@ def test_affinity_and_quota_both_bound(monkeypatch: Any, quota: Any, expected: f
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5, 7})
     monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)
     assert cgroup.usable_cores() == expected
+
+
+ALL = range(64)
+STEP = {"SLURM_STEP_ID": "0", "SLURM_CPUS_ON_NODE": "32"}
+TASK = STEP | {"SLURM_CPUS_PER_TASK": "8"}
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([("a", ALL, {})], 64),
+        ([("a", ALL, {})] * 4, 16),  # of torchrun, which binds none
+        ([("a", ALL, {}), ("b", ALL, {})], 64),  # of two machines
+        ([("a", range(16), {}), ("a", range(16, 64), {})], 16),  # each is bound to cores
+        ([("a", range(32), {}), ("a", range(16, 48), {})], 24),  # to some of the same
+        # Of srun, on a cluster that binds no process, whose job has half of the machine.
+        ([("a", ALL, {"SLURM_CPUS_ON_NODE": "32"})], 32),
+        ([("a", ALL, STEP)] * 4, 8),
+        ([("a", ALL, TASK | {"SLURM_PROCID": task}) for task in "0123"], 8),
+        ([("a", ALL, TASK | {"SLURM_PROCID": "0"})] * 2, 4),  # of the torchrun that is a task
+        ([("a", ALL, {"SLURM_CPUS_ON_NODE": ""})], 64),
+        ([("a", ALL, {"SLURM_CPUS_ON_NODE": "x"})], 64),
+    ],
+)
+def test_cores_of_a_rank(
+    monkeypatch: Any, places: list[tuple[str, range, dict[str, str]]], expected: float
+) -> None:
+    monkeypatch.setattr(cgroup, "cpu_quota", lambda: None)
+    grants = []
+    for machine, cores, environ in places:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(cores))
+        monkeypatch.setattr("platform.node", lambda machine=machine: machine)
+        grants.append(cgroup.CoreGrant.of(environ))
+    assert grants[0].share(grants) == pytest.approx(expected)
+
+
+def test_a_quota_is_for_all_ranks_of_a_machine() -> None:
+    grants = [cgroup.CoreGrant("a", frozenset(ALL), {"control group": 6.0})] * 4
+    assert grants[0].share(grants) == 1.5

@@ -130,7 +130,6 @@ def test_private_names_of_dali_are_used_in_one_module_only() -> None:
         "_multiproc.pool:Observer",
         "_multiproc.shared_mem:SharedMem.allocate",
         "fn:_conditional.merge",
-        "plugin.pytorch.torch_utils:to_torch_type",
     ],
 )
 def test_another_dali_is_rejected_at_import(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +141,19 @@ def test_another_dali_is_rejected_at_import(missing: str, monkeypatch: pytest.Mo
     )
     with pytest.raises(ImportError, match=re.escape(expected)):
         runpy.run_path(str(ROOM))
+
+
+def test_another_table_of_types_is_rejected_when_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import nvidia.dali.plugin.pytorch as plugin
+
+    dali_private._add_uint16.cache_clear()
+    monkeypatch.delattr(plugin.torch_utils, "to_torch_type")
+    with pytest.raises(
+        ImportError, match=r"has no nvidia\.dali\.plugin\.pytorch\.torch_utils\.to_"
+    ):
+        dali_private.allow_uint16_tensors()
 
 
 def test_a_pipeline_that_keeps_its_graph_elsewhere_is_rejected(

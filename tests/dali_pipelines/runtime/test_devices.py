@@ -1,8 +1,28 @@
 from __future__ import annotations
 
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from dali_pipelines.runtime.devices import Placement, check_device, find_placement, share_out
+from dali_pipelines.runtime import devices
+from dali_pipelines.runtime.devices import (
+    Placement,
+    check_device,
+    check_visible,
+    find_placement,
+    share_out,
+)
+
+_DRIVER = """
+#include <stdlib.h>
+int cuInit(unsigned flags) { return getenv("NO_GPU") ? 100 : 0; }
+int cuDeviceGetCount(int *count) { *count = 3; return 0; }
+"""
 
 
 def test_torchrun_sets_the_shard() -> None:
@@ -28,6 +48,27 @@ def test_default_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         assert find_placement(None, environ=environ).devices == expected
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_another_process_asks_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a driver of three GPUs, which is not what a driver does with CUDA_VISIBLE_DEVICES."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    build = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(tmp_path / "libcuda.so.1")]
+    subprocess.run(build, input=_DRIVER, text=True, check=True)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
+    paths = f"{tmp_path}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    for variables, expected in (({}, 3), ({"NO_GPU": "1"}, 0)):
+        devices._count_gpus.cache_clear()
+        for name, value in {"LD_LIBRARY_PATH": paths, **variables}.items():
+            monkeypatch.setenv(name, value)
+        assert devices.visible_gpus() == expected
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "none of the above")  # asked again
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    monkeypatch.setattr(devices, "_COUNT", "raise SystemExit('broken driver')")
+    with pytest.raises(RuntimeError, match="GPUs could not be counted, give devices: broken dri"):
+        devices.visible_gpus()
+    devices._count_gpus.cache_clear()
+
+
 def test_shard_outside() -> None:
     with pytest.raises(ValueError, match=r"shard_id must lie in \[0, num_shards=2\), got 2"):
         find_placement([None], 2, 2)
@@ -46,3 +87,38 @@ def test_what_is_no_device(device: object) -> None:
     message = f"the number of a GPU, or None for the CPU, got {device!r}"
     with pytest.raises(ValueError, match=message):
         check_device(device)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("torch_sees", "cuda_sees", "given", "message"),
+    [
+        (0, 0, [0], r"devices=\[0\]: there is no GPU 0, as no GPU is visible \(check nvidia-smi"),
+        (2, 2, [1, 2, None], "there is no GPU 2, as 2 GPUs are visible, counted from 0"),
+        (2, 2, [1, 0], None),
+        (0, 2, [1], None),  # PyTorch is built for the CPU
+        (0, 0, [None], None),
+    ],
+)
+def test_gpus_that_are_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+    torch_sees: int,
+    cuda_sees: int,
+    given: list[int | None],
+    message: str | None,
+) -> None:
+    monkeypatch.setattr(devices, "visible_gpus", lambda: torch_sees)
+    monkeypatch.setattr(devices, "_count_gpus", lambda visible: cuda_sees)
+    if message is None:
+        check_visible(given)
+    else:
+        with pytest.raises(ValueError, match=f"{message}.*; devices=.None. runs on the CPU"):
+            check_visible(given)
+
+
+def test_gpus_that_cannot_be_counted_are_left_to_dali(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(visible: str | None) -> int:
+        raise RuntimeError("broken driver")
+
+    monkeypatch.setattr(devices, "visible_gpus", lambda: 0)
+    monkeypatch.setattr(devices, "_count_gpus", fails)
+    check_visible([0])

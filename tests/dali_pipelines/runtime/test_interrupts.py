@@ -27,9 +27,10 @@ from fakes import LateReader, MarkingReader
 
 from dali_pipelines import Index, Loader, npy_pipeline
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.frameworks.contract import Batch
+from dali_pipelines.frameworks.outputs import Outputs
 from dali_pipelines.graph.decode import decode_array
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
-from dali_pipelines.loading.batches import Batch, next_batch
 from dali_pipelines.runtime import interrupts
 from dali_pipelines.runtime.interrupts import interrupt_held, interruptible
 from dali_pipelines.settings import StartMethod
@@ -240,15 +241,15 @@ def test_readers_leave_it_to_the_consumer(npy_index: Index, start_method: StartM
 
 
 def test_what_c_code_drops_is_not_lost(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dali_pipelines.loading import running as module
+    take = Outputs.__next__
 
-    def drop_and_take(iterator: Iterator[list[Batch]]) -> Batch:
+    def drop_and_take(outputs: Outputs) -> Batch:
         with suppress(KeyboardInterrupt):
             ctrl_c()
-        return next_batch(iterator)
+        return take(outputs)
 
-    monkeypatch.setattr(module, "next_batch", drop_and_take)
-    with Loader(npy_pipeline, npy_index, batch_size=4, devices=[None]) as loader:
+    monkeypatch.setattr(Outputs, "__next__", drop_and_take)
+    with Loader(npy_pipeline, npy_index, batch_size=4, framework="numpy") as loader:
         with pytest.raises(KeyboardInterrupt):
             next(iter(loader))
         monkeypatch.undo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 import torch.distributed as dist
 
 from dali_pipelines import Index, Ranks
+from dali_pipelines.runtime.cgroup import CoreGrant, usable_cores
 
 FOUR_ON_EACH_MACHINE = Ranks(rank=5, world_size=8, local_rank=1, local_world_size=4)
 
@@ -67,6 +69,19 @@ def test_one_rank_alone_joins_and_agrees(index: Index) -> None:
         assert Ranks().agree(3) == 3
     finally:
         dist.destroy_process_group()
+
+
+def test_cores_are_those_that_other_ranks_of_the_machine_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gather(grants: list[CoreGrant], grant: CoreGrant) -> None:
+        assert len(grants) == 8
+        grants[:] = [replace(grant, machine="another")] * 4 + [grant] * 4
+
+    monkeypatch.setattr(dist, "all_gather_object", gather)
+    alone = Ranks().cores()
+    assert alone == usable_cores()
+    assert FOUR_ON_EACH_MACHINE.cores() == pytest.approx(alone / 4)
 
 
 def test_ranks_that_found_different_files_are_rejected(

@@ -6,10 +6,12 @@ import errno
 import multiprocessing
 import multiprocessing.forkserver
 import multiprocessing.popen_fork
+import multiprocessing.util
 import os
 import signal
 import threading
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -153,3 +155,20 @@ def test_a_fork_server_that_can_have_no_socket(
     )
     with pytest.raises(OSError, match="xx, is too long; set TMPDIR"):
         make(npy_index, "forkserver").start()
+
+
+def test_ctrl_c_before_a_spawned_reader_has_imported_anything(
+    npy_index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal sends it to all processes; the readers leave it to this one."""
+    spawn = multiprocessing.util.spawnv_passfds
+
+    def interrupted(*args: Any) -> int:
+        pid = spawn(*args)
+        os.kill(pid, signal.SIGINT)
+        return pid
+
+    resource_tracker.ensure_running()
+    monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", interrupted)
+    with make(npy_index, "spawn", num_read_processes=1) as loader:
+        assert sum(len(batch["row"]) for (batch,) in loader) == len(npy_index)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from fits_files import write
+from fuzz_rice import PER_BATCH, batch_of, sample_of
 from gpu_offline.device import Device, emulated
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,6 +149,16 @@ def test_stored_integers(gpu: Device, tmp_path: Path, dtype: str) -> None:
     fits.CompImageHDU(image, tile_shape=(7, 9)).writeto(tmp_path / "image.fits")
     sample = FitsReader(stored=dtype).read(Row(0, str(tmp_path / "image.fits")), None)
     check(gpu, Job([sample], dtype, (0, 1)))
+
+
+def test_damaged_streams(gpu: Device) -> None:
+    """One tile an image: all forms of the CPU refuse the same ones, see `test_forms`."""
+    statuses = []
+    for seed in range(300 if LONG else 6):
+        batch = batch_of(seed)
+        samples = [sample_of(batch, lane) for lane in range(PER_BATCH)]
+        statuses += check(gpu, Job(samples))
+    assert 0.1 < np.mean(statuses) < 0.9
 
 
 def test_differences_of_all_widths(gpu: Device, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Frameworks of training code: how the outputs of pipelines become their batches."""

@@ -1,0 +1,42 @@
+"""Find a framework by its name."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Literal, get_args
+
+from dali_pipelines.frameworks.contract import Framework
+
+FrameworkName = Literal["torch", "jax", "numpy", "cupy", "dlpack"]
+
+
+def framework_named(name: FrameworkName, sharding: Any = None) -> Framework:
+    """Return a framework, and import its library; for JAX with the sharding of global arrays.
+
+    Raises
+    ------
+    ImportError
+        If the library is not installed.
+    TypeError
+        If the sharding is none.
+    ValueError
+        If there is no such framework, or it has no such sharding.
+    """
+    if name not in get_args(FrameworkName):
+        *others, last = map(repr, get_args(FrameworkName))
+        raise ValueError(f"framework must be {', '.join(others)} or {last}, got {name!r}")
+    try:
+        module = importlib.import_module(f"dali_pipelines.frameworks.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != "jax":
+            raise
+        raise ImportError(
+            "framework='jax' needs JAX: pip install 'dali-pipelines[jax]', and for GPUs the jaxlib "
+            "of their CUDA, as jax[cuda12] has it"
+        ) from error
+    kind = getattr(module, name.capitalize())
+    if sharding is None:
+        return kind()
+    if name != "jax":
+        raise ValueError(f"a sharding is for framework='jax', and framework is {name!r}")
+    return kind(sharding)

@@ -1,0 +1,50 @@
+"""The contract between frameworks and the Loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_pipelines.graph.pipeline import ReaderPipeline
+from dali_pipelines.runtime.devices import Device, LatePlacement
+
+Array = Any
+"""An array of the framework, or of NumPy. NumPy can view those on the CPU; all can be sliced."""
+
+Batch = dict[str, Array]
+"""Arrays of one device by name; with ``ragged="list"`` some are lists, of one for each sample."""
+
+Slots = slice | NDArray[np.int64]
+
+
+class Framework(Protocol):
+    """Turn outputs of pipelines into batches; a subclass for each framework.
+
+    The Loader counts, rejects and trims in between, so ``row``, ``valid`` and ``report`` stay on
+    the CPU until `deliver`. Batches that are kept stay right: no array may become a view of memory
+    that DALI uses again.
+    """
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise ValueError if settings of a Loader do not suit: its factory's, and bad_sample."""
+
+    def placement(
+        self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
+    ) -> LatePlacement:
+        """Return where the pipelines run, and what they read; see `find_placement`."""
+        return LatePlacement(devices, shard_id, num_shards)
+
+    def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
+        """Build a pipeline, and return an endless iterator over its batches."""
+        ...
+
+    def take(self, array: Array, slots: Slots) -> Array:
+        """Return some samples of an array, where it is."""
+        return array[slots]
+
+    def deliver(self, batches: list[Batch]) -> Any:
+        """Return what a Loader yields for the batches of its devices."""
+        return batches

@@ -1,0 +1,123 @@
+"""Batches of JAX arrays: of one device each, or global over devices and hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import jax
+from nvidia.dali.tensors import TensorGPU
+from nvidia.dali.types import to_numpy_type
+
+from dali_pipelines.frameworks.contract import Array, Batch, Framework
+from dali_pipelines.frameworks.jax_sharding import Layout, fits, jax_device, own_devices
+from dali_pipelines.frameworks.numpy import to_numpy
+from dali_pipelines.frameworks.outputs import Outputs
+from dali_pipelines.graph.pipeline import ReaderPipeline
+from dali_pipelines.runtime.devices import Device, LatePlacement
+
+
+class Jax(Framework):
+    """Arrays of JAX over DALI's memory, without a copy.
+
+    Those of 64 bits are NumPy arrays on the CPU, unless ``jax_enable_x64`` is set: JAX would cut
+    them to 32 bits without a word.
+
+    Parameters
+    ----------
+    sharding : jax.sharding.NamedSharding, optional
+        Of global arrays, see `Layout`. By default each pipeline has a batch of its own.
+    """
+
+    def __init__(self, sharding: Any = None) -> None:
+        self._layout = None if sharding is None else Layout.of(sharding)
+        self._listed: frozenset[str] = frozenset()
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise ValueError if readers are forked, or shards of a global array would be short."""
+        if settings.get("start_method") == "fork":
+            raise ValueError(
+                "start_method 'fork' copies a process without its threads, and JAX has many: give "
+                "'forkserver' or 'spawn'"
+            )
+        if self._layout is None:
+            return
+        if settings.get("ragged") is not None:
+            raise ValueError(
+                f"ragged={settings['ragged']!r} gives each shard sizes of its own, and with a "
+                "sharding all shards are of one size: give crop or resize, or leave out sharding"
+            )
+        if settings["tail"] == "fill":
+            return
+        if settings["tail"] == "partial":
+            raise ValueError(
+                "tail 'partial' makes the last step short, and with a sharding all shards are of "
+                "one size: give tail='fill', and mind valid, or tail='drop'"
+            )
+        if settings["bad_sample"] == "skip":
+            raise ValueError(
+                "bad_sample 'skip' leaves rows out, and with a sharding all shards are of one "
+                "size: give tail='fill', which puts others in their place that are not valid"
+            )
+
+    def placement(
+        self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
+    ) -> LatePlacement:
+        """Return those of JAX's devices of this process, and what they read."""
+        if self._layout is None:
+            return LatePlacement(devices, shard_id, num_shards, own_devices)
+        return self._layout.placement(devices, shard_id, num_shards)
+
+    def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
+        """Return an iterator over the outputs: JAX's on a GPU, and NumPy's on the CPU.
+
+        ValueError if JAX has no such GPU.
+        """
+        if pipeline.device_id is not None and pipeline.device_id not in (gpus := own_devices()):
+            raise ValueError(
+                f"a pipeline would run on GPU {pipeline.device_id}, and JAX has the devices {gpus} "
+                "in this process: leave out devices, or install a JAX for GPUs, as jax[cuda12]"
+            )
+        self._listed = pipeline.listed
+        return Outputs(pipeline, partial(_to_array, device=jax_device(pipeline.device_id)))
+
+    def deliver(self, batches: list[Batch]) -> Any:
+        """Return a batch of global arrays, or those of the devices."""
+        if self._layout is not None:
+            return self._layout.joined(batches)
+        return [_delivered(batch, self._listed) for batch in batches]
+
+
+_ALIGNMENT = 16
+"""Bytes: XLA refuses other addresses on GPUs (kEntryParameterAlignBytes)."""
+
+
+def _to_array(tensor: Any, device: jax.Device | None) -> Array:
+    # What is on the CPU becomes JAX's when it is delivered: until then it is cut, and each new
+    # shape would be compiled.
+    if not isinstance(tensor, TensorGPU) or not fits(to_numpy_type(tensor.dtype)):
+        return to_numpy(tensor)
+    address: Any = tensor.data_ptr()
+    if address % _ALIGNMENT:  # of a list: samples lie one after the other
+        return jax.device_put(to_numpy(tensor), device)
+    return jax.dlpack.from_dlpack(tensor)
+
+
+def _delivered(batch: Batch, listed: Collection[str]) -> Batch:
+    arrays = chain.from_iterable(one if isinstance(one, list) else [one] for one in batch.values())
+    device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
+    if device is not None:
+        return {name: _put(one, device, name in listed) for name, one in batch.items()}
+    # Not committed to the CPU, where JAX would compute if it has a GPU.
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        return {name: _put(one, None, name in listed) for name, one in batch.items()}
+
+
+def _put(array: Any, device: Any, is_listed: bool = False) -> Any:
+    if is_listed:
+        return [_put(one, device) for one in array]
+    if isinstance(array, list) or not fits(array.dtype):
+        return array
+    return jax.device_put(array, device)

@@ -1,0 +1,178 @@
+"""Batches over several devices and hosts as global arrays of JAX."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from dali_pipelines.frameworks.contract import Array, Batch
+from dali_pipelines.runtime.devices import Device, LatePlacement, find_placement
+
+
+def own_devices() -> list[Device]:
+    """Return the GPUs that JAX has in this process; one CPU pipeline if it has none."""
+    gpus = [device_of(device) for device in jax.local_devices()]
+    return [gpu for gpu in gpus if gpu is not None] or [None]
+
+
+def device_of(device: jax.Device) -> Device:
+    """Return the device of the pipeline that fills a device of JAX."""
+    return device.local_hardware_id if device.platform == "gpu" else None
+
+
+def jax_device(gpu: Device) -> jax.Device | None:
+    """Return JAX's device of this process for that of a pipeline; None for its default."""
+    found = (device for device in jax.local_devices() if device_of(device) == gpu)
+    return None if gpu is None else next(found, None)
+
+
+def fits(dtype: Any) -> bool:
+    """Return whether JAX has arrays of this type; those of 64 bits only if they are enabled."""
+    return jax.dtypes.canonicalize_dtype(dtype) == dtype
+
+
+Shards = dict[int, list[jax.Device]]
+"""Devices that hold a copy of a shard, by its number."""
+
+
+def _check_processes(held: dict[int, Shards], num_shards: int) -> None:
+    """Check the shards of each process, in all of them alike, as none may wait for one that fails.
+
+    ValueError if a process has no part in the array, or shards that a Loader cannot give it.
+    """
+    count = jax.process_count()
+    if {*held} not in ({jax.process_index()}, {*range(count)}):
+        raise ValueError(
+            f"the mesh has devices of processes {sorted(held)}, and there are {count}: make it of "
+            "the devices of all processes, or in each of its own"
+        )
+    for process, shards in held.items():
+        first, each = min(shards), len(shards)
+        if max(shards) - first >= each or first % each or num_shards % each:
+            raise ValueError(
+                f"process {process} has shards {sorted(shards)} of {num_shards}, and needs "
+                "neighbours, as many as the other processes: make the mesh of jax.devices(), in "
+                "their order"
+            )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which devices of this process hold which shards of a global array, along its first axis."""
+
+    sharding: jax.sharding.NamedSharding
+    """Of an array of any number of axes."""
+    num_shards: int
+    """Over all devices of the array."""
+    shards: Shards
+    """Those of this process, in ascending order."""
+
+    @classmethod
+    def of(cls, sharding: Any) -> Layout:
+        """Find the shards of this process.
+
+        Raises
+        ------
+        TypeError
+            If it is no NamedSharding of a mesh of devices.
+        ValueError
+            If it splits images, or has another memory_kind than its devices, or if processes have
+            different numbers of shards, or shards that are not neighbours.
+        """
+        named = isinstance(sharding, jax.sharding.NamedSharding)
+        if not named or not isinstance(sharding.mesh, jax.sharding.Mesh):
+            raise TypeError(
+                "sharding must be a jax.sharding.NamedSharding of a Mesh, as NamedSharding(mesh, "
+                f"PartitionSpec('batch')), got {sharding!r}"
+            )
+        if any(axes is not None for axes in sharding.spec[1:]):
+            raise ValueError(
+                "sharding may split the first axis alone, that of the samples, got "
+                f"{sharding.spec}: split others by jax.device_put(batch['image'], ...)"
+            )
+        memory = sharding.mesh.devices.flat[0].default_memory().kind
+        if sharding.memory_kind not in (None, memory):
+            raise ValueError(
+                f"sharding must have the memory_kind {memory!r}, got {sharding.memory_kind!r}: "
+                "move arrays by jax.device_put(batch['image'], ...)"
+            )
+        spec = jax.sharding.PartitionSpec(*sharding.spec[:1])  # type: ignore[no-untyped-call]
+        sharding = sharding.update(spec=spec)
+        size = sharding.mesh.size  # as many rows can always be split
+        each = sharding.shard_shape((size,))[0]
+        held: dict[int, Shards] = defaultdict(lambda: defaultdict(list))
+        for device, (rows,) in sharding.devices_indices_map((size,)).items():
+            held[device.process_index][(rows.start or 0) // each].append(device)
+        _check_processes(held, size // each)
+        own = held[jax.process_index()]
+        return cls(sharding, size // each, {shard: own[shard] for shard in sorted(own)})
+
+    def placement(
+        self, devices: Sequence[Device] | None, shard_id: int | None, num_shards: int | None
+    ) -> LatePlacement:
+        """Return the devices of the pipelines, one for each shard of this process.
+
+        Raises
+        ------
+        ValueError
+            If others are asked for, or other shards than those of an array over all processes.
+        """
+        own = tuple(device_of(holders[0]) for holders in self.shards.values())
+        if devices is None:
+            devices = own
+        elif (asked := find_placement(devices, 0, 1).devices) not in (own, (None,) * len(own)):
+            raise ValueError(
+                f"the shards of this process are on devices {[*own]}, and devices is {[*asked]}: "
+                "leave it out"
+            )
+        if self.sharding.is_fully_addressable:  # processes may have an array each
+            return LatePlacement(devices, shard_id, num_shards)
+        if shard_id is not None or num_shards is not None:
+            raise ValueError(
+                "the sharding says which shards each process reads: leave out shard_id and "
+                "num_shards"
+            )
+        count = len(self.shards)
+        return LatePlacement(devices, min(self.shards) // count, self.num_shards // count)
+
+    def joined(self, batches: list[Batch]) -> Batch:
+        """Return global arrays of the batches of this process; as lists what no array can hold.
+
+        NumPy arrays, of types that JAX has not, hold the samples of this process.
+
+        Raises
+        ------
+        ValueError
+            If images differ in size, or if another column than the row stays a NumPy array, and
+            the others are over several processes.
+        """
+        return {name: self._joined(name, [batch[name] for batch in batches]) for name in batches[0]}
+
+    def _joined(self, name: str, parts: list[Any]) -> Array:
+        if isinstance(parts[0], list):
+            return [value for part in parts for value in part]
+        if len(shapes := {part.shape for part in parts}) > 1:
+            raise ValueError(
+                f"a global array needs equal shards, and those of {name!r} have the shapes "
+                f"{sorted(shapes)}: give crop or resize, or leave images of other sizes out"
+            )
+        if not fits(parts[0].dtype):
+            if name != "row" and not self.sharding.is_fully_addressable:
+                raise ValueError(
+                    f"{name!r} is {parts[0].dtype}, which JAX would cut to 32 bits, and NumPy "
+                    "arrays are of one process alone: set jax_enable_x64, or make the column one "
+                    f"of 32 bits, as index.with_column({name!r}, ...) does"
+                )
+            return np.concatenate(parts)
+        arrays = [
+            jax.device_put(part, device)
+            for part, holders in zip(parts, self.shards.values(), strict=True)
+            for device in holders
+        ]
+        shape = (self.num_shards * len(parts[0]), *parts[0].shape[1:])
+        return jax.make_array_from_single_device_arrays(shape, self.sharding, arrays)

@@ -1,0 +1,38 @@
+"""Batches of PyTorch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nvidia.dali.plugin.pytorch import DALIGenericIterator
+from torch.utils.dlpack import from_dlpack
+
+from dali_pipelines.frameworks.contract import Batch, Framework
+from dali_pipelines.frameworks.outputs import Outputs, check_even
+from dali_pipelines.graph.pipeline import ReaderPipeline
+
+
+class Torch(Framework):
+    """Tensors on the device of their pipeline."""
+
+    def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
+        """Return DALI's iterator; it makes no lists of tensors, so for these one of our own."""
+        return Outputs(pipeline, from_dlpack) if pipeline.listed else _DaliBatches(pipeline)
+
+
+class _DaliBatches(Iterator[Batch]):
+    """Iterate by DALI's iterator over one pipeline: of several it loses and repeats samples."""
+
+    def __init__(self, pipeline: ReaderPipeline) -> None:
+        names = list(pipeline.output_names)
+        self._pipeline = pipeline
+        self._batches = DALIGenericIterator([pipeline], names, size=-1, prepare_first_batch=False)
+
+    def __next__(self) -> Batch:
+        """Return the next batch; ValueError if arrays that should be one differ in shape."""
+        try:
+            (batch,) = next(self._batches)
+        except RuntimeError:
+            check_even(self._pipeline)
+            raise
+        return batch

@@ -1,0 +1,82 @@
+"""Outputs whose samples differ in size: left so for lists of arrays, or padded to one array."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from nvidia.dali import fn, types
+
+from dali_pipelines.graph.decode import Decoded
+from dali_pipelines.settings import Ragged
+from dali_pipelines.values import holds
+from readers.targets.several import Targets
+
+SIZE = "size"
+"""Output of the sizes of padded images."""
+
+Named = tuple[str, Any]
+"""Name and DataNode of an output."""
+
+
+def listed_or_padded(
+    outputs: list[Named], decoded: Decoded, targets: Targets, ragged: Ragged
+) -> tuple[list[Named], frozenset[str]]:
+    """Return the outputs of a pipeline as the setting says, and the names of those to list.
+
+    ValueError if a target cannot be padded.
+    """
+    outside = {**decoded.outside, **targets.outside}
+    if ragged == "list":
+        return outputs, frozenset(("image", *outside))
+    if ragged is None:
+        return outputs, frozenset()
+    for spec in targets.specs:
+        if spec.name in outside:
+            check_padding(spec.name, outside[spec.name], spec.dtype)
+    return padded(outputs, outside), frozenset()
+
+
+def padded(outputs: Sequence[Named], outside: Mapping[str, float]) -> list[Named]:
+    """Pad the last two axes of outputs to the largest of the batch; add the size of the image.
+
+    Parameters
+    ----------
+    outputs : sequence of tuple
+        Those of a pipeline, the image first.
+    outside : mapping of str to float
+        Names of the other outputs to pad, and values that they get beyond the sample; the image
+        gets 0.
+
+    Returns
+    -------
+    list of tuple
+        The outputs, and `SIZE`, int32, shape (2,): height and width that the image has, on its
+        device.
+    """
+    (name, image), *others = outputs
+    size = image.shape(dtype=types.INT32)[-2:]
+    if image.device == "gpu":
+        size = size.gpu()
+    filled = [
+        (other, _pad(node, outside[other]) if other in outside else node) for other, node in others
+    ]
+    return [(name, _pad(image, 0)), (SIZE, size), *filled]
+
+
+def _pad(node: Any, value: float) -> Any:
+    return fn.pad(node, axes=[-2, -1], fill_value=value)
+
+
+def check_padding(name: str, value: float, dtype: str) -> None:
+    """Raise ValueError if DALI cannot pad arrays of a type by a value: it has float32 for it."""
+    if dtype == "float64":
+        raise ValueError(
+            f"{name!r} is float64, which DALI does not pad: give dtype='float32', or ragged='list'"
+        )
+    if np.dtype(dtype).kind in "iu" and not holds(np.iinfo(dtype), value):
+        raise ValueError(
+            f"outside={value!r} of {name!r} is not exact in float32, by which DALI pads: give "
+            "another number, as 0, or ragged='list'"
+        )

@@ -1,0 +1,171 @@
+"""A Trainer resumes from each kind of checkpoint; test_launchers.py does so on other ranks."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from dali_pipelines import Index, Loader, npy_pipeline
+from dali_pipelines import lightning as module_of_loaders
+from dali_pipelines.lightning import DataModule
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:::lightning"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+]
+ROWS, SIZE, EPOCHS = 23, 3, 2
+QUIET: Any = dict.fromkeys(
+    ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+)
+
+
+class Module(LightningModule):
+    """Note the rows that each epoch learns from, and how many validations there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.rows: list[list[int]] = [[] for _ in range(EPOCHS)]
+        self.validations = 0
+
+    def training_step(self, batch: Any, _: int) -> Any:
+        self.rows[self.current_epoch] += batch["row"].tolist()
+        return self.layer(batch["image"].mean().reshape(1, 1)).mean()
+
+    def validation_step(self, batch: Any, _: int) -> None:
+        pass
+
+    def on_validation_epoch_end(self) -> None:
+        self.validations += not self.trainer.sanity_checking
+
+    def predict_step(self, batch: Any, _: int) -> list[tuple[int, int, float]]:
+        """Return height, width and mean of each image."""
+        images = batch["image"]
+        if "size" in batch:
+            pairs = zip(images, batch["size"].tolist(), strict=True)
+            images = [image[:, :height, :width] for image, (height, width) in pairs]
+        return [(*image.shape[1:], float(image.mean())) for image in images]
+
+    def configure_optimizers(self) -> Any:
+        # Asks for the Loader before Lightning restores what it saves itself.
+        assert self.trainer.estimated_stepping_batches > 0
+        return torch.optim.SGD(self.parameters(), 0.0)
+
+
+def fit(index: Index, size: int, callbacks: Any = (), checkpoint: Path | None = None) -> Module:
+    settings: Any = {"num_read_processes": 1}
+    data = DataModule(
+        Loader(npy_pipeline, index, batch_size=size, **settings),
+        val=Loader(npy_pipeline, index, batch_size=ROWS, mode="eval", **settings),
+    )
+    module = Module()
+    trainer = Trainer(accelerator="cpu", max_epochs=EPOCHS, callbacks=list(callbacks), **QUIET)
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    assert not any(loader.pipelines for loader in data.loaders.values())
+    return module
+
+
+class Saving(Callback):
+    """Save a checkpoint at each of the moments at which a ModelCheckpoint may do so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, trainer: Trainer, moment: str) -> None:
+        trainer.save_checkpoint(self.folder / f"{moment} {trainer.global_step}.ckpt")
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        self.save(trainer, "step")
+
+    def on_validation_end(self, trainer: Trainer, *_: Any) -> None:
+        if not trainer.sanity_checking:
+            self.save(trainer, "validation")
+
+    def on_train_epoch_end(self, trainer: Trainer, *_: Any) -> None:
+        self.save(trainer, "epoch")
+
+
+@pytest.fixture(scope="module")
+def folder(npy_index: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    fit(npy_index, SIZE, [Saving(folder)])
+    return folder
+
+
+@pytest.mark.parametrize("size", [SIZE, 2, 6])
+@pytest.mark.parametrize("saved", ["step 3", "step 8", "validation 8", "epoch 8"])
+def test_resumed_rows_are_those_that_are_left(
+    saved: str, size: int, folder: Path, npy_index: Index
+) -> None:
+    """With other batches. Lightning itself leaves out the validation that comes after "step 8"."""
+    with Loader(npy_pipeline, npy_index, batch_size=ROWS, num_read_processes=1) as loader:
+        first, second = ([*batch["row"].tolist()] for _ in range(EPOCHS) for (batch,) in loader)
+    resumed = fit(npy_index, size, checkpoint=folder / f"{saved}.ckpt")
+    assert resumed.rows == [first[3 * SIZE :] if saved == "step 3" else [], second]
+    assert resumed.validations == (2 if saved == "step 3" else 1)
+
+
+@pytest.mark.parametrize("ragged", ["list", "pad"])
+def test_images_of_several_sizes(tmp_path: Path, ragged: Any) -> None:
+    for row in range(5):
+        np.save(tmp_path / f"{row}.npy", np.full((4 + row, 9 - row), row, np.float32))
+    settings: Any = {"batch_size": 3, "mode": "eval", "num_read_processes": 1, "ragged": ragged}
+    data = DataModule(predict=Loader(npy_pipeline, Index.scan(tmp_path), **settings))
+    found: Any = Trainer(accelerator="cpu", **QUIET).predict(Module(), datamodule=data)
+    expected = [(4 + row, 9 - row, row) for row in range(5)]
+    assert [one for batch in found for one in batch] == expected
+
+
+class Breaking(Callback):
+    """Fail in the middle of a step, and then save, as Lightning does at a signal of Slurm."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        self.path, self.step = path, step
+
+    def on_after_backward(self, trainer: Trainer, _: Any) -> None:
+        if trainer.global_step == self.step:
+            raise RuntimeError("in the middle")
+
+    def on_exception(self, trainer: Trainer, *_: Any) -> None:
+        trainer.save_checkpoint(self.path)
+
+
+@pytest.mark.parametrize("step", [2, 8])
+def test_a_batch_is_learned_again_if_its_step_was_not_done(
+    step: int, npy_index: Index, tmp_path: Path
+) -> None:
+    """Step 8 is the first of an epoch."""
+    with Loader(npy_pipeline, npy_index, batch_size=ROWS, num_read_processes=1) as loader:
+        rows = [row for _ in range(EPOCHS) for (batch,) in loader for row in batch["row"].tolist()]
+    path = tmp_path / "broken.ckpt"
+    with pytest.raises(RuntimeError, match="in the middle"):
+        fit(npy_index, SIZE, [Breaking(path, step)])
+    first, second = fit(npy_index, SIZE, checkpoint=path).rows
+    assert first + second == rows[min(step * SIZE, ROWS) :]
+
+
+@pytest.mark.parametrize("name", ["val", "test", "predict"])
+def test_other_loops_take_all_rows_each_time(name: str, npy_index: Index) -> None:
+    loader = Loader(npy_pipeline, npy_index, batch_size=ROWS, num_read_processes=1)
+    with pytest.raises(ValueError, match=rf"^{name} needs a Loader in mode 'eval'"):
+        DataModule(**{name: loader})
+
+
+def test_a_rank_has_one_device(npy_index: Index) -> None:
+    data = DataModule()
+    assert data.on_before_batch_transfer([{"row": 1}], 0) == {"row": 1}
+    with pytest.raises(ValueError, match="has one device, and its Loader has 2"):
+        data.on_before_batch_transfer([{}, {}], 0)
+
+
+def test_without_lightning_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'dali-pipelines\[lightning\]'"):
+        importlib.reload(module_of_loaders)
