@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     """Train; return 0, 1 if no file can be read, 143 after SIGTERM; exit with 2 for wrong usage."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
-    add("--data", help="folder, glob, .csv or Index file (default: a sample set, made once)")
+    add("--data", help="folder, glob, URL, .csv or Index file (default: samples, made once)")
     add("--epochs", type=int, default=20, help="in all, those before a resume included")
     add("--batch_size", type=int, default=8, help="windows per rank and step")
     add("--num_read_processes", type=int, default=4, help="in all, shared out over the ranks")
@@ -72,7 +72,7 @@ class Training:
             bad_sample="skip",  # a file that cannot be read is left out, with a warning
             crop=flags.crop,
             window="random",
-            flip="hv",
+            flip="hv",  # for objects of a store add e.g. cache="FOLDER", cache_bytes=10**11
         )
         self.loader.make_pipelines()  # only to see now whether the crop fits the images
         device = torch.device("cpu" if gpu is None else f"cuda:{gpu}")

@@ -6,20 +6,13 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import ParamSpec
 
 from readers.messages import printable
 
-
-class Main(Protocol):
-    """The function `main` of a command: takes its arguments, returns the exit status."""
-
-    def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run the command; the arguments are those of the process by default."""
-        ...
-
+Arguments = ParamSpec("Arguments")
 
 EXTRA = ("duckdb", "matplotlib", "nvtx", "packaging", "pynvml")
 """Packages of the extra ``cli``."""
@@ -59,17 +52,19 @@ def one_line(message: object) -> str:
     return printable(" ".join(str(message).split()))
 
 
-def command(name: str, interrupted: str = "interrupted") -> Callable[[Main], Main]:
+def command(
+    name: str, interrupted: str = "interrupted"
+) -> Callable[[Callable[Arguments, int]], Callable[Arguments, int]]:
     """Decorate the function `main` of a command: report its errors, return the exit status.
 
     Each message begins with ``dali-pipelines NAME: ``; `interrupted` is that after Ctrl-C (130).
     """
 
-    def decorate(main: Main) -> Main:
+    def decorate(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
         @functools.wraps(main)
-        def reporting(argv: Sequence[str] | None = None) -> int:
+        def reporting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> int:
             try:
-                return main(argv)
+                return main(*args, **kwargs)
             except Refusal as refusal:
                 message, status = str(refusal), refusal.status
             except ModuleNotFoundError as error:

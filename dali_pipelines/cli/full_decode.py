@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import BinaryIO, cast
 
 from astropy.io import fits
+from isal import igzip
 
 from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.file import read_errors
-from readers.fits.gunzip import MAGIC
+from readers.fits.gzip_stream import MAGIC
 from readers.fits.reader import FitsReader
 from readers.jpeg.reader import JpegReader
 from readers.places.contract import Place
@@ -46,7 +46,7 @@ def unpacked_file(place: Place) -> Iterator[BinaryIO]:
     """Open a place as a file object for astropy; a gzipped file is unpacked."""
     with place, file_object(place) as (file, _):
         if place.read(0, len(MAGIC)) == MAGIC:
-            file = cast("BinaryIO", gzip.GzipFile(fileobj=file))
+            file = cast("BinaryIO", igzip.open(file))  # type: ignore[no-untyped-call]
         yield file
 
 
@@ -67,9 +67,9 @@ def _check_data_sum(place: Place, hdu: int) -> None:
 
 
 def _check_rows(place: Place) -> None:
-    from dali_pipelines.jpeg_index import find_mcu_rows
     from readers.jpeg.header import NoRowsError
-    from readers.jpeg.mcu_rows import DamagedRowsError
+    from readers.jpeg.mcu.find import find_mcu_rows
+    from readers.jpeg.mcu.rows import DamagedRowsError
 
     with suppress(NoRowsError), place:  # of another coding, or no JPEG
         try:

@@ -66,6 +66,12 @@ class ImageFlags:
         nargs="+",
         metavar="PIXELS",
     )
+    ragged: str | None = option(
+        None,
+        "images of several sizes in a batch: as a list, or padded to the largest (default: an "
+        "error)",
+        choices=("list", "pad"),
+    )
 
     def __post_init__(self) -> None:
         names = ("rotate", "zoom", "random_area", "random_aspect_ratio", "missing")
@@ -89,6 +95,7 @@ class ImageFlags:
             "zoom": tuple(self.zoom),
             "random_area": self.random_area and tuple(self.random_area),
             "resize_shorter": self.resize_shorter,
+            "ragged": self.ragged,
         }
 
 

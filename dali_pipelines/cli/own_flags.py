@@ -14,7 +14,7 @@ from dali_pipelines.cli.options import option
 from readers.messages import did_you_mean
 
 if TYPE_CHECKING:
-    from dali_pipelines.settings import Augmentation, Transform
+    from dali_pipelines.settings import Augmentation
 
 AUGMENTATIONS = (
     *("ColorJitter", "TrivialAugment", "RandAugment", "RandomGrayscale"),
@@ -47,7 +47,9 @@ class OwnFlags:
         """Return the keywords for the pipeline factory."""
         return {
             "augment": tuple(map(augmentation_of, self.augment or ())),
-            "transform": None if self.transform is None else transform_of(self.transform),
+            "transform": None
+            if self.transform is None
+            else function_of("transform", self.transform),
             "outputs": tuple(self.outputs or ()),
         }
 
@@ -103,7 +105,7 @@ def _call_of(text: str) -> tuple[Any, list[Any], Mapping[str, Any]]:
     )
 
 
-def transform_of(name: str) -> Transform:
+def function_of(flag: str, name: str) -> Any:
     """Return a function by its name, also from the current folder; ValueError if there is none."""
     sys.path.append(os.getcwd())
     try:
@@ -111,6 +113,9 @@ def transform_of(name: str) -> Transform:
             raise ValueError("it is no MODULE:FUNCTION")
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"--transform={name}: {error}") from None
+        raise ValueError(f"--{flag}={name}: {error}") from None
+    except Exception as error:  # of the module, as it is imported
+        reason = f"its module raises {type(error).__name__}: {error}"
+        raise ValueError(f"--{flag}={name}: {reason}") from error
     finally:
         sys.path.remove(os.getcwd())

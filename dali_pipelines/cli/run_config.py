@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
@@ -23,6 +23,7 @@ from dali_pipelines.cli.shared_flags import (
     factory_of,
     suffixes_of,
 )
+from dali_pipelines.runtime.cgroup import whole_cores
 from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ class RunConfig(
         "retries request_timeout concurrency cache cache_bytes read_threads",
         "graph": "batch_size num_gpus device num_threads prefetch",
         "image": "crop window outside missing flip rotate zoom random_area random_aspect_ratio "
-        "resize_shorter resize augment transform mean std outputs",
-        "targets": "mask boxes labels",
+        "resize_shorter resize augment transform mean std ragged outputs",
+        "targets": "columns mask boxes labels",
         "frames of AIA and HMI": "preset size order pointing_table correction_table exposure psf",
         "order and resume": "mode shuffle block_rows weights seed epochs epoch_steps max_batches "
         "tail state resume",
@@ -73,6 +74,12 @@ class RunConfig(
         type=named_hdu,
         nargs="+",
         metavar="NAME=HDU",
+    )
+    columns: tuple[str, ...] | None = option(
+        None,
+        "columns of the Index to deliver, of numbers, text or lists; --audit notes them, too",
+        nargs="+",
+        metavar="COLUMN",
     )
     num_read_processes: int | Literal["auto"] = option(
         4,
@@ -192,9 +199,10 @@ class RunConfig(
             **self.image_settings(),
             **self.own_settings(),
             **({"targets": targets} if targets else {}),
+            "columns": tuple(self.columns or ()),
             "mean": self.mean,
             "std": self.std,
-            "num_threads": self.num_threads or max(1, cores() // self.num_gpus),
+            "num_threads": self.num_threads or max(1, whole_cores() // self.num_gpus),
             "start_method": self.start_method,
             "prefetch": self.prefetch,
             "num_epochs": self.epochs,
@@ -252,15 +260,20 @@ def open_index(config: RunConfig) -> Index:
     return Index.scan(data, suffixes=suffixes_of(config.pipeline), storage=config.storage)
 
 
+def compile_ahead(config: RunConfig) -> None:
+    """Start to compile kernels that a run needs on the CPU; others follow where they are needed."""
+    from dali_pipelines.kernels.ahead import KERNELS, start
+
+    if config.device == "cpu" or (config.device == "auto" and not Path("/dev/nvidiactl").exists()):
+        start({"fits": ["decode_entry float32"], "aia": KERNELS["aia"]}.get(config.pipeline, ()))
+
+
 def choose_devices(config: RunConfig, ranks: Ranks) -> list[int | None]:
     """Return a CUDA device for each shard of this process, or None for the CPU, with a notice."""
+    import torch  # noqa: F401 - its build decides which GPUs are of use
+
     devices = ranks.choose_devices(config.device, config.num_gpus)
     if devices[0] is None and config.device == "auto" and ranks.rank == 0:
         shards = config.num_gpus * ranks.world_size
         print(f"No GPU is visible: {count(shards, 'shard')} on the CPU.", file=sys.stderr)
     return devices
-
-
-def cores() -> int:
-    """Count the cores that this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dali_pipelines.cli.options import at_least, hdu_name, option
 from dali_pipelines.cli.paths import location
+from dali_pipelines.runtime.cgroup import whole_cores
 from readers.places.storage import Storage
 
 if TYPE_CHECKING:
@@ -98,9 +100,54 @@ class DeviceFlags:
 class ProcessFlags:
     """Number of child processes."""
 
-    num_processes: int = option(
-        len(os.sched_getaffinity(0)), "child processes", type=at_least(1), metavar="N"
+    num_processes: int = option(whole_cores(), "child processes", type=at_least(1), metavar="N")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterFlags:
+    """Workers on other machines, and the files that are for this one of several processes."""
+
+    executor: str | None = option(
+        None,
+        "do the work by these workers: dask://HOST:PORT, mpi, or a function that returns a "
+        "concurrent.futures.Executor",
+        metavar="NAME|MODULE:FUNCTION",
     )
+    num_shards: int | None = option(
+        None, "processes of a job array, which share the files", type=at_least(1), metavar="N"
+    )
+    shard_id: int | None = option(
+        None, "number of this one of them, from 0 on", type=at_least(0), metavar="I"
+    )
+
+    def __post_init__(self) -> None:
+        if self.shard_id is None and self.num_shards is None:
+            return
+        if self.shard_id is None or self.num_shards is None:
+            raise ValueError("--shard_id and --num_shards need each other")
+        if self.shard_id >= self.num_shards:
+            raise ValueError(
+                f"--shard_id must lie in [0, --num_shards={self.num_shards}), got "
+                f"{self.shard_id}: a job array begins with 0"
+            )
+
+    def in_shard(self, name: str) -> bool:
+        """Return whether a file, or part of one, is for this process."""
+        if self.shard_id is None or self.num_shards is None:
+            return True
+        return shard_of(name, self.num_shards) == self.shard_id
+
+    def own_file(self, path: str) -> str:
+        """Return the name of this process's own file: ``a.shard3of10.json`` for ``a.json``."""
+        if self.shard_id is None:
+            return path
+        stem, suffix = os.path.splitext(path)
+        return f"{stem}.shard{self.shard_id}of{self.num_shards}{suffix}"
+
+
+def shard_of(name: str, num_shards: int) -> int:
+    """Return the shard of a file: it depends on no other, so that files may come meanwhile."""
+    return zlib.crc32(os.fsencode(name)) % num_shards
 
 
 @dataclass(frozen=True, kw_only=True)

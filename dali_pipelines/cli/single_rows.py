@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING, Any
+
+from dali_pipelines.runtime.cgroup import whole_cores
+from readers.places.failures import is_of_store
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader, ReaderPipeline
 
 MOST_PROCESSES = 4
 """Readers; and, of `verify`, processes of the other decoder."""
+_MOST_OF_STORE = 3
+"""Rows, one after the other, that are rejected because of the store until the command stops."""
+
+
+class Rejections:
+    """Reasons why the rows of such a Loader are rejected, asked for one by one."""
+
+    def __init__(self) -> None:
+        self._of_store = 0
+
+    def reason(self, loader: Loader, number: int) -> str | None:
+        """Return why a row was rejected, or None.
+
+        Raises
+        ------
+        OSError
+            If it is the store that fails, also for the rows before: others would wait as long.
+        """
+        rejected = loader.stats.rejected.get(number)
+        if rejected is None:
+            self._of_store = 0
+            return None
+        self._of_store = self._of_store + 1 if is_of_store(rejected.reason) else 0
+        if self._of_store == _MOST_OF_STORE:
+            raise OSError(f"{rejected.path}: {rejected.reason}")
+        return rejected.reason
 
 
 def single_rows(
@@ -50,4 +78,4 @@ def single_rows(
 
 def num_processes(rows: Sized) -> int:
     """Count the processes that go through some rows."""
-    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(rows))
+    return min(whole_cores(), MOST_PROCESSES, len(rows))

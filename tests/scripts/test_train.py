@@ -7,11 +7,12 @@ import csv
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from train import Training, main
 from readers.sampling.order import Order
 
 ROWS, BATCH = 18, 4
-TWO_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 FLAGS = """
     data epochs batch_size num_read_processes crop learning_rate seed checkpoint checkpoint_every
@@ -153,13 +154,18 @@ def logged(folder: Path, rank: int) -> list[list[int]]:
         return [[int(word) for word in line] for line in csv.reader(file)]
 
 
-def start(folder: Path, arguments: list[str], *, waits: bool = False) -> Job:
-    """Start train.py on two ranks, in a session of its own, with `LOGGED`."""
+def start(
+    folder: Path, arguments: list[str], *, waits: bool = False, node: Sequence[str] = ()
+) -> Job:
+    """Start train.py on two ranks, in a session of its own, with `LOGGED`.
+
+    Or on one of two nodes, a rank on each, with these flags of torchrun.
+    """
     script = folder / "logged_train.py"
     script.write_text(textwrap.dedent(LOGGED).format(folder=str(folder), waits=waits))
     places = {"PYTHONPATH": str(SCRIPTS), "OMP_NUM_THREADS": "1"}
     return Job(
-        [sys.executable, *TWO_RANKS, str(script), *arguments],
+        [*TORCHRUN, *(node or ["--standalone", "--nproc_per_node=2"]), str(script), *arguments],
         env={**os.environ, **places},
         stderr=subprocess.PIPE,
         text=True,
@@ -167,17 +173,26 @@ def start(folder: Path, arguments: list[str], *, waits: bool = False) -> Job:
     )
 
 
-def test_one_rank_goes_on_where_two_were_stopped(
+def test_one_node_goes_on_where_two_were_stopped(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = flags(archive, "--epochs=4", "--seed=3")
     parts, whole = tmp_path / "parts.pt", tmp_path / "whole.pt"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    meet = [f"--rdzv_endpoint=127.0.0.1:{port}", "--rdzv_backend=c10d", "--local_addr=127.0.0.1"]
+    node = ["--nnodes=2", "--nproc_per_node=1", "--rdzv_id=1", *meet]
     # 3 steps an epoch, of which the last has 2 rows: none for the second rank.
-    with start(tmp_path, [*arguments, f"--checkpoint={parts}"], waits=True) as two:
-        wait_for(lambda: (tmp_path / "waits").exists(), two)
-        psutil.Process(two.pid).children()[-1].terminate()  # one is enough
-        _, err = two.communicate(timeout=60)
-    assert two.returncode not in (0, None), err
+    both = [*arguments, f"--checkpoint={parts}"]
+    with (
+        start(tmp_path, both, waits=True, node=node) as one,
+        start(tmp_path, both, waits=True, node=node) as other,
+    ):
+        wait_for(lambda: (tmp_path / "waits").exists(), one)
+        for job in (one, other):
+            os.killpg(job.pid, signal.SIGTERM)  # with torchrun and the readers, as Slurm does it
+        errors = [job.communicate(timeout=60)[1] for job in (one, other)]
+    assert 0 not in (one.returncode, other.returncode), errors
     of_two = torch.load(parts)
     assert of_two["steps"] == len(logged(tmp_path, 0)) < 12
     monkeypatch.setattr(Training, "step", log_steps(tmp_path, rank=2))
@@ -231,14 +246,14 @@ def test_a_rank_may_have_no_file_that_can_be_read_but_a_dead_one_ends_all(
         assert not alive
 
 
-def test_sigterm_to_the_whole_job_leaves_a_checkpoint_of_the_last_step(
+def test_sigterm_to_one_rank_leaves_a_checkpoint_of_the_last_step(
     archive: Path, tmp_path: Path
 ) -> None:
     arguments = flags(archive, "--batch_size=1", f"--checkpoint={tmp_path / 'train.pt'}")
     with start(tmp_path, arguments, waits=True) as job:
         wait_for(lambda: (tmp_path / "waits").exists(), job)
         everything = family(job)
-        os.killpg(job.pid, signal.SIGTERM)  # with torchrun and the readers, as Slurm does it
+        psutil.Process(job.pid).children()[-1].terminate()  # one is enough
         _, err = job.communicate(timeout=60)
         _, alive = psutil.wait_procs(everything, timeout=10)
         assert not alive

@@ -49,8 +49,8 @@ def data(job: Job) -> Finding | None:
     index = job.index
     if is_url(index.path(0)):
         return None
-    step = max(1, len(index) // _FILES)
-    paths = [index.path(row) for row in range(0, len(index), step)][:_FILES]
+    step = max(1, len(job.paths) // _FILES)
+    paths = job.paths[::step][:_FILES].to_pylist()
     reading = _read_files(paths)
     if reading.failures:
         found = f"data: {len(reading.failures)} of {len(paths)} files tried cannot be read"
@@ -60,7 +60,7 @@ def data(job: Job) -> Finding | None:
         return bad(f"{found} ({first})", "fix it, or leave such files out by --bad_sample=skip")
     speed = reading.nbytes / max(reading.seconds, 1e-9)
     words = (
-        f"data: {len(index)} files; one process read {reading.files} of them, "
+        f"data: {job.counted('file')}; one process read {reading.files} of them, "
         f"{reading.nbytes / 1e6:.1f} MB, at {speed / 1e6:.0f} MB/s {_way(paths[0], reading)}"
     )
     if speed < _SLOW and reading.nbytes >= _TELLING:
@@ -69,28 +69,38 @@ def data(job: Job) -> Finding | None:
 
 
 def folders(job: Job) -> Finding:
-    """Folders that a run writes to: temporary files, cache, report and audit."""
-    from readers.cache import cache_folder
+    """Folders that a run writes to: temporary files, caches, report and audit."""
+    from readers.cache.folder import cache_folder
 
     wanted = {"TMPDIR": Path(tempfile.gettempdir()), "XDG_CACHE_HOME": cache_folder()}
     for name in ("report", "audit", "rejected", "state"):
         path = getattr(job.config, name)
         if path is not None:
             wanted[f"--{name}"] = Path(path).absolute().parent
-    found = []
+    if (cache := job.config.cache) is not None:
+        wanted["--cache"] = Path(cache).absolute()
+    found, lacking = [], ""
     for name, folder in wanted.items():
         try:
-            free = _writable(folder, make=not name.startswith("--"))
+            free = _writable(folder, make=name == "--cache" or not name.startswith("--"))
         except OSError as error:
             return bad(
                 f"folders: {folder} cannot be written ({error.strerror})", f"set {name} to another"
             )
         found.append(f"{folder} ({free / 2**30:.1f} GiB free)")
-    return ok(f"folders: can be written, {', '.join(found)}")
+        if name == "--cache" and (nbytes := job.config.cache_bytes or 0) > free + _taken(folder):
+            lacking = f"; less than --cache_bytes={nbytes / 1e9:.3g}GB, so that the disk gets full"
+    words = f"folders: can be written, {', '.join(found)}{lacking}"
+    return note(words) if lacking else ok(words)
+
+
+def _taken(cache: Path) -> int:
+    """Return the bytes that a cache has on disk."""
+    return sum(file.stat().st_size for file in cache.glob("*/*"))
 
 
 def _writable(folder: Path, *, make: bool) -> int:
-    """Write into a folder, or the one it would be made in; give the bytes that are free."""
+    """Write into a folder, or the one it would be made in; return the bytes that are free."""
     while make and not folder.exists() and folder != folder.parent:
         folder = folder.parent
     with tempfile.NamedTemporaryFile(dir=folder) as file:

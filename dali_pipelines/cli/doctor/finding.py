@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dali_pipelines.cli.doctor.nvml import Driver, installed_driver, usable_gpus
-from dali_pipelines.cli.errors import one_line
+from dali_pipelines.cli.errors import count, one_line
+from dali_pipelines.cli.run_config import new_loader, open_index
+from readers.places.failures import is_of_store
+from readers.places.opener import Places
+from readers.places.urls import is_url
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dali_pipelines import Index
     from dali_pipelines.cli.run_config import RunConfig
     from dali_pipelines.graph.pipeline import ReaderPipeline
     from dali_pipelines.memory import MemoryEstimate
+    from readers.contract import Row
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +57,39 @@ def bad(found: str, remedy: str) -> Finding:
     return Finding("BAD", f"{found}: {remedy}")
 
 
+_OBJECTS = 9
+"""Objects that are asked for, spread over the Index."""
+
+
+def _noted(row: Row) -> Row:
+    """Return a row of the whole object, with its length and ETag, which may take a request."""
+    place = replace(row, offset=None).place
+    return replace(row, offset=None, etag=place.etag, file_bytes=place.nbytes)
+
+
 class Unknown(Exception):
     """A check needs what another check could not find out and has reported."""
+
+
+def once(look: Callable[[], Found]) -> Callable[[], Found]:
+    """Return a function that looks once, and each time gives what that found, or raises its error.
+
+    Of a store that does not answer each look takes the time-out.
+    """
+
+    @functools.cache
+    def outcome() -> Found | Exception:
+        try:
+            return look()
+        except Exception as error:
+            return error
+
+    def found() -> Found:
+        if isinstance(result := outcome(), Exception):
+            raise result
+        return result
+
+    return found
 
 
 class Job:
@@ -57,6 +100,9 @@ class Job:
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
+        self._index = once(lambda: open_index(config))
+        self._rows = once(self._remote_rows)
+        self._pipelines = once(self._new_pipelines)
 
     @cached_property
     def driver(self) -> Driver | None:
@@ -82,22 +128,62 @@ class Job:
         """DALI's threads of a shard."""
         return int(self.config.pipeline_settings()["num_threads"])
 
-    @cached_property
+    @property
     def index(self) -> Index:
         """Rows of the data that were asked for."""
-        from dali_pipelines.cli.run_config import open_index
-
-        return open_index(self.config)
+        return self._index()
 
     @cached_property
+    def paths(self) -> pa.ChunkedArray | pa.Array:
+        """Paths of the files; each once, where rows are members of containers."""
+        table = self.index.table
+        return table["path"].unique() if "offset" in table.column_names else table["path"]
+
+    def counted(self, noun: str) -> str:
+        """Return the number of files in words, and of rows where these are members of them."""
+        files, rows = len(self.paths), len(self.index)
+        return count(files, noun) + (f" of {count(rows, 'row')}" if files < rows else "")
+
+    @property
+    def remote_rows(self) -> list[Row]:
+        """Whole objects, with length and ETag, spread over the Index; none of an Index of files."""
+        return self._rows()
+
+    @property
+    def known_rows(self) -> list[Row]:
+        """The same, for all checks but the one that reports why the objects cannot be asked."""
+        try:
+            return self.remote_rows
+        except OSError as error:
+            raise Unknown("the objects cannot be asked") from error
+
+    def _remote_rows(self) -> list[Row]:
+        try:
+            index = self.index
+        except Exception:  # the check of the data reports it
+            return []
+        if not is_url(index.path(0)):
+            return []
+        columns = index.columns().with_places(Places(self.config.storage))
+        step = max(1, len(index) // _OBJECTS)
+        rows = (columns.row(number) for number in range(0, len(index), step))
+        return [_noted(row) for row in itertools.islice(rows, _OBJECTS) if is_url(row.path)]
+
+    @property
     def pipelines(self) -> list[ReaderPipeline]:
         """The pipelines that a run would start, on the CPU, so that CUDA is left alone."""
-        from dali_pipelines.cli.run_config import new_loader
+        return self._pipelines()
 
+    def _new_pipelines(self) -> list[ReaderPipeline]:
         try:
             index = self.index
         except Exception as error:
             raise Unknown("the data could not be opened") from error
+        try:
+            self._rows()
+        except OSError as error:
+            if is_of_store(error):  # else it is one object
+                raise Unknown("the objects cannot be asked") from error
         return new_loader(self.config, index, [None] * self.config.num_gpus).make_pipelines()
 
     @property

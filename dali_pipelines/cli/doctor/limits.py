@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
 from dali_pipelines.cli.errors import count
-from dali_pipelines.runtime.cgroup import cpu_quota, usable_cores
+from dali_pipelines.runtime.cgroup import CoreGrant, usable_cores
+from readers.places.failures import is_of_store
 
 if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.finding import Job
@@ -33,8 +33,10 @@ def settings(job: Job) -> Finding:
     first = job.pipelines[0]
     config = job.config
     if first.peek is None:
+        if is_of_store(reason := _reason(first)):
+            return Finding("BAD", f"settings: none of the first files can be read{reason}")
         return bad(
-            f"settings: none of the first files can be read as {config.pipeline}{_reason(first)}",
+            f"settings: none of the first files can be read as {config.pipeline}{reason}",
             "give another --pipeline, or look at the files with scripts/verify.py",
         )
     size = f"{first.peek.height}x{first.peek.width}"
@@ -104,10 +106,11 @@ def cores(job: Job) -> Finding:
     shards, threads = job.config.num_gpus, job.num_threads
     readers = sum(share_out(job.config.least_readers(shards), shards))
     wanted = readers + shards * threads
-    allowed, quota, given = len(os.sched_getaffinity(0)), cpu_quota(), usable_cores()
-    granted = "" if quota is None else f" (the control group grants {quota:g})"
+    grant, given = CoreGrant.of(), usable_cores()
+    granted = ", ".join(f"the {name} grants {cores:g}" for name, cores in grant.limits.items())
     words = (
-        f"cores: {allowed}{granted} for {count(readers, 'reader')} and {shards} x "
+        f"cores: {len(grant.allowed)}{granted and f' ({granted})'} for {count(readers, 'reader')} "
+        f"and {shards} x "
         f"{count(threads, 'thread')}, {wanted / given:.1f} a core"
     )
     if wanted <= _BUSY * given:

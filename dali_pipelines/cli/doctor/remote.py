@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.doctor.finding import Finding, Unknown, note, ok
 from dali_pipelines.cli.errors import count
@@ -18,12 +18,9 @@ from readers.places.urls import is_url, located
 if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.finding import Job
     from readers.contract import Row
-    from readers.places.remote import RemotePlace
     from readers.places.storage import Storage
     from readers.worker.read_report import ReadReport
 
-_OBJECTS = 9
-"""Objects that are asked for, spread over the Index."""
 _RANGE = 4 << 20
 _AT_ONCE = 16
 _BYTES = 256_000_000
@@ -37,8 +34,11 @@ def credentials(job: Job) -> Finding | None:
     from readers.places.stores import credentials_of
 
     data = job.config.data or ""
-    url = data if is_url(data) else next((row.path for row in _rows(job)), None)
-    if url is None:
+    try:
+        url = data if is_url(data) else job.index.path(0)
+    except Exception:  # the check of the data reports it
+        return None
+    if not is_url(url):
         return None
     found = credentials_of(located(url).root, job.config.storage)
     if found is None:
@@ -53,7 +53,7 @@ def credentials(job: Job) -> Finding | None:
 
 def requests(job: Job) -> Finding | None:
     """How long an answer takes, and whether ranges and versions are respected."""
-    rows = [_noted(row) for row in _rows(job)]
+    rows = job.remote_rows
     if not rows:
         return None
     seconds = []
@@ -63,7 +63,7 @@ def requests(job: Job) -> Finding | None:
             place.read(1, 2)
             seconds.append(time.perf_counter() - started)
     words = (
-        f"requests: {count(len(job.index), 'object')}; an answer takes "
+        f"requests: {job.counted('object')}; an answer takes "
         f"{_ms(statistics.median(seconds[1:]))} (median of {len(rows)}), ranges work"
     )
     if rows[0].place.stamp is None:
@@ -75,7 +75,7 @@ def requests(job: Job) -> Finding | None:
 
 def throughput(job: Job) -> Finding | None:
     """Bytes per second of some requests at once."""
-    rows = [_noted(row) for row in _rows(job)]
+    rows = job.known_rows
     if not rows:
         return None
     at_once = min(_AT_ONCE, job.config.storage.concurrency)
@@ -101,7 +101,7 @@ def throughput(job: Job) -> Finding | None:
 
 def read_ahead(job: Job) -> Finding | None:
     """How many samples a reader must read at once to be busy."""
-    if not _rows(job):
+    if not job.known_rows:
         return None
     reports = _reports(job)
     read_s = statistics.median(report.read_s for report in reports)
@@ -115,28 +115,6 @@ def read_ahead(job: Job) -> Finding | None:
     readers = job.config.least_readers(job.config.num_gpus)
     rate = readers / max(cpu_s, 1e-4)
     return ok(f"{words}, {count(readers, 'reader')} then ask for {rate * nbytes / 1e6:.0f} MB/s")
-
-
-def _rows(job: Job) -> list[Row]:
-    """Return rows with URLs, spread over the Index; none if its first is a file."""
-    from readers.places.opener import Places
-
-    try:
-        index = job.index
-    except Exception:  # the check of the data reports it
-        return []
-    if not is_url(index.path(0)):
-        return []
-    columns = index.columns().with_places(Places(job.config.storage))
-    step = max(1, len(index) // _OBJECTS)
-    rows = (columns.row(number) for number in range(0, len(index), step))
-    return [row for row in itertools.islice(rows, _OBJECTS) if is_url(row.path)]
-
-
-def _noted(row: Row) -> Row:
-    """Return a row of the whole object, with its length and ETag, which may take a request."""
-    place = cast("RemotePlace", replace(row, offset=None).place)
-    return replace(row, offset=None, etag=place.etag, file_bytes=place.nbytes)
 
 
 def _checks_version(row: Row, storage: Storage) -> bool:

@@ -162,38 +162,35 @@ def vectors(job: Job) -> Finding:
     """Vectors of the CPU that the decoder of RICE_1 can use."""
     if job.config.pipeline != "fits" or job.on_gpu:
         return ok("vectors: not used, as no FITS image is decoded on the CPU")
-    from dali_pipelines.kernels.fits import rice_avx512
+    from dali_pipelines.kernels import vectors
 
-    if rice_avx512.HAS_VECTORS:
-        return ok("vectors: the CPU has AVX-512, and the decoder of RICE_1 uses it")
-    return note("vectors: no AVX-512 (F, BW and CD), so that RICE_1 takes three times as long")
+    if vectors.FORM.features:
+        return ok(f"vectors: the CPU has {vectors.FORM.name}, and the decoder of RICE_1 uses it")
+    return note("vectors: neither AVX2 nor AVX-512, so that RICE_1 takes three times as long")
 
 
 def kernel_cache(_: Job) -> Finding:
     """Whether numba can keep what it compiles."""
+    folder = _cache_folder()
+    if any(folder.glob("image.decode_image.part-*.nbi")):
+        return ok(f"kernel cache: {folder}, in use")
     try:
-        folder = _cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
         return bad(
             f"kernel cache: numba cannot keep what it compiles ({error})",
             "set NUMBA_CACHE_DIR to a folder that you can write",
         )
-    if any(folder.glob("image.decode_image-*.nbi")):
-        return ok(f"kernel cache: {folder}, in use")
-    return note(f"kernel cache: {folder} has no kernels yet, the first start takes 15 s longer")
+    return note(f"kernel cache: {folder} has no kernels yet, the first start takes 6 s longer")
 
 
 def _cache_folder() -> Path:
-    """Return the folder that numba has chosen for the kernels, made if need be."""
+    """Return the folder where numba keeps kernels for FITS."""
     from dali_pipelines.kernels.fits.image import decode_image
 
-    if decode_image.stats.cache_path is None:
-        raise OSError("nowhere can be written")
-    folder = Path(decode_image.stats.cache_path)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return Path(decode_image.stats.cache_path)
 
 
 def _gpu_extra(job: Job) -> str:

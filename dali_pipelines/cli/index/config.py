@@ -14,7 +14,7 @@ from dali_pipelines.cli.index.cutouts import SETTINGS, CutoutFlags
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import fractions, hdu_name, option, plane_numbers
 from dali_pipelines.cli.paths import location
-from dali_pipelines.cli.shared_flags import ProcessFlags, StorageFlags
+from dali_pipelines.cli.shared_flags import ClusterFlags, ProcessFlags, StorageFlags
 from readers.index.grouping.groups import Grouping, Missing
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 """Header keys that are kept by default."""
 _OF_FILES = ("keys", "hdu", "hdus", "planes", "class_folders", "verify", "rejected")
+_OF_ARRAYS = ("num_shards", "shard_id", "join")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 """Settings of samples of several files, with `group` or `offsets`."""
 _OF_SPLITS = ("split_by", "block", "gap")
@@ -52,7 +53,7 @@ def _keys(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags):
+class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     """Flags of ``index``."""
 
     data: str = option(
@@ -183,16 +184,23 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags):
     gap: str | None = option(
         None, "--block: least distance of parts in time; rows between are left out", metavar="TIME"
     )
+    join: bool = option(
+        False, "write OUT, of what the --num_shards processes of a job array have found"
+    )
 
     def __post_init__(self) -> None:
         StorageFlags.__post_init__(self)
+        if not self.join:
+            ClusterFlags.__post_init__(self)
+        elif self.num_shards is None or self.shard_id is not None:
+            raise ValueError("--join needs --num_shards, and no --shard_id")
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         changed = [name for name in defaults if getattr(self, name) != defaults[name]]
         for name in changed:
             if name in ("container", "image") and is_table(self.data):
                 raise ValueError(f"--{name} is for containers, and {self.data} is a table")
             is_of_scan = name in _OF_FILES and not (name == "rejected" and self.cutouts)
-            if is_of_scan and is_table(self.data):
+            if (is_of_scan or name in _OF_ARRAYS) and is_table(self.data):
                 raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
             if name in _OF_GROUPS and self.group is None and self.offsets is None:
                 raise ValueError(f"--{name} needs --group or --offsets")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, refusing
+from dali_pipelines.parallel.task_map import process_map
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import pyarrow as pa
 
     from dali_pipelines.cli.index.config import IndexConfig
@@ -16,16 +20,21 @@ if TYPE_CHECKING:
 KINDS = ("tar", "tfrecord", "recordio", "lmdb")
 
 
-def table(config: IndexConfig) -> pa.Table | None:
+def table(config: IndexConfig, executor: Executor | None) -> pa.Table | None:
     """Return the table of the samples in containers; None if files are to be scanned."""
-    from readers.index.containers.tables import containers_table
+    from readers.index.containers import tables
     from readers.places.opener import Places
 
-    kind = _kind(config)
+    kind, places = _kind(config), Places(config.storage)
     if kind is None:
         return None
     with refusing(OSError, ValueError, ImportError):
-        return containers_table(kind, config.data, Places(config.storage))
+        if executor is None:
+            return tables.containers_table(kind, config.data, places)
+        paths = tables.container_paths(kind, config.data, places)
+        tasks = ((kind, path, places) for path in paths)
+        with closing(process_map(tables.scan_container, tasks, 1, executor)) as scanned:
+            return tables.joined_containers(kind, scanned)
 
 
 def _kind(config: IndexConfig) -> Kind | None:

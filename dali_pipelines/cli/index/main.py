@@ -26,6 +26,9 @@ space and opens at once. With --verify each file is decoded, and damaged ones ar
 With --cutouts there is a row for each object of a catalogue on each of the images, with columns y
 and x, where `run --window row` cuts, those of the catalogue, and catalogue_row.
 
+Many machines read an archive by --executor, or as the jobs of an array: each with --num_shards=N
+--shard_id=I, and at the end the same command with --num_shards=N --join.
+
 The exit status is 0 if an Index was written, 1 if no row was left, 2 for wrong usage, 130 if
 interrupted.
 """
@@ -37,14 +40,16 @@ import os
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
-from dali_pipelines.cli.index import containers, cutouts, grouping, output, splitting, where
+from dali_pipelines.cli.executors import executor_of
+from dali_pipelines.cli.index import containers, cutouts, grouping, output, parts, splitting, where
 from dali_pipelines.cli.index.config import IndexConfig
 from dali_pipelines.cli.index.scan import (
     files_of,
     scan,
+    scan_shard,
     unknown_facts,
     with_labels,
     with_members,
@@ -54,6 +59,7 @@ from dali_pipelines.cli.paths import write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Executor
 
     import pyarrow as pa
 
@@ -65,22 +71,29 @@ LISTED = 20
 
 
 @command("index", "interrupted, nothing was written")
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 if no row was left, 2 for wrong usage, 130 if interrupted."""
+def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None) -> int:
+    """Run the command; return 0, 1 if no row was left, 2 for wrong usage, 130 if interrupted.
+
+    With an `executor` its workers read the files.
+    """
     config = parse(IndexConfig, argv, __doc__, "index")
     splitting.check_fractions(config)
     for file in splitting.files(config):
         output.check(file, data=config.data, rejected=config.rejected, overwrite=config.overwrite)
     cutouts.check(config, splitting.files(config))
-    if output.is_table(config.data):
-        _index_table(config)
-    else:
-        _index_files(config)
-    print(f"Written to {', '.join(map(os.path.abspath, splitting.files(config)))}")
+    with executor_of(config.executor, executor) as workers:
+        if output.is_table(config.data):
+            _index_table(config, workers)
+        else:
+            _index_files(config, workers)
+    written = splitting.files(config) if config.shard_id is None else [parts.path(config)]
+    print(f"Written to {', '.join(map(os.path.abspath, written))}")
+    if config.join:
+        parts.remove(config)
     return 0
 
 
-def _index_table(config: IndexConfig) -> None:
+def _index_table(config: IndexConfig, executor: Executor | None) -> None:
     from readers.index.fact_table import column_name
     from readers.index.table import Index
 
@@ -88,21 +101,24 @@ def _index_table(config: IndexConfig) -> None:
         table = Index.scan(config.data).table
     _check_columns(config, table.column_names)
     keys = [key for key in config.all_keys if column_name(key) in table.column_names]
-    _finish(config, keys, table, f"{table.num_rows} rows found")
+    _finish(config, executor, keys, table, f"{table.num_rows} rows found")
 
 
-def _index_files(config: IndexConfig) -> None:
-    files = containers.table(config)
+def _index_files(config: IndexConfig, executor: Executor | None) -> None:
+    files = containers.table(config, executor)
     files = files_of(config) if files is None else files
     if "offset" in files.column_names:
-        _index_members(config, files)
+        _index_members(config, executor, files)
         return
     unknown = with_labels(unknown_facts(config), files)
     if config.where is not None:
         where.check(config.where, config.all_keys, unknown)
     _check_columns(config, unknown.column_names)
+    if config.shard_id is not None:
+        scan_shard(files, config, executor)
+        return
     start = time.perf_counter()
-    facts, rejected = scan(files, config)
+    facts, rejected = scan(files, config, executor)
     table = with_labels(facts.table(), files)
     _report_rejected(rejected, config, everything=not table.num_rows)
     for name, (count, text) in facts.not_times.items():
@@ -112,30 +128,36 @@ def _index_files(config: IndexConfig) -> None:
             file=sys.stderr,
         )
     _report_absent(config.keys or (), table, facts)
-    _finish(config, config.all_keys, table, f"{len(files)} files found", rejected)
+    _finish(config, executor, config.all_keys, table, f"{len(files)} files found", rejected)
     seconds = time.perf_counter() - start
     print(f"{seconds:.1f} s, {len(files) / seconds:.0f} files/s. ", end="")
 
 
-def _index_members(config: IndexConfig, members: pa.Table) -> None:
+def _index_members(config: IndexConfig, executor: Executor | None, members: pa.Table) -> None:
     """Filter, group and save the samples in containers; headers are read if flags need them."""
     found = f"{members.num_rows} samples in containers found"
     if config.class_folders:
         raise Refusal(f"--class_folders is for a scan of files, and {config.data} are containers")
     if not config.for_files and config.rules is None:
+        if config.num_shards is not None:
+            raise Refusal("--num_shards is for headers, and no flag asks for those of the samples")
         _check_columns(config, members.column_names)
-        _finish(config, [], members, found)
+        _finish(config, executor, [], members, found)
         return
-    facts, rejected = scan(members, config)
+    if config.shard_id is not None:
+        scan_shard(members, config, executor)
+        return
+    facts, rejected = scan(members, config, executor)
     table = with_members(facts.table(), members)
     _report_rejected(rejected, config, everything=not table.num_rows)
     _report_absent(config.keys or (), table, facts)
     _check_columns(config, table.column_names)
-    _finish(config, config.all_keys, table, found, rejected)
+    _finish(config, executor, config.all_keys, table, found, rejected)
 
 
 def _finish(
     config: IndexConfig,
+    executor: Executor | None,
     keys: list[str],
     table: pa.Table,
     found: str,
@@ -150,10 +172,10 @@ def _finish(
         flags = " and ".join(f"--{name}" for name in ("rules", "where") if getattr(config, name))
         raise Refusal(f"nothing was written: {flags} dropped all rows", 1)
     samples = grouping.grouped(config.grouping, kept)
-    samples = _with_notes(config, samples)
+    samples = _with_notes(config, executor, samples)
     samples = _cutouts(config, samples, rejected or [])
-    parts = splitting.parts(config, samples)
-    for table, file in zip(parts, splitting.files(config), strict=True):
+    tables = splitting.parts(config, samples)
+    for table, file in zip(tables, splitting.files(config), strict=True):
         output.save(table, file)
     unread = "" if rejected is None else f"{len(rejected)} rejected, "
     print(
@@ -165,7 +187,7 @@ def _finish(
     if config.cutouts is not None:
         print(f"{cutouts.told(config, samples)}.")
     if config.split is not None:
-        print(f"{splitting.told(config, parts, len(samples))}.")
+        print(f"{splitting.told(config, tables, len(samples))}.")
 
 
 def _cutouts(config: IndexConfig, table: pa.Table, rejected: Rejected) -> pa.Table:
@@ -185,7 +207,7 @@ def _check_columns(config: IndexConfig, names: Sequence[str]) -> None:
         splitting.check(config, names)
 
 
-def _with_notes(config: IndexConfig, table: pa.Table) -> pa.Table:
+def _with_notes(config: IndexConfig, executor: Executor | None, table: pa.Table) -> pa.Table:
     """Return the table with the columns that note where parts of files lie, if they are wanted."""
     if not (config.mcu_rows or config.fits_tiles):
         return table
@@ -198,12 +220,13 @@ def _with_notes(config: IndexConfig, table: pa.Table) -> pa.Table:
         tqdm, total=table.num_rows, unit=" files", disable=not sys.stderr.isatty()
     )
     index = Index(table)
+    how: dict[str, Any] = {"storage": config.storage, "executor": executor}
     if config.mcu_rows:
-        index = with_mcu_rows(index, config.num_processes, progress, storage=config.storage)
+        index = with_mcu_rows(index, config.num_processes, progress, **how)
         without = index.table["mcu_rows"].null_count
         print(f"Rows of MCUs noted of {len(index) - without} files, {without} are not coded so.")
     if config.fits_tiles:
-        index = with_tiles(index, config.num_processes, progress, storage=config.storage)
+        index = with_tiles(index, config.num_processes, progress, **how)
         without = index.table["fits_tiles"].null_count
         print(f"Tiles noted of {len(index) - without} images, {without} are not stored so.")
     return index.table

@@ -7,22 +7,27 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, Literal, cast
 
 from dali_pipelines.cli.errors import Refusal, one_line, refusing
+from dali_pipelines.cli.index import parts
 from dali_pipelines.cli.paths import scanned
-from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
+from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.task_map import isolated_map, process_map
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
+    from concurrent.futures import Executor
 
     import pyarrow as pa
 
     from dali_pipelines.cli.index.config import IndexConfig
+    from dali_pipelines.cli.index.parts import Found
     from readers.contract import Row
+    from readers.fits.facts.cards import Fact
     from readers.fits.hdus import HduName
-    from readers.index.fact_table import Fact, FactTable
+    from readers.index.columns import Columns
+    from readers.index.fact_table import FactTable
 
     Rejected = list[tuple[str, str]]
 
@@ -86,43 +91,78 @@ def with_members(facts: pa.Table, members: pa.Table) -> pa.Table:
     return found
 
 
-def scan(files: pa.Table, config: IndexConfig) -> tuple[FactTable, Rejected]:
+def scan(
+    files: pa.Table, config: IndexConfig, executor: Executor | None = None
+) -> tuple[FactTable, Rejected]:
     """Return the facts of files and members, in their order, and those that have none."""
-    from tqdm import tqdm
-
     from readers.index.fact_table import FactTable
+
+    columns = _columns(files, config)
+    facts = FactTable(config.all_keys, has_planes=config.planes is not None)
+    rejected: Rejected = []
+    every, etags = range(len(columns)), _etags(files)
+    joined = parts.joined(config, ((columns.row(number).name, etags[number]) for number in every))
+    with closing(joined if config.join else _read(columns, every, config, executor)) as results:
+        for name, found in results:
+            if isinstance(found, str):
+                rejected.append((name, found))
+            else:
+                for row in found:
+                    facts.add(row)
+    return facts, rejected
+
+
+def scan_shard(files: pa.Table, config: IndexConfig, executor: Executor | None) -> None:
+    """Read the files of the shard, write its part, and say how many they are."""
+    columns = _columns(files, config)
+    of_shard = [n for n in range(len(columns)) if config.in_shard(columns.row(n).name)]
+    etags = _etags(files)
+    with closing(_read(columns, of_shard, config, executor)) as results:
+        found = zip(results, of_shard, strict=True)
+        parts.write(config, ((*each, etags[number]) for each, number in found))
+    print(f"{len(of_shard)} of {len(columns)} files read. ", end="")
+
+
+def _etags(files: pa.Table) -> list[str | None]:
+    """Return the ETags of objects, which their listing gives; None of other files."""
+    known = "etag" in files.column_names
+    return files["etag"].to_pylist() if known else [None] * files.num_rows
+
+
+def _columns(files: pa.Table, config: IndexConfig) -> Columns:
     from readers.index.table import Index
     from readers.places.opener import Places
 
+    return Index(files).columns().with_places(Places(config.storage))
+
+
+def _read(
+    columns: Columns, numbers: Sequence[int], config: IndexConfig, executor: Executor | None
+) -> Generator[tuple[str, Found], None, None]:
+    """Yield the name of each of these rows, and what its file holds."""
+    from tqdm import tqdm
+
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
     size = 1 if config.verify else CHUNK_FILES
-    columns = Index(files).columns().with_places(Places(config.storage))
-    chunks = [range(at, min(at + size, len(columns))) for at in range(0, len(columns), size)]
+    chunks = [numbers[at : at + size] for at in range(0, len(numbers), size)]
     settings = config.all_keys, config.hdu, config.hdus, config.planes, config.verify
     tasks = (([columns.row(number) for number in chunk], *settings) for chunk in chunks)
-    num_processes = min(config.num_processes, len(chunks))
+    num_processes = max(1, min(config.num_processes, len(chunks)))
     mapped = isolated_map if config.verify else process_map
-    facts = FactTable(config.all_keys, has_planes=config.planes is not None)
-    rejected: Rejected = []
     try:
         with (
-            tqdm(total=len(columns), unit="file", disable=not sys.stderr.isatty()) as bar,
-            closing(mapped(_scan_chunk, tasks, num_processes)) as results,
+            tqdm(total=len(numbers), unit="file", disable=not sys.stderr.isatty()) as bar,
+            closing(mapped(_scan_chunk, tasks, num_processes, executor)) as results,
         ):
-            for chunk, result in zip(chunks, results, strict=True):
-                if isinstance(result, Crash):
-                    name = columns.row(chunk[0]).name
-                    result = [], [(name, "it kills the process that decodes it")]
-                read, unread = result
-                for row in chain.from_iterable(read):
-                    facts.add(row)
-                rejected += unread
-                bar.update(len(read) + len(unread))
+            for chunk, found in zip(chunks, results, strict=True):
+                if isinstance(found, Crash):
+                    found = ["it kills the process that decodes it"]
+                yield from zip((columns.row(number).name for number in chunk), found, strict=True)
+                bar.update(len(chunk))
     except Crash as error:
         raise Refusal(
             f"one of {num_processes} processes was killed; if for memory, try fewer", 1
         ) from error
-    return facts, rejected
 
 
 def _scan_chunk(
@@ -132,23 +172,21 @@ def _scan_chunk(
     hdus: Sequence[int | str] | None,
     planes: Sequence[int] | Literal["all"] | None,
     verify: bool,
-) -> tuple[list[list[dict[str, Fact]]], Rejected]:
+) -> list[Found]:
     """Return the rows of each file that can be read, and why of the others."""
     from readers.errors import ReadError
     from readers.places.urls import is_url
 
-    def facts_of(row: Row) -> list[dict[str, Fact]] | str:
+    def found_in(row: Row) -> Found:
         try:
             return _facts(row, keys, hdu, hdus, planes, verify)
         except ReadError as error:
             return one_line(error.reason)
 
-    with ThreadPoolExecutor(_REMOTE_FILES) as threads:  # a request takes some 20 ms
-        is_remote = any(is_url(row.path) for row in rows)
-        found = list(threads.map(facts_of, rows) if is_remote else map(facts_of, rows))
-    read = [facts for facts in found if not isinstance(facts, str)]
-    pairs = zip(rows, found, strict=True)
-    return read, [(row.name, reason) for row, reason in pairs if isinstance(reason, str)]
+    if any(is_url(row.path) for row in rows):
+        with ThreadPoolExecutor(_REMOTE_FILES) as threads:  # a request takes some 20 ms
+            return list(threads.map(found_in, rows))
+    return list(map(found_in, rows))
 
 
 def _facts(

@@ -13,6 +13,9 @@ OUT/prep.json keeps its settings.
 With --tiles copies any FITS files instead, with the same pixels and headers: images of integers get
 square RICE_1 tiles, of which a window takes fewer bytes. Floats are copied as they are.
 
+Many machines write to one folder by --executor, or as the jobs of an array with --num_shards=N
+--shard_id=I.
+
 Files that cannot be read or are unfit are listed, and the others are done. The exit status is 0; 1
 if there was such a file, 2 for wrong usage, 130 if interrupted.
 """
@@ -28,15 +31,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from uuid import uuid4
 
 from dali_pipelines.cli.errors import Refusal, command, one_line, refusing
+from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.options import at_least, option, parse
 from dali_pipelines.cli.prep.targets import claim, targets_of, unfinished_folder
-from dali_pipelines.cli.process_pool import Crash, isolated_map
-from dali_pipelines.cli.shared_flags import FileFlags, ProcessFlags, TableFlags
+from dali_pipelines.cli.shared_flags import ClusterFlags, FileFlags, ProcessFlags, TableFlags
+from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.task_map import isolated_map
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from concurrent.futures import Executor
 
     from dali_pipelines.aia.level15 import Level15
     from dali_pipelines.cli.prep.targets import Target
@@ -64,6 +71,8 @@ class Made(NamedTuple):
     """What the user should know of the one that was made."""
 
 
+_OF_BOTH = ("files", "out", "tiles", "num_processes", "executor", "num_shards", "shard_id")
+"""Flags for copies as well."""
 SETTINGS = "prep.json"
 """File in the output folder that says what the files there were made with."""
 
@@ -79,7 +88,7 @@ def _positive(text: str) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepConfig(FileFlags, TableFlags, ProcessFlags):
+class PrepConfig(FileFlags, TableFlags, ProcessFlags, ClusterFlags):
     """Flags of ``prep``, the settings of Level15 among them."""
 
     out: str = option(None, "the folder to write to", short="-o", required=True, metavar="OUT")
@@ -112,29 +121,38 @@ class PrepConfig(FileFlags, TableFlags, ProcessFlags):
     )
 
     def __post_init__(self) -> None:
+        ClusterFlags.__post_init__(self)
         if self.tiles is None:
             return
         for field in dataclasses.fields(self):
-            of_both = field.name in ("files", "out", "tiles", "num_processes")
+            of_both = field.name in _OF_BOTH
             if not of_both and getattr(self, field.name) != field.default:
                 raise ValueError(f"--{field.name} is for level 1.5, --tiles copies all as it is")
 
 
 @command("prep", "interrupted; the same command continues")
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 if a file was bad, 2 for wrong usage, 130 if interrupted."""
+def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None) -> int:
+    """Run the command; return 0, 1 if a file was bad, 2 for wrong usage, 130 if interrupted.
+
+    With an `executor` its workers make the files.
+    """
     config = parse(PrepConfig, argv, __doc__, "prep")
     from readers.index.table import SUFFIXES
 
     maker = _maker(config)
     targets = targets_of(config.files, config.out, SUFFIXES["fits"], every_hdu=bool(config.tiles))
     claim(config.out, SETTINGS, maker.settings(), targets)
+    targets = [target for target in targets if config.in_shard(target.row.path)]
     left = [target for target in targets if not os.path.exists(target.path)]
     with (
         refusing(OSError, MemoryError, status=1, doing="stopped"),
-        unfinished_folder(config.out) as folder,
+        unfinished_folder(os.path.abspath(config.out), clean=config.num_shards is None) as folder,
+        executor_of(config.executor, executor) as workers,
     ):
-        bad = _write(left, folder, maker, config.num_processes)
+        tasks = ((row, path, folder, maker) for row, path in left)
+        num_processes = max(1, min(config.num_processes, len(left)))
+        with closing(isolated_map(write_file, tasks, num_processes, workers)) as results:
+            bad = _report(left, results)
     print(
         f"{len(targets)} files: {len(left) - bad} written, {len(targets) - len(left)} finished "
         f"before, {bad} bad{_sizes(left) if config.tiles else ''}",
@@ -177,22 +195,14 @@ def _settings(config: PrepConfig) -> Level15:
 # ---- The files ---------------------------------------------------------------------------------
 
 
-def _write(targets: Sequence[Target], folder: str, maker: Maker, num_processes: int) -> int:
-    """Make the files, and list the bad ones; give how many those are."""
+def _report(targets: Sequence[Target], results: Iterable[Made | Crash]) -> int:
+    """Wait for the files, and list the bad ones; return how many those are."""
     from tqdm import tqdm
 
     from readers.messages import printable
 
-    if not targets:
-        return 0
-    tasks = (
-        (row, path, os.path.join(folder, f"{row.number}.fits"), maker) for row, path in targets
-    )
     bad = 0
-    with (
-        closing(isolated_map(write_file, tasks, min(num_processes, len(targets)))) as results,
-        tqdm(total=len(targets), unit=" files", disable=not sys.stderr.isatty()) as bar,
-    ):
+    with tqdm(total=len(targets), unit=" files", disable=not sys.stderr.isatty()) as bar:
         for (row, _), made in zip(targets, results, strict=True):
             if isinstance(made, Crash):
                 made = Made(
@@ -207,10 +217,12 @@ def _write(targets: Sequence[Target], folder: str, maker: Maker, num_processes: 
     return bad
 
 
-def write_file(row: Row, path: str, part: str, maker: Maker) -> Made:
-    """Make one file, all or nothing."""
+def write_file(row: Row, path: str, folder: str, maker: Maker) -> Made:
+    """Make one file, all or nothing; it has another name, in the folder, until it is whole."""
     from readers.errors import ReadError
 
+    # A scheduler may give the task to another worker, while this one goes on unseen.
+    part = os.path.join(folder, f"{uuid4().hex}.fits")
     try:
         note = maker.write(row, part)
     except ReadError as error:

@@ -93,20 +93,22 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Ta
     wanted = json.loads(json.dumps(settings))
     try:
         os.makedirs(out, exist_ok=True)
-        if os.path.exists(record):
-            with open(record, encoding="utf-8") as file:
-                found = json.load(file)
-            _check_same(record, found, wanted)
-            return
-        foreign = next((target.path for target in targets if os.path.lexists(target.path)), None)
-        if foreign is not None:
-            raise Refusal(f"{foreign} exists, and there is no {record}: give -o another folder")
-        with unfinished_folder(out) as unfinished:
-            part = os.path.join(unfinished, made)
-            with open(part, "w", encoding="utf-8") as file:
-                json.dump(wanted, file, indent=1)
-                file.write("\n")
-            os.replace(part, record)
+        if not os.path.exists(record):
+            foreign = next(
+                (target.path for target in targets if os.path.lexists(target.path)), None
+            )
+            # Another process of a job array may have begun meanwhile.
+            if foreign is not None and not os.path.exists(record):
+                raise Refusal(f"{foreign} exists, and there is no {record}: give -o another folder")
+            with unfinished_folder(out, clean=False) as unfinished:
+                part = os.path.join(unfinished, made)
+                with open(part, "w", encoding="utf-8") as file:
+                    json.dump(wanted, file, indent=1)
+                    file.write("\n")
+                with contextlib.suppress(FileExistsError):
+                    os.link(part, record)
+        with open(record, encoding="utf-8") as file:
+            _check_same(record, json.load(file), wanted)
     except OSError as error:
         raise Refusal(f"{out} cannot be written: {error}") from error
     except ValueError as error:
@@ -114,15 +116,15 @@ def claim(out: str, made: str, settings: Mapping[str, Any], targets: Sequence[Ta
 
 
 @contextlib.contextmanager
-def unfinished_folder(out: str) -> Iterator[str]:
-    """Yield a hidden folder in `out` for unfinished files; remove those that were left there."""
+def unfinished_folder(out: str, *, clean: bool = True) -> Iterator[str]:
+    """Yield a hidden folder in `out` for unfinished files; `clean` removes those that are left."""
     handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
     try:
         # Who has the lock alone is the only run: what lies there is of one that was killed. Where
         # a file system knows no locks, it stays.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for name in os.listdir(out):
+            for name in os.listdir(out) if clean else ():
                 if name.startswith(_UNFINISHED):
                     shutil.rmtree(os.path.join(out, name))
         with contextlib.suppress(OSError):

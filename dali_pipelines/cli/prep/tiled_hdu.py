@@ -37,6 +37,10 @@ _OF_IMAGE = {
     b"DATASUM": b"ZDATASUM",
 }
 """Keywords of a plain image, and their names in its table (FITS Standard 4.0, section 10.1.1)."""
+_NOT_INHERITED = re.compile(
+    rb"BITPIX|NAXIS\d*|BSCALE|BZERO|BLANK|INHERIT|COMMENT|HISTORY|(?:)|" + b"|".join(_OF_IMAGE)
+)
+"""Keywords of a primary header that are of its own data (FITS Standard 4.0, section 4.4.2.6)."""
 _OF_FLOATS = {"ZSCALE", "ZZERO", "ZMASKCMP", "NULL_PIXEL_MASK"}
 """Columns and keywords of floats that are quantised tile by tile."""
 _RESERVED = re.compile(
@@ -97,6 +101,11 @@ def tiled_hdu(text: bytes, stored: NDArray[Any], edge: int) -> bytes:
     return with_sums(b"".join(cards), data)
 
 
+def inherited_cards(text: bytes) -> list[bytes]:
+    """Return the cards of a primary header that extensions inherit."""
+    return list(_without(text, _NOT_INHERITED))
+
+
 def with_sums(cards: bytes, data: bytes = b"") -> bytes:
     """Return the bytes of an HDU with these cards, and DATASUM and CHECKSUM after them."""
     total = ones_sum(data)
@@ -137,17 +146,23 @@ def _tile_shape(shape: tuple[int, ...] | list[int], edge: int) -> tuple[int, ...
 def _kept(text: bytes) -> Iterator[bytes]:
     """Yield the cards of a header that a new table has as well."""
     is_table = text.startswith(b"XTENSION= 'BINTABLE'")
-    replaced = _OF_OLD_TABLE if is_table else _OF_OLD_IMAGE
+    for card in _without(text, _OF_OLD_TABLE if is_table else _OF_OLD_IMAGE):
+        keyword = _keyword(card)
+        of_table = keyword if is_table else _OF_IMAGE.get(keyword, keyword)
+        yield of_table.ljust(8) + card[8:]
+
+
+def _without(text: bytes, keywords: re.Pattern[bytes]) -> Iterator[bytes]:
+    """Yield the cards of a header up to END, but those of some keywords."""
     left_out = False
     for card in _cards(text):
         keyword = _keyword(card)
         if keyword != b"CONTINUE":
-            left_out = bool(replaced.fullmatch(keyword))
+            left_out = bool(keywords.fullmatch(keyword))
         if keyword == b"END":
             return
         if not left_out:
-            of_table = keyword if is_table else _OF_IMAGE.get(keyword, keyword)
-            yield of_table.ljust(8) + card[8:]
+            yield card
 
 
 def _cards(text: bytes) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -13,10 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.cli.prep.checksum import is_sound, ones_sum
-from dali_pipelines.cli.prep.tiled_hdu import reason_to_copy, tiled_hdu, with_sums
+from dali_pipelines.cli.prep.tiled_hdu import (
+    inherited_cards,
+    reason_to_copy,
+    tiled_hdu,
+    with_sums,
+)
 from readers.errors import ReadError
 from readers.fits.file import FitsFile, read_errors
-from readers.fits.gunzip import MAGIC
+from readers.fits.gzip_stream import MAGIC
 from readers.fits.image import find_image
 from readers.places.local import LocalPlace
 
@@ -47,6 +52,8 @@ class _Part(NamedTuple):
     """Of its pixels, if it is rewritten."""
     copied: str | None
     """Why it is copied as it is, see `reason_to_copy`; None if it is rewritten."""
+    inherits: bool
+    """Whether it has the keywords of the primary header that it lacks (INHERIT = T)."""
     datasum: str | None
     """None if its header has none, or none that is known (FITS Standard 4.0, 4.4.2.7)."""
     checksum: bool
@@ -67,7 +74,8 @@ class Tiling:
         """Write the copy of a file, all its HDUs.
 
         Headers keep all cards that do not say how pixels are stored. Floats and tables are copied
-        byte for byte. An image in HDU 0 moves to HDU 1, since a table cannot be the first.
+        byte for byte. An image in HDU 0 moves to HDU 1, since a table cannot be the first. Of its
+        keywords the new HDU 0 has a copy if other HDUs inherit them.
 
         Returns
         -------
@@ -85,10 +93,18 @@ class Tiling:
                 parts = _parts(source, self.edge)
             added = int(parts[0].copied is None)
             if added:
-                copy.write(with_sums("".join(card.ljust(80) for card in _EMPTY).encode()))
+                copy.write(self._first_hdu(source, parts))
             for part in parts:
                 self._write_hdu(row, source, part, copy, part.number + added)
         return "; ".join(f"HDU {part.number}: {part.copied}" for part in parts if part.copied)
+
+    def _first_hdu(self, source: str, parts: Sequence[_Part]) -> bytes:
+        """Return the empty HDU that comes before an image that was in HDU 0."""
+        cards = [card.ljust(80).encode() for card in _EMPTY]
+        if any(part.inherits for part in parts):
+            with open(source, "rb") as file:
+                cards += inherited_cards(file.read(parts[0].data))
+        return with_sums(b"".join(cards))
 
     def _write_hdu(self, row: Row, source: str, part: _Part, copy: BinaryIO, number: int) -> None:
         """Write an HDU, which gets this number, and compare what was written with the source."""
@@ -149,6 +165,7 @@ def _parts(path: str, edge: int) -> list[_Part]:
                     place["datLoc"] + place["datSpan"],
                     shape,
                     copied,
+                    header.get("INHERIT") is True,
                     str(header.get("DATASUM", "")).strip() or None,
                     bool(str(header.get("CHECKSUM", "")).strip(" 0")),
                 )

@@ -34,6 +34,8 @@ _SPARE_CORE = 0.4
 """Idle cores from which on one more process or thread is worth it."""
 _HEADROOM = 1.2
 """Readers that are busy all the time are late now and then."""
+_MOST_THREADS = 64
+"""Samples that a reader is advised to read at a time."""
 _STEP = 4
 """Times the present number that is advised at most: figures of few readers reach no further."""
 
@@ -65,8 +67,8 @@ def advise(stages: Stages, world_size: int = 1) -> Advice:
         if stages.graph_busy > _FULL:
             return _graph(stages)
         return _cpu(stages, "readers and graph") if _starved(stages) else _transport(stages)
-    if stages.blocked_s > stages.read_s / 2:
-        return _storage(stages, world_size)
+    if stages.blocked_s > stages.read_s / 2 and stages.readers_compute < _FULL:
+        return _store(stages) if stages.requests else _storage(stages, world_size)
     return _readers(stages, world_size)
 
 
@@ -96,6 +98,29 @@ def _storage(stages: Stages, world_size: int) -> Advice:
         f"--num_read_processes={readers}, as readers can wait at the same time. If that does not "
         "help, use faster storage or a smaller --crop.",
         {"num_read_processes": readers},
+    )
+
+
+def _store(stages: Stages) -> Advice:
+    """Advise on remote storage, where more samples are to be read at a time."""
+    each = 1e3 / max(1, stages.samples)
+    threads = stages.read_threads
+    more = min(_MOST_THREADS, 2 * threads)
+    change = {"read_threads": more} if threads <= stages.asked_ahead and more > threads else {}
+    wanted = change.get("read_threads", threads)
+    if wanted > stages.asked_ahead:
+        samples = stages.batch_size * stages.num_shards
+        change["prefetch"] = math.ceil(wanted * stages.num_read_processes / samples)
+    flags = " ".join(f"--{name}={value}" for name, value in change.items())
+    less = "a --cache, a smaller --crop, or notes of tiles or of rows of MCUs in the Index"
+    remedy = f"Try {flags}, to read more samples at a time, or" if flags else "Try"
+    return Advice(
+        "storage",
+        f"The store is the limit: a read takes {each * stages.read_s:.3g} ms, of which it waits "
+        f"{each * stages.blocked_s:.3g} for {each * stages.requests / 1e3:.2g} requests; all "
+        f"readers together get {stages.input_bytes / stages.seconds / 1e6:.3g} MB/s. {remedy} "
+        f"{less}.",
+        change,
     )
 
 
@@ -156,6 +181,14 @@ def _cpu(stages: Stages, who: str) -> Advice:
 
 
 def _transport(stages: Stages) -> Advice:
+    if stages.num_shards > 1 and stages.python_cpu_s > _FULL * stages.seconds:
+        each = 1e6 * stages.python_cpu_s / max(1, stages.samples)
+        return Advice(
+            "transport",
+            f"Feeding the graphs is the limit: one process feeds all {stages.num_shards}, one "
+            f"sample after the other, and needs {each:.3g} us for each. Start a process for each "
+            f"GPU: torchrun --nproc_per_node={stages.num_shards} --no-python dali-pipelines run.",
+        )
     readers = stages.num_read_processes / stages.num_shards
     if stages.batch_size < readers or stages.ahead == 1:
         change = {"prefetch": stages.ahead + 1}
@@ -182,10 +215,9 @@ def _more_readers(stages: Stages) -> int:
     ]
     if not stages.gpus and stages.graph_cpu_s > 0:
         others.append(samples * stages.num_threads / stages.graph_cpu_s)
-    read_s = (stages.read_s - stages.read_queued_s) / samples
     now = stages.num_read_processes
-    rate = min(*others, _STEP * now / max(1e-9, read_s))
-    return max(now + 1, min(_STEP * now, readers_needed(read_s=read_s, rate=rate)))
+    rate = min(*others, _STEP * now / max(1e-9, stages.sample_s))
+    return max(now + 1, min(_STEP * now, readers_needed(read_s=stages.sample_s, rate=rate)))
 
 
 def _percent(share: float) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from dali_pipelines.cli.run.advice import readers_needed
 from dali_pipelines.cli.run.stages import Moment
 from dali_pipelines.cli.run_config import RunConfig, new_loader
-from dali_pipelines.runtime.cgroup import usable_cores
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
@@ -27,7 +26,7 @@ class Service:
     """Time that one sample takes in each stage, in seconds."""
 
     read_s: float
-    """Of one reader that has a core."""
+    """Of one reader that has a core; its share where it reads several at a time."""
     read_cpu_s: float
     """Of these, it computes."""
     graph_s: float
@@ -74,9 +73,9 @@ def choose(
 
 
 def choose_readers(
-    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
+    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks, cores: float
 ) -> Choice:
-    """Measure with one reader on the first device, and choose for all.
+    """Measure with one reader on the first device, and choose for all, with so many cores each.
 
     Raises
     ------
@@ -88,7 +87,6 @@ def choose_readers(
             "--num_read_processes=auto tries the GPU out, and after that no readers can be forked: "
             "use another --start_method, or give their number"
         )
-    cores = usable_cores() / (len(devices) * ranks.local_world_size)
     threads = config.pipeline_settings()["num_threads"]
     # Large batches say no more on a CPU, and take longer.
     size = config.batch_size if devices[0] is not None else 2 * threads
@@ -126,7 +124,7 @@ def measure(loader: Loader) -> Service | None:
     worked = stages.graph_cpu_s + stages.graph_queued_s
     on_cores = stages.graph_cpu_s / worked if worked > 0 else 1.0
     return Service(
-        read_s=(stages.read_s - stages.read_queued_s) / stages.samples,
+        read_s=stages.sample_s,
         read_cpu_s=stages.read_cpu_s / stages.samples,
         graph_s=stages.wait_graph_s * on_cores / stages.samples,
         graph_cpu_s=stages.graph_cpu_s / stages.samples,

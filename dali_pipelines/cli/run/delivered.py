@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from readers.cache import cache_folder
+from readers.cache.folder import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 COUNT, COLUMNS, SIZE = 12, 6, 240
 
 
-def first_images(batch: Mapping[str, Any]) -> list[tuple[int, torch.Tensor]]:
+def first_images(batch: Mapping[str, Any], config: RunConfig) -> list[tuple[int, torch.Tensor]]:
     """Copy the first images of a batch, with the row that each is of."""
     rows, valid = batch["row"].tolist(), batch["valid"].tolist()
     found = [slot for slot, is_valid in enumerate(valid) if is_valid][:COUNT]
-    return [(rows[slot], batch["image"][slot].cpu().clone()) for slot in found]
+    images = [batch["image"][slot] for slot in found]
+    if config.ragged == "pad":
+        sizes = batch["size"].tolist()
+        images = [
+            image[..., : sizes[slot][0], : sizes[slot][1]]
+            for slot, image in zip(found, images, strict=True)
+        ]
+    return [(rows[slot], image.cpu().clone()) for slot, image in zip(found, images, strict=True)]
 
 
 def save_delivered(images: list[tuple[int, torch.Tensor]], index: Index, config: RunConfig) -> Path:

@@ -27,7 +27,13 @@ from typing import TYPE_CHECKING, Any
 from dali_pipelines.cli.errors import EXTRA, Refusal, command, one_line
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output
-from dali_pipelines.cli.run_config import RunConfig, choose_devices, cores, new_loader, open_index
+from dali_pipelines.cli.run_config import (
+    RunConfig,
+    choose_devices,
+    compile_ahead,
+    new_loader,
+    open_index,
+)
 from dali_pipelines.cli.samples.job import SAMPLE_JOBS, sample_job
 from dali_pipelines.runtime.ranks import Ranks
 
@@ -42,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if it failed, 2 for wrong usage, 130 if interrupted."""
     config = parse(RunConfig, argv, __doc__, "run", sample_job)
     log_errors()
+    compile_ahead(config)
     stop = Stop()
     signal.signal(signal.SIGTERM, stop)
     try:
@@ -55,9 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         index, devices = open_index(config), choose_devices(config, ranks)
         if ranks.world_size > 1:
             ranks.join(None, index)
-        choice = None
+        choice, cores = None, ranks.cores() / config.num_gpus
+        if config.num_threads is None:
+            config = replace(config, num_threads=max(1, int(cores)))
         if config.num_read_processes == "auto":
-            choice = agree_on_readers(config, index, devices, ranks)
+            choice = agree_on_readers(config, index, devices, ranks, cores)
             config = replace(config, num_read_processes=choice.num_read_processes)
         loader = make_loader(config, index, devices, ranks)
         return iterate(loader, config, ranks, stop, choice)
@@ -71,19 +80,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise Refusal(f"{one_line(error)}{_remedy(error, config)}", 1) from error
 
 
-_PHOTOS = (r"\xff\xd8", r"\x89PNG", "RIFF", "II*", "MM")
-"""Beginnings of JPEG, PNG, WebP and TIFF files, as messages spell them."""
-
-
 def _remedy(error: Exception, config: RunConfig) -> str:
     from readers.errors import ReadError
+    from readers.places.failures import is_of_store
 
-    if not isinstance(error, ReadError):
+    if not isinstance(error, ReadError) or is_of_store(error):
         return ""
-    if config.pipeline == "fits" and any(
-        f"begins with b'{start}" in str(error) for start in _PHOTOS
-    ):
-        return ": such images are for --pipeline=jpeg"
+    if "_pipeline reads such files" in str(error):
+        return ": give another --pipeline"
     return "; --bad_sample=skip leaves out such files" if config.bad_sample == "raise" else ""
 
 
@@ -126,7 +130,6 @@ def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
         config,
         num_gpus=1,
         num_read_processes=readers if readers == "auto" else ranks.share(readers),
-        num_threads=config.num_threads or max(1, cores() // ranks.local_world_size),
         state=config.state if ranks.rank == 0 else None,
         **own,
     )
@@ -138,14 +141,14 @@ def _own_file(path: Path, ranks: Ranks) -> str:
 
 
 def agree_on_readers(
-    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks
+    config: RunConfig, index: Index, devices: Sequence[int | None], ranks: Ranks, cores: float
 ) -> Choice:
-    """Let rank 0 measure how many readers each rank needs; share the result."""
+    """Let rank 0, with so many cores a shard, measure how many readers each needs; share it."""
     from dali_pipelines.cli.run.auto_readers import Choice, choose_readers
 
     if ranks.rank:
         return Choice(ranks.agree(0), "rank 0 has measured")
-    choice = choose_readers(config, index, devices, ranks)
+    choice = choose_readers(config, index, devices, ranks, cores)
     count = ranks.agree(choice.num_read_processes)
     each = " for each rank" if ranks.world_size > 1 else ""
     print(f"--num_read_processes={count}{each}: {choice.because}.", file=sys.stderr)

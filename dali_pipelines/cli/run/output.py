@@ -17,6 +17,7 @@ from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.paths import OutputFile, write_file, write_table
 from dali_pipelines.cli.run.delivered import first_images, save_delivered
 from dali_pipelines.cli.run.stages import Moment, Stages
+from dali_pipelines.loading.batches import listed
 from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Run:
             file = OutputFile(self.config.audit)
             self._held.callback(file.close)
             self._audit = csv.writer(file)
-            self._audit.writerow(AUDIT_HEADER)
+            self._audit.writerow((*AUDIT_HEADER, *(self.config.columns or ())))
         self._bar = self._held.enter_context(
             tqdm(
                 total=rows // self.ranks.world_size,
@@ -112,15 +113,18 @@ class Run:
             # By the readers, and by the graph.
             self.ready_at_first = 2 * max(each.ahead for each in self.loader.pipelines)
             if self.config.data is None and self.ranks.rank == 0:
-                self._images = first_images(batches[0])
+                self._images = first_images(batches[0], self.config)
         self.steps_done += 1
         for shard, batch in enumerate(batches, self.loader.first_shard):
             rows, valid = batch["row"].tolist(), batch["valid"].tolist()
             self._bar.update(sum(valid))
             if self._audit is not None:
+                named = [listed(batch[name]) for name in self.config.columns or ()]
                 self._audit.writerows(
-                    (epoch, step, shard, slot, row, self.loader.index.path(row), int(is_valid))
-                    for slot, (row, is_valid) in enumerate(zip(rows, valid, strict=True))
+                    (epoch, step, shard, slot, row, self.loader.index.path(row), int(is_valid), *of)
+                    for slot, (row, is_valid, *of) in enumerate(
+                        zip(rows, valid, *named, strict=True)
+                    )
                 )
         seconds = self.last - self.began
         rate = self.loader.stats.input_bytes / seconds / 1e6

@@ -125,6 +125,13 @@ def summary(report: dict[str, Any]) -> str:
         ),
         report["bottleneck"],
     ]
+    if report["requests"] or report["cached_bytes"]:
+        lines.insert(
+            1,
+            f"Of remote storage: {count(report['requests'], 'request')} for "
+            f"{report['remote_bytes'] / 1e6:.1f} MB, and {report['cached_bytes'] / 1e6:.1f} MB of "
+            "the cache.",
+        )
     if rejected:
         lines.append(f"{count(len(rejected), 'file')} could not be read:")
         lines += [f"  {printable(bad['path'])}: {bad['reason']}" for bad in rejected[:10]]

@@ -36,7 +36,7 @@ class Stages:
     wait_graph_s: float
     """Of these, until the graph was done."""
     read_s: float
-    """Readers were at work on samples."""
+    """Readers were at work on samples, summed over those that one of them reads at a time."""
     read_cpu_s: float
     """Of these, they computed."""
     read_queued_s: float
@@ -45,6 +45,8 @@ class Stages:
     """DALI's threads computed."""
     graph_queued_s: float
     """They could have computed, but had no core."""
+    python_cpu_s: float
+    """All other threads of this process computed: one at a time, where they run Python."""
     cpu_busy: float
     """Share of the machine's CPU time that was used, by whomever."""
     num_read_processes: int
@@ -60,6 +62,10 @@ class Stages:
     """That this process may use; less than one is a share of one."""
     gpus: bool
     """Whether the graph runs on GPUs."""
+    read_threads: int = 1
+    """Samples that a reader reads at the same time, at most."""
+    requests: int = 0
+    """To remote storage."""
 
     @property
     def wait_fraction(self) -> float:
@@ -68,8 +74,30 @@ class Stages:
 
     @property
     def readers_busy(self) -> float:
-        """Share of the readers' time that they were at work."""
-        return min(1.0, self.read_s / max(1e-9, self.num_read_processes * self.seconds))
+        """Share of the readers' time that they were at work, on as many samples as they may."""
+        readers = self.num_read_processes * self.reads_at_once
+        return min(1.0, self.read_s / max(1e-9, readers * self.seconds))
+
+    @property
+    def asked_ahead(self) -> float:
+        """Samples that DALI has asked of a reader at any time."""
+        return self.ahead * self.batch_size * self.num_shards / self.num_read_processes
+
+    @property
+    def reads_at_once(self) -> float:
+        """Samples that a reader may be at at any time."""
+        return max(1.0, min(self.read_threads, self.asked_ahead))
+
+    @property
+    def sample_s(self) -> float:
+        """Seconds that a reader that has a core takes for each sample of those it reads at once."""
+        read_s = (self.read_s - self.read_queued_s) / self.reads_at_once
+        return max(read_s, self.read_cpu_s) / max(1, self.samples)
+
+    @property
+    def readers_compute(self) -> float:
+        """Share of the readers' time that they computed, by one thread at a time."""
+        return self.read_cpu_s / max(1e-9, self.num_read_processes * self.seconds)
 
     @property
     def graph_busy(self) -> float:
@@ -108,6 +136,8 @@ class Moment:
     readers: Mapping[int, CpuTime]
     """By process ID."""
     graph: CpuTime
+    process: CpuTime
+    """All threads of this process."""
     machine: Any
     """As psutil gives it."""
 
@@ -120,6 +150,7 @@ class Moment:
             stats=replace(loader.stats),
             readers={reader.pid: CpuTime.of(reader.pid) for reader in readers if reader.pid},
             graph=CpuTime.of(name=_DALI_THREADS),
+            process=CpuTime.of(),
             machine=psutil.cpu_times(),
         )
 
@@ -147,6 +178,7 @@ class Moment:
             read_queued_s=min(queued, counted("read_s") - counted("read_cpu_s")),
             graph_cpu_s=graph.used,
             graph_queued_s=graph.queued,
+            python_cpu_s=max(0.0, (now.process - self.process).used - graph.used),
             cpu_busy=_busy(self.machine, now.machine),
             num_read_processes=sum(each.num_read_processes for each in loader.pipelines),
             num_threads=sum(each.num_threads for each in loader.pipelines),
@@ -155,6 +187,8 @@ class Moment:
             ahead=first.ahead,
             cores=usable_cores(),
             gpus=first.device_id is not None,
+            read_threads=first.source.read_threads,
+            requests=counted("requests"),
         )
 
 

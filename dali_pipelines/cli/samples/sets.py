@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import os
 import secrets
 import shutil
 import sys
@@ -26,10 +25,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.process_pool import process_map
 from dali_pipelines.cli.samples.photos import JPEG_CLASSES, save_photo
 from dali_pipelines.cli.samples.sun import frame_name, save_frame
-from readers.cache import cache_folder
+from dali_pipelines.parallel.task_map import process_map
+from dali_pipelines.runtime.cgroup import whole_cores
+from readers.cache.folder import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,7 +166,7 @@ def _save_all(paths: dict[Path, int], save: Callable[[Path, int], None]) -> None
     """Call `save(path, number)` for each of `paths` on all cores, with a bar on a terminal."""
     from tqdm import tqdm
 
-    num_processes = min(len(paths), len(os.sched_getaffinity(0)), MAX_PROCESSES)
+    num_processes = min(len(paths), whole_cores(), MAX_PROCESSES)
     with closing(process_map(save, paths.items(), num_processes)) as saved:
         for _ in tqdm(saved, total=len(paths), unit="file", disable=not sys.stderr.isatty()):
             pass

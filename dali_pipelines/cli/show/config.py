@@ -22,12 +22,12 @@ class ShowConfig(
     """Flags of ``show``."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "sheet": "output count draws columns size each_augment before_after",
+        "sheet": "output count draws columns size captions each_augment before_after",
         "images": "pipeline hdu",
         "objects of S3, Google Cloud Storage and web servers": "endpoint region profile anonymous "
         "retries request_timeout concurrency",
         "geometry and augmentation": "mode seed crop window outside missing flip rotate zoom "
-        "random_area random_aspect_ratio resize_shorter resize augment transform outputs",
+        "random_area random_aspect_ratio resize_shorter resize augment transform ragged outputs",
         "targets": "mask boxes labels",
         "frames of AIA and HMI": "preset pointing_table correction_table exposure psf",
     }
@@ -47,6 +47,9 @@ class ShowConfig(
         type=at_least(1),
         metavar="N",
     )
+    captions: tuple[str, ...] | None = option(
+        None, "columns of the Index to write under each image", nargs="+", metavar="COLUMN"
+    )
     size: int = option(256, "of an image", type=at_least(64), metavar="PIXELS")
 
     def __post_init__(self) -> None:
@@ -59,5 +62,7 @@ class ShowConfig(
             raise ValueError(f"--hdu is for --pipeline=fits, got {self.pipeline}")
         if self.before_after and self.pipeline != "aia":
             raise ValueError(f"--before_after is for --pipeline=aia, got {self.pipeline}")
+        if self.captions and self.before_after:
+            raise ValueError("--captions and --before_after do not go together: leave out one")
         if self.each_augment and (not self.augment or self.before_after):
             raise ValueError("--each_augment needs --augment, and goes without --before_after")

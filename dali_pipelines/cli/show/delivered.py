@@ -15,7 +15,8 @@ from dali_pipelines.cli.show.pictures import (
 )
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.show.sky import sky_position
-from dali_pipelines.cli.single_rows import single_rows
+from dali_pipelines.cli.single_rows import Rejections, single_rows
+from dali_pipelines.loading.batches import listed
 from readers.places.opener import Places
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def delivered_pictures(
         **config.own_settings(),
         "seed": config.seed,
         "storage": config.storage,
+        "columns": tuple(config.captions or ()),
     }
     if targets := config.targets():
         settings["targets"] = targets
@@ -62,16 +64,17 @@ def _pictures(
 ) -> Generator[Picture, None, None]:
     parts = index.frames.parts if index.parts else ()
     columns = index.columns(parts=parts).with_places(Places(config.storage))
+    rejections = Rejections()
     with single_rows(factory_of(config.pipeline), index, **settings) as loader:
         for number, (batch,) in enumerate(loader):
             row = columns.row(number)
             files: list[Row | None] = [row.part(part) for part in parts] or [row]
-            rejected = loader.stats.rejected.get(number)
+            refusal = rejections.reason(loader, number)
             for place, file in enumerate(files):
                 if file is None:
                     yield missing_picture(parts[place], row)
-                elif rejected is not None:
-                    yield rejected_picture(file, rejected.reason)
+                elif refusal is not None:
+                    yield rejected_picture(file, refusal)
                 else:
                     image = batch["image"][0]
                     if parts:
@@ -79,6 +82,7 @@ def _pictures(
                     targets = Targets.of(batch, config.labels)
                     time = parts[place : place + 1] if index.offsets else ()
                     lines = [*caption, *time, *_placed(batch, config.outputs or ())]
+                    lines += [f"{name} {listed(batch[name])[0]}" for name in config.captions or ()]
                     if "matrix" in batch and config.window == "row":
                         lines.append(sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)

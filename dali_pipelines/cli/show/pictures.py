@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from readers.contract import Row
-    from readers.index.fact_table import Fact
+    from readers.fits.facts.cards import Fact
 
 KEYS = ("TELESCOP", "INSTRUME", "WAVELNTH", "CONTENT", "T_OBS", "DATE-OBS")
 """Header keys that a picture is coloured and described by."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dali_pipelines import Calibration
     from readers.contract import Row, Sample
-    from readers.index.fact_table import Fact
+    from readers.fits.facts.cards import Fact
 
 _LIMB = 64
 """A picture of the limb is as wide as the image divided by this."""

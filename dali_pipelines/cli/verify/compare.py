@@ -6,13 +6,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.process_pool import Crash, isolated_map
 from dali_pipelines.cli.single_rows import num_processes
 from dali_pipelines.cli.verify.decoded import decoded_rows
+from dali_pipelines.parallel.apart import apart
+from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.task_map import isolated_map, process_map
+from dali_pipelines.parallel.worker import WorkerError, check_folders, fail
+from dali_pipelines.runtime.ranks import Ranks
+from readers.places.failures import nobody_answered
 from readers.places.opener import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
+    from concurrent.futures import Executor
 
     import numpy as np
     from numpy.typing import NDArray
@@ -21,6 +27,9 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.verify.astropy_truth import Truth
     from dali_pipelines.cli.verify.config import VerifyConfig
     from readers.contract import Row
+
+_AT_ONCE = 128
+"""Rows for which a worker starts a pipeline."""
 
 
 @dataclass(slots=True)
@@ -59,8 +68,46 @@ class Record:
 
 def records_of(
     index: Index, config: VerifyConfig, device: int | None
-) -> Generator[Record, None, None]:
-    """Compare the FITS files, then the encoded images."""
+) -> Generator[tuple[str, Record], None, None]:
+    """Compare the FITS files, then the encoded images; yield the kind of device, and a Record."""
+    for kind, of_kind in _by_kind(index, config):
+        for record in _records_of_kind(kind, of_kind, config, device):
+            yield _name_of(device), record
+
+
+def records_of_workers(
+    index: Index, config: VerifyConfig, executor: Executor
+) -> Generator[tuple[str, Record], None, None]:
+    """Yield what `records_of` does; each worker compares some rows, in a process of its own."""
+    tasks = (
+        (kind, of_kind.select(range(at, min(at + _AT_ONCE, len(of_kind)))), config)
+        for kind, of_kind in _by_kind(index, config)
+        for at in range(0, len(of_kind), _AT_ONCE)
+    )
+    calls = ((compare_rows, [task]) for task in tasks)
+    with closing(process_map(apart, calls, 1, executor)) as results:
+        for (records,) in results:
+            if isinstance(records, Crash):
+                raise WorkerError("a process of a worker was killed; if for memory, try fewer")
+            yield from records
+
+
+def compare_rows(kind: str, index: Index, config: VerifyConfig) -> list[tuple[str, Record]]:
+    """Return what `records_of` yields; WorkerError if this machine lacks what is needed."""
+    check_folders(map(index.path, range(len(index))))
+    try:
+        (device,) = Ranks().choose_devices(config.device)
+    except ValueError as error:
+        fail(f"fails: {error}", error)
+    name = _name_of(device)
+    return [(name, record) for record in _records_of_kind(kind, index, config, device)]
+
+
+def _name_of(device: int | None) -> str:
+    return "CPU" if device is None else "GPU"
+
+
+def _by_kind(index: Index, config: VerifyConfig) -> Iterator[tuple[str, Index]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -71,7 +118,7 @@ def records_of(
         ("image", index.table.filter(are_images)),
     ):
         if table.num_rows:
-            yield from _records_of_kind(kind, type(index)(table), config, device)
+            yield kind, type(index)(table)
 
 
 def _is_image(row: Row) -> bool:
@@ -80,7 +127,9 @@ def _is_image(row: Row) -> bool:
 
     try:
         return is_encoded(row.place)
-    except ReadError:  # the pipeline reports it
+    except ReadError as error:  # the pipeline reports it
+        if nobody_answered(error):  # all other rows would wait as long
+            raise
         return False
 
 

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.options import option
-from dali_pipelines.cli.shared_flags import DeviceFlags, FileFlags, HduFlags, StorageFlags
+from dali_pipelines.cli.shared_flags import (
+    ClusterFlags,
+    DeviceFlags,
+    FileFlags,
+    HduFlags,
+    StorageFlags,
+)
 
 if TYPE_CHECKING:
     from dali_pipelines.cli.verify.placed import Place
@@ -25,10 +31,14 @@ def _place(text: str) -> Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyConfig(FileFlags, HduFlags, DeviceFlags, StorageFlags):
+class VerifyConfig(FileFlags, HduFlags, DeviceFlags, StorageFlags, ClusterFlags):
     """Flags of ``verify``."""
 
     window: Place | None = option(
         None, "rows Y to Y+H-1, columns X to X+W-1", type=_place, metavar="Y,X,H,W"
     )
     json: str | None = option(None, "write the same facts, and the versions", metavar="OUT.json")
+
+    def __post_init__(self) -> None:
+        StorageFlags.__post_init__(self)
+        ClusterFlags.__post_init__(self)

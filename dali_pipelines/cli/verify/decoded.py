@@ -6,8 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import one_line
-from dali_pipelines.cli.process_pool import Crash, isolated_map
-from dali_pipelines.cli.single_rows import num_processes, single_rows
+from dali_pipelines.cli.single_rows import Rejections, num_processes, single_rows
+from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.task_map import isolated_map
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -40,19 +41,19 @@ def decoded_rows(
     of_kind = FitsReader(config.hdu) if kind == "fits" else JpegReader(check_entropy=True)
     reader = PlacedReader(of_kind, config.window)
     killers: dict[int, str] = {}
-    done = 0
+    done, rejections = 0, Rejections()
     loader = _loader(index, reader, device, killers, config.storage)
     while done < len(rows):
         try:
             with loader:
                 for (batch,) in loader:
-                    rejected = loader.stats.rejected.get(done)
+                    refusal = rejections.reason(loader, done)
                     done += 1
-                    if rejected is None:
+                    if refusal is None:
                         image = batch["image"][0].cpu().numpy()
                         yield image[0] if kind == "fits" else image, ""
                     else:
-                        yield None, one_line(rejected.reason)
+                        yield None, one_line(refusal)
                     del batch  # what is held here cannot be reused for the next one
         except ReaderProcessError:
             found = _killers(reader, rows[done : done + READ_AHEAD])

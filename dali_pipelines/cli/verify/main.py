@@ -15,6 +15,8 @@ astropy only warns of a file that ends early: where the pipeline rejects such a 
 Pillow is silent about damage within a JPEG: its entropy-coded data are checked too, and where they
 are inconsistent the file is REJECTED. Damage that only changes pixels is not seen.
 
+Many machines compare by --executor, or as the jobs of an array with --num_shards=N --shard_id=I.
+
 The exit status is 0; 1 if a file DIFFERS, or if all are REJECTED, as then nothing was compared; 2
 for wrong usage, 130 if interrupted.
 """
@@ -31,58 +33,85 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
+from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output, index_of, write_file
-from dali_pipelines.cli.verify.compare import records_of
+from dali_pipelines.cli.verify.compare import records_of, records_of_workers
 from dali_pipelines.cli.verify.config import VerifyConfig
 from dali_pipelines.runtime.ranks import Ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Executor
 
+    from dali_pipelines import Index
     from dali_pipelines.cli.verify.compare import Record
 
 
 @command("verify")
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 if a file differs or all are rejected, 2 for wrong usage."""
+def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None) -> int:
+    """Run the command; return 0, 1 if a file differs or all are rejected, 2 for wrong usage.
+
+    With an `executor` its workers decode and compare.
+    """
     log_errors()
     config = parse(VerifyConfig, argv, __doc__, "verify")
-    from tqdm import tqdm
-
     from readers.index.table import SUFFIXES
-    from readers.messages import printable
 
-    if config.json is not None:
-        check_output(config.json)
-    with refusing(ValueError):
-        (device,) = Ranks().choose_devices(config.device)
+    report = config.json and config.own_file(config.json)
+    if report is not None:
+        check_output(report)
+    device = None
+    if config.executor is None and executor is None:
+        with refusing(ValueError):
+            (device,) = Ranks().choose_devices(config.device)
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
     number = config.hdu if isinstance(config.hdu, int) else None
     index = index_of(config.files, suffixes, config.storage, number)
-    records = []
-    try:
-        with (
-            closing(records_of(index, config, device)) as made,
-            tqdm(total=len(index), unit=" files", disable=not sys.stderr.isatty()) as bar,
-        ):
-            for record in made:
-                tqdm.write(printable(record.line()))
-                records.append(record)
-                bar.update()
-    except BrokenPipeError:
-        raise
-    except (OSError, RuntimeError, MemoryError) as error:
-        raise Refusal(f"stopped after {len(records)} files: {error}", 1) from error
+    of_shard = [row for row in range(len(index)) if config.in_shard(index.name(row))]
+    compared: list[tuple[str, Record]] = []
+    if of_shard:
+        with executor_of(config.executor, executor) as workers:
+            compared = _compare(index.select(of_shard), config, workers, device)
+    records = [record for _, record in compared]
     counts = Counter(record.verdict for record in records)
     words = ", ".join(f"{counts[word]} {word}" for word in ("OK", "DIFFERS", "REJECTED"))
-    name = "CPU" if device is None else "GPU"
+    name = " and ".join(sorted({name for name, _ in compared})) or "CPU"
     print(f"{len(records)} files on the {name}: {words}", file=sys.stderr)
-    if config.json is not None:
-        _save(config.json, name, records)
+    if report is not None:
+        _save(report, name, records)
     if records and counts["REJECTED"] == len(records):
         raise Refusal("all files were rejected: nothing was compared", 1)
     return 1 if counts["DIFFERS"] else 0
+
+
+def _compare(
+    index: Index, config: VerifyConfig, executor: Executor | None, device: int | None
+) -> list[tuple[str, Record]]:
+    """Print the Records, and return them with the names of the devices."""
+    from tqdm import tqdm
+
+    from readers.messages import printable
+
+    if executor is None:
+        found = records_of(index, config, device)
+    else:
+        found = records_of_workers(index, config, executor)
+    compared = []
+    try:
+        with (
+            closing(found),
+            tqdm(total=len(index), unit=" files", disable=not sys.stderr.isatty()) as bar,
+        ):
+            for device_name, record in found:
+                tqdm.write(printable(record.line()))
+                compared.append((device_name, record))
+                bar.update()
+        return compared
+    except BrokenPipeError:
+        raise
+    except (OSError, RuntimeError, MemoryError) as error:
+        raise Refusal(f"stopped after {len(compared)} files: {error}", 1) from error
 
 
 def _save(path: str, device: str, records: Sequence[Record]) -> None:

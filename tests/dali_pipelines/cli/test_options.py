@@ -174,7 +174,9 @@ def test_the_extra_is_what_commands_need() -> None:
     assert {imported_as.get(name, name) for name in extra} == set(EXTRA)
 
 
-@pytest.mark.parametrize("script", ["run", "index", "doctor", "show", "verify", "prep", "bench"])
+@pytest.mark.parametrize(
+    "script", ["run", "index", "doctor", "show", "verify", "prep", "warm", "bench"]
+)
 def test_a_script_without_the_package_says_what_to_do(script: str, tmp_path: Path) -> None:
     path = SCRIPTS / f"{script}.py"
     found = subprocess.run(

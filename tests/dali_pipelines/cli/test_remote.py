@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,10 +113,11 @@ def test_a_run_with_cache_delivers_each_once(index: Path, command: Command, tmp_
     config = tmp_path / "run.toml"
     config.write_text(f'cache = "{cache}"\ncache_bytes = "1GB"\nread_threads = 4\n')
     flags = ("--device=cpu", "--batch_size=4", "--num_read_processes=1", "--crop=16")
-    command(
+    out, _ = command(
         *("run", f"--data={index}", f"--config={config}", *flags, "--window=random"),
         *("--epochs=2", f"--audit={audit}", f"--report={report}"),
     )
+    assert re.search(r"\nOf remote storage: \d+ requests for [\d.]+ MB, and [\d.]+ MB of the", out)
     with audit.open(newline="") as file:
         rows = sorted(int(line["row"]) for line in csv.DictReader(file))
     assert rows == sorted([*range(COUNT)] * 2)
@@ -139,9 +141,47 @@ def test_damage_is_found_by_the_index(weed: Weed, command: Command, tmp_path: Pa
     assert f"rejected s3://{OPEN}/damaged/a.fits: " in err
 
 
+def test_an_object_that_changes_between_a_part_and_the_join(
+    weed: Weed, command: Command, tmp_path: Path
+) -> None:
+    """Else its row would have the facts of one version and the ETag of another."""
+    flags = (f"s3://{OPEN}/parts/", "--num_shards=1", "-o", tmp_path / "a.parquet")
+    for number in (0, 1):
+        weed.put(OPEN, f"parts/{number}.fits", frame(number))
+    command("index", *flags, "--shard_id=0", "--num_processes=1")
+    weed.put(OPEN, "parts/1.fits", frame(2))
+    _, err = command("index", *flags, "--join", status=1)
+    changed = f"s3://{OPEN}/parts/1.fits has come, gone or changed since --shard_id=0 listed the"
+    assert changed in err
+    assert not (tmp_path / "a.parquet").exists()
+
+
 def test_a_sheet_of_objects(index: Path, command: Command, tmp_path: Path) -> None:
     _, err = command("show", index, "-o", tmp_path / "sheet.png", "--count=2", "--size=64")
     assert "2 images, 0 rejected" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"), [("verify", ("--device=cpu",)), ("show", ("--size=64", "-o", "sheet.png"))]
+)
+def test_a_store_that_fails_later_ends_the_command(
+    bucket: str,
+    command: Command,
+    s3_proxy: Proxy,
+    name: str,
+    flags: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Its objects would each take as long, and each have a line of its own."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(1, COUNT):
+        s3_proxy.fault(Fault(status=503), f"/{number}.fits")
+    urls = [f"{bucket}/frames/{number}.fits" for number in range(COUNT)]
+    Index.from_paths(urls).save("index.parquet")
+    _, err = command(name, "index.parquet", *flags, status=1, port=s3_proxy.port)
+    assert f"stopped after 3 {'files' if name == 'verify' else 'images'}: {urls[3]}: " in err
+    assert "the server answers 503 Service Unavailable, each time: ask later" in err
 
 
 def test_cutouts_of_objects(weed: Weed, command: Command, tmp_path: Path) -> None:
@@ -205,6 +245,19 @@ class TestDoctor:
         s3_proxy.fault(Fault(without=("range",)))
         out, _ = command("doctor", f"--data={index}", *self.FLAGS, status=1, port=s3_proxy.port)
         assert "BAD  requests: the server does not send ranges of bytes" in out
+
+    def test_a_cause_is_printed_once(self, bucket: str, tmp_path: Path, capsys: Any) -> None:
+        """And waited for once."""
+        index = Index.from_paths([f"{bucket}/frames/{number}.fits" for number in range(COUNT)])
+        index.save(tmp_path / "a.parquet")
+        nowhere = ("--endpoint=http://127.0.0.1:9", "--anonymous", "--request_timeout=0.3")
+        assert main(["doctor", f"--data={tmp_path}/a.parquet", *nowhere, *self.FLAGS]) == 1
+        out = capsys.readouterr().out
+        assert out.count("the server cannot be reached") == out.count("BAD ") == 1
+        assert "NOTE settings: not checked, the objects cannot be asked" in out
+        assert "NOTE throughput: not checked, the objects cannot be asked" in out
+        assert main(["run", f"--data={tmp_path}/a.parquet", *nowhere, *self.FLAGS]) == 1
+        assert capsys.readouterr().err.endswith("the endpoint, http://127.0.0.1:9\n")
 
     @pytest.mark.parametrize(
         ("url", "variable"),

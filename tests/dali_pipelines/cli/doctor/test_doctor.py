@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import resource
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -24,6 +25,7 @@ from dali_pipelines.cli.doctor import files, limits, main, software
 from dali_pipelines.cli.doctor.finding import Finding, Job
 from dali_pipelines.cli.doctor.nvml import Driver
 from dali_pipelines.cli.run_config import RunConfig
+from dali_pipelines.kernels.vectors import FORMS
 from dali_pipelines.runtime import cgroup
 
 SCRIPT = SCRIPTS / "doctor.py"
@@ -303,28 +305,27 @@ def test_jpeg_regions(job: Any, monkeypatch: Any, works: bool) -> None:
 
 
 def test_vectors(job: Any, monkeypatch: Any) -> None:
-    for has, expected in ((True, "OK   vectors: the CPU has"), (False, "NOTE vectors: no AVX-512")):
-        monkeypatch.setattr("dali_pipelines.kernels.fits.rice_avx512.HAS_VECTORS", has)
-        assert line(software.vectors, job()).startswith(expected)
+    expected = ("OK   vectors: the CPU has AVX-512,", "OK   vectors: the CPU has AVX2,")
+    for form, start in zip(FORMS, (*expected, "NOTE vectors: neither AVX2 nor"), strict=True):
+        monkeypatch.setattr("dali_pipelines.kernels.vectors.FORM", form)
+        assert line(software.vectors, job()).startswith(start)
     assert line(software.vectors, job(pipeline="jpeg")).startswith("OK   vectors: not used")
 
 
 def test_kernel_cache(job: Any, monkeypatch: Any, tmp_path: Path) -> None:
-    assert software._cache_folder().is_dir()
+    assert software._cache_folder().name == "__pycache__"
     monkeypatch.setattr(software, "_cache_folder", lambda: tmp_path)
     assert line(software.kernel_cache, job()) == (
-        f"NOTE kernel cache: {tmp_path} has no kernels yet, the first start takes 15 s longer"
+        f"NOTE kernel cache: {tmp_path} has no kernels yet, the first start takes 6 s longer"
     )
-    (tmp_path / "image.decode_image-39.py311.nbi").touch()
+    (tmp_path / "image.decode_image.part-39.py311.nbi").touch()
     assert line(software.kernel_cache, job()) == f"OK   kernel cache: {tmp_path}, in use"
-
-    def nowhere() -> Path:
-        raise RuntimeError("cannot cache function 'f': no locator available")
-
-    monkeypatch.setattr(software, "_cache_folder", nowhere)
+    nowhere = tmp_path / "file" / "cache"
+    nowhere.parent.touch()
+    monkeypatch.setattr(software, "_cache_folder", lambda: nowhere)
     assert line(software.kernel_cache, job()) == (
-        "BAD  kernel cache: numba cannot keep what it compiles (cannot cache function 'f': no "
-        "locator available): set NUMBA_CACHE_DIR to a folder that you can write"
+        f"BAD  kernel cache: numba cannot keep what it compiles ([Errno 20] Not a directory: "
+        f"'{nowhere}'): set NUMBA_CACHE_DIR to a folder that you can write"
     )
 
 
@@ -343,14 +344,15 @@ def test_kernel_cache(job: Any, monkeypatch: Any, tmp_path: Path) -> None:
 )
 def test_cores(job: Any, monkeypatch: Any, allowed: int, quota: Any, expected: str) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(allowed)))
-    for module in (limits, cgroup):
-        monkeypatch.setattr(module, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(cgroup, "cpu_quota", lambda: quota)
+    monkeypatch.delenv("SLURM_CPUS_ON_NODE", raising=False)
     found = job(num_read_processes=4, num_gpus=2, num_threads=6)
     assert line(limits.cores, found).startswith(expected)
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "2")
+    assert "the Slurm job grants 2" in line(limits.cores, found)
 
 
-def test_each_shard_has_a_reader(job: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(limits, "cpu_quota", lambda: None)
+def test_each_shard_has_a_reader(job: Any) -> None:
     for count in (1, "auto"):
         found = line(limits.cores, job(num_read_processes=count, num_gpus=3))
         assert "for 3 readers and 3 x 1 thread, " in found
@@ -452,6 +454,30 @@ def test_data(job: Any, tmp_path: Path) -> None:
     )
     assert line(limits.memory, nowhere) == (
         "NOTE memory: not checked, what the settings need is not known"
+    )
+
+
+def test_members_are_counted_by_their_files(job: Any, archive: Path, tmp_path: Path) -> None:
+    """And each file is read once."""
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for file in archive.glob("*.fits"):
+            tar.add(file, file.name)
+    found = line(files.data, job(data=str(tmp_path)))
+    assert found.startswith("OK   data: 1 file of 4 rows; one process read 1 of them, 4.2 MB, at ")
+
+
+def test_the_folder_of_the_cache(job: Any, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    fits = line(files.folders, job(cache=str(cache), cache_bytes=10**7))
+    assert fits.startswith("OK   folders: can be written, ")
+    assert f", {cache} (" in fits
+    full = line(files.folders, job(cache=str(cache), cache_bytes=10**15))
+    assert full.startswith("NOTE folders: ")
+    assert "less than --cache_bytes=1e+06GB, so that the disk gets full" in full
+    cache.touch()
+    found = line(files.folders, job(cache=str(cache), cache_bytes=10**7))
+    assert found.startswith(
+        f"BAD  folders: {cache} cannot be written (Not a directory): set --cach"
     )
 
 

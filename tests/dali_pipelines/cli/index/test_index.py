@@ -23,7 +23,7 @@ from solar_files import changed, frame, save
 
 from dali_pipelines.cli.index import main as script
 from dali_pipelines.cli.index.scan import CHUNK_FILES
-from dali_pipelines.cli.process_pool import Crash
+from dali_pipelines.parallel.process_pool import Crash
 from readers import HeaderRules, Index
 from readers.aia.rules import KEYS as KEYS_OF_RULES
 
@@ -296,9 +296,7 @@ class TestVerify:
     def test_a_file_that_kills_its_process(
         self, archive: Path, run: Run, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def deadly(
-            function: Callable[..., Any], tasks: Iterable[Any], num_processes: int
-        ) -> Iterator[Any]:
+        def deadly(function: Callable[..., Any], tasks: Iterable[Any], *_: object) -> Iterator[Any]:
             for task in tasks:
                 yield Crash() if task[0][0].path.endswith("b.fits") else function(*task)
 

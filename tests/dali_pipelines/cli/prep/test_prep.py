@@ -18,7 +18,7 @@ from jobs import ROOT, Job
 from solar_files import changed, frame, full_header, pointing_table, save, save_pointing
 
 from dali_pipelines.cli.prep import main as script
-from dali_pipelines.cli.process_pool import isolated_map
+from dali_pipelines.parallel.task_map import isolated_map
 
 PIXELS, HEADER = frame()
 COUNTS = np.rint(PIXELS).astype(np.int16)
@@ -42,9 +42,9 @@ def archive(tmp_path: Path) -> Path:
 def prep(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run the command; give its status and the lines it said. One process is this one."""
 
-    def here(function: Any, tasks: Any, num_processes: int) -> Any:
-        if num_processes > 1:
-            return isolated_map(function, tasks, num_processes)
+    def here(function: Any, tasks: Any, num_processes: int, executor: Any) -> Any:
+        if num_processes > 1 or executor is not None:
+            return isolated_map(function, tasks, num_processes, executor)
         return (function(*task) for task in tasks)
 
     monkeypatch.setattr(script, "isolated_map", here)

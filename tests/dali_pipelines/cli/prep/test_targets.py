@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from dali_pipelines.cli.errors import Refusal
-from dali_pipelines.cli.prep.targets import claim, targets_of, unfinished_folder
+from dali_pipelines.cli.prep.targets import Target, claim, targets_of, unfinished_folder
 from readers import Index
+from readers.contract import Row
 
 SUFFIXES = (".fits", ".fits.gz", ".fz")
 
@@ -125,6 +126,22 @@ class TestClaim:
         (tmp_path / "made.json").write_text(text)
         with pytest.raises(Refusal, match=r"made\.json is damaged"):
             claim(str(tmp_path), "made.json", {}, [])
+
+    @pytest.mark.parametrize("scale", [1, 2])
+    def test_another_process_of_a_job_array_may_begin_meanwhile(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: int
+    ) -> None:
+        def begun(path: str) -> bool:
+            (tmp_path / "made.json").write_text('{"scale": 1}')
+            return True
+
+        monkeypatch.setattr(os.path, "lexists", begun)
+        targets = [Target(Row(0, "a.fits"), str(tmp_path / "a.fits"))]
+        if scale == 1:
+            claim(str(tmp_path), "made.json", {"scale": scale}, targets)
+        else:
+            with pytest.raises(Refusal, match="made with scale 1, not 2"):
+                claim(str(tmp_path), "made.json", {"scale": scale}, targets)
 
     def test_no_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

@@ -24,6 +24,7 @@ SLOW_STORAGE = Stages(
     read_queued_s=0.1,
     graph_cpu_s=1,
     graph_queued_s=0,
+    python_cpu_s=0.5,
     cpu_busy=0.1,
     num_read_processes=1,
     num_threads=2,
@@ -40,9 +41,45 @@ SLOW_GRAPH = replace(
 )
 
 
+SLOW_STORE = replace(SLOW_STORAGE, read_s=155, read_threads=16, requests=400)
+"""The same with a store, whose reader waits for 16 samples at a time."""
+
+
 @pytest.mark.parametrize(
     ("stages", "limit", "change", "words"),
     [
+        (
+            SLOW_STORE,
+            "storage",
+            {"read_threads": 32},
+            "waits 772 for 2 requests; all readers together get 20 MB/s. Try --read_threads=32, to",
+        ),
+        # What DALI asks for in advance bounds the samples, before the threads do.
+        (
+            replace(SLOW_STORE, num_read_processes=4, read_s=310),
+            "storage",
+            {"prefetch": 4},
+            "Try --prefetch=4, to read more",
+        ),
+        (
+            replace(SLOW_STORE, read_threads=32, read_s=310),
+            "storage",
+            {"read_threads": 64, "prefetch": 4},
+            "Try --read_threads=64 --prefetch=4, to",
+        ),
+        (
+            replace(SLOW_STORE, read_threads=64, ahead=4, read_s=620),
+            "storage",
+            {},
+            "MB/s. Try a --cache, a smaller --crop",
+        ),
+        # Its threads wait for each other: one process computes with one core.
+        (
+            replace(SLOW_STORE, read_cpu_s=9.5),
+            "readers",
+            {"num_read_processes": 4},
+            "each needs 47.5 ms of CPU time",
+        ),
         (
             replace(SLOW_STORAGE, wait_s=0.5),
             "consumer",
@@ -117,6 +154,20 @@ SLOW_GRAPH = replace(
             {},
             "Try a smaller --crop, or for small images a larger --batch_size.",
         ),
+        # One process feeds two graphs, and computes all the time.
+        (
+            replace(
+                SLOW_STORAGE,
+                num_read_processes=4,
+                read_s=8,
+                num_shards=2,
+                python_cpu_s=9.0,
+                samples=60_000,
+            ),
+            "transport",
+            {},
+            "after the other, and needs 150 us for each. Start a process for each GPU: torchrun -",
+        ),
         # Many readers on few cores: 16 of them and 4 threads of DALI on 2.
         (
             replace(
@@ -182,6 +233,7 @@ def figures(draw: st.DrawFn) -> Stages:
         read_queued_s=draw(seconds(read_s - read_cpu_s)),
         graph_cpu_s=draw(seconds(16 * elapsed)),
         graph_queued_s=draw(seconds(16 * elapsed)),
+        python_cpu_s=draw(seconds(2 * elapsed)),
         cpu_busy=draw(st.floats(0, 1)),
         num_read_processes=draw(whole),
         num_threads=draw(whole) * (shards := draw(st.integers(1, 4))),

@@ -133,4 +133,4 @@ def test_run_takes_the_number_it_has_chosen(
 def test_nothing_is_forked_once_the_gpu_was_tried(tmp_path: Path) -> None:
     config = RunConfig(num_read_processes="auto", start_method="fork", data=str(tmp_path))
     with pytest.raises(ValueError, match="use another --start_method, or give their number"):
-        choose_readers(config, Index.from_paths(["a.fits"]), [0], Ranks())
+        choose_readers(config, Index.from_paths(["a.fits"]), [0], Ranks(), cores=4)

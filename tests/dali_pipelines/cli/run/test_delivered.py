@@ -72,8 +72,10 @@ def test_the_sheet_shows_what_was_delivered(samples: Path, monkeypatch: pytest.M
         "valid": torch.tensor([True, False, True]),
         "image": torch.arange(3.0).reshape(3, 1, 1, 1).expand(3, 1, 16, 16),
     }
-    images = first_images(batch)
+    images = first_images(batch, RunConfig())
     assert [(row, float(image.max())) for row, image in images] == [(5, 0.0), (3, 2.0)]
+    padded = first_images({**batch, "size": torch.tensor([[9, 8]] * 3)}, RunConfig(ragged="pad"))
+    assert [image.shape for _, image in padded] == [(1, 9, 8)] * 2
     drawn = []
     monkeypatch.setattr(
         "dali_pipelines.cli.show.sheet.save_sheet", lambda path, rows, **_: drawn.extend(rows)

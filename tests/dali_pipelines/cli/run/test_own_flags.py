@@ -21,7 +21,7 @@ from dali_pipelines import (
     RandomGrayscale,
     TrivialAugment,
 )
-from dali_pipelines.cli.own_flags import AUGMENTATIONS, augmentation_of, transform_of
+from dali_pipelines.cli.own_flags import AUGMENTATIONS, augmentation_of, function_of
 from dali_pipelines.cli.run.main import main
 
 
@@ -77,7 +77,7 @@ def test_what_is_wrong_with_a_text(text: str, message: str) -> None:
 @pytest.mark.parametrize("name", ["nothing", "json:nothing", "no_such_module:f", "json:"])
 def test_a_transform_that_is_not_there(name: str) -> None:
     with pytest.raises(ValueError, match=f"--transform={name}: "):
-        transform_of(name)
+        function_of("transform", name)
 
 
 def test_a_run_with_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,9 @@ def test_summary_in_words() -> None:
         "first_batch_s": 20.04,
         "stages": {"start": 1.04},
         "wait_fraction": 0.987,
+        "requests": 0,
+        "remote_bytes": 0,
+        "cached_bytes": 0,
         "bottleneck": "The CPU is the limit.",
         "rejected": [{"path": f"{n}.fits", "reason": "cut"} for n in range(11)],
     }
@@ -36,6 +39,10 @@ def test_summary_in_words() -> None:
     )
     assert lines[3] == "11 files could not be read:"
     assert lines[-1] == "  and 1 more (--report lists them all)"
+    store = {"requests": 1, "remote_bytes": 2_340_000, "cached_bytes": 5_000_000}
+    assert summary({**report, **store}).splitlines()[1] == (
+        "Of remote storage: 1 request for 2.3 MB, and 5.0 MB of the cache."
+    )
     lines = summary({**report, "world_size": 4}).splitlines()
     assert lines[0].startswith("Rank 0 of 4: 64 images in 1 step on 1 CPU shard: ")
 

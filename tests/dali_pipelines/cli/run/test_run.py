@@ -34,8 +34,8 @@ SCRIPT = SCRIPTS / "run.py"
 FLAGS = """
     data pipeline hdu planes hdus num_read_processes batch_size num_gpus device num_threads crop
     window outside missing flip rotate zoom random_area random_aspect_ratio resize_shorter resize
-    mean std
-    augment transform outputs mask boxes labels
+    mean std ragged
+    augment transform outputs columns mask boxes labels
     preset size order pointing_table correction_table exposure psf
     mode shuffle block_rows weights seed epochs epoch_steps max_batches tail bad_sample max_bad
     endpoint region profile anonymous retries request_timeout concurrency
@@ -96,6 +96,23 @@ def test_flags_of_the_geometry(archive: Path, tmp_path: Path) -> None:
     assert (config["mode"], config["shuffle"], config["resize_shorter"]) == ("eval", False, 16)
 
 
+def test_images_of_several_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mixed").mkdir()
+    for row in range(4):
+        fits.writeto(tmp_path / f"mixed/{row}.fits", np.zeros((9 + row, 8), np.int16))
+    settings = tmp_path / "run.toml"
+    always = ["--batch_size=2", "--num_read_processes=1"]
+    for ragged in ("list", "pad"):
+        settings.write_text(f'ragged = "{ragged}"')
+        lines = audited(tmp_path / "mixed", tmp_path, f"--config={settings}", *always)
+        assert sorted(int(line["row"]) for line in lines) == [0, 1, 2, 3]
+    audited(tmp_path / "mixed", tmp_path, *always, code=2)
+    message = (
+        "the images of one batch differ in size: give crop or resize, or ragged='list' or 'pad'"
+    )
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("flags", [["--outside=fill", "--missing=-1"], ["--outside=shift"]])
 def test_windows_of_rows_across_edges(archive: Path, tmp_path: Path, flags: list[str]) -> None:
     index, file = Index.scan(archive), tmp_path / "index.parquet"
@@ -146,8 +163,9 @@ def test_several_images_of_each_row(tmp_path: Path, capsys: pytest.CaptureFixtur
     index = index.with_column("hdu", pa.array([1, 1, None], pa.int64()))
     index.save(tmp_path / "index.parquet")
     settings = tmp_path / "run.toml"
-    settings.write_text('hdus = ["image=+0", "dq=+1"]\n')
+    settings.write_text('hdus = ["image=+0", "dq=+1"]\ncolumns = ["hdu"]\n')
     lines = audited(tmp_path / "index.parquet", tmp_path, *flags, *files, f"--config={settings}")
+    assert [line["hdu"] for line in lines if line["valid"] == "1"] == ["1"]
     assert [line["row"] for line in lines if line["valid"] == "1"] == ["0"]
     assert "counts from column 'hdu', which is empty" in rejected.read_text()
     for wrong, reason in (
@@ -209,8 +227,19 @@ def test_rows_are_drawn_by_weights(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     index = Index.scan(archive).with_column("w", [0] * 20 + [1, 1, 2])
+    index = index.with_column("name", [f"star {row}" for row in range(23)])
     index.save(tmp_path / "weighted.parquet")
-    lines = audited(tmp_path / "weighted.parquet", tmp_path, "--batch_size=4", "--weights=w")
+    lines = audited(
+        tmp_path / "weighted.parquet",
+        tmp_path,
+        "--batch_size=4",
+        "--weights=w",
+        "--columns",
+        "name",
+        "w",
+    )
+    assert all(line["name"] == f"star {line['row']}" for line in lines)
+    assert {(line["row"], line["w"]) for line in lines} == {("20", "1"), ("21", "1"), ("22", "2")}
     assert main([f"--data={archive}", "--weights=w", "--device=cpu"]) == 2
     assert "dali-pipelines run: --weights=w: the Index has path\n" in capsys.readouterr().err
     order = WeightedOrder(index.running_weights("w"))
@@ -425,19 +454,30 @@ def test_nothing_is_left(archive: Path, tmp_path: Path, capsys: pytest.CaptureFi
     )
 
 
-@pytest.mark.parametrize("bad_sample", ["skip", "raise"])
+@pytest.mark.parametrize(
+    ("bad_sample", "content", "remedy"),
+    [
+        ("skip", b"not FITS", ""),
+        ("raise", b"not FITS", "; --bad_sample=skip leaves out such files\n"),
+        ("raise", b"\x89PNG\r\n", "; jpeg_pipeline reads such files: give another --pipeline\n"),
+    ],
+)
 def test_files_of_which_none_can_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], bad_sample: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    bad_sample: str,
+    content: bytes,
+    remedy: str,
 ) -> None:
     for number in range(20):
-        (tmp_path / f"{number:02}.fits").write_text("not FITS")
+        (tmp_path / f"{number:02}.fits").write_bytes(content)
     flags = [f"--data={tmp_path}", "--device=cpu", "--batch_size=2", "--num_read_processes=1"]
     assert main([*flags, f"--bad_sample={bad_sample}"]) == 1
     out, err = capsys.readouterr()
     if bad_sample == "skip":
         assert "\nNo file could be read.\n20 files could not be read:\n" in out
     else:
-        assert err.endswith("; --bad_sample=skip leaves out such files\n")
+        assert err.endswith(remedy)
 
 
 def test_a_run_ended_by_sigterm_is_resumed_exactly(

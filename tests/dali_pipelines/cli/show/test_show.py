@@ -136,17 +136,17 @@ def test_what_cannot_be_read_is_there_with_the_reason(
     good = aia(tmp_path)
     (tmp_path / "a.fits").write_bytes(good.read_bytes()[:4000])
     (tmp_path / "b.fits").write_text("text")
-    sheet, err = show(tmp_path, "--columns=2")
+    sheet, err = show(tmp_path, "--columns=2", "--captions", "path")
     assert "1 images, 2 rejected" in err
     (good_lines, _), *bad = sorted(captions, key=lambda found: bool(found[1]))
-    assert good_lines[-1] == "0 to 900"
+    assert good_lines[-2:] == ("0 to 900", f"path {good}")
     assert [lines for lines, _ in bad] == [
         (str(tmp_path / "a.fits"), "rejected"),
         (str(tmp_path / "b.fits"), "rejected"),
     ]
     assert all(len(reason) > 10 for _, reason in bad)
     for place in (1, 2):
-        remark = cell(sheet, place, 2, 4)
+        remark = cell(sheet, place, 2, 5)
         assert (remark[-1] == GREY).all()
         assert (remark != GREY).any()
 
@@ -200,6 +200,16 @@ def test_images_are_shown_as_the_flags_change_them(
         y, x = window.place(40, 40)
         enlarged = cell(drawn, place, columns, 3)[2::4, 2::4]
         assert np.array_equal(enlarged, pixels[y : y + 16, x : x + 16])
+
+
+@pytest.mark.parametrize("ragged", ["list", "pad"])
+def test_images_of_several_sizes(
+    tmp_path: Path, show: Show, captions: Captions, ragged: str
+) -> None:
+    for number in range(2):
+        Image.new("RGB", (30 + number, 20)).save(tmp_path / f"{number}.png")
+    show(tmp_path, "--pipeline=jpeg", f"--ragged={ragged}")
+    assert [caption[1] for caption, _ in captions] == ["20x30", "20x31"]
 
 
 def test_each_augmentation_has_a_row(tmp_path: Path, show: Show, captions: Captions) -> None:
@@ -272,6 +282,10 @@ def test_images_are_spread_over_the_index(tmp_path: Path, show: Show, captions: 
             "--before_after is for --pipeline=aia, got jp",
         ),
         ([".", "--columns=0"], "expected an integer from 1 on"),
+        (
+            [".", "--pipeline=aia", "--before_after", "--captions", "a"],
+            "--captions and --before_after do not go together",
+        ),
         ([], "the following arguments are required: FILE"),
     ],
 )

@@ -203,7 +203,7 @@ def test_hdu(several: Path, tmp_path: Path, run: Run) -> None:
         (1, "REJECTED"),
         (9, "REJECTED"),
     ]
-    assert files[2]["reason"] == "HDU 1 holds no image, it is a BinTableHDU"
+    assert files[2]["reason"].startswith("HDU 1 holds no image, it is a BinTableHDU")
 
 
 def test_planes_and_names(tmp_path: Path, run: Run) -> None:

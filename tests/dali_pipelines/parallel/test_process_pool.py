@@ -11,7 +11,8 @@ import psutil
 import pytest
 from fakes import die_of
 
-from dali_pipelines.cli.process_pool import Crash, isolated_map, process_map
+from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.task_map import isolated_map, process_map
 
 
 def test_a_task_that_kills_its_process_is_told_from_those_beside_it() -> None:
@@ -62,16 +63,18 @@ def test_an_interrupt_at_the_start_leaves_no_process(
 
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("pool_map", [process_map, isolated_map])
-def test_an_interrupt_leaves_no_lock_of_a_result_taken(
+def test_an_interrupt_leaves_no_lock_of_a_wait_taken(
     pool_map: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes between the taking of the lock and the ``with`` that gives it back."""
-    enter = threading.Condition.__enter__
+    enter, main = threading.Condition.__enter__, threading.main_thread()
+    others = set(threading.enumerate())
     armed: list[bool] = []
 
     def enter_and_interrupt(condition: threading.Condition) -> bool:
         found = enter(condition)
-        if armed and sys._getframe(1).f_code.co_name == "result":
+        in_wait = sys._getframe(1).f_code.co_name == "wait" and threading.current_thread() is main
+        if armed and in_wait:
             armed.clear()
             signal.raise_signal(signal.SIGINT)
         return found
@@ -83,3 +86,6 @@ def test_an_interrupt_leaves_no_lock_of_a_result_taken(
     with pytest.raises(KeyboardInterrupt):
         list(results)
     results.close()
+    for thread in set(threading.enumerate()) - others:  # those of the pool, which set the results
+        thread.join(20)
+        assert not thread.is_alive()

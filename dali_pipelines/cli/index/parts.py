@@ -1,0 +1,129 @@
+"""Parts of a scan, which the processes of a job array write, and which are joined at the end."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import io
+import json
+import os
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dali_pipelines.cli.errors import Refusal, count, refusing
+from dali_pipelines.cli.paths import OutputFile
+from dali_pipelines.cli.shared_flags import shard_of
+from dali_pipelines.parallel.worker import own_version
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from dali_pipelines.cli.index.config import IndexConfig
+    from readers.fits.facts.cards import Fact
+
+    Found = list[dict[str, Fact]] | str
+    """The rows of a file; or why it has none."""
+    Part = tuple[str, Found, str | None]
+    """A file, what it holds, and its ETag where the listing gives it."""
+
+_GZIP = 31
+"""As zlib names this format."""
+
+
+def write(config: IndexConfig, results: Iterable[Part]) -> None:
+    """Write the files of a shard and what they hold, in their order: JSON, a line each, gzipped."""
+    pack = zlib.compressobj(wbits=_GZIP)
+    with refusing(OSError, status=1), OutputFile(path(config)) as file:
+        for line in (_settings(config), *results):
+            file.write(pack.compress(json.dumps(line).encode() + b"\n"))
+        file.write(pack.flush())
+
+
+def joined(
+    config: IndexConfig, files: Iterable[tuple[str, str | None]]
+) -> Generator[tuple[str, Found], None, None]:
+    """Yield each of these files, given with its ETag, and what it holds by the part of its shard.
+
+    Raises
+    ------
+    Refusal
+        If a part is missing, of another scan, or has other files or versions of them.
+    """
+    parts = [_lines(config, shard, part) for shard, part in enumerate(_all_paths(config))]
+    for name, etag in files:
+        shard = shard_of(name, len(parts))
+        other, found, version = next(parts[shard], (name, "", "of no file"))
+        if (other, version) != (name, etag):
+            _refuse_other_files(shard, min(name, other))
+        yield name, found
+    for shard, part in enumerate(parts):
+        for name, *_ in part:
+            _refuse_other_files(shard, name)
+
+
+def remove(config: IndexConfig) -> None:
+    """Remove the parts, which would be wrong for a later scan."""
+    for part in _all_paths(config):
+        os.unlink(part)
+
+
+def path(config: IndexConfig, shard: int | None = None) -> str:
+    """Return the file of a part, by default that of this process, e.g. index.shard3of10.json.gz."""
+    shard = config.shard_id if shard is None else shard
+    return f"{_stem(config)}.shard{shard}of{config.num_shards}.json.gz"
+
+
+def _stem(config: IndexConfig) -> str:
+    return os.path.splitext(config.out)[0]
+
+
+def _all_paths(config: IndexConfig) -> list[str]:
+    paths = [path(config, shard) for shard in range(config.num_shards or 0)]
+    missing = [shard for shard, part in enumerate(paths) if not os.path.isfile(part)]
+    if missing:
+        raise Refusal(
+            f"{len(missing)} of {len(paths)} parts are missing, {paths[missing[0]]} the first: "
+            f"run --shard_id={','.join(map(str, missing))}{_of_other_counts(config)}"
+        )
+    return paths
+
+
+def _of_other_counts(config: IndexConfig) -> str:
+    """Return which parts of another number of shards there are, and what to give for them."""
+    there = glob.glob(f"{glob.escape(_stem(config))}.shard*of*.json.gz")
+    counts = Counter(part.removesuffix(".json.gz").rpartition("of")[2] for part in there)
+    del counts[str(config.num_shards)]
+    found = (f"{count(number, 'part')} of --num_shards={of}" for of, number in counts.items())
+    return f"; or give another --num_shards, there are {' and '.join(found)}" if counts else ""
+
+
+def _settings(config: IndexConfig) -> dict[str, Any]:
+    """Return what the contents of a part depend on."""
+    settings = {name: getattr(config, name) for name in ("hdu", "hdus", "planes", "verify")}
+    return {"version": own_version(), "keys": config.all_keys, **settings}
+
+
+def _lines(config: IndexConfig, shard: int, part: str) -> Iterator[Part]:
+    wanted = json.loads(json.dumps(_settings(config)))
+    unreadable = f"{part} cannot be read, run --shard_id={shard} again"
+    with refusing(OSError, EOFError, TypeError, ValueError, zlib.error, doing=unreadable):
+        packed = io.BytesIO(Path(part).read_bytes())  # open, 1000 of them would be too many
+        lines = map(json.loads, gzip.GzipFile(fileobj=packed))
+        made_with: dict[str, Any] = dict(next(lines, {}))
+        for name in wanted:
+            if made_with.get(name) != wanted[name]:
+                raise Refusal(
+                    f"{part}: this part was made with {name} {made_with.get(name)}, not "
+                    f"{wanted[name]}: give --join the flags of the scan, or scan again"
+                )
+        yield from lines
+
+
+def _refuse_other_files(shard: int, name: str) -> None:
+    raise Refusal(
+        f"{name} has come, gone or changed since --shard_id={shard} listed the files: run that "
+        "again, and others like it; or give a folder or pattern in which nothing changes",
+        1,
+    )

@@ -1,0 +1,64 @@
+"""A task as a worker does it, on a machine that may lack the files or have another version."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib.metadata import version
+from typing import Any, NoReturn
+
+from readers.contract import Row
+from readers.places.urls import is_url
+
+
+class WorkerError(RuntimeError):
+    """The workers of an executor cannot do a task; the message says why."""
+
+
+@cache
+def own_version() -> str:
+    """Return the version of this package."""
+    return version("dali-pipelines")
+
+
+def at_worker(wanted: str, function: Callable[..., Any], *task: Any) -> Any:
+    """Return ``function(*task)``.
+
+    Raises
+    ------
+    WorkerError
+        If this machine has another version of the package than `wanted`, does not see the folders
+        of the files that the task names, or cannot write files.
+    """
+    if own_version() != wanted:
+        fail(f"has dali-pipelines {own_version()}, expected {wanted}: install the same version")
+    check_folders(row.path for row in _rows(task))
+    try:
+        return function(*task)
+    except OSError as error:
+        fail(f"fails: {error}", error)
+
+
+def check_folders(paths: Iterable[str]) -> None:
+    """Raise a WorkerError if this machine does not see the folder of a file."""
+    for folder in sorted({os.path.dirname(path) for path in paths if not is_url(path)}):
+        if not os.path.isdir(folder):
+            fail(
+                f"sees no folder {folder}: the files must lie on a file system that all workers "
+                "have mounted at the same path, or be given by URLs"
+            )
+
+
+def fail(what: str, cause: Exception | None = None) -> NoReturn:
+    """Raise a WorkerError that names this machine."""
+    raise WorkerError(f"the worker on {platform.node()} {what}") from cause
+
+
+def _rows(values: Iterable[Any]) -> Iterator[Row]:
+    for value in values:
+        if isinstance(value, Row):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _rows(value)
