@@ -22,7 +22,7 @@ SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
 GPU_EXTRA ?= gpu
 OUT ?= build/gpu
 
-.PHONY: run test test-pythons gpu check docs resolve clean
+.PHONY: run test test-pythons test-frameworks test-ray gpu check docs resolve clean
 
 run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
@@ -34,6 +34,14 @@ test-pythons: $(PYTHONS:%=test-python-%)
 
 test-python-%: .venv-%/ready
 	.venv-$*/bin/python $(PYTEST) $(SHORT)
+
+# Of what `test` has not: TensorFlow and PaddlePaddle.
+test-frameworks: .venv-frameworks/ready
+	.venv-frameworks/bin/python -m pytest -q tests/frameworks_page.py
+
+# Not a part of `test`: Ray is large, and has an environment of its own.
+test-ray: .venv-ray/ready
+	.venv-ray/bin/python docs/examples/ray_train.py
 
 gpu: .venv-$(GPU_EXTRA)/ready
 	PYTHONPATH=tests .venv-$(GPU_EXTRA)/bin/python -m on_gpu.main --out="$(OUT)" \
@@ -70,10 +78,20 @@ resolve-%: .venv/ready
 	$(BIN)/python $(INSTALL) -e '.[dev]'
 	touch $@
 
+.venv-ray/ready: pyproject.toml .ci/constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(INSTALL) -e . 'ray[train]>=2.40'
+	touch $@
+
 # Without the versions of CI, whose numba-cuda and PyTorch are for machines without a GPU.
 .venv-$(GPU_EXTRA)/ready: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install -qq --disable-pip-version-check -e '.[$(GPU_EXTRA),gpu-tests]'
+	touch $@
+
+.venv-frameworks/ready: pyproject.toml .ci/constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(INSTALL) -e '.[frameworks-tests]'
 	touch $@
 
 .PRECIOUS: .venv-%/ready

@@ -54,7 +54,7 @@ class ChannelsReader:
                 for number in range(len(self.parts))
                 for spec in self.reader.specs
             ),
-            SampleSpec(name="present", dtype="bool", ndim=1),
+            SampleSpec(name="present", dtype="bool", shape=(len(self.parts),)),
         )
 
     @property

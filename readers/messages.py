@@ -1,10 +1,29 @@
-"""Text of messages: suggestions for unknown names, and escapes that make any text printable."""
+"""Text of messages: suggestions for names and pipelines, and escapes that make text printable."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
+
+_PIPELINES = {
+    "fits": re.compile(rb"SIMPLE  ="),
+    "jpeg": re.compile(rb"\xff\xd8|\x89PNG|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL),
+    "npy": re.compile(rb"\x93NUMPY"),
+}
+"""First bytes of the files that a pipeline reads."""
+FIRST_BYTES = 12
+"""As many as tell them apart."""
+
+
+def pipeline_hint(begin: bytes, asked: str) -> str:
+    """Return which pipeline but the one that was asked reads a file that begins so.
+
+    It follows a semicolon; an empty string if none is known to.
+    """
+    found = (name for name, start in _PIPELINES.items() if name != asked and start.match(begin))
+    return next((f"; {name}_pipeline reads such files" for name in found), "")
 
 
 def did_you_mean(

@@ -11,6 +11,7 @@ import numpy as np
 
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
+from readers.messages import FIRST_BYTES, pipeline_hint
 from readers.places.contract import Place
 from readers.places.file_object import file_object
 from readers.window import Window
@@ -20,6 +21,8 @@ _HEADERS = {
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 """Parsers by version of the format; NumPy writes a third one for names of fields."""
+_HEAD_BYTES = 128 << 10
+"""Bytes that are fetched at once; of small files that is all."""
 _DTYPES = (
     *("float32", "float64", "float16", "uint8", "uint16", "uint32", "uint64"),
     *("int8", "int16", "int32", "int64", "bool"),
@@ -68,6 +71,8 @@ class NpyReader:
         """Read the rows of the window and cut out its columns, in native byte order."""
         try:
             with row.place as place:
+                if window is None:
+                    place.fetch([(0, place.nbytes)])
                 stored = self._stored(place)
                 height, width, _ = stored.shape
                 y, x, size = 0, 0, (height, width)
@@ -128,8 +133,14 @@ class StoredArray:
     @classmethod
     def of(cls, place: Place) -> StoredArray:
         """Read the header of an open file; raise ValueError if it is not one of an array."""
+        place.fetch([(0, _HEAD_BYTES)])
         with file_object(place) as (file, _):
-            version = np.lib.format.read_magic(file)
+            try:
+                version = np.lib.format.read_magic(file)
+            except ValueError:
+                begin = place.read(0, FIRST_BYTES)
+                hint = pipeline_hint(begin, "npy")
+                raise ValueError(f"not a .npy file: it begins with {begin[:8]!r}{hint}") from None
             if version not in _HEADERS:
                 raise ValueError(f"the format has version {version}, expected (1, 0) or (2, 0)")
             shape, columns_first, dtype = _HEADERS[version](file)

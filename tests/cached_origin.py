@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from readers.cache.locks import locked
 from readers.places.cache.disk import DiskCache
 from readers.places.cache.folder import LOCKS
-from readers.places.cache.locks import locked
 from readers.places.cache.ranges import BLOCK, CELL
 
 DATA = random.Random(7).randbytes(2 * CELL + 12345)

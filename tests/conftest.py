@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 # PyTorch's threads of OpenMP would wait for each small step by spinning, on cores that others need.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# JAX takes the CPU for four devices.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -44,6 +46,7 @@ LONG = tuple(
         "dali_pipelines/cli/run/test_run.py",
         "benchmarks/ways/test_ways.py",
         "dali_pipelines/cli/test_ranks.py",
+        "dali_pipelines/cli/test_executors.py",
         "dali_pipelines/cli/verify/test_verify.py",
         "dali_pipelines/cli/index/test_index.py",
         "dali_pipelines/cli/prep/test_prep.py",

@@ -126,7 +126,9 @@ def _has_mask(key: Any) -> bool:
 
 
 def _plain_key(key: Any) -> Any:
-    return tuple(map(_plain, key)) if isinstance(key, tuple) else _plain(key)
+    if isinstance(key, tuple):
+        return tuple(map(_plain_key, key))
+    return key if type(key) is np.ndarray else _plain(key)  # CuPy takes those for indices
 
 
 def _plain(value: Any) -> Any:
@@ -191,6 +193,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
         "arange": lambda start, stop, dtype: _array(np.arange(start, stop, dtype=dtype)),
         "nonzero": Array.nonzero,
         "asarray": _array,
+        "from_dlpack": lambda tensor: _array(np.from_dlpack(tensor)),
         "full_like": lambda array, value: _array(np.full_like(_plain(array), value)),
         "copyto": lambda to, value, where: np.copyto(
             _plain(to), _plain(value), where=_plain(where)

@@ -1,8 +1,8 @@
 """The README and the pages of docs/ are tests: their commands and snippets run, on a small archive.
 
 Blocks marked ``bash`` and ``python`` run, in the order of the page; those marked ``sh`` do not, as
-they need a machine that tests have not. A python block with a caption is a file that the blocks
-after it import.
+they need a machine that tests have not, nor do those that `make test-frameworks` runs. A python
+block with a caption is a file that the blocks after it import.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import jobs
 import numpy as np
@@ -30,6 +29,7 @@ import pytest
 import solar_files
 from astropy.io import fits
 from astropy.wcs import WCS
+from code_blocks import blocks
 from jobs import ROOT
 from PIL import Image
 from servers.weed import OPEN, Weed
@@ -56,24 +56,6 @@ LIMIT_S = 600
 """For one command or page; on a quiet machine they take seconds."""
 
 pytestmark = pytest.mark.timeout(LIMIT_S + 60)
-BLOCK = re.compile(
-    r"^```(?:\{code-block\} )?(\w+)\n(?::caption: (\S+)\n\n)?(.*?)^```$", re.MULTILINE | re.DOTALL
-)
-
-
-class Block(NamedTuple):
-    """Code of a page: its language, the file that it is, if it has a caption, and its text."""
-
-    language: str
-    file: str | None
-    text: str
-    line: int
-
-
-def blocks(page: Path, language: str) -> list[Block]:
-    text = page.read_text()
-    found = (Block(m[1], m[2], m[3], text.count("\n", 0, m.start(3))) for m in BLOCK.finditer(text))
-    return [block for block in found if block.language == language]
 
 
 def commands() -> Iterator[str]:
@@ -215,6 +197,7 @@ def test_snippets(
             for block in blocks(page, "python"):
                 if block.file is not None:
                     Path(block.file).write_text(block.text)
+                if block.file is not None or block.needs is not None:
                     continue
                 text = placed(block.text, request)
                 tree = ast.increment_lineno(ast.parse(text), block.line)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from readers.cache import cache_folder
+from readers.cache.folder import cache_folder
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ def _gaussians(length: int, centers: NDArray[np.float64]) -> NDArray[np.float64]
 def cached_psf(channel: int, *, shape: tuple[int, int] = FRAME_SHAPE) -> NDArray[np.float64]:
     """Return `psf` from the user's cache folder; make and keep it if it is missing or damaged.
 
-    A whole frame takes 134 MB in the folder, see `readers.cache.cache_folder`.
+    A whole frame takes 134 MB in the folder, see `readers.cache.folder.cache_folder`.
     """
     check_psf_channel(channel)
     path = cache_folder() / f"psf-v{_VERSION}-{channel}-flight-{shape[0]}x{shape[1]}.npz"

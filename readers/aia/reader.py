@@ -92,13 +92,13 @@ class AiaReader:
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         *FitsReader.specs,
         SampleSpec(name="grid", dtype="uint8", ndim=3, layout="HWC"),
-        SampleSpec(name="matrix", dtype="float64", ndim=2),
-        SampleSpec(name="reduce", dtype="int64", ndim=1),
-        SampleSpec(name="gain", dtype="float64", ndim=1),
+        SampleSpec(name="matrix", dtype="float64", shape=(2, 3)),
+        SampleSpec(name="reduce", dtype="int64", shape=(1,)),
+        SampleSpec(name="gain", dtype="float64", shape=(1,)),
         SampleSpec(name="stretch", dtype="float64", ndim=1),
-        SampleSpec(name="special", dtype="float64", ndim=1),
-        SampleSpec(name="frame", dtype="int64", ndim=1),
-        SampleSpec(name="wavelnth", dtype="int32", ndim=1),
+        SampleSpec(name="special", dtype="float64", shape=(4,)),
+        SampleSpec(name="frame", dtype="int64", shape=(4,)),
+        SampleSpec(name="wavelnth", dtype="int32", shape=(1,)),
     )
     """Arrays of `FitsReader` for the part that was read; an empty array of shape (height, width, 0)
     with the size of the output; the matrix, shape (2, 3), from pixels (x, y) of the output before

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -134,7 +133,7 @@ class Columns:
         """Return a row for a Reader. Raises like `value`."""
         parts = {part: self._part(number, part) for part in self._parts}
         notes = {name: self._strings(name).raw(number) for name in self._notes}
-        row = replace(self._located(number, ""), parts=parts, notes=notes)
+        row = self._located(number, "", parts=parts, notes=notes)
         self._stored["path"].file.check()
         return row
 
@@ -156,7 +155,7 @@ class Columns:
         row = self._located(number, f"_{part}")
         return row if row.path else None
 
-    def _located(self, number: int, suffix: str) -> Row:
+    def _located(self, number: int, suffix: str, **others: Any) -> Row:
         hdu, plane, offset, nbytes = (self._whole(number, name + suffix) for name in LOCATING)
         etag = f"{ETAG}{suffix}"
         return Row(
@@ -169,6 +168,7 @@ class Columns:
             etag=self._strings(etag).text(number) if etag in self._stored else None,
             file_bytes=self._whole(number, f"{FILE_BYTES}{suffix}"),
             places=self.places,
+            **others,
         )
 
     def _whole(self, number: int, name: str) -> int | None:

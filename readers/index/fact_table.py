@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from readers.leapseconds import utc_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Fact = bool | int | float | str | None
+    from readers.fits.facts.cards import Fact
 
 COLUMNS = {
     "path": "large_string",
@@ -62,7 +63,7 @@ class FactTable:
         """By column: number of texts that are not times, which `table` leaves empty, and the first
         of them."""
         self._rows: list[tuple[Fact, ...]] = []
-        self._batches: list[list[pa.Array]] = []
+        self._batches: list[list[_Batch]] = []
 
     def add(self, facts: Mapping[str, Fact]) -> None:
         """Add a row of `readers.header_scan.file_facts` with these keywords."""
@@ -92,7 +93,7 @@ class FactTable:
 
     def _pack(self) -> None:
         if self._rows:
-            self._batches.append([_array(values) for values in zip(*self._rows, strict=True)])
+            self._batches.append([_Batch(values) for values in zip(*self._rows, strict=True)])
             self._rows.clear()
 
 
@@ -101,27 +102,63 @@ def column_name(key: str) -> str:
     return re.sub(r"\W", "_", key.lower())
 
 
-def _array(values: Sequence[Fact]) -> pa.Array:
+class _Batch:
+    """Some values of a column, in an array for each of their types, as others are still to come."""
+
+    def __init__(self, values: Sequence[Fact]) -> None:
+        import pyarrow as pa
+
+        self.count = len(values)
+        self.arrays: dict[str, pa.Array] = {}
+        """By type: the values of this type, and null for others."""
+        names = {kind.__name__ for kind in {*map(type, values)}} - {_NONE}
+        if len(names) == 1:
+            with suppress(OverflowError):  # of integers
+                self.arrays = {name: pa.array(values, _ARROW[name]) for name in names}
+                return
+        kinds = [*map(_kind, values)]
+        for kind in {*kinds} - {_NONE}:
+            own = (v if k == kind else None for v, k in zip(values, kinds, strict=True))
+            texts = (v if v is None else str(v) for v in own)
+            self.arrays[kind] = pa.array(texts if kind == _HUGE else own, _ARROW[kind])
+
+    def all(self, convert: Callable[[Any], Fact], kind: pa.DataType) -> pa.Array:
+        """Return all values, each converted."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        arrays = [
+            pa.array([v if v is None else convert(v) for v in array.to_pylist()], kind)
+            for array in self.arrays.values()
+        ]
+        return pc.coalesce(pa.nulls(self.count, kind), *arrays)
+
+
+_NONE, _HUGE = "NoneType", "huge"
+_ARROW = {"bool": "bool", "int": "int64", "float": "float64", "str": "string", _HUGE: "string"}
+
+
+def _kind(value: Fact) -> str:
+    """Return the name of a value's type; integers beyond 64 bits are another."""
+    is_huge = type(value) is int and not -(1 << 63) <= value < 1 << 63
+    return _HUGE if is_huge else type(value).__name__
+
+
+def _joined(batches: list[_Batch]) -> pa.Array:
+    """Concatenate the batches of a column, as the narrowest type that holds all values."""
     import pyarrow as pa
 
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError):  # of several types, or beyond 64 bits
-        numeric = all(value is None or isinstance(value, int | float) for value in values)
-        common = float if numeric else str
-        return pa.array([None if value is None else common(value) for value in values])
-
-
-def _joined(batches: list[pa.Array]) -> pa.Array:
-    """Concatenate the batches of a column; types are promoted as in `_array`."""
-    import pyarrow as pa
-
-    kinds = {batch.type for batch in batches} - {pa.null()}
-    if len(kinds) > 1 and pa.string() in kinds:
-        batches = [_array([v if v is None else str(v) for v in b.to_pylist()]) for b in batches]
-        kinds = {pa.string()}
-    kind = pa.float64() if len(kinds) > 1 else kinds.pop() if kinds else pa.null()
-    return pa.concat_arrays([pa.nulls(0, kind), *(b.cast(kind, safe=False) for b in batches)])
+    kinds = {kind for batch in batches for kind in batch.arrays}
+    if len(kinds) <= 1 and _HUGE not in kinds:
+        kind = pa.type_for_alias(_ARROW[kinds.pop()]) if kinds else pa.null()
+        found = [next(iter(b.arrays.values()), pa.nulls(b.count, kind)) for b in batches]
+    elif "str" in kinds:
+        kind = pa.string()
+        found = [batch.all(str, kind) for batch in batches]
+    else:
+        kind = pa.float64()
+        found = [batch.all(float, kind) for batch in batches]
+    return pa.concat_arrays([pa.nulls(0, kind), *found])
 
 
 def _bits(column: pa.Array) -> pa.Array:

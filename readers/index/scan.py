@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import logging
 import os
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from readers.index.paths.absolute import check_path
+from readers.index.paths.braces import expanded
 from readers.index.schema import text_column
 from readers.messages import printable
 from readers.places.listing import objects
@@ -49,7 +51,8 @@ def find_files(
     Parameters
     ----------
     text : str
-        A folder, which is searched with its subfolders; a file; or a glob.
+        A folder, which is searched with its subfolders; a file; or a glob. ``{0..9}`` stands for
+        all these numbers.
     suffixes : tuple of str
         Suffixes to search a folder for, in lower case, with the dot. If it has none of these, the
         error says which other files it has.
@@ -80,6 +83,9 @@ def find_files(
             logger.warning("%s: %s", text, search.others_counted())
     elif os.path.isfile(text):
         yield os.path.abspath(text)
+    elif len(texts := expanded(text)) > 1:
+        for each in texts:
+            yield from find_files(each, suffixes, beside=beside)
     elif not glob.has_magic(text):
         raise FileNotFoundError(
             f"{text}: no such folder or file; give a folder, a glob, a .csv or an Index file"
@@ -103,6 +109,7 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     url : str
         ``s3://bucket/prefix`` or ``gs://``, where the prefix ends a name as that of a folder, or of
         one object, or is a pattern (``*``, ``**``); ``http://`` or ``https://`` of one object.
+        ``{0..9}`` stands for all these numbers.
     suffixes : tuple of str
         Suffixes of objects to take, in lower case; of a single object or a pattern any.
     storage : Storage
@@ -128,9 +135,9 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     if url.endswith((".parquet", ".arrow", ".csv")):
         raise ValueError(f"{url}: Index files and catalogues are read from a local disk: copy it")
     others: Counter[str] = Counter()
-    found = []
-    for one in objects(url, storage):
-        if one.url == url or "*" in url or one.url.lower().endswith(suffixes):
+    found, urls = [], expanded(url)
+    for one in itertools.chain.from_iterable(objects(each, storage) for each in urls):
+        if one.url in urls or "*" in url or one.url.lower().endswith(suffixes):
             found.append(one)
         else:
             others[_suffix(one.url)] += 1

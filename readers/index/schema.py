@@ -172,17 +172,28 @@ def _check_whole_numbers(name: str, column: pa.ChunkedArray) -> None:
 
 
 def _check_spans(table: pa.Table) -> None:
-    """Raise ValueError if a row has only one of offset and length."""
+    """Raise ValueError if a row has only one of offset and length, or its file ends before."""
     import pyarrow.compute as pc
 
     pairs = [span_columns(table, name) for name in table.column_names]
-    pairs += [(f"offset{end}", f"nbytes{end}") for end in _suffixes(part_names(table))]
-    for names in pairs:
+    ends = [*_suffixes(part_names(table))]
+    for names in pairs + [(f"offset{end}", f"nbytes{end}") for end in ends]:
         if names and set(names) <= set(table.column_names):
             offset, nbytes = (pc.fill_null(pc.less(table[name], 0), True) for name in names)
             if wrong := pc.sum(pc.xor(offset, nbytes)).as_py():
                 both = " and ".join(map(repr, names))
                 raise ValueError(f"{wrong} rows have only one of {both}: give both, or null")
+    for end in ends:
+        if holds_versions(table, f"etag{end}", f"file_bytes{end}") and (
+            {f"offset{end}", f"nbytes{end}"} <= set(table.column_names)
+        ):
+            stops = pc.add(table[f"offset{end}"], table[f"nbytes{end}"])
+            if wrong := pc.sum(pc.greater(stops, table[f"file_bytes{end}"])).as_py():
+                raise ValueError(
+                    f"{wrong} rows end behind their files: 'offset{end}' and 'nbytes{end}' are the "
+                    f"first byte and length of a row in a file of 'file_bytes{end}'; rename them "
+                    "if they have another meaning"
+                )
 
 
 def whole_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
@@ -201,20 +212,16 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     TypeError
         If it is not numeric (bool, integer, float or time), or has empty rows that cannot become
         NaN.
+    ValueError
+        As of `as_nanoseconds`.
     """
     import pyarrow as pa
 
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        # Nanoseconds represent a time exactly by one number in a tensor.
-        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
-    if not (
-        pa.types.is_integer(column.type)
-        or pa.types.is_floating(column.type)
-        or pa.types.is_boolean(column.type)
-    ):
+    column = as_nanoseconds(name, column)
+    if not _is_numeric(column.type):
         raise TypeError(
-            f"column {name!r} is {column.type}; a tensor can carry numbers and times: add a "
-            "numeric column in its place"
+            f"column {name!r} is {column.type}; a tensor can carry numbers and times: a "
+            "Loader looks up others by row"
         )
     if column.null_count and not pa.types.is_floating(column.type):
         raise TypeError(
@@ -222,6 +229,49 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
             "fill them, or make it floating (empty becomes NaN)"
         )
     return np.asarray(column.to_numpy())
+
+
+def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """Return a table with a column, in place of one of this name if there is one."""
+    kept = table.drop_columns([name]) if name in table.column_names else table
+    return kept.append_column(name, values)
+
+
+def fits_tensor(column: pa.ChunkedArray) -> bool:
+    """Return whether `numbers` takes a column."""
+    import pyarrow as pa
+
+    is_numeric = _is_numeric(column.type) or is_time(column.type)
+    return is_numeric and (pa.types.is_floating(column.type) or not column.null_count)
+
+
+def as_nanoseconds(name: str, column: pa.ChunkedArray | pa.Array) -> Any:
+    """Return a column of times as integers, others as is. ValueError if a time does not fit."""
+    import pyarrow as pa
+
+    if not is_time(column.type):
+        return column
+    try:
+        return column.cast(pa.timestamp("ns")).cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise ValueError(
+            f"column {name!r} must hold times from 1677 to 2262, as nanoseconds since 1970 have 64 "
+            f"bits: leave out the rows of others, or make it a number ({error})"
+        ) from error
+
+
+def is_time(kind: pa.DataType) -> bool:
+    """Return whether a column holds times or dates."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    are = pa.types
+    return bool(are.is_integer(kind) or are.is_floating(kind) or are.is_boolean(kind))
 
 
 def check_column(table: pa.Table, name: str) -> None:
@@ -237,7 +287,7 @@ def is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def holds_text(column: pa.ChunkedArray) -> bool:
+def holds_text(column: pa.ChunkedArray | pa.Array) -> bool:
     """Return whether a column holds text."""
     import pyarrow as pa
 

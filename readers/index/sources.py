@@ -94,9 +94,9 @@ class IndexSources:
             (``.csv``), or an iterable of paths, whose order is kept. Files of a folder or glob
             are sorted; the log counts those of a folder that are left out. Or a URL,
             ``s3://bucket/prefix`` or ``gs://``: all objects below it, or those that match it as a
-            glob; ``https://``: one object. Of
-            tar files the samples make the rows, see `readers.index.table.Index.from_tar`; of a
-            folder or prefix, if there are no other files of these suffixes.
+            glob; ``https://``: one object. ``{0..9}`` stands for all these numbers. Of tar files
+            the samples make the rows, see `readers.index.table.Index.from_tar`; of a folder or
+            prefix, if there are no other files of these suffixes.
         suffixes : sequence of str
             Suffixes to search a folder for, in lower case, with the dot.
         storage : Storage, optional

@@ -12,6 +12,12 @@ _METADATA = ("169.254.169.254", "/latest/api/token", "metadata.google.internal")
 """Where clients without credentials ask for them."""
 _STATUS = re.compile(r"non-2xx status code: (\d+ [A-Za-z ]+)")
 _MOST_CHARACTERS = 300
+_NO_ANSWER = ("there was no answer", "cannot be reached", "each time")
+_NO_ACCESS = (
+    *("there are no credentials", "access is denied", "there is no such bucket"),
+    *("the bucket is in another region", "has no aws_access_key_id"),
+)
+_ANONYMOUS = "or give anonymous=True (in commands --anonymous) for a public bucket"
 
 
 class StorageError(OSError):
@@ -27,6 +33,11 @@ def nobody_answered(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, NoAnswerError):
         error = error.__cause__
     return error is not None
+
+
+def is_of_store(error: object) -> bool:
+    """Return whether an error, or its text, is the store's, so that other objects have it, too."""
+    return any(words in str(error) for words in (*_NO_ANSWER, *_NO_ACCESS))
 
 
 class ChangedError(StorageError):
@@ -46,7 +57,7 @@ def failure(error: BaseException, url: str, storage: Storage) -> OSError:
         return ChangedError(url)
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(f"{reason}: {url!r}")
-    waited = any(words in reason for words in ("no answer", "cannot be reached", "each time"))
+    waited = any(words in reason for words in _NO_ANSWER)
     return (NoAnswerError if waited else StorageError)(f"{reason}: {url!r}")
 
 
@@ -64,7 +75,7 @@ def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str 
     if any(host in text for host in _METADATA):
         aws = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile"
         how = "set GOOGLE_APPLICATION_CREDENTIALS" if url.startswith("gs://") else aws
-        return f"there are no credentials: {how}, or give anonymous=True for a public bucket"
+        return f"there are no credentials: {how}, {_ANONYMOUS}"
     if name == "UnauthenticatedError" and "credential provider" in text:
         return printable(text.rpartition("RuntimeError: ")[2])[:_MOST_CHARACTERS]
     if name == "NotSupportedError" or "non-partial response" in text:
@@ -78,8 +89,11 @@ def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str 
             f", {storage.endpoint}" if storage.endpoint else ""
         )
     if name == "InvalidPathError":
-        return "of a name with empty parts, or parts . or .., no object is read: rename " + (
-            printable(found[0]) if (found := re.search(r'"[^"]*"', text)) else "it"
+        found = re.search(r'"[^"]*"', text)
+        return (
+            "objects whose names have empty parts, or parts . or .., are not read, nor what is "
+            f"listed with them: rename {printable(found[0]) if found else 'it'}, or give URLs "
+            "without it"
         )
     if "IncompleteBody" in text or "body error" in text:
         return "the answer was cut off, each time"
@@ -91,10 +105,7 @@ def _answered(status: str, text: str) -> str:
     found = re.search(r"<Code>(\w+)</Code>", text)
     code = f" ({found[1]})" if found else ""
     if status[:3] in ("401", "403", ""):
-        return (
-            f"access is denied{code}: check the credentials, or give anonymous=True for a public "
-            "bucket"
-        )
+        return f"access is denied{code}: check the credentials, {_ANONYMOUS}"
     if status.startswith("301"):
         return "the bucket is in another region: give its region"
     if status.startswith("416"):

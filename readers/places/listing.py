@@ -62,15 +62,16 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
                 yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"])
     except Exception as error:
         raise failure(error, url, storage) from None
+    known = "of patterns only *, ** and {0..9} are known, " if set(url) & set("?[{") else ""
     if is_pattern and not found:
-        raise FileNotFoundError(f"no object matches this pattern: {url!r}")
+        raise FileNotFoundError(f"{known}no object matches this pattern: {url!r}")
     if not found and key:
         try:
             yield _one(url, storage)
         except FileNotFoundError as error:
-            if not set(key) & set("?["):
-                raise
-            raise FileNotFoundError(f"of patterns only * and ** are known, {error}") from None
+            missing = "there is no such object"
+            below = str(error).replace(missing, f"{missing}, and none below it", 1)
+            raise FileNotFoundError(f"{known}{below}") from None
 
 
 def _pattern(key: str) -> re.Pattern[str]:

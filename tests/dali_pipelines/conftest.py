@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gpu_outputs
 import numpy as np
 import pytest
 from all_readers import AnyReader
 
 from dali_pipelines import Index
+from dali_pipelines.frameworks.choose import FrameworkName
 from dali_pipelines.runtime.fork_server import start_fork_server
 
 
@@ -32,3 +34,11 @@ def npy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def npy_index(npy_folder: Path) -> Index:
     return Index.scan(npy_folder)
+
+
+@pytest.fixture(params=["torch", "jax", "numpy", "dlpack", "cupy"])
+def framework(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FrameworkName:
+    """Name of a framework; CuPy by its stand-in."""
+    if request.param == "cupy":
+        gpu_outputs.install(monkeypatch)
+    return request.param

@@ -1,4 +1,4 @@
-"""A script that reads on two ranks, as users of four launchers write it: see test_launchers.py.
+"""Scripts that read on two ranks, as users of each launcher write them: see test_launchers.py.
 
 Arguments: the launcher, a folder of .npy files, and a folder for what each rank has read. The
 Loader is made as early as may be, which is before the launcher has told the ranks apart.
@@ -7,38 +7,37 @@ Loader is made as early as may be, which is before the launcher has told the ran
 from __future__ import annotations
 
 import json
-import os
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+STEPS_BEFORE = 3
+"""Steps of one process that a checkpoint holds, before two ranks continue from it."""
 
-def new_loader(folder: str) -> Any:
+
+def new_loader(folder: str, **settings: Any) -> Any:
     from dali_pipelines import Index, Loader, npy_pipeline
 
-    return Loader(npy_pipeline, Index.scan(folder), batch_size=3, num_read_processes=1)
+    settings = {"batch_size": 3, "num_read_processes": 1, "start_method": "fork", **settings}
+    return Loader(npy_pipeline, Index.scan(folder), **settings)  # forks need no imports
 
 
-def note(out: str, loader: Any, rows: list[list[int]]) -> None:
-    """Write the rows of each epoch that this process has read."""
+def note(out: str, loader: Any, rows: list[list[list[int]]], **more: Any) -> None:
+    """Write the rows of each epoch and step that this process has read."""
     known = {"shard": [loader.first_shard, loader.num_shards], "steps": len(loader), "rows": rows}
-    Path(out, f"{os.getpid()}.json").write_text(json.dumps(known))
+    Path(out, f"rank{loader.first_shard}.json").write_text(json.dumps(known | more))
 
 
-def iterate(loader: Any, out: str) -> None:
-    with loader:
-        rows = [[row for (batch,) in loader for row in batch["row"].tolist()] for _ in range(2)]
-    note(out, loader, rows)
-
-
-def torchrun(data: str, out: str) -> None:
-    iterate(new_loader(data), out)
+def rest_of_epoch(loader: Any) -> list[list[int]]:
+    return [batch["row"].tolist() for (batch,) in loader]
 
 
 def spawn(data: str, out: str) -> None:
     import torch.multiprocessing as mp
 
-    mp.spawn(spawned, (data, out), nprocs=2)  # type: ignore[attr-defined, no-untyped-call]
+    start: Any = mp.start_processes  # type: ignore[attr-defined]
+    start(spawned, (data, out), nprocs=2, start_method="fork")  # as mp.spawn, but quicker
 
 
 def spawned(rank: int, data: str, out: str) -> None:
@@ -46,47 +45,55 @@ def spawned(rank: int, data: str, out: str) -> None:
 
     loader = new_loader(data)
     dist.init_process_group("gloo", f"file://{out}/store", rank=rank, world_size=2)
-    iterate(loader, out)
+    with loader:
+        note(out, loader, [rest_of_epoch(loader) for _ in range(2)])
 
 
 def accelerate(data: str, out: str) -> None:
     from accelerate import debug_launcher  # type: ignore[import-untyped]
 
-    debug_launcher(accelerated, (new_loader(data), out), num_processes=2)
+    debug_launcher(accelerated_before, (new_loader(data), out), num_processes=1)
+    debug_launcher(accelerated, (new_loader(data), data, out), num_processes=2)
 
 
-def accelerated(loader: Any, out: str) -> None:
+def accelerated_before(loader: Any, out: str) -> None:
     from accelerate import Accelerator
 
-    iterate(Accelerator(cpu=True).prepare(loader), out)
+    accelerator = Accelerator(cpu=True)
+    accelerator.register_for_checkpointing(loader)
+    with loader:
+        before = [batch["row"].tolist() for (batch,) in islice(loader, STEPS_BEFORE)]
+        accelerator.save_state(f"{out}/state")
+    Path(out, "before.json").write_text(json.dumps(before))
 
 
-def lightning(data: str, out: str) -> None:
+def accelerated(loader: Any, data: str, out: str) -> None:
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    assert accelerator.prepare(loader) is loader
+    accelerator.register_for_checkpointing(loader)
+    accelerator.load_state(f"{out}/state")
+    rows = []
+    with loader:
+        while loader.epoch < 2:
+            rows.append(rest_of_epoch(loader))
+    with new_loader(data, batch_size=8, mode="eval") as validation:
+        note(out, loader, rows, mean=mean_of_rows(accelerator, validation))
+
+
+def mean_of_rows(accelerator: Any, validation: Any) -> float:
+    """Return the mean of all pixels over the ranks: the last batch of one of them is empty."""
     import torch
-    from lightning.pytorch import LightningModule, Trainer
 
-    class Module(LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(1, 1)
-            self.rows: list[list[int]] = [[], []]
-
-        def training_step(self, batches: Any, _: int) -> Any:
-            (batch,) = batches
-            self.rows[self.current_epoch] += batch["row"].tolist()
-            return self.layer(batch["image"].sum().reshape(1, 1)).mean()
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), 0.0)
-
-    module = Module()
-    with new_loader(data) as loader:
-        quiet: dict[str, Any] = dict.fromkeys(
-            ("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False
-        )
-        trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, **quiet)
-        trainer.fit(module, loader)
-        note(out, loader, module.rows)
+    total, counts = torch.zeros(2), []
+    for (batch,) in validation:
+        values = batch["image"][:, 0, 0, 0]
+        total += torch.tensor([values.sum(), len(values)])
+        counts.append(len(values))
+    assert counts == ([8, 7] if accelerator.process_index == 0 else [8, 0])
+    total = accelerator.reduce(total)
+    return float(total[0] / total[1])
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from dali_pipelines.graph.images import decode_images
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.parts import decode_parts
 from dali_pipelines.graph.pipeline import _outputs
+from dali_pipelines.graph.ragged import padded
 from dali_pipelines.graph.transform import transform
 from readers import ChannelsReader, FitsReader, Hdu, JpegReader, NpyReader
 from readers.contract import Reader
@@ -103,6 +104,19 @@ def test_the_graph_is_accepted(
     assert b"gpu" in graph
     # Images of 8 and of 16 bits part ways behind the reader, and meet at the end.
     assert (graph.count(b"_conditional__Merge") == 1) == is_encoded
+
+
+def test_the_graph_of_padding_is_accepted() -> None:
+    config = PipelineConfig(batch_size=2, device_id=0, ragged="pad")
+    with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipeline:
+        nodes = arrays_of(JpegReader())
+        mask = fn.external_source(name="mask", dtype=to_dali_type("uint8"), ndim=2).gpu()
+        image = transform(decode_jpeg(nodes, config), nodes, 3, config, Chance(None))
+        outputs = dict(padded([("image", image), ("mask", mask)], {"mask": 255}))
+        pipeline.set_outputs(*outputs.values())
+    assert list(outputs) == ["image", "size", "mask"]
+    assert {node.device for node in outputs.values()} == {"gpu"}
+    assert b"fill_value" in pipeline.serialize()
 
 
 GEOMETRIES: list[dict[str, Any]] = [

@@ -35,7 +35,8 @@ def test_what_needs_dali_or_pytorch_is_imported_on_demand() -> None:
     program = (
         "import sys, dali_pipelines.aia.level15, dali_pipelines as package\n"
         "assert not {'nvidia', 'torch'} & set(sys.modules)\n"
-        "assert package.Loader.__name__ == 'Loader' and 'torch' in sys.modules\n"
+        "assert package.Loader.__name__ == 'Loader' and 'nvidia' in sys.modules\n"
+        "assert not {'torch', 'lightning'} & set(sys.modules)\n"
         "assert 'Loader' in vars(package) and not hasattr(package, 'Lader')\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -17,6 +17,8 @@ from astropy.io import fits
 from jobs import ROOT
 from numba.core.caching import UserProvidedCacheLocator
 
+from dali_pipelines.kernels.entries import decode_entry
+
 KERNELS = "dali_pipelines/kernels"
 
 RUN = """
@@ -28,8 +30,7 @@ if __name__ == "__main__":
     with Loader(fits_pipeline, index, batch_size=2, num_read_processes=1, devices=[None]) as loader:
         found = {row: float(image.sum()) for (batch,) in loader
                  for row, image in zip(batch["row"].tolist(), batch["image"])}
-    from dali_pipelines.kernels.fits.image import decode_image
-    print(json.dumps([found, decode_image.stats.cache_path]))
+    print(json.dumps(found))
 """
 
 COMPILE = """
@@ -41,16 +42,31 @@ from dali_pipelines.kernels.entries import _resize_setup
 print(_resize_setup().address > 0)
 """
 
+COMPILE_FOR_GPUS = """
+from dali_pipelines.kernels.fits.image_cuda import decode_images
+
+print(decode_images._cache.cache_path)
+"""
+
 
 @pytest.fixture
 def container() -> Iterator[Path]:
-    """Copy the packages; neither they nor the home beside them can be written, but tmp can."""
+    """Copy the packages; neither they nor the home beside them can be written, but tmp can.
+
+    What has been compiled so far for FITS lies beside the packages, as `warm` would leave it.
+    """
     # Not tmp_path, which is too long for a TMPDIR: the socket of the fork server lies there.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for package in ("dali_pipelines", "readers"):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / package, folder / "packages" / package, ignore=ignored)
+        for function in decode_entry("float32"):
+            kept = Path(function._cache.cache_path)
+            beside = folder / "packages" / "dali_pipelines" / "kernels" / "__pycache__"
+            beside.mkdir(exist_ok=True)
+            for file in kept.glob(f"{function._cache._impl.filename_base}*"):
+                shutil.copy(file, beside)
         (folder / "home").mkdir()
         (folder / "tmp").mkdir()
         for part in ("home", "packages"):
@@ -90,38 +106,49 @@ def run(container: Path, code: str, *arguments: str) -> tuple[str, str]:
 
 def kept_in(folder: Path, source: Path) -> Path:
     """Return where numba keeps what it compiles of a file."""
-    return folder / "numba" / UserProvidedCacheLocator.get_suitable_cache_subpath(str(source))
+    return folder / UserProvidedCacheLocator.get_suitable_cache_subpath(str(source))
 
 
-def test_a_pipeline_runs_and_keeps_its_kernels(container: Path) -> None:
+def own_folder(container: Path) -> Path:
+    return container / "tmp" / f"dali-pipelines-{os.geteuid()}" / "numba"
+
+
+REMEDY = ": set NUMBA_CACHE_DIR to a folder that can be written, and that lasts"
+
+
+def test_a_pipeline_finds_the_kernels_that_lie_beside_it(container: Path) -> None:
     archive = container / "archive"
     archive.mkdir()
     for row in range(3):
         image = np.full((12, 16), row, np.int16)
         fits.CompImageHDU(image, compression_type="RICE_1").writeto(archive / f"{row}.fits")
-    folder = container / "tmp" / f"dali-pipelines-{os.geteuid()}"
-    folder.mkdir(mode=0o700)
-    # What has been compiled so far does for the copy, too: 15 s less.
-    for kernels in (".", "fits", "resample"):
-        for file in (ROOT / KERNELS / kernels / "__pycache__").glob("*.nb?"):
-            kept = kept_in(folder, container / "packages" / KERNELS / kernels / "image.py")
-            kept.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, kept)
-    kept = kept_in(folder, container / "packages" / KERNELS / "fits" / "image.py")
     out, err = run(container, RUN, str(archive))
-    assert json.loads(out) == [{str(row): row * 12.0 * 16 for row in range(3)}, str(kept)]
-    (line,) = [line for line in err.splitlines() if "NUMBA_CACHE_DIR" in line]
-    assert line == (
-        f"compiled kernels are kept in {folder / 'numba'} for now: set NUMBA_CACHE_DIR to a folder "
-        "that can be written, and that lasts"
-    )
-    assert any(kept.glob("image.decode_image-*.nbi"))
+    assert json.loads(out) == {str(row): row * 12.0 * 16 for row in range(3)}
+    assert "NUMBA_CACHE_DIR" not in err
+    assert list(own_folder(container).rglob("*.nb?")) == []
+
+
+def test_others_are_kept_in_the_folder_for_temporary_files(container: Path) -> None:
+    out, err = run(container, COMPILE)
+    assert out == "True\n"
+    assert err == f"compiled kernels are kept in {own_folder(container)} for now{REMEDY}\n"
+    source = container / "packages" / KERNELS / "entries.py"
+    kept = kept_in(own_folder(container), source)
+    assert any(kept.glob("entries._resize_setup.locals.setup-*.nbi"))
 
 
 def test_nowhere_to_keep_kernels(container: Path) -> None:
     (container / "tmp").chmod(0o555)
     out, err = run(container, COMPILE)
     assert out == "True\n"
-    (line,) = err.splitlines()
-    assert line.startswith("each process compiles its kernels again, for 15 s ([Errno 13] ")
-    assert line.endswith(": set NUMBA_CACHE_DIR to a folder that can be written, and that lasts")
+    assert err == (
+        f"each process compiles its kernels again, for 6 s: nowhere can be written{REMEDY}\n"
+    )
+
+
+def test_kernels_for_gpus_are_kept_in_the_folder_for_temporary_files(container: Path) -> None:
+    """numba-cuda has settings of its own."""
+    out, err = run(container, COMPILE_FOR_GPUS)
+    source = container / "packages" / KERNELS / "fits" / "image_cuda.py"
+    assert out == f"{kept_in(own_folder(container), source)}\n"
+    assert err == f"compiled kernels are kept in {own_folder(container)} for now{REMEDY}\n"

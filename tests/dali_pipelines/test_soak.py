@@ -99,6 +99,10 @@ def used_memory() -> tuple[int, int]:
 
 
 def own_memory(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    """Return the memory of a process; 0 of one that has ended, as other tests leave them."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except (ProcessLookupError, FileNotFoundError):
+        return 0
     sizes = {name: int(size) for name, size, _ in map(str.split, lines)}
     return 1024 * (sizes["Pss_Anon:"] + sizes["Pss_Shmem:"])

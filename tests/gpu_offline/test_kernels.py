@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from benchmarks.suites import kernels as suite
 
-from dali_pipelines.kernels.compiled import STAMP
 from dali_pipelines.kernels.fits import rice_stream
+from dali_pipelines.kernels.stamp import STAMP
 from gpu_offline.compiler import ARCHS, Usage, build
 from gpu_offline.emulator import CC, EMULATED
 from gpu_offline.kernels import KERNELS, Kernel, fingerprint, kernels_of_the_package

@@ -34,6 +34,7 @@ def fits_archive(folder: Path) -> Index:
     blank = noise(2).astype(np.int16)
     blank[20:, 40:] = -1
     dithered = {**RICE, "quantize_level": 8, "dither_seed": 7}
+    shuffled = {**dithered, "compression_type": "GZIP_2"}
     hdus = {
         "rice": fits.CompImageHDU(noise(3).astype(np.int16), **RICE),
         "rice_rows": fits.CompImageHDU(noise(4).astype(np.int32), compression_type="RICE_1"),
@@ -45,6 +46,9 @@ def fits_archive(folder: Path) -> Index:
         "exact": fits.CompImageHDU(
             noise(8).astype(np.float32), compression_type="GZIP_2", quantize_level=0
         ),
+        "gzip": fits.CompImageHDU(noise(11).astype(np.int16), compression_type="GZIP_1"),
+        "shuffled": fits.CompImageHDU(noise(12).astype(np.float32), quantize_method=1, **shuffled),
+        "mask": fits.CompImageHDU((noise(13) > 600).astype(np.uint8), compression_type="PLIO_1"),
         "plain": fits.PrimaryHDU(noise(9).astype(np.int16)),
         "plain_unsigned": fits.PrimaryHDU((60 * noise(10)).astype(np.uint16)),
         "plain_floats": fits.PrimaryHDU(holes.astype(np.float64)),

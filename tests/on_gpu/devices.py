@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_pipelines import Index, Loader
-from dali_pipelines.loading.batches import Batch
+from dali_pipelines.frameworks.contract import Batch
 
 Images = dict[int, NDArray[Any]]
 """Row -> image, shape (channels, height, width)."""

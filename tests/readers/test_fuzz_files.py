@@ -23,8 +23,9 @@ from fits_files import write
 from fuzz_files import MEMORY_UNSAFE, Outcome, before_a_hole, damaged, judged, outcome, sum_past
 from strategies import StoredImage
 
-from dali_pipelines.cli.process_pool import Crash, isolated_map
 from dali_pipelines.cli.verify.astropy_truth import Truth
+from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.task_map import isolated_map
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ def written_images() -> Iterator[tuple[str, StoredImage]]:
         settings = {**rice, "quantize_method": method, "dither_seed": 9999, "tile_shape": (4, 50)}
         yield f"dither{method}", StoredImage(noise, {}, settings)
     yield "gzip_2", StoredImage(noise, {}, {"compression_type": "GZIP_2", "quantize_level": 0.0})
+    hcompress = {"compression_type": "HCOMPRESS_1", "tile_shape": (20, 25)}
+    yield "hcompress", StoredImage(noise.astype(np.int16), {}, hcompress)
     yield "plain", StoredImage(noise.astype(np.int16), {"BSCALE": 0.5, "BZERO": 1, "BLANK": 80})
 
 

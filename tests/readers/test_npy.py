@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from astropy.io import fits
 from contract import NUMBER, ReaderContract, check_named, refused, written
 from elsewhere import Inside, OverHttp, OverS3
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from PIL import Image
 
 from readers import NpyReader, ReadError, Row, Window
 from readers.contract import Reader, Sample
@@ -114,6 +117,25 @@ def test_refused(
     tmp_path: Path, array: NDArray[Any], settings: dict[str, Any], message: str
 ) -> None:
     refused(NpyReader(**settings), saved(tmp_path, array), None, message)
+
+
+@pytest.mark.parametrize("suffix", ["fits", "png", "jpg", "tiff", "webp"])
+def test_another_kind_of_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.{suffix}"
+    pixels = np.zeros((8, 8), "u1")
+    if suffix == "fits":
+        fits.PrimaryHDU(pixels).writeto(path)
+    else:
+        Image.fromarray(pixels).save(path)
+    pipeline = "fits" if suffix == "fits" else "jpeg"
+    reason = f"^not a .npy file: it begins with b'.*'; {pipeline}_pipeline reads such files$"
+    with pytest.raises(ReadError) as caught:
+        NpyReader().read(Row(NUMBER, str(path)), None)
+    assert re.match(reason, caught.value.reason)
+
+
+def test_a_cut_off_beginning_gets_no_hint(tmp_path: Path) -> None:
+    refused(NpyReader(), written(tmp_path, b"\x93NUMPY"), None, r"it begins with b'\\x93NUMPY'$")
 
 
 @pytest.mark.parametrize("length", range(0, 130, 3))

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self, cast
 
 import psutil
 
-from dali_pipelines.cli.process_pool import follow_parent
+from dali_pipelines.parallel.process_pool import follow_parent
 from servers.proxy import Proxy
 from servers.weed import OPEN, Weed
 

@@ -39,7 +39,7 @@ def with_hdus(
     """
     import pyarrow as pa
 
-    from readers.fits.file import images_among, open_images
+    from readers.fits.facts.images import fits_facts
 
     if "hdu" in table.column_names:
         raise ValueError("hdus= is for images without a column 'hdu'; these have one")
@@ -48,13 +48,12 @@ def with_hdus(
     rows, numbers = [], []
     for row, path in enumerate(table["path"].to_pylist()):
         try:
-            with open_images(places.at(path)) as (opened, images):
-                chosen = images_among(opened, images, wanted)
+            found = fits_facts(places.at(path), hdus=wanted)
         except ReadError as error:
             bad[path] = error.reason
             continue
-        rows += [row] * len(chosen)
-        numbers += chosen
+        rows += [row] * len(found)
+        numbers += [facts["hdu"] for facts in found]
     if not rows:
         path, reason = next(iter(bad.items()))
         raise ValueError(f"none of {len(bad)} files has such HDUs, the first: {path}: {reason}")

@@ -112,8 +112,6 @@ class Objects:
             )
         if values.dtype.kind == "S":  # of FITS
             values = _decoded(values)
-        elif hasattr(values, "unmasked"):  # a Quantity with a mask
-            values = np.ma.MaskedArray(values.unmasked.value, values.mask)
         values = getattr(values, "value", values)
         column = column_of(name, values.ravel())
         if values.ndim == 1:

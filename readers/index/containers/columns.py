@@ -7,13 +7,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from readers.index.schema import holds_text
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.places.contract import Place
 
-RESERVED = ("path", "offset", "nbytes", "key", "file_bytes", "etag")
-"""Columns that each table of a container has."""
+RESERVED = ("path", "offset", "nbytes", "key", "file_bytes", "etag", "hdu", "plane")
+"""Columns that say what is read of a row. Texts ``path_...`` would name its other files."""
 
 
 class Span(NamedTuple):
@@ -36,8 +38,13 @@ def container_table(
     """Return the table of a container: a row for each span, with its key, and other columns."""
     import pyarrow as pa
 
-    if twice := [name for name in RESERVED if name in others]:
-        raise ValueError(f"{place.name}: each Index has a column {twice[0]!r}; rename this value")
+    for name, values in others.items():
+        if name in RESERVED or (name.startswith("path_") and holds_text(values)):
+            raise ValueError(
+                f"{place.name}: the column {name!r} of an Index says what is read of a row: give "
+                "this value another name, a feature by columns= of from_tfrecord, a member by "
+                "another extension"
+            )
     count = len(spans)
     columns = {
         "path": _path_column(place.name, count),

@@ -1,8 +1,9 @@
-"""What is left out of the rows of containers, counted."""
+"""Counts of what is left out of an Index: rows of containers, notes of files."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from readers.messages import printable
@@ -30,3 +31,14 @@ class LeftOut:
         """Write one warning for each reason."""
         for reason, (count, example) in self.counts.items():
             logger.warning("left out: %d %s, the first: %s", count, reason, printable(example))
+
+
+def notes_or_null(column: str, found: Iterable[bytes | OSError | None]) -> list[bytes | None]:
+    """Return the values of a column of notes; null for unreadable files, which the log counts."""
+    left_out, notes = LeftOut(), list[bytes | None]()
+    for each in found:
+        if isinstance(each, OSError):
+            left_out.add(f"files of the column {column}, as they cannot be read", str(each))
+        notes.append(None if isinstance(each, OSError) else each)
+    left_out.log()
+    return notes

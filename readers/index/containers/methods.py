@@ -71,7 +71,8 @@ class IndexContainers(IndexSources):
 
         Where wds2idx has written a file with the suffix ``.idx`` beside a tar, it is read in place
         of the headers of the tar, after some of these have been compared. The log counts samples
-        without an image, and members that are neither images nor texts. Links are left out.
+        without an image, and members that are neither images nor texts. Links to other
+        members are samples or columns like these; the log counts those to what is not in the tar.
         """
         return cls(containers_table(Tar(image), data, _places(storage)))
 

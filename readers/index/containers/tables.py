@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from readers.index.containers.columns import joined
 from readers.index.containers.kinds import Kind, Tar
 from readers.index.containers.left_out import LeftOut
+from readers.index.paths.braces import expanded
 from readers.index.scan import find_files
 from readers.places.listing import objects
 from readers.places.opener import LOCAL, Places
@@ -25,7 +25,6 @@ Data = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 _AT_ONCE = 16
 """Remote containers that are scanned at a time: it is waiting for answers that takes time."""
 _TARS = (".tar", ".tgz", *(f".tar.{suffix}" for suffix in ("gz", "bz2", "xz", "zst")))
-_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _BESIDE = (".idx", ".lst", "lock.mdb")
 """Ends of files that lie beside containers."""
 
@@ -82,8 +81,8 @@ def container_paths(kind: Kind, data: Data, places: Places = LOCAL) -> list[str]
     if not isinstance(data, str | os.PathLike):
         texts = [os.fspath(path) for path in data]
         return [text if is_url(text) else _file_in(kind, os.path.abspath(text)) for text in texts]
-    expanded = _expanded(os.fspath(data))
-    return [path for text in expanded for path in _files(kind, text, places)]
+    texts = expanded(os.fspath(data))
+    return [path for text in texts for path in _files(kind, text, places)]
 
 
 def _files(kind: Kind, text: str, places: Places) -> Iterator[str]:
@@ -120,13 +119,3 @@ def _file_in(kind: Kind, path: str) -> str:
     """Return the path of the file of an LMDB folder; others unchanged."""
     file = os.path.join(path, "data.mdb")
     return file if "data.mdb" in kind.suffixes and os.path.isfile(file) else path
-
-
-def _expanded(text: str) -> Iterator[str]:
-    found = _BRACES.search(text)
-    if found is None:
-        yield text
-        return
-    first, last = found.groups()
-    for number in range(int(first), int(last) + 1):
-        yield from _expanded(f"{text[: found.start()]}{number:0{len(first)}}{text[found.end() :]}")

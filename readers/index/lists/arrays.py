@@ -30,11 +30,47 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
+def holds_numbers(kind: pa.DataType) -> bool:
+    """Return whether lists hold numbers, or lists of them."""
+    item = kind.value_type
+    return is_number(item.value_type if is_lists(item) else item)
+
+
 def most_items(column: pa.ChunkedArray) -> int:
     """Return the number of items of the longest list."""
     import pyarrow.compute as pc
 
     return int(pc.max(pc.list_value_length(column)).as_py() or 0)
+
+
+def width_of(name: str, column: pa.ChunkedArray) -> int | None:
+    """Return k of a column of lists of k numbers each, 1 if there are none; None without k.
+
+    TypeError if k differs, or nulls are inside the lists.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    widths = set[int]()
+    for chunk in column.chunks:
+        items = chunk.flatten()
+        nulls = items.null_count
+        if is_lists(items.type):
+            widths |= {*pc.unique(pc.list_value_length(items)).drop_null().to_pylist()}
+            nulls += items.flatten().null_count
+        if nulls:
+            raise TypeError(
+                f"column {name!r} is {column.type} and has nulls inside its lists: fill them"
+            )
+    if len(widths) > 1:
+        raise TypeError(
+            f"column {name!r} must hold lists of equally many numbers in its lists, got "
+            f"{', '.join(map(str, sorted(widths)))}"
+        )
+    item = column.type.value_type
+    if pa.types.is_fixed_size_list(item):
+        return int(item.list_size)
+    return max(widths, default=1) if is_lists(item) else None
 
 
 def lists_of(name: str, column: pa.ChunkedArray) -> Lists:

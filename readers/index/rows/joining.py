@@ -120,12 +120,28 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         return values
     if isinstance(values, str | bytes):
         raise ValueError(f"column {name!r} needs a value for each row, got {values!r}")
+    _check_masks(name, values)
     if holds_arrays(values):
         return column_of_arrays(name, values)
     if hasattr(values, "__array__") and not hasattr(values, "__arrow_array__"):
-        values = np.ma.asanyarray(values) if np.ma.isMaskedArray(values) else np.asarray(values)
+        masked = np.ma.isMaskedArray(values) or hasattr(values, "unmasked")  # astropy's Masked
+        values = np.ma.asarray(values) if masked else np.asarray(values)
         values = values.astype(values.dtype.newbyteorder("="), copy=False)  # of FITS tables
     try:
         return pa.array(values)
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        raise ValueError(f"column {name!r} cannot hold these values: {error}") from error
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"column {name!r} cannot hold these values: {error}; give one type of numbers, text, "
+            "bytes or bools, and times as an array of datetime64[ns], in which NaT is null (of "
+            "astropy's Time its datetime64)"
+        ) from error
+
+
+def _check_masks(name: str, values: Any) -> None:
+    """Refuse rows that are masked, of which PyArrow would take what is below the mask."""
+    for row, value in enumerate(values if isinstance(values, Sequence) else ()):
+        if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
+            raise ValueError(
+                f"column {name!r}: row {row} has masked values: fill them, e.g. with NaN, or give "
+                "None for a row without a value"
+            )

@@ -9,6 +9,7 @@ import numpy as np
 
 from readers.index.rows.joining import joined, replaced
 from readers.index.rows.splitting import TimeBlocks, split_rows
+from readers.index.rows.values import RowValues
 from readers.index.rows.where import matching
 from readers.index.rows.windows import window_rows
 from readers.index.sources import IndexSources
@@ -184,7 +185,7 @@ class IndexRows(IndexSources):
             (height, width) of the windows in pixels, or one number for both.
         image : sequence of int or str
             (height, width) of all images in pixels, or the names of two columns that hold them,
-            e.g. ``("naxis2", "naxis1")``.
+            e.g. ``("height", "width")``.
         stride : int or sequence of int, optional
             Pixels from one window to the next along rows and columns; by default those of the crop.
 
@@ -231,9 +232,9 @@ class IndexRows(IndexSources):
         name : str
             Name of the column. Those of files (``path``, ``hdu``, ...) have a meaning, see `Index`.
         values : array_like or pyarrow.Array, shape (len,)
-            Numbers, bools, text, bytes or times; None, or what a masked array masks, for null. Or
-            for each row a list of numbers, or an array of shape (n, k), such as n boxes of k = 4;
-            [] is no boxes.
+            Numbers, bools, text, bytes or times; None, NaT, or what a masked array of NumPy or
+            astropy masks, for null. Or for each row a list of numbers, or an array of shape (n, k),
+            such as n boxes of k = 4; [] is no boxes. Of a Quantity the unit is not kept.
 
         Raises
         ------
@@ -247,3 +248,11 @@ class IndexRows(IndexSources):
         New values of ``label`` or ``labels`` number other classes: the Index loses its `classes`.
         """
         return type(self)(replaced(self.table, name, values))
+
+    def row_values(self, names: Iterable[str]) -> RowValues:
+        """Return columns that no tensor carries, such as text, to look up some rows at a time.
+
+        Those of `names` that `columns` takes are left out. Raises KeyError if there is no such
+        column, and TypeError if lists of numbers have nulls in them.
+        """
+        return RowValues(self.table, names, None if self._file is None else self._file.file)

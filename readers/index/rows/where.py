@@ -63,7 +63,8 @@ def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[n
             "where takes an SQL expression as text, such as 'exptime > 1.9', got "
             f"{type(where).__name__}: row numbers and masks are for select"
         )
-    _check_case(where, table.column_names)
+    names = table.column_names
+    _check_case(where, names)
     for key in keys:
         if column_name(key) != key.lower():
             table = table.append_column(key, table[column_name(key)])
@@ -85,6 +86,8 @@ def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[n
     except duckdb.Error as error:
         # With the names that it proposes, but without the query and long lists of functions.
         reason = re.split(r"\n[\n\t]", str(error))[0]
+        if "Candidate bindings" in reason:  # of a name that is no column: some that are like it
+            reason = f"{reason}; the columns are {', '.join(names)}"
         raise ValueError(f"where {where!r}: {reason}") from error
     finally:
         connection.close()

@@ -8,6 +8,7 @@ Where the time goes is looked at in a round of its own, as counting takes a litt
 
 from __future__ import annotations
 
+import math
 import pkgutil
 import statistics
 import sys
@@ -114,8 +115,13 @@ class Table:
     """What else there is to know."""
 
     def speedup(self, result: Result) -> float:
-        """Return the median over the rounds of how much faster a way is than the baseline."""
+        """Return the median over the rounds of how much faster a way is than the baseline.
+
+        NaN if the baseline could not run.
+        """
         base = next(one for one in self.results if self._is_baseline(one, result))
+        if base.note:
+            return math.nan
         pairs = zip(result.rates(), base.rates(), strict=True)
         return statistics.median(mine / its for mine, its in pairs)
 
@@ -188,7 +194,7 @@ def race(
 
 
 def _missing(way: Way) -> str:
-    """Say why a way cannot go, if so."""
+    """Return why a way cannot go, or None."""
     for name in way.needs:
         try:
             pkgutil.resolve_name(name if ":" in name else f"{name}:")

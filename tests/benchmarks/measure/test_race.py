@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import subprocess
 import sys
 import time
@@ -185,6 +186,14 @@ def test_speedups_are_taken_round_by_round() -> None:
     theirs = Result(name="theirs", rounds=rounds(5, 1, 1))
     table = Table(title="T", baseline="theirs", results=(ours, theirs), data="files")
     assert table.speedup(ours) == 2
+
+
+def test_a_baseline_that_could_not_run() -> None:
+    ours = Result(name="ours", rounds=rounds(10, 2, 6))
+    theirs = Result(name="theirs", note="it is not installed")
+    table = Table(title="T", baseline="theirs", results=(ours, theirs), data="files")
+    assert math.isnan(table.speedup(ours))
+    assert "unknown" in cells(table, ours)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
@@ -55,7 +56,7 @@ def cells(table: Table, result: Result) -> tuple[str, ...]:
         result.name,
         number(statistics.median(rates)),
         f"{number(min(rates))} to {number(max(rates))}",
-        f"{table.speedup(result):.2f}",
+        f"{table.speedup(result):.2f}".replace("nan", "unknown"),
         number(1e3 * cpu),
         f"{result.first_batch_s:.1f}",
         f"{result.difference:.1g}",
@@ -150,7 +151,8 @@ def _as_dict(table: Table | Sheet) -> dict[str, Any]:
     if isinstance(table, Sheet):
         return written
     for result, found in zip(table.results, written["results"], strict=True):
-        found["speedup"] = None if result.note else table.speedup(result)
+        speedup = math.nan if result.note else table.speedup(result)
+        found["speedup"] = None if math.isnan(speedup) else speedup
     return written
 
 

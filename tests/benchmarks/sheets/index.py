@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data import Settings
 from benchmarks.report.tables import Sheet, number
-from dali_pipelines.cli.process_pool import follow_parent
+from dali_pipelines.parallel.process_pool import follow_parent
 from readers.index.columns import Columns
 from readers.sampling.order import Order
 from readers.sampling.schedule import Schedule

@@ -2,61 +2,86 @@
 
 Rows are noted once, by index.py --mcu_rows.
 Windows are the centre's, as DALI's own reader of files knows no rows to draw them by. Its random
-regions are others than those of the rest, and their pixels are not compared.
+regions are others than those of the rest, and their pixels are not compared. Loaders that feed JAX
+draw the same windows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from benchmarks.data import Files, Settings, find_files
 from benchmarks.measure.ledger import Ledger, new_ledger
 from benchmarks.measure.race import Table, Way, race
 from benchmarks.ways.dali import dali_way, read_files
+from benchmarks.ways.grain import grain_way
 from benchmarks.ways.loaders import expected_pixels, files_way, loader_ways
 from benchmarks.ways.peers import Case
 from benchmarks.ways.spdl import spdl_way
 
 _WINDOW = (224, 224)
 CASE = Case(kind="jpeg", batch_size=16, crop=_WINDOW, window="center", flip=False)
+WINDOWS = Case(kind="jpeg", batch_size=16, crop=_WINDOW)
 REGIONS = Case(kind="jpeg", batch_size=16, random_area=(0.08, 1.0), resize=_WINDOW)
 
 
 def jpeg_suite(settings: Settings) -> Iterator[Table]:
     """Time all of them."""
     files = find_files(settings, "jpeg", (2 if settings.quick else 9) * CASE.batch_size)
-    with new_ledger() as ledger:
-        results = race(
-            jpeg_ways(files, settings, ledger),
-            expected_pixels(files.paths, CASE),
-            settings.rounds,
-        )
-    how = (
-        f"{settings.num_read_processes} processes, {settings.num_threads} threads of DALI or SPDL; "
-        f"batches of {CASE.batch_size}. Rows are noted beforehand, by index.py --mcu_rows."
-    )
-    yield Table(
-        title="Centre windows of 224x224 out of photographs",
-        baseline="DataLoader, Pillow",
-        results=results,
-        data=files.described,
-        note=f"{how} SPDL's colours are FFmpeg's, which are not libjpeg's, and it does not turn "
+    yield _table(
+        "Centre windows of 224x224 out of photographs",
+        CASE,
+        jpeg_ways,
+        files,
+        settings,
+        note="SPDL's colours are FFmpeg's, which are not libjpeg's, and it does not turn "
         "photographs as their EXIF says.",
     )
+    yield _table(
+        "Random regions of photographs, resized to 224x224 and flipped",
+        REGIONS,
+        region_ways,
+        files,
+        settings,
+        note="Regions have 8 to 100 % of the area, and widths of 3/4 to 4/3 of their heights. "
+        "DALI's own draws are others, and its pixels are not compared.",
+    )
+    yield _table(
+        "Random windows of 224x224, flipped, as arrays of JAX",
+        WINDOWS,
+        jax_ways,
+        files,
+        settings,
+        baseline="grain, Pillow",
+        note="Each process of grain has a thread.",
+    )
+
+
+def _table(
+    title: str,
+    case: Case,
+    ways: Callable[[Files, Settings, Ledger], list[Way]],
+    files: Files,
+    settings: Settings,
+    *,
+    note: str,
+    baseline: str = "DataLoader, Pillow",
+) -> Table:
     with new_ledger() as ledger:
-        results = race(
-            region_ways(files, settings, ledger),
-            expected_pixels(files.paths, REGIONS),
-            settings.rounds,
-        )
-    yield Table(
-        title="Random regions of photographs, resized to 224x224 and flipped",
-        baseline="DataLoader, Pillow",
+        expected = expected_pixels(files.paths, case)
+        results = race(ways(files, settings, ledger), expected, settings.rounds)
+    how = (
+        f"{settings.num_read_processes} processes, {settings.num_threads} threads of DALI or SPDL; "
+        f"batches of {case.batch_size}. Rows are noted beforehand, by index.py --mcu_rows."
+    )
+    return Table(
+        title=title,
+        baseline=baseline,
         results=results,
         data=files.described,
-        note=f"{how} Regions have 8 to 100 % of the area, and widths of 3/4 to 4/3 of their "
-        "heights. DALI's own draws are others, and its pixels are not compared.",
+        note=f"{how} {note}",
     )
 
 
@@ -97,6 +122,18 @@ def region_ways(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
         ),
         _dali_way(files, REGIONS, passes, threads, ledger),
         files_way(files.paths, REGIONS, "Pillow", passes, num_workers=workers, ledger=ledger),
+    ]
+
+
+def jax_ways(files: Files, settings: Settings, ledger: Ledger) -> list[Way]:
+    """Return the ways to arrays of JAX, ours first."""
+    passes = 2 if settings.quick else 3
+    workers, threads = settings.num_read_processes, settings.num_threads
+    settings_of_ours = {"num_read_processes": workers, "num_threads": threads, "ledger": ledger}
+    ours = loader_ways(files.index, WINDOWS, passes, framework="jax", **settings_of_ours)
+    return [
+        *(replace(way, needs=("jax",)) for way in ours),
+        grain_way(files.paths, WINDOWS, passes, workers, ledger),
     ]
 
 

@@ -35,7 +35,7 @@ from benchmarks.sheets.starting import starting_tables
 from benchmarks.ways.loaders import devices, expected_pixels, files_way, loader_way
 from benchmarks.ways.peers import MEAN, STD, Case, decoded
 from benchmarks.ways.shards import Start, in_processes
-from dali_pipelines.cli.process_pool import follow_parent
+from dali_pipelines.parallel.process_pool import follow_parent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -281,7 +281,7 @@ def _own_reader(feed: Feed) -> Iterator[Run]:
 
 
 def _as_int16(files: Files) -> bool:
-    """Tell whether the frames are what DALI's own reader is told that they are, and reads right."""
+    """Return whether the frames are what DALI's own reader takes them for, and reads right."""
     from readers import FitsReader, Row
 
     header = FitsReader(hdu=1).header(Row(0, files.paths[0], 1), ("ZBITPIX", "BZERO"))

@@ -91,7 +91,11 @@ def _start_loader(
 ) -> Iterator[Run]:
     from dali_pipelines import Loader
 
-    with Loader(factory, index, devices=devices(1), seed=SEED, **settings) as loader:
+    if settings.get("framework") == "jax":
+        from dali_pipelines.frameworks.jax_sharding import own_devices
+
+        settings["devices"] = own_devices()[:1]
+    with Loader(factory, index, seed=SEED, **{"devices": devices(1), **settings}) as loader:
         yield lambda _: _batches(loader, ahead, passes * len(index))
 
 

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import cast
 
 from benchmarks.measure.race import Batch, Run
-from dali_pipelines.cli.process_pool import follow_parent
+from dali_pipelines.parallel.process_pool import follow_parent
 
 Start = Callable[[], AbstractContextManager[Run]]
 """Of a `Way`; picklable here."""

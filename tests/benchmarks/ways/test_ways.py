@@ -177,6 +177,15 @@ def test_random_regions_are_those_of_pillow(photos: Settings) -> None:
     assert results[2].difference > 1
 
 
+def test_arrays_of_jax_are_those_of_pillow(photos: Settings) -> None:
+    files = many_times(find_files(photos, "jpeg", 6))
+    with new_ledger() as ledger:
+        ways = jpeg.jax_ways(files, replace(photos, num_read_processes=1), ledger)
+        noted, ours, grain = race(ways, expected_pixels(files.paths, jpeg.WINDOWS), 1)
+    assert all(result.difference < 0.2 for result in (noted, ours))
+    assert grain.note or grain.difference < 1e-6  # Pillow, too
+
+
 def test_the_loaders_readers_count(level1: Settings) -> None:
     files = many_times(find_files(level1, "fits", 4))
     case = Case(kind="fits", batch_size=2)

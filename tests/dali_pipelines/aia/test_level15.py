@@ -97,7 +97,7 @@ def overlaid(ours: Any, theirs: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def disk(shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Tell what is on the disk, and a little beyond: at the frame's border splines differ.
+    """Return what is on the disk, and a little beyond: at the frame's border splines differ.
 
     There aiapy pads the frame with its least pixel before it resamples.
     """

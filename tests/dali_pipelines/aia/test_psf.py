@@ -21,7 +21,7 @@ SIZE = 128
 
 @pytest.fixture
 def aiapy_psf(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Give aiapy's function, working on small frames: it takes their size from its first array."""
+    """Return aiapy's function for small frames: it takes their size from its first array."""
     original = sys.modules["aiapy.psf.psf"]
     small = SimpleNamespace(
         **{**vars(np), "zeros": lambda shape, dtype: np.zeros((SIZE, SIZE), dtype)}

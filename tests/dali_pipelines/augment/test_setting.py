@@ -61,7 +61,7 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def images_of(factory: Any, index: Index, steps: int, **options: Any) -> Iterator[tuple[int, Any]]:
-    """Give row and image of the first steps of a pipeline, without reader processes."""
+    """Yield row and image of the first steps of a pipeline, without reader processes."""
     pipeline = factory(index, num_read_processes=0, crop=16, window="random", flip="hv", **options)
     pipeline.build()
     for _ in range(steps):

@@ -11,6 +11,7 @@ from servers.weed import OPEN, Weed
 from readers import Index
 from readers.places.opener import Places
 from readers.places.storage import Storage
+from readers.places.stores import credentials_of
 
 NAMES = ["b.npy", "a b.npy", "a+b.npy", "a%20b.npy", "ü.npy", "a#b.npy", "a?b.npy", "100%.npy"]
 """Of objects in the folder ``names``, whose contents are their names."""
@@ -69,6 +70,20 @@ def test_one_object(storage: Storage) -> None:
     assert index.table["file_bytes"].to_pylist() == [1]
 
 
+def test_the_environment_of_a_public_bucket(
+    archive: Weed, s3_keys: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For programs that have no settings of storage."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{archive.s3_port}")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    url = f"s3://{OPEN}/scan/deep/er/d.fits"
+    with pytest.raises(OSError, match="access is denied"):
+        Index.scan(url)
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    assert len(Index.scan(url)) == 1
+    assert credentials_of(url, Storage()) == "none are sent, requests are anonymous"
+
+
 def test_one_file_of_a_web_server(archive: Weed) -> None:
     url = f"http://127.0.0.1:{archive.http_port}/buckets/{OPEN}/scan/names/a%20b.npy"
     index = Index.scan(url)
@@ -80,7 +95,8 @@ def test_one_file_of_a_web_server(archive: Weed) -> None:
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        (f"s3://{OPEN}/nothing/", "there is no such object"),
+        (f"s3://{OPEN}/nothing/", "^there is no such object, and none below it"),
+        (f"s3://{OPEN}/scan/names/[b].npy", r"of patterns only \*, \*\* and \{0..9\} are known, "),
         (f"s3://{OPEN}/scan/deep/er/other.fits", "there is no such object"),
         ("s3://nowhere/scan/", "access is denied"),
         ("s3://archive/scan/", "access is denied"),
@@ -90,6 +106,16 @@ def test_what_cannot_be_listed(storage: Storage, url: str, reason: str) -> None:
     with pytest.raises(OSError, match=reason) as caught:
         Index.scan(url, storage=storage)
     assert str(caught.value).count(url) == 1
+
+
+def test_names_that_the_client_does_not_list(storage: Storage, s3_proxy: Proxy) -> None:
+    """The error says which object keeps the others from being listed."""
+    text = "<Contents><Key>{}</Key><Size>1</Size><LastModified>2026-01-01T00:00:00Z</LastModified>"
+    keys = "".join(text.format(key) + "</Contents>" for key in ("a/b.npy", "a//c.npy"))
+    body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>"
+    s3_proxy.fault(Fault(status=200, body=body.encode()))
+    with pytest.raises(OSError, match=r'nor what is listed with them: rename "a//c.npy", or give'):
+        Index.scan(f"s3://{OPEN}/a/", storage=storage)
 
 
 def test_a_listing_that_fails(storage: Storage, s3_proxy: Proxy) -> None:
@@ -114,6 +140,7 @@ def test_a_folder_of_a_web_server(archive: Weed, folder: str) -> None:
         ("scan/names/*.txt", ["scan/names/notes.txt"]),
         ("scan/names/a?b*", ["scan/names/a?b.npy"]),
         ("scan/*_too/*", ["scan/names_too/c.npy"]),
+        ("scan/names/1{00..00}%.npy", ["scan/names/100%.npy"]),
     ],
 )
 def test_patterns(storage: Storage, pattern: str, found: list[str]) -> None:

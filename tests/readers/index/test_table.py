@@ -78,6 +78,16 @@ class TestScan:
         else:
             assert paths(Index.scan(folder / pattern)) == named(folder, names)
 
+    def test_ranges_of_numbers(self, folder: Path) -> None:
+        for name in ("n08.fits", "n09.fits", "n10.fits", "{08..09}.fits"):
+            (folder / name).touch()
+        assert paths(Index.scan(folder / "n{09..10}.fits")) == named(
+            folder, ["n09.fits", "n10.fits"]
+        )
+        assert paths(Index.scan(folder / "{08..09}.fits")) == named(folder, ["{08..09}.fits"])
+        with pytest.raises(FileNotFoundError, match=r"n11.fits: no such folder or file"):
+            Index.scan(folder / "n{10..11}.fits")
+
     def test_one_file_of_any_name(self, folder: Path) -> None:
         assert paths(Index.scan(folder / "notes.txt")) == named(folder, ["notes.txt"])
         odd = folder / "x[1]*.fits"
@@ -133,6 +143,10 @@ class TestTable:
             ({"path": [1, 2]}, "column 'path' must be text, got int64"),
             ({"path": ["/a", None, None]}, "column 'path' has 2 empty rows"),
             ({"path": ["/a", ""]}, "column 'path' has 1 empty rows"),
+            (
+                {"path": ["/a"], "offset": [5], "nbytes": [6], "etag": ["a"], "file_bytes": [10]},
+                "1 rows end behind their files: 'offset' and 'nbytes' are the first byte and",
+            ),
         ],
     )
     def test_errors(self, given: dict[str, Any], message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Barrier
@@ -21,20 +22,21 @@ from readers.contract import Reader, Sample
 
 NOISE = np.random.default_rng(0).normal(10_000, 300, (1100, 1100)).astype(np.int16)  # 2.4 MB
 WINDOW = Window(height=200, width=150, y=0.8, x=0.7)
+WINDOW_OF_SMALL = Window(height=40, width=30, y=0.8, x=0.7)
 NUMBERS = count()
 HEAD_BYTES = 128 << 10
 """Bytes that are fetched of a FITS file of which nothing is known."""
 
 
-def npy() -> bytes:
+def npy(edge: int = 1100) -> bytes:
     file = io.BytesIO()
-    np.save(file, NOISE.astype(np.float32))
+    np.save(file, NOISE[:edge, :edge].astype(np.float32))
     return file.getvalue()
 
 
-def plain() -> bytes:
+def plain(edge: int = 1100) -> bytes:
     file = io.BytesIO()
-    fits.PrimaryHDU(NOISE).writeto(file)
+    fits.PrimaryHDU(NOISE[:edge, :edge]).writeto(file)
     return file.getvalue()
 
 
@@ -80,9 +82,11 @@ def same(found: Sample, reader: Reader, content: bytes, window: Window | None, a
 CASES: dict[str, tuple[Any, Any, str, Window | None, int]] = {
     # Reader, file, suffix, window, requests
     "npy": (NpyReader(), npy, ".npy", WINDOW, 2),
-    "whole npy": (NpyReader(), npy, ".npy", None, 2),
+    "whole npy": (NpyReader(), npy, ".npy", None, 1),
+    "small npy": (NpyReader(), partial(npy, 160), ".npy", WINDOW_OF_SMALL, 1),
     "fits": (FitsReader(), plain, ".fits", WINDOW, 2),
     "whole fits": (FitsReader(), plain, ".fits", None, 2),
+    "small fits": (FitsReader(), partial(plain, 700), ".fits", None, 1),
     "rice": (FitsReader(), rice, ".fits", WINDOW, 2),
     "whole rice": (FitsReader(), rice, ".fits", None, 2),
     "whole jpeg": (JpegReader(), jpeg, ".jpg", None, 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from readers.index.containers.forward import ForwardReader, check_unpacked
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
 _FILES, _WITHOUT_DATA, _SPARSE = b"07\0", b"123456", b"S"
-_LINKS = b"12"
+_HARD_LINK, _LINKS = b"1", b"12"
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
 _LONGEST = 1 << 20
 """Bytes of a long name or of pax records; more is damage."""
@@ -28,8 +29,16 @@ class Member(NamedTuple):
     nbytes: int
 
 
+class Link(NamedTuple):
+    """A link in a tar."""
+
+    name: str
+    target: str
+    """Name of the member that it stands for, if that is in the tar."""
+
+
 def members(
-    reader: ForwardReader, start: int = 0, links: list[str] | None = None
+    reader: ForwardReader, start: int = 0, links: list[Link] | None = None
 ) -> Iterator[Member]:
     """Yield the files of a tar; folders, links and devices are left out.
 
@@ -39,8 +48,8 @@ def members(
         The tar.
     start : int
         Position of the header to begin with.
-    links : list of str, optional
-        To append the names of links to.
+    links : list of Link, optional
+        To append links to.
 
     Raises
     ------
@@ -59,12 +68,15 @@ def members(
             content = _content(reader, data, nbytes)
             if kind == _LONG_NAME:
                 of_next[b"path"] = content.partition(b"\0")[0]
+            elif kind == _LONG_LINK:
+                of_next[b"linkpath"] = content.partition(b"\0")[0]
             elif kind == _PAX:
                 of_next |= _records(reader, data, content)
             elif kind == _PAX_OF_ALL:
                 of_all |= _records(reader, data, content)
         else:
-            if found := of_all | of_next:
+            found = of_all | of_next
+            if found:
                 name = found.get(b"path", name)
                 nbytes = _decimal(reader, at, found[b"size"]) if b"size" in found else nbytes
                 if any(key.startswith(b"GNU.sparse.") for key in found):
@@ -77,7 +89,7 @@ def members(
             if data + nbytes > reader.nbytes:
                 raise _cut(reader, f"{text(name)!r} ends at {data + nbytes}")
             if links is not None and kind in _LINKS:
-                links.append(text(name))
+                links.append(_link(kind, name, found.get(b"linkpath", header[157:257])))
             if kind in _FILES and not name.endswith(b"/"):
                 yield Member(text(name), data, nbytes)
         at = data + -(-nbytes // BLOCK) * BLOCK
@@ -86,6 +98,13 @@ def members(
             f"it goes on after its end mark at {at}, as where tars were joined by cat: join them "
             "by tar --concatenate"
         )
+
+
+def _link(kind: bytes, name: bytes, target: bytes) -> Link:
+    """Return a link; a hard one names a member, a symbolic one a path beside its own."""
+    named = text(target.partition(b"\0")[0])
+    folder = "" if kind == _HARD_LINK else posixpath.dirname(text(name))
+    return Link(text(name), posixpath.normpath(posixpath.join(folder, named)))
 
 
 def text(name: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from readers.index.containers.columns import (
 from readers.index.containers.forward import ForwardReader
 from readers.index.containers.left_out import LeftOut
 from readers.index.containers.tar.idx import listed_members
-from readers.index.containers.tar.members import Member, members
+from readers.index.containers.tar.members import Link, Member, members
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,11 +79,11 @@ def tar_table(
     """
     reader = ForwardReader(place)
     found = listed_members(reader, *idx) if idx else None
-    links: list[str] = []
+    links: list[Link] = []
     files = found or members(reader, links=links)
-    named = [(each, _text(reader, each, left_out)) for each in files]
-    for link in links:
-        left_out.add("links in tars: pack by tar --dereference --hard-dereference", link)
+    named = [(each, _text(reader, each, left_out)) for each in files]  # in one pass
+    linked = _linked([each for each, _ in named], links, left_out) if links else []
+    named += [(each, _text(reader, each, left_out)) for each in linked]
     exact = [image.lower().lstrip(".")] if image else [suffix[1:] for suffix in suffixes]
     samples = _grouped(place.name, named, _by_first_dot)
     if not image and not any(ext in exact for each in samples.values() for ext in each.spans):
@@ -100,6 +101,21 @@ def tar_table(
     kept = [(samples[key], ext) for key, ext in chosen.items()]
     others = _columns(place.name, kept, tuple(suffixes), left_out)
     return container_table(place, [sample.spans[ext] for sample, ext in kept], [*chosen], others)
+
+
+def _linked(files: Sequence[Member], links: Sequence[Link], left_out: LeftOut) -> list[Member]:
+    """Return links to members of the tar as members, which have the bytes of these."""
+    known = {posixpath.normpath(each.name): each for each in files}
+    found = []
+    for link in links:
+        if (file := known.get(link.target)) is None:
+            left_out.add(
+                "links in tars to what is not in them: pack by tar --dereference", link.name
+            )
+        else:
+            found.append(Member(link.name, file.offset, file.nbytes))
+            known[posixpath.normpath(link.name)] = file
+    return found
 
 
 def _text(reader: ForwardReader, member: Member, left_out: LeftOut) -> str | None:

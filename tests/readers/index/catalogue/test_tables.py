@@ -75,6 +75,7 @@ def test_files(name: str, tmp_path: Path) -> None:
         (Masked([30, 40] * u.arcmin, mask=[False, True]), [0.5, np.nan]),
         (MaskedColumn([1.0, 2.0], mask=[True, False], unit="deg"), [np.nan, 2]),
         (MaskedColumn([1, 2], mask=[True, False]), [np.nan, 2]),
+        (Masked([1, 2], mask=[True, False]), [np.nan, 2]),
         (np.array([1, 2], ">f4"), [1, 2]),
     ],
 )

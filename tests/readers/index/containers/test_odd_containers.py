@@ -20,14 +20,14 @@ def _png() -> bytes:
     return file.getvalue()
 
 
-def test_a_volume_label_without_a_size_and_links_are_no_members(
+def test_a_volume_label_without_a_size_and_links_to_elsewhere_are_no_members(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name, kind in (("label", b"V"), ("a.png", tarfile.REGTYPE), ("b.png", tarfile.LNKTYPE)):
             member = tarfile.TarInfo(name)
-            member.type, member.linkname = kind, "a.png" * (kind == tarfile.LNKTYPE)
+            member.type, member.linkname = kind, "c.png" * (kind == tarfile.LNKTYPE)
             member.size = len(_png()) * (kind == tarfile.REGTYPE)
             tar.addfile(member, io.BytesIO(_png()))
     header = bytearray(content.getvalue())

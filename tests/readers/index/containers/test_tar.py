@@ -163,6 +163,39 @@ def test_members_of_a_sample_need_not_be_neighbours(
     assert "neither images nor texts, the first: .mp4" in caplog.text
 
 
+@pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_links_have_the_bytes_of_what_they_name(
+    format: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As ``tarfile`` extracts them; a label is not lost with its image."""
+    long = "n" * 120
+    with tarfile.open(tmp_path / "a.tar", "w", format=format) as tar:
+        for name, kind, is_of in (
+            ("./x/1.jpg", tarfile.SYMTYPE, f"../y/{long}.jpg"),
+            (f"./y/{long}.jpg", tarfile.REGTYPE, "one"),
+            ("./y/0.cls", tarfile.REGTYPE, "7"),
+            ("./x/1.cls", tarfile.LNKTYPE, "./y/0.cls"),
+            ("./x/2.jpg", tarfile.LNKTYPE, f"./y/{long}.jpg"),
+            ("./x/2.txt", tarfile.REGTYPE, "two"),
+            ("./x/3.jpg", tarfile.SYMTYPE, "/elsewhere/3.jpg"),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type = kind
+            data = is_of.encode() if kind == tarfile.REGTYPE else b""
+            info.linkname, info.size = "" if data else is_of, len(data)
+            tar.addfile(info, io.BytesIO(data))
+    found = {row.pop("key"): row for row in rows(tmp_path / "a.tar")}
+    assert found.keys() == {f"./y/{long}", "./x/1", "./x/2"}
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        for key, row in found.items():
+            image = tar.extractfile(f"{key}.jpg")
+            assert image is not None
+            assert content(row) == image.read() == b"one"
+    labels = [(found[f"./x/{number}"]["cls"], found[f"./x/{number}"]["txt"]) for number in (1, 2)]
+    assert labels == [(7, None), (None, "two")]
+    assert "left out: 1 links in tars to what is not in them" in caplog.text
+
+
 def test_which_member_is_the_image(tmp_path: Path) -> None:
     path = pack(tmp_path / "a.tar", [("a.png", b"p"), ("a.jpg", b"jj"), ("a.left.jpg", b"lll")])
     [row] = rows(path)

@@ -119,8 +119,10 @@ def test_columns(tmp_path: Path) -> None:
     [row, *_] = rows(path, image="mask", columns={})
     assert row.keys() == usual
     assert content(row) == b"\x89PNG\0"
-    with pytest.raises(ValueError, match="each Index has a column 'offset'"):
-        rows(path, columns={"image/score": "offset"})
+    for name in ("offset", "hdu", "path_x"):  # of which an Index takes what it reads
+        columns = {"image/text": name}
+        with pytest.raises(ValueError, match=f"the column '{name}' of an Index says what is read"):
+            rows(path, columns=columns)
 
 
 def test_records_without_an_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

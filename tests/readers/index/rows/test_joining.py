@@ -7,12 +7,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from astropy import units as u
 from astropy.io import fits
 from astropy.table import MaskedColumn
+from astropy.time import Time
+from astropy.utils.masked import Masked
 from hypothesis import given
 from hypothesis import strategies as st
 
 from readers import Index
+
+MASKED = np.ma.array([1.5, 2], mask=[False, True])
 
 CELLS: dict[str, st.SearchStrategy[Any]] = {
     "integer": st.integers(-(2**31), 2**31),
@@ -129,6 +134,12 @@ class TestWithColumn:
             (np.array([1, 2], ">f4"), [1, 2]),
             (np.array(["a", "é"]), ["a", "é"]),
             (np.ma.array([1, 2], mask=[False, True]), [1, None]),
+            (Masked([1, 2], mask=[False, True]), [1, None]),
+            (Masked([1.5, 2] * u.m, mask=[True, False]), [None, 2]),
+            (
+                Time(np.ma.array([58000, 58001], mask=[False, True]), format="mjd").datetime64,
+                [pd.Timestamp("2017-09-04"), None],
+            ),
             (MaskedColumn([1, 2], mask=[True, False]), [None, 2]),
             (pd.Series(["a", "b"]), ["a", "b"]),
             (pa.array([1, 2]), [1, 2]),
@@ -164,7 +175,18 @@ class TestWithColumn:
             ("ab", "column 'x' needs a value for each row, got 'ab'"),
             ([1, "a"], "column 'x' cannot hold these values: Could not convert 'a'"),
             (np.zeros((2, 2)), "column 'x' cannot hold these values: only handle 1-dim"),
+            (np.ma.zeros((2, 2)), "column 'x' cannot hold these values"),
             ([2**70, 1], "column 'x' cannot hold these values"),
+            ([np.ones(2), MASKED], "column 'x': row 1 has masked values: fill them, e.g. with NaN"),
+            ([np.ones((1, 2)), MASKED[None]], "column 'x': row 1 has masked values"),
+            ([[], Masked(MASKED.data, mask=MASKED.mask)], "column 'x': row 1 has masked values"),
+            ([1.5, np.ma.masked], "column 'x': row 1 has masked values: .* or give None"),
+            (
+                Time([58000, 58001], format="mjd"),
+                r"times as an array of datetime64\[ns\].* Time its",
+            ),
+            ([np.datetime64("2020-01-01"), None], r"times as an array .* in which NaT is null"),
+            (np.array(["2020-01-01T01"] * 2, "M8[h]"), r"times as an array of datetime64\[ns\]"),
         ],
     )
     def test_errors(self, values: Any, message: str) -> None:

@@ -115,7 +115,7 @@ def test_of_a_mapped_file(index: Index, tmp_path: Path) -> None:
     ("sql", "message"),
     [
         ("wavelnth = 304", "where 'wavelnth = 304' matches none of 1000 rows"),
-        ("wavelenght = 171", "Candidate bindings: .*wavelnth"),
+        ("wavelenght = 171", "Candidate bindings: .*wavelnth.*; the columns are path, "),
         ("exptime", "where must be true or false, 'exptime' is DOUBLE"),
         ("exptime >", "where 'exptime >': Parser Error"),
         ("", "where '': Parser Error"),

@@ -1,0 +1,88 @@
+"""Values of rows that no tensor carries, such as text: looked up when a batch is delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from readers.index import schema
+from readers.index.lists.arrays import holds_numbers, is_lists, lists_of, width_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from readers.index.shared_file import SharedFile
+
+
+class RowValues:
+    """Columns of an Index, looked up by row: only the rows that are asked for are read.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table of the Index.
+    names : iterable of str
+        Columns; those that a tensor carries are left out.
+    file : SharedFile, optional
+        The file from which the table is mapped.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column.
+    TypeError
+        If it holds lists of numbers with nulls in them, or of different lengths in lists.
+    ValueError
+        If it holds times that do not fit into 64 bits.
+    """
+
+    def __init__(
+        self, table: pa.Table, names: Iterable[str], file: SharedFile | None = None
+    ) -> None:
+        self._columns: dict[str, pa.ChunkedArray] = {}
+        self._widths: dict[str, int | None] = {}
+        for name in names:
+            schema.check_column(table, name)
+            column = table[name]
+            if schema.fits_tensor(column):
+                continue
+            if is_lists(column.type) and holds_numbers(column.type):
+                self._widths[name] = width_of(name, column)
+            for chunk in column.chunks:  # now, and not in the midst of an epoch
+                schema.as_nanoseconds(name, chunk)
+            self._columns[name] = column
+        self._file = file
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are looked up."""
+        return tuple(self._columns)
+
+    def of(self, rows: Sequence[int]) -> dict[str, list[Any]]:
+        """Return the values of some rows, by column; None for null.
+
+        Text is str, a list of numbers an array, times are nanoseconds since 1970, and all else is
+        what ``pyarrow.Scalar.as_py`` returns.
+
+        Raises
+        ------
+        ReadError
+            If the file was written to since it was opened.
+        """
+        if self._file is not None and self._columns:
+            self._file.check()
+        return {name: self._values(name, column, rows) for name, column in self._columns.items()}
+
+    def _values(self, name: str, column: pa.ChunkedArray, rows: Sequence[int]) -> list[Any]:
+        # Row by row, as `take` would join the chunks of the whole column first.
+        if name in self._widths:
+            found = (column.slice(row, 1) for row in rows)
+            return [self._array(name, one) if one[0].is_valid else None for one in found]
+        if schema.is_time(column.type):
+            return [schema.as_nanoseconds(name, column.slice(row, 1))[0].as_py() for row in rows]
+        return [column[row].as_py() for row in rows]
+
+    def _array(self, name: str, one: pa.ChunkedArray) -> NDArray[Any]:
+        values, width = lists_of(name, one).values.copy(), self._widths[name]
+        return values if width is None else values.reshape(-1, width)
