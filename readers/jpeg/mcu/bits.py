@@ -43,11 +43,14 @@ def is_end(coded: bytes | memoryview, marker: int) -> bool:
 
 
 def bytes_of(words: NDArray[np.uint64], count: int) -> bytes:
-    """Return bits as entropy-coded bytes, the last of them filled with ones (T.81, F.1.2.3)."""
-    whole, rest = divmod(count, 8)
-    coded = words[: count // 64 + 1].byteswap().tobytes()[: whole + 1]
-    coded = coded[:whole] + (bytes((coded[whole] | 0xFF >> rest,)) if rest else b"")
-    return coded.replace(b"\xff", b"\xff\0")
+    """Return bits as entropy-coded bytes, the last of them filled with ones (T.81, F.1.2.3).
+
+    The words are overwritten.
+    """
+    coded = words[: count // 64 + 1].byteswap(inplace=True).view(np.uint8)[: -(-count // 8)]
+    if count % 8:
+        coded[-1] |= 0xFF >> count % 8
+    return coded.tobytes().replace(b"\xff", b"\xff\0")
 
 
 @compiled

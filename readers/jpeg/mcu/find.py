@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 
 import numpy as np
+from isal import isal_zlib
 from numpy.typing import NDArray
 
 from readers.jpeg.header import JpegHeader
@@ -38,11 +38,11 @@ def find_mcu_rows(data: bytes) -> McuRows:
     if (predictions != predictions.astype(np.int16)).any():
         raise DamagedRowsError("the DC coefficients are too large")
     starts = 8 * header.nbytes + _with_stuffing(bits, coded[:marker])
-    crc = zlib.crc32(data[: header.nbytes])
+    crc = isal_zlib.crc32(data[: header.nbytes])
     crcs = np.empty(0, np.uint32)
     rows = McuRows(len(data), header.nbytes, crc, starts, predictions.astype(np.int16), crcs)
     ranges = (rows.byte_range(row, row) for row in range(header.num_rows))
-    crcs = np.array([zlib.crc32(memoryview(data)[slice(*each)]) for each in ranges], np.uint32)
+    crcs = np.array([isal_zlib.crc32(memoryview(data)[slice(*each)]) for each in ranges], np.uint32)
     return replace(rows, crcs=crcs)
 
 

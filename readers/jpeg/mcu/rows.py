@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from dataclasses import dataclass
 
 import numpy as np
+from isal import isal_zlib
 from numpy.typing import NDArray
 
 from readers.jpeg.header import NoRowsError
@@ -67,7 +67,7 @@ class McuRows:
 
     def is_of(self, header: bytes, file_nbytes: int) -> bool:
         """Return whether a file is still the one in which the rows were found."""
-        return self.file_nbytes == file_nbytes and self.header_crc == zlib.crc32(header)
+        return self.file_nbytes == file_nbytes and self.header_crc == isal_zlib.crc32(header)
 
     def byte_range(self, first: int, last: int) -> tuple[int, int]:
         """Return the range of bytes of the file that holds rows `first` to `last`."""
@@ -79,7 +79,7 @@ class McuRows:
         begins, ends = starts[:-1] // 8 - starts[0] // 8, -(-starts[1:] // 8) - starts[0] // 8
         crcs = self.crcs[first : last + 1].tolist()
         for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
-            if zlib.crc32(view[begin:end]) != crcs[row]:
+            if isal_zlib.crc32(view[begin:end]) != crcs[row]:
                 raise ChangedError(f"row {first + row} of MCUs has changed since it was recorded")
 
 
