@@ -13,7 +13,6 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nvidia.dali import fn, types
-from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.decode import Decode, Decoded
@@ -25,6 +24,7 @@ from dali_pipelines.graph.source import (
     check_arguments,
     make_source,
     peek_first,
+    sample_nodes,
     targets_nbytes,
     turned_pixels,
 )
@@ -41,7 +41,6 @@ from readers.index.table import Index
 from readers.sampling.placement import PLACEMENT_SPECS
 from readers.source import Source
 from readers.worker import setup
-from readers.worker.packed_source import RECORD, PackedSource, record_places, split_specs
 
 _LARGE_BATCH = 256 << 20
 """Bytes in shared memory from which on only one batch is kept ready by default."""
@@ -196,7 +195,7 @@ def reader_pipeline(
     nbytes = peek.nbytes if peek is not None else 0
     pipeline = _empty_pipeline(config, nbytes)
     with pipeline:
-        nodes = _sample_nodes(source, nbytes, pipeline.ahead, config)
+        nodes = sample_nodes(source, nbytes, pipeline.ahead, config)
         arrays = _Arrays(nodes)
         decoded = decode(arrays, config)
         check_decoded(decoded, config, uses_flip="flip" in arrays.used)
@@ -234,46 +233,6 @@ def _empty_pipeline(config: PipelineConfig, nbytes: int) -> ReaderPipeline:
     pipeline.ahead = ahead
     pipeline.num_read_processes = config.num_read_processes
     return pipeline
-
-
-def _sample_nodes(
-    source: Source, nbytes: int, ahead: int, config: PipelineConfig
-) -> dict[str, Any]:
-    """Return the DataNodes of what the Source sends, by name."""
-    sent = PackedSource(source)
-    specs = sent.specs
-    parallel: dict[str, Any] = {
-        "parallel": True,
-        "prefetch_queue_depth": ahead,
-        # DALI adds records of its own to each piece of shared memory, and doubles a piece that is
-        # too small by one byte.
-        "bytes_per_sample_hint": nbytes + 4096 + 256 * len(specs),
-    }
-    outputs = fn.external_source(
-        sent,
-        num_outputs=len(specs),
-        batch=False,
-        **(parallel if config.num_read_processes else {}),
-        dtype=[to_dali_type(spec.dtype) for spec in specs],
-        ndim=[spec.ndim or 0 for spec in specs],
-        layout=[spec.layout for spec in specs],
-    )
-    nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
-    return nodes | _unpacked(nodes.pop(RECORD.name), source)
-
-
-def _unpacked(record: Any, source: Source) -> dict[str, Any]:
-    """Return the DataNodes of the arrays in the record, by name."""
-    found = {}
-    for spec, start, stop in record_places(split_specs(source.specs)[1]):
-        node = fn.reinterpret(
-            record[start:stop],
-            dtype=to_dali_type(spec.dtype),
-            shape=spec.shape or (1,),
-            layout=spec.layout,
-        )
-        found[spec.name] = node if spec.shape else fn.squeeze(node, axes=0)
-    return found
 
 
 def _outputs(

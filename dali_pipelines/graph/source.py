@@ -1,13 +1,15 @@
-"""Make the Source of a pipeline, and peek at its first row."""
+"""Make the Source of a pipeline, peek at its first row, and add what it sends to the graph."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from nvidia.dali import fn
+from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
 from dali_pipelines.graph.ragged import SIZE
@@ -28,6 +30,7 @@ from readers.sampling.shard import Shard
 from readers.sampling.weighted import WeightedOrder
 from readers.source import Source
 from readers.targets.several import Targets
+from readers.worker.packed_source import RECORD, PackedSource, record_places, split_specs
 from readers.worker.timeout import TimeLimit, within
 
 _CORNERS = np.integer, np.floating
@@ -231,3 +234,41 @@ def first_readable(
                 raise
             errors.append(error)
     raise errors[0]
+
+
+def sample_nodes(source: Source, nbytes: int, ahead: int, config: PipelineConfig) -> dict[str, Any]:
+    """Return the DataNodes of what the Source sends, by name."""
+    sent = PackedSource(source)
+    specs = sent.specs
+    parallel: dict[str, Any] = {
+        "parallel": True,
+        "prefetch_queue_depth": ahead,
+        # DALI adds records of its own to each piece of shared memory, and doubles a piece that is
+        # too small by one byte.
+        "bytes_per_sample_hint": nbytes + 4096 + 256 * len(specs),
+    }
+    outputs = fn.external_source(
+        sent,
+        num_outputs=len(specs),
+        batch=False,
+        **(parallel if config.num_read_processes else {}),
+        dtype=[to_dali_type(spec.dtype) for spec in specs],
+        ndim=[spec.ndim or 0 for spec in specs],
+        layout=[spec.layout for spec in specs],
+    )
+    nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
+    return nodes | _unpacked(nodes.pop(RECORD.name), source)
+
+
+def _unpacked(record: Any, source: Source) -> dict[str, Any]:
+    """Return the DataNodes of the arrays in the record, by name."""
+    found = {}
+    for spec, start, stop in record_places(split_specs(source.specs)[1]):
+        node = fn.reinterpret(
+            record[start:stop],
+            dtype=to_dali_type(spec.dtype),
+            shape=spec.shape or (1,),
+            layout=spec.layout,
+        )
+        found[spec.name] = node if spec.shape else fn.squeeze(node, axes=0)
+    return found

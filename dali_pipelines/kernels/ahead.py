@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import gc
 import hashlib
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 from dali_pipelines.kernels.stamp import STAMP
 from readers.cache.folder import cache_folder
-from readers.worker.parent_watch import die_with
 
 KERNELS = {
     "fits": (
@@ -41,13 +38,15 @@ KERNELS = {
 """Functions of `dali_pipelines.kernels.entries` and their arguments, by pipeline; what those of
 `dali_pipelines.augment` use; and functions of modules that compile what readers use."""
 
+_MAIN = "dali_pipelines.kernels.ahead_main"
+
 _running: dict[str, subprocess.Popen[bytes]] = {}
 
 
 def start(names: Iterable[str]) -> None:
     """Start to compile kernels that have not been noted as compiled, each in a process."""
     for name in names:
-        if name in _running or _note(name).exists():
+        if name in _running or note(name).exists():
             continue
         # Neither is for the user: what cannot be compiled fails again where it is needed.
         quiet = subprocess.DEVNULL
@@ -60,7 +59,7 @@ def start(names: Iterable[str]) -> None:
 def command_for(names: Iterable[str]) -> list[str]:
     """Return the command that compiles kernels, if need be, and notes that."""
     # As multiprocessing does, and not with -m, which would also import what lies where it is run.
-    code = f"import sys; sys.path[:] = {sys.path!r}; import {__name__} as ahead; ahead.main()"
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {_MAIN} import main; main()"
     return [sys.executable, "-c", code, str(os.getpid()), *names]
 
 
@@ -76,7 +75,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _note(name: str) -> Path:
+def note(name: str) -> Path:
     """Return the file that says that a kernel was compiled, for such a CPU and such versions."""
     return cache_folder() / "compiled" / f"{name.replace(' ', '_')}_{_versions()}"
 
@@ -90,19 +89,3 @@ def _versions() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         parts += sorted({line for line in lines if line.startswith(("model name", "flags"))})
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def main() -> None:
-    """Compile the kernels that the arguments name after the process to end with, and note it."""
-    die_with(int(sys.argv[1]))
-    gc.disable()  # a tenth of the time, in a process that ends soon
-
-    from dali_pipelines.kernels import entries
-
-    for name in sys.argv[2:]:
-        path, *arguments = name.split()
-        module, _, function = path.rpartition(":")
-        getattr(import_module(module) if module else entries, function)(*arguments)
-        with contextlib.suppress(OSError):  # then a later run starts such a process again
-            _note(name).parent.mkdir(parents=True, exist_ok=True)
-            _note(name).touch()

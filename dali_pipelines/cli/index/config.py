@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dali_pipelines.cli.index.containers import KINDS
 from dali_pipelines.cli.index.cutouts import SETTINGS, CutoutFlags
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import fractions, hdu_name, option, plane_numbers
@@ -107,7 +106,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     container: str | None = option(
         None,
         "DATA are such files: a row for each image in them (default: by suffix)",
-        choices=KINDS,
+        choices=("tar", "tfrecord", "recordio", "lmdb"),
     )
     image: str | None = option(
         None,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.index.config import IndexConfig
     from readers.index.containers.kinds import Kind
 
-KINDS = ("tar", "tfrecord", "recordio", "lmdb")
-
 
 def table(config: IndexConfig, executor: Executor | None) -> pa.Table | None:
     """Return the table of the samples in containers; None if files are to be scanned."""

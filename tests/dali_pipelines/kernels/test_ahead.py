@@ -48,7 +48,7 @@ def test_each_entry_is_one_of_a_pipeline() -> None:
 def test_what_readers_compile_is_kept(fresh: Path) -> None:
     name = next(name for name in ahead.KERNELS["jpeg"] if ":" in name)
     subprocess.run(ahead.command_for([name]), check=True)
-    assert ahead._note(name).exists()
+    assert ahead.note(name).exists()
     kept = {path.name.partition("-")[0] for path in (fresh / "numba").rglob("*.nbi")}
     assert {"scan.cut", "codes.enter", "bits._unstuff"} <= kept
 
@@ -59,7 +59,7 @@ def test_a_kernel_is_waited_for_and_noted(fresh: Path) -> None:
     assert process.args == ahead.command_for([PART])
     ahead.wait_for(PART)
     assert process.returncode == 0
-    assert ahead._note(PART).exists()
+    assert ahead.note(PART).exists()
     kept = [path.name.partition("-")[0] for path in (fresh / "numba").rglob("*.nbi")]
     assert {"entries._choose_part.locals.run", "entries._part_setup.locals.setup"} <= set(kept)
     ahead.start([PART])
@@ -69,10 +69,10 @@ def test_a_kernel_is_waited_for_and_noted(fresh: Path) -> None:
 
 @pytest.mark.usefixtures("fresh")
 def test_another_cpu_compiles_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = ahead._note(PART)
+    before = ahead.note(PART)
     monkeypatch.setenv("NUMBA_CPU_FEATURES", "+avx2")
     ahead._versions.cache_clear()
-    assert ahead._note(PART) != before
+    assert ahead.note(PART) != before
 
 
 @pytest.mark.usefixtures("fresh")
@@ -136,7 +136,7 @@ class TestWarm:
         monkeypatch.setitem(ahead.KERNELS, "augment", (PART,))
         assert main(["warm", "--pipeline", "augment"]) == 0
         assert capfd.readouterr() == ("1 kernel compiled and kept.\n", "")
-        assert ahead._note(PART).exists()
+        assert ahead.note(PART).exists()
 
     def test_says_what_fails(
         self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
