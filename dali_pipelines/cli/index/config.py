@@ -211,6 +211,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
             raise ValueError("--hdu and --hdus exclude each other")
         if self.gap is not None and self.block is None:
             raise ValueError("--gap needs --block")
+        if self.block is not None and self.split_by is None:
+            raise ValueError("--block needs --split_by, the name of a column of times")
         if self.classes is not None and not self.class_folders:
             raise ValueError("--classes needs --class_folders")
         if self.cutouts is not None and self.grouping is not None:
@@ -248,8 +250,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     @cached_property
     def parts_by(self) -> str | TimeBlocks | None:
         """Column or blocks of time that decide the part of a row, see ``Index.split``."""
-        if self.block is None:
+        if self.block is None or self.split_by is None:  # blocks need a column, see above
             return self.split_by
         from readers.index.rows.splitting import TimeBlocks
 
-        return TimeBlocks(self.split_by or "path", self.block, self.gap or "0")
+        return TimeBlocks(self.split_by, self.block, self.gap or "0")
