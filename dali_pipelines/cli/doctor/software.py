@@ -133,8 +133,10 @@ def cuda_libraries(job: Job) -> Finding:
 def jpeg_regions(job: Job) -> Finding:
     """Whether the first GPU decodes regions of JPEG images, where the job needs windows of them."""
     cuts = job.config.crop is not None or job.config.random_area is not None
-    if job.config.pipeline != "jpeg" or not cuts or not job.on_gpu:
-        return ok("JPEG regions: not needed on a GPU")
+    if not job.on_gpu:
+        return ok("JPEG regions: not used, they are a matter of GPUs")
+    if job.config.pipeline != "jpeg" or not cuts:
+        return ok("JPEG regions: not needed, the run cuts no windows out of JPEG files")
     from dali_pipelines.runtime.jpeg_regions import regions_decode
 
     if regions_decode(0):
@@ -169,10 +171,12 @@ def vectors(job: Job) -> Finding:
     return note("vectors: neither AVX2 nor AVX-512, so that RICE_1 takes three times as long")
 
 
-def kernel_cache(_: Job) -> Finding:
-    """Whether numba can keep what it compiles."""
-    folder = _cache_folder()
-    if any(folder.glob("image.decode_image.part-*.nbi")):
+def kernel_cache(job: Job) -> Finding:
+    """Whether numba can keep what it compiles, and has kept what decodes the files of the job."""
+    jpeg = job.config.pipeline == "jpeg"
+    extra = "seconds" if jpeg else "6 s"
+    folder = _cache_folder(jpeg)
+    if any(folder.glob("scan.cut-*.nbi" if jpeg else "image.decode_image.part-*.nbi")):
         return ok(f"kernel cache: {folder}, in use")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -183,14 +187,15 @@ def kernel_cache(_: Job) -> Finding:
             f"kernel cache: numba cannot keep what it compiles ({error})",
             "set NUMBA_CACHE_DIR to a folder that you can write",
         )
-    return note(f"kernel cache: {folder} has no kernels yet, the first start takes 6 s longer")
+    return note(f"kernel cache: {folder} has no kernels yet, the first start takes {extra} longer")
 
 
-def _cache_folder() -> Path:
-    """Return the folder where numba keeps kernels for FITS."""
+def _cache_folder(jpeg: bool) -> Path:
+    """Return the folder where numba keeps kernels for FITS, or for windows of JPEG files."""
     from dali_pipelines.kernels.fits.image import decode_image
+    from readers.jpeg.mcu import scan
 
-    return Path(decode_image.stats.cache_path)
+    return Path((scan.cut if jpeg else decode_image).stats.cache_path)
 
 
 def _gpu_extra(job: Job) -> str:

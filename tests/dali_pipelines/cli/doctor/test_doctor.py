@@ -298,8 +298,9 @@ def test_jpeg_regions(job: Any, monkeypatch: Any, works: bool) -> None:
     assert line(software.jpeg_regions, job(H200, **regions)) == line(
         software.jpeg_regions, job(H200, **windows)
     )
-    unneeded = "OK   JPEG regions: not needed on a GPU"
-    assert line(software.jpeg_regions, job(None, **windows)) == unneeded
+    unneeded = "OK   JPEG regions: not needed, the run cuts no windows out of JPEG files"
+    unused = "OK   JPEG regions: not used, they are a matter of GPUs"
+    assert line(software.jpeg_regions, job(None, **windows)) == unused
     assert line(software.jpeg_regions, job(H200, crop=(64, 64))) == unneeded
     assert line(software.jpeg_regions, job(H200, pipeline="jpeg")) == unneeded
 
@@ -313,16 +314,21 @@ def test_vectors(job: Any, monkeypatch: Any) -> None:
 
 
 def test_kernel_cache(job: Any, monkeypatch: Any, tmp_path: Path) -> None:
-    assert software._cache_folder().name == "__pycache__"
-    monkeypatch.setattr(software, "_cache_folder", lambda: tmp_path)
+    for jpeg, module in ((False, "fits"), (True, "mcu")):
+        folder = software._cache_folder(jpeg)
+        assert (folder.parent.name, folder.name) == (module, "__pycache__")
+    monkeypatch.setattr(software, "_cache_folder", lambda _: tmp_path)
     assert line(software.kernel_cache, job()) == (
         f"NOTE kernel cache: {tmp_path} has no kernels yet, the first start takes 6 s longer"
     )
     (tmp_path / "image.decode_image.part-39.py311.nbi").touch()
     assert line(software.kernel_cache, job()) == f"OK   kernel cache: {tmp_path}, in use"
+    assert "has no kernels yet" in line(software.kernel_cache, job(pipeline="jpeg"))
+    (tmp_path / "scan.cut-47.py311.nbi").touch()
+    assert "in use" in line(software.kernel_cache, job(pipeline="jpeg"))
     nowhere = tmp_path / "file" / "cache"
     nowhere.parent.touch()
-    monkeypatch.setattr(software, "_cache_folder", lambda: nowhere)
+    monkeypatch.setattr(software, "_cache_folder", lambda _: nowhere)
     assert line(software.kernel_cache, job()) == (
         f"BAD  kernel cache: numba cannot keep what it compiles ([Errno 20] Not a directory: "
         f"'{nowhere}'): set NUMBA_CACHE_DIR to a folder that you can write"
