@@ -285,5 +285,7 @@ def _report_absent(keys: Sequence[str], table: pa.Table, facts: FactTable) -> No
         name = column_name(key)
         if table[name].null_count == table.num_rows and name not in facts.not_times:
             print(
-                f"key {key} is in none of {headers} headers, or has no value there", file=sys.stderr
+                f"key {key} is in none of {headers} headers of images, or has no value there; the "
+                "header of HDU 0 is not read for other HDUs",
+                file=sys.stderr,
             )
