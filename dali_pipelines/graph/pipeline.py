@@ -29,7 +29,7 @@ from dali_pipelines.graph.source import (
     turned_pixels,
 )
 from dali_pipelines.graph.transform import check_decoded, transform
-from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_uint16_tensors
+from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_unsigned_tensors
 from dali_pipelines.runtime.fork_server import start_fork_server
 from dali_pipelines.runtime.importable import check_main, check_sendable
 from dali_pipelines.runtime.interrupts import interrupt_held
@@ -97,7 +97,7 @@ class ReaderPipeline(ForkSafePipeline):
         started = time.perf_counter()
         outputs = super().share_outputs(*args, **kwargs)
         self.graph_s += time.perf_counter() - started
-        allow_uint16_tensors()  # not before: an iterator that asks for outputs is imported by now
+        allow_unsigned_tensors()  # not before: an iterator that asks for outputs is imported by now
         named = zip(self.output_names, outputs, strict=True)
         uneven = (name for name, output in named if not output.is_dense_tensor())
         self.uneven = next((name for name in uneven if name not in self.listed), None)

@@ -187,14 +187,17 @@ class ForkSafePipeline(Pipeline):
         super()._shutdown()
 
 
-def allow_uint16_tensors() -> None:
-    """Let DALI's iterators for PyTorch, if they are imported, convert uint16."""
+def allow_unsigned_tensors() -> None:
+    """Let DALI's iterators for PyTorch, if they are imported, convert uint16, uint32 and uint64."""
     if "nvidia.dali.plugin.pytorch" in sys.modules:
-        _add_uint16()
+        _add_unsigned()
 
 
 @cache
-def _add_uint16() -> None:
-    """Add the only entry that is missing in the table of these iterators."""
+def _add_unsigned() -> None:
+    """Add the only entries that are missing in the table of these iterators."""
     table = _private("nvidia.dali.plugin.pytorch.torch_utils:to_torch_type")
-    table.setdefault(types.UINT16, sys.modules["torch"].uint16)
+    torch = sys.modules["torch"]
+    table.setdefault(types.UINT16, torch.uint16)
+    table.setdefault(types.UINT32, torch.uint32)
+    table.setdefault(types.UINT64, torch.uint64)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from dali_pipelines import Index, Loader, npy_pipeline
 
@@ -65,6 +66,17 @@ def test_those_of_the_rows_in_each_slot(
     assert BAD not in seen
     assert list(loader.stats.rejected) == [BAD]
     assert len(seen) == count
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_integers(index: Index, dtype: str) -> None:
+    largest = np.iinfo(dtype).max - np.arange(ROWS, dtype=dtype)
+    options = {"columns": ("number",), "bad_sample": "skip"}
+    with make_loader(index.with_column("number", largest), **options) as loader:
+        for batches in loader:
+            for batch in batches:
+                assert batch["number"].dtype == getattr(torch, dtype)
+                assert batch["number"].tolist() == largest[batch["row"]].tolist()
 
 
 def test_files_of_a_sample(npy_folder: Path) -> None:

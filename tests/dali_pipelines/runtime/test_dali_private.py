@@ -148,12 +148,12 @@ def test_another_table_of_types_is_rejected_when_it_is_needed(
 ) -> None:
     import nvidia.dali.plugin.pytorch as plugin
 
-    dali_private._add_uint16.cache_clear()
+    dali_private._add_unsigned.cache_clear()
     monkeypatch.delattr(plugin.torch_utils, "to_torch_type")
     with pytest.raises(
         ImportError, match=r"has no nvidia\.dali\.plugin\.pytorch\.torch_utils\.to_"
     ):
-        dali_private.allow_uint16_tensors()
+        dali_private.allow_unsigned_tensors()
 
 
 def test_a_pipeline_that_keeps_its_graph_elsewhere_is_rejected(
