@@ -36,6 +36,7 @@ class Killer(threading.Thread):
         self.most = most
         self.random = random.Random(seed)
         self.kills = 0
+        self.struck = threading.Event()
         self.over = threading.Event()
 
     def run(self) -> None:
@@ -47,6 +48,7 @@ class Killer(threading.Thread):
                 try:
                     os.kill(victim, signal.SIGKILL)
                     self.kills += 1
+                    self.struck.set()
                 except ProcessLookupError:  # died by the last kill
                     continue
 
@@ -115,6 +117,8 @@ def main(folder: str, num_epochs: int) -> None:
                         state = loader.state_dict()
                         steps -= 1
                         time.sleep(0.02)  # a training step
+                        if found["kills"] == 0:  # on a slow machine a short run may end before
+                            killer.struck.wait()
                         if steps <= 0:
                             break
                     epoch = loader.epoch
