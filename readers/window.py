@@ -119,8 +119,8 @@ class Window:
         Raises
         ------
         ValueError
-            If the window is larger than the image; or rotated or zoomed, since its pixels are then
-            not pixels of the image.
+            If the window is larger than the image, or begins outside it; or is rotated or zoomed,
+            since its pixels are then not pixels of the image.
         """
         if self.angle != 0 or self.zoom != 1:
             raise ValueError(
@@ -137,8 +137,15 @@ class Window:
 
 
 def offset(free: int, fraction: float | None) -> int:
-    """Return the place of a window that leaves so many pixels free; None for the centre."""
-    return free // 2 if fraction is None else int(fraction * (free + 1))
+    """Return the place of a window that leaves so many pixels free; None for the centre.
+
+    Raises ValueError if the fraction is not in [0, 1).
+    """
+    if fraction is None:
+        return free // 2
+    if not 0 <= fraction < 1:
+        raise ValueError(f"y and x of a window must be fractions in [0, 1), got {fraction}")
+    return int(fraction * (free + 1))
 
 
 def needed_box(

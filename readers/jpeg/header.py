@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-_SOI, _SOF, _DHT, _EOI, _SOS, _DRI, _APP1 = 0xD8, (0xC0, 0xC1), 0xC4, 0xD9, 0xDA, 0xDD, 0xE1
+_SOI, _SOF, _DHT, _EOI, _SOS, _DRI = 0xD8, (0xC0, 0xC1), 0xC4, 0xD9, 0xDA, 0xDD
+_APP1, _APP14 = 0xE1, 0xEE
 _OTHER_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _EXIF = b"Exif\0\0"
+_ADOBE, _ADOBE_NBYTES = b"Adobe", 12
+_INVERTED = b"\xff\xee\0\x0eAdobe\0\x64" + bytes(5)
+"""An Adobe segment; its last byte says that the colours are not YCCK, as is assumed without it."""
 _BLOCK = 8
 
 
@@ -107,7 +111,7 @@ class JpegHeader:
 def _parse(data: bytes) -> JpegHeader:
     if data[:2] != bytes((0xFF, _SOI)):
         raise NoRowsError("not a JPEG")
-    at, frame_at = 2, 0
+    at, frame_at, adobe = 2, 0, False
     tables: tuple[dict[int, HuffmanTable], dict[int, HuffmanTable]] = ({}, {})
     exif: list[slice] = []
     while True:
@@ -129,6 +133,8 @@ def _parse(data: bytes) -> JpegHeader:
                 tables[kind][number] = table
         elif marker == _APP1 and data.startswith(_EXIF, at + 4, at + 2 + length):
             exif.append(slice(at + 4 + len(_EXIF), at + 2 + length))
+        elif marker == _APP14:
+            adobe |= length >= 2 + _ADOBE_NBYTES and data.startswith(_ADOBE, at + 4)
         elif marker == _DRI and data[at + 4 : at + 6] != b"\0\0":
             raise NoRowsError("coded with restarts")
         elif marker == _SOS:
@@ -139,11 +145,15 @@ def _parse(data: bytes) -> JpegHeader:
     if not frame_at:
         raise NoRowsError("a scan without a frame")
     precision, height, width, count = struct.unpack_from(">BHHB", data, frame_at)
-    if precision != 8 or not height or not width or data[at + 4] != count:
+    if precision != 8 or not height or not width or not count or data[at + 4] != count:
         raise NoRowsError("not 8 bits deep, of unknown height, or in several scans")
+    if count == 4 and not adobe:
+        raise NoRowsError("decoders differ on whether its colours are inverted")
     factors = {}
     for start in range(frame_at + 6, frame_at + 6 + 3 * count, 3):
         factors[data[start]] = divmod(data[start + 1], 16)
+    if not all(min(factor) for factor in factors.values()):
+        raise NoRowsError("a component without samples")
     across = max(factor[0] for factor in factors.values())
     down = max(factor[1] for factor in factors.values())
     if count == 1:  # T.81, A.2.2: an MCU is then one block
@@ -170,6 +180,14 @@ def _parse(data: bytes) -> JpegHeader:
         dc=tables[0],
         ac=tables[1],
     )
+
+
+def with_inverted_colours(jpeg: bytes) -> bytes:
+    """Return a JPEG with a segment by which DALI inverts its four colours.
+
+    Pillow and browsers always invert them, DALI only if Adobe's segment is there.
+    """
+    return jpeg[:2] + _INVERTED + jpeg[2:]
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,7 @@ from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.jpeg.entropy import check_entropy
 from readers.jpeg.exif import with_orientation
-from readers.jpeg.header import JpegHeader, NoRowsError
+from readers.jpeg.header import JpegHeader, NoRowsError, with_inverted_colours
 from readers.jpeg.mcu.region import Region
 from readers.jpeg.mcu.rows import ChangedError, McuRows
 from readers.jpeg.sample_format import sample_bits, unidentified
@@ -263,7 +263,8 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
     if decode or header is None or header.height * header.width > (Image.MAX_IMAGE_PIXELS or 0):
         # Pillow warns of odd data and the like; real errors are exceptions.
         with without_warnings:
-            header = _by_pillow(encoded, channels, decode=decode or not structure.complete)
+            decode = decode or not structure.complete
+            header, encoded = _by_pillow(encoded, channels, decode=decode)
     if check and header.format == "JPEG":
         check_entropy(encoded)
     kind, height, width, bits = header
@@ -272,7 +273,8 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
     return EncodedImage(encoded, kind, height, width, bits, orientation)
 
 
-def _by_pillow(encoded: bytes, channels: int, *, decode: bool) -> UsualHeader:
+def _by_pillow(encoded: bytes, channels: int, *, decode: bool) -> tuple[UsualHeader, bytes]:
+    """Return what Pillow finds, and the bytes that DALI decodes to the same pixels."""
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             # MPO: several JPEGs in one file; the first is decoded.
@@ -284,6 +286,8 @@ def _by_pillow(encoded: bytes, channels: int, *, decode: bool) -> UsualHeader:
             width, height = image.size  # Pillow applies the orientation of a TIFF itself
             if decode:
                 image.load()
+            if kind == "JPEG" and image.mode == "CMYK" and "adobe_transform" not in image.info:
+                encoded = with_inverted_colours(encoded)
     except UnidentifiedImageError:
         raise OSError(unidentified(encoded, FORMATS)) from None
-    return UsualHeader(kind, height, width, bits)
+    return UsualHeader(kind, height, width, bits), encoded

@@ -15,11 +15,15 @@ from isal import isal_zlib
 
 _JPEG, _PNG, _WEBP = b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF"
 _EXIF = b"Exif\0\0"
+_ADOBE, _ADOBE_NBYTES = b"Adobe", 12
+_BLOCKS_OF_MCU, _LARGEST_FACTOR = 10, 4
+"""The most of an interleaved scan, and of sampling (ITU-T T.81, B.2.2 and B.2.3)."""
 
-_EOI, _SOS, _DQT, _DRI, _APP1 = 0xD9, 0xDA, 0xDB, 0xDD, 0xE1
+_EOI, _SOS, _DQT, _DRI, _APP1, _APP14 = 0xD9, 0xDA, 0xDB, 0xDD, 0xE1, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _USUAL_FRAMES = frozenset((0xC0, 0xC1, 0xC2))
 """Baseline, sequential and progressive with Huffman codes (ITU-T T.81, table B.1)."""
+_SEQUENTIAL = frozenset((0xC0, 0xC1))
 _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 """Bits per sample by colour type (PNG, table 11.1)."""
 _WITHOUT_LENGTH = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
@@ -86,28 +90,29 @@ def structure_of(data: bytes) -> Structure:
 
 def _jpeg(data: bytes) -> Structure:
     exif: list[slice] = []
-    header: UsualHeader | None = None
+    frame: _Frame | None = None
     markers: _ScanMarkers | None = None
     is_usual, interval, at, end = True, 0, len(_JPEG), len(data)
+    adobe = in_one_scan = is_last = False
     while True:
         found = data.find(b"\xff", at)
         if found < 0:
             return Structure(tuple(exif))
-        if markers is not None and found != at:
+        if found != at:  # of which DALI decodes none, even where libjpeg goes on
             raise DamagedError(f"a JPEG marker was expected at byte {at}")
-        is_usual &= found == at
         at = found + 1
         while data.startswith(b"\xff", at):  # fill bytes may precede a marker
             at += 1
-        marker = data[at] if at < end else 0
+        if at == end:
+            return Structure(tuple(exif))
+        marker = data[at]
         if marker == _EOI:
-            usual = header if is_usual and markers is not None else None
-            return Structure(tuple(exif), complete=True, header=usual)
-        if markers is not None and marker not in _AFTER_A_SCAN:
-            raise DamagedError(f"the JPEG marker {marker:#04x} at byte {at} is not allowed there")
+            is_usual &= markers is not None and (adobe or frame is None or len(frame.ids) != 4)
+            header = frame.header if frame is not None and is_usual else None
+            return Structure(tuple(exif), complete=header is not None, header=header)
         is_usual &= marker in _AFTER_A_SCAN or marker in _USUAL_FRAMES
-        if marker in _WITHOUT_LENGTH:
-            continue
+        if marker in _WITHOUT_LENGTH or not (markers is None or marker in _AFTER_A_SCAN):
+            raise DamagedError(f"the JPEG marker {marker:#04x} at byte {at} is not allowed there")
         if at + 3 > end:
             return Structure(tuple(exif))
         length = data[at + 1] << 8 | data[at + 2]
@@ -122,24 +127,51 @@ def _jpeg(data: bytes) -> Structure:
             (interval,) = struct.unpack_from(">H", data, content)
         elif marker == _DQT:
             is_usual &= (length - 2) % 65 == 0 and max(data[content:at:65], default=4) < 4
+        elif marker == _APP14:
+            adobe |= data.startswith(_ADOBE, content) and length >= 2 + _ADOBE_NBYTES
         elif marker in _FRAMES:
-            is_usual &= header is None and markers is None
-            header = _frame(data[content:at])
-            is_usual &= header is not None
+            is_usual &= frame is None and markers is None
+            frame = _frame(data[content:at])
+            is_usual &= frame is not None
+            in_one_scan = marker in _SEQUENTIAL
         elif marker == _SOS:
             if length != 6 + 2 * data[content]:
                 raise DamagedError(f"the JPEG's scan at byte {content} has no valid header")
+            if is_last:
+                raise DamagedError(f"a scan at byte {content} of colours that were complete")
+            ids = data[content + 1 : content + 1 + 2 * data[content] : 2]
+            is_last = in_one_scan and frame is not None and len(ids) == len(frame.ids)
+            is_usual &= frame is not None and ids in frame.ids
             markers = markers or _ScanMarkers(data, at)
             at = markers.end_of_scan(at, restarts=interval > 0)
 
 
-def _frame(segment: bytes) -> UsualHeader | None:
-    """Parse the frame of a JPEG (ITU-T T.81, B.2.2) of 1, 3 or 4 components of 8 bits."""
+class _Frame(NamedTuple):
+    """Frame of a JPEG (ITU-T T.81, B.2.2)."""
+
+    header: UsualHeader
+    ids: bytes
+    """Numbers of its components."""
+
+
+def _frame(segment: bytes) -> _Frame | None:
+    """Parse the frame of a JPEG of 1, 3 or 4 components of 8 bits, if decoders agree on it."""
     if len(segment) < 6:
         return None
-    bits, height, width, components = struct.unpack_from(">BHHB", segment)
-    usual = bits == 8 and components in (1, 3, 4) and len(segment) == 6 + 3 * components
-    return UsualHeader("JPEG", height, width, 8) if usual and height and width else None
+    bits, height, width, count = struct.unpack_from(">BHHB", segment)
+    ids, sampling = segment[6::3], [divmod(factors, 16) for factors in segment[7::3]]
+    is_usual = bits == 8 and count in (1, 3, 4) and len(segment) == 6 + 3 * count
+    if not (is_usual and height and width and len(set(ids)) == count and _is_usual(sampling)):
+        return None
+    return _Frame(UsualHeader("JPEG", height, width, 8), ids)
+
+
+def _is_usual(sampling: list[tuple[int, int]]) -> bool:
+    """Return whether decoders can interpolate all components to the finest one."""
+    finest = max(h for h, _ in sampling), max(v for _, v in sampling)
+    whole = all(h and v and finest[0] % h == 0 == finest[1] % v for h, v in sampling)
+    whole &= max(finest) <= _LARGEST_FACTOR
+    return whole and (len(sampling) == 1 or sum(h * v for h, v in sampling) <= _BLOCKS_OF_MCU)
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:

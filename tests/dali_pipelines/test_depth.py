@@ -169,3 +169,27 @@ def test_uint16_of_several_batches(tmp_path: Path) -> None:
         images = torch.cat([batch["image"] for (batch,) in loader])
     assert images.dtype == torch.uint16
     assert images.float().amax(dim=(1, 2, 3)).tolist() == [0, 2000, 3000, 4000]
+
+
+@pytest.mark.parametrize("crop", [None, (16, 16)])
+@pytest.mark.parametrize("noted", [False, True])
+def test_four_colours_with_and_without_the_segment_of_adobe(
+    tmp_path: Path, crop: tuple[int, int] | None, noted: bool
+) -> None:
+    """Pillow inverts them always, DALI only with it."""
+    picture = Image.fromarray(C8).resize((320, 200), Image.Resampling.BICUBIC).convert("CMYK")
+    encoded = pillow(picture, "JPEG", quality=95)
+    begin = encoded.index(b"\xff\xee")
+    assert encoded[begin + 4 : begin + 9] == b"Adobe"
+    (tmp_path / "with.jpg").write_bytes(encoded)
+    (tmp_path / "without.jpg").write_bytes(encoded[:begin] + encoded[begin + 16 :])
+    index = Index.scan(tmp_path)
+    images, rejected = delivered(with_mcu_rows(index) if noted else index, crop=crop)
+    assert len(images) == 2
+    assert not rejected
+    for name, found in images.items():
+        with Image.open(tmp_path / name) as image:
+            expected = np.asarray(image.convert("RGB")).astype(float)
+        y, x = ((200 - 16) // 2, (320 - 16) // 2) if crop else (0, 0)
+        expected = expected[y : y + found.shape[0], x : x + found.shape[1]]
+        assert abs(found - expected).max() <= 2

@@ -75,3 +75,10 @@ def test_a_turned_window_is_not_cut_out(turn: dict[str, Any]) -> None:
     message = r"rotated by \d degrees and zoomed by [\d.]+ cannot be cut out: read the pixels of"
     with pytest.raises(ValueError, match=message):
         Window(height=2, width=2, **turn).place(10, 7)
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan"), float("inf")])
+def test_fractions_outside_are_refused(fraction: float) -> None:
+    for place in ({"y": fraction}, {"x": fraction}):
+        with pytest.raises(ValueError, match=r"fractions in \[0, 1\), got"):
+            Window(height=4, width=4, **place).place(10, 10)

@@ -96,6 +96,8 @@ def with_all_categories(table: HuffmanTable) -> HuffmanTable:
     missing = bytes(sorted(set(range(CATEGORIES)) - set(table.symbols)))
     if not missing:
         return table
+    if not table.symbols:
+        raise NoRowsError("a Huffman table without codes")
     *_, (_, last, length) = table.codes()
     room = (1 << LONGEST) - 1 - ((last + 1) << (LONGEST - length))
     if len(missing) > room:

@@ -199,6 +199,19 @@ def thumbnail() -> bytes:
     return with_segment(encoded(), b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0" + small)
 
 
+def with_marker(marker: int) -> bytes:
+    """A JPEG with an empty segment of some kind."""
+    return encoded()[:2] + bytes((0xFF, marker, 0, 2)) + encoded()[2:]
+
+
+def with_sampling(*factors: int) -> bytes:
+    """A JPEG whose header says that its components have other sampling factors."""
+    changed = bytearray(encoded())
+    first = changed.index(b"\xff\xc0") + 11
+    changed[first : first + 9 : 3] = bytes(factors)
+    return bytes(changed)
+
+
 def with_height(content: bytes, height: int) -> bytes:
     """Change the height of a TIFF that Pillow wrote."""
     entry = struct.pack("<HHII", 257, 4, 1, 40)
@@ -234,6 +247,22 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: with_height(encoded(form="TIFF"), 44),
         "^a TIFF of 2 strips or tiles has only 1: it is damaged$",
     ),
+    "junk between segments": (
+        lambda: encoded()[:20] + b"junk" + encoded()[20:],
+        "^the file is damaged: a JPEG marker was expected at byte 20$",
+    ),
+    "a marker that libjpeg skips": (
+        lambda: encoded()[:20] + b"\xff\xd0" + encoded()[20:],
+        "^the file is damaged: the JPEG marker 0xd0 at byte 21 is not allowed there$",
+    ),
+    "two scans": (
+        lambda: encoded()[:-2] + encoded()[encoded().index(b"\xff\xda") :],
+        "^the file is damaged: a scan at byte .* of colours that were complete$",
+    ),
+    "a segment of no known kind": (lambda: with_marker(0xF0), "broken data stream"),
+    "colours of 12 blocks": (lambda: with_sampling(0x22, 0x22, 0x22), "broken data stream"),
+    "factors over 4": (lambda: with_sampling(0x51, 0x11, 0x11), "cannot identify|broken data"),
+    "colours of 2/3 of the width": (lambda: with_sampling(0x31, 0x21, 0x21), "broken data stream"),
     "thumbnail whole, image not": (lambda: thumbnail()[:-900], "image file is truncated"),
 }
 

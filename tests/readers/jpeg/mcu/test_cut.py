@@ -78,6 +78,12 @@ def assert_is_cut(found: bytes, jpeg: bytes, region: Region) -> None:
     assert np.array_equal(in_cut, pixels(jpeg)[rows, columns])
 
 
+def patched(jpeg: bytes, marker: int, offset: int, value: int) -> bytes:
+    """Change a byte of a segment."""
+    at = jpeg.index(bytes((0xFF, marker))) + offset
+    return jpeg[:at] + bytes((value,)) + jpeg[at + 1 :]
+
+
 def any_region(jpeg: bytes, data: st.DataObject) -> Region:
     header = JpegHeader.parse(jpeg)
     top = data.draw(st.integers(0, header.num_rows - 1))
@@ -143,6 +149,8 @@ def test_tables_without_room_are_not_used() -> None:
     assert with_all_categories(full) is full
     with pytest.raises(NoRowsError, match="no room"):
         with_all_categories(replace(full, symbols=bytes(range(20, 37))))
+    with pytest.raises(NoRowsError, match="without codes"):
+        with_all_categories(HuffmanTable(bytes(16), b""))
     lacking = HuffmanTable(bytes((0, 1, *[0] * 14)), b"\3")
     codes = {
         symbol: (code, length) for symbol, code, length in with_all_categories(lacking).codes()
@@ -367,6 +375,19 @@ def test_notes_of_another_making_do_no_harm(tmp_path: Path, packed: bytes) -> No
 def test_other_coding_is_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(NoRowsError, match=reason):
         find_mcu_rows(pillow(photo(64, 64), **options))
+
+
+@pytest.mark.parametrize(
+    ("marker", "offset", "value", "reason"),
+    [
+        (0xC0, 9, 0, "unknown height, or in several scans"),
+        (0xC0, 11, 0x20, "a component without samples"),
+        (0xC4, 2, 77, "marker was expected|truncated|damaged"),
+    ],
+)
+def test_odd_headers_are_refused(marker: int, offset: int, value: int, reason: str) -> None:
+    with pytest.raises(NoRowsError, match=reason):
+        JpegHeader.parse(patched(pillow(photo(64, 64)), marker, offset, value))
 
 
 @given(data=st.data(), optimize=st.booleans())
