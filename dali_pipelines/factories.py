@@ -11,6 +11,7 @@ from typing import Any, Unpack
 from dali_pipelines.aia.calibration import Calibration
 from dali_pipelines.aia.preset import Preset
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.fits_index import check_hdu
 from dali_pipelines.graph.decode import (
     Decode,
     aia_decoder,
@@ -59,8 +60,8 @@ def fits_pipeline(
         Each row is a FITS file; with a column ``hdu`` an HDU of one, and with a column ``plane`` a
         plane of an image of more than two axes. Or each is a sample of several files, see Returns.
     hdu : int, str or (str, int), optional
-        HDU to read: its number, 0 for the primary, its EXTNAME, or EXTNAME and EXTVER; by default
-        the first one that holds an image.
+        HDU to read where the Index names none: its number, 0 for the primary, its EXTNAME, or
+        EXTNAME and EXTVER; by default the first one that holds an image.
     planes : int, sequence of int or "all", optional
         Planes to read of images of more than two axes, counted from 0 as `FitsReader` says.
         Several become the channels of the image, in this order. With "all" each image must have as
@@ -95,8 +96,8 @@ def fits_pipeline(
     Raises
     ------
     ValueError
-        If several planes are asked for and the Index names one for each row, or settings
-        contradict each other.
+        If several planes are asked for and the Index names one for each row, if an HDU is asked
+        for and it names others, or if settings contradict each other.
     ReadError
         If all planes are asked for, or `hdus` without each dtype, and none of the first rows can be
         read.
@@ -112,6 +113,7 @@ def fits_pipeline(
         several = hdus_reader(index, hdus, settings, stored, _largest_tile(settings))
         decode = functools.partial(decode_images, kinds=several.kinds, planes=several.channels)
         return reader_pipeline(index, several, decode, settings)
+    check_hdu(index, hdu)
     is_all = isinstance(planes, str) and planes == "all"  # an array compares element by element
     count = None
     if is_all:

@@ -55,7 +55,7 @@ def with_tiles(
     progress : callable
         Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
     hdu : int, str or (str, int), optional
-        HDU that will be read, where the Index has no column ``hdu``, as for `fits_pipeline`.
+        HDU that will be read, where the Index names none, as for `fits_pipeline`.
     storage : Storage, optional
         How remote objects are requested.
     executor : concurrent.futures.Executor, optional
@@ -67,9 +67,15 @@ def with_tiles(
         With the column ``fits_tiles`` (bytes: some 70, and one for each tile, up to 4096; null for
         other files, such as gzipped ones). Save it to keep them. The log counts those that cannot
         be read, and names the first.
+
+    Raises
+    ------
+    ValueError
+        If the Index names other HDUs for all its rows.
     """
     import pyarrow as pa
 
+    check_hdu(index, hdu)
     wanted = checked(hdu)
     columns = index.columns().with_places(Places(storage or Storage()))
     images: dict[Hashable, int] = {}
@@ -85,6 +91,24 @@ def with_tiles(
         notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
     notes = notes.take(pa.array(numbers, pa.int64()))
     return type(index)(with_column(index.table, COLUMN, notes))
+
+
+def check_hdu(index: Index, hdu: HduName | None) -> None:
+    """Raise ValueError if an HDU is asked for, and the Index names others for all its rows."""
+    import pyarrow.compute as pc
+
+    if hdu is None:
+        return
+    names = {"hdu", *(f"hdu_{part}" for part in index.parts)}
+    for name in sorted(names.intersection(index.table.column_names)):
+        first, last = pc.min_max(index.table[name]).as_py().values()
+        if not (index.table[name].null_count or first == last == hdu):
+            numbers = f"HDU {first}" if first == last else f"HDUs {first} to {last}"
+            raise ValueError(
+                f"the column {name!r} of the Index names {numbers}, and hdu={hdu!r}: leave out "
+                "hdu, or make the Index of that HDU, by index --hdu, or drop the column, by "
+                f"Index(index.table.drop_columns([{name!r}]))"
+            )
 
 
 def _packed_notes(wanted: HduName | None, row: Row) -> bytes | ReadError | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+    from readers.fits.hdus import HduName
     from readers.index.table import Index
     from readers.places.storage import Storage
 
@@ -34,12 +35,12 @@ def location(text: str) -> str:
 
 
 def index_of(
-    files: Sequence[str], suffixes: Sequence[str], storage: Storage, hdu: int | None = None
+    files: Sequence[str], suffixes: Sequence[str], storage: Storage, hdu: HduName | None = None
 ) -> Index:
     """Return one Index of all images, each once, also of those that make one sample.
 
     The files may be folders, searched for `suffixes`, globs, URLs and Index files. Rows whose Index
-    names no HDU get `hdu`.
+    names no HDU get `hdu`; a Refusal if all name others.
     """
     return _images([scanned(file, suffixes, storage) for file in files], hdu)
 
@@ -50,17 +51,21 @@ def samples_of(files: Sequence[str], suffixes: Sequence[str], storage: Storage) 
     return indexes[0] if len(files) == 1 else _images(indexes)
 
 
-def _images(indexes: Sequence[Index], hdu: int | None = None) -> Index:
+def _images(indexes: Sequence[Index], hdu: HduName | None = None) -> Index:
     import pyarrow as pa
+
+    from dali_pipelines.fits_index import check_hdu
 
     rows: dict[tuple[Any, ...], None] = {}
     for index in indexes:
+        with refusing(ValueError):
+            check_hdu(index, hdu)
         columns = index.columns(parts=index.parts)
         for position in range(len(index)):
             row = columns.row(position)
             for found in row.parts.values() if index.parts else (row,):
                 if found is not None:
-                    if found.hdu is None:
+                    if found.hdu is None and isinstance(hdu, int):
                         found = replace(found, hdu=hdu)
                     rows[tuple(getattr(found, name) for name in _LOCATING)] = None
     arrays = zip(_LOCATING, zip(*rows, strict=True), strict=True)

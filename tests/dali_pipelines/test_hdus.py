@@ -27,6 +27,7 @@ from dali_pipelines import (
     ReadError,
     fits_pipeline,
     jpeg_pipeline,
+    with_tiles,
 )
 from dali_pipelines.memory import estimate_memory
 
@@ -241,6 +242,14 @@ def test_columns_that_contradict_the_settings(index: Index) -> None:
     numbered = index.with_column("hdu", [1] * len(index))
     with pytest.raises(ValueError, match=r"the Index has a column 'hdu', .* hdus says 'SCI' for"):
         fits_pipeline(numbered, batch_size=1, hdus=HDUS)
+    for hdu in (2, "SCI", ("SCI", 1)):
+        with pytest.raises(ValueError, match="the Index names HDU 1, and hdu="):
+            fits_pipeline(numbered, batch_size=1, hdu=hdu)
+        with pytest.raises(ValueError, match=r"drop_columns\(\['hdu'\]\)"):
+            with_tiles(numbered, hdu=hdu)
+    fits_pipeline(numbered, batch_size=1, hdu=1)
+    some = index.with_column("hdu", [1] + [None] * (len(index) - 1))
+    fits_pipeline(some, batch_size=1, hdu="SCI")
     planed = index.with_column("plane", [0] * len(index))
     with pytest.raises(ValueError, match="the Index has a column 'plane', one for each row"):
         fits_pipeline(planed, batch_size=1, hdus={"image": Hdu(1, planes=(0, 1))})

@@ -140,7 +140,9 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     from readers.index.table import SUFFIXES
 
     maker = _maker(config)
-    targets = targets_of(config.files, config.out, SUFFIXES["fits"], every_hdu=bool(config.tiles))
+    targets = targets_of(
+        config.files, config.out, SUFFIXES["fits"], hdu=config.hdu, every_hdu=bool(config.tiles)
+    )
     claim(config.out, SETTINGS, maker.settings(), targets)
     targets = [target for target in targets if config.in_shard(target.row.path)]
     left = [target for target in targets if not os.path.exists(target.path)]

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.errors import Refusal, refusing
 from dali_pipelines.cli.paths import index_of
 from readers.places.storage import Storage
 from readers.places.urls import is_url
@@ -34,11 +34,17 @@ class Target(NamedTuple):
 
 
 def targets_of(
-    files: Sequence[str], out: str, suffixes: Sequence[str], *, every_hdu: bool = False
+    files: Sequence[str],
+    out: str,
+    suffixes: Sequence[str],
+    *,
+    hdu: int | None = None,
+    every_hdu: bool = False,
 ) -> list[Target]:
     """Return each file that the arguments name, once, and where what is made of it goes.
 
-    With `every_hdu` a file is a target as a whole, whichever HDUs of it an Index names.
+    `hdu` is read where an Index names none. With `every_hdu` a file is a target as a whole,
+    whichever HDUs of it an Index names.
 
     Subfolders of a folder, of the folder that a glob begins with, and of the one that holds all
     rows of an Index come again below `out`. What lies in that is not read.
@@ -46,8 +52,10 @@ def targets_of(
     Raises
     ------
     Refusal
-        If there are no files, some are not local, or two would be written to one path.
+        If there are no files, some are not local, all rows of an Index name another HDU, or two
+        would be written to one path.
     """
+    from dali_pipelines.fits_index import check_hdu
     from readers.contract import Row
 
     out = os.path.realpath(out)
@@ -57,6 +65,8 @@ def targets_of(
         index = index_of([file], suffixes, Storage())
         if "offset" in index.table.column_names:
             raise Refusal(f"{file}: its rows are parts of files, unpack them first")
+        with refusing(ValueError):
+            check_hdu(index, hdu)
         _check_paths(map(index.path, range(len(index))))
         rows = [Row(at, index.path(at), index.hdu(at)) for at in range(len(index))]
         root = _root(file, [row.path for row in rows])

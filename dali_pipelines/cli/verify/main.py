@@ -66,8 +66,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
         with refusing(ValueError):
             (device,) = Ranks().choose_devices(config.device)
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
-    number = config.hdu if isinstance(config.hdu, int) else None
-    index = index_of(config.files, suffixes, config.storage, number)
+    index = index_of(config.files, suffixes, config.storage, config.hdu)
     of_shard = [row for row in range(len(index)) if config.in_shard(index.name(row))]
     compared: list[tuple[str, Record]] = []
     if of_shard:

@@ -192,6 +192,10 @@ def test_differences_are_seen(
 
 def test_hdu(several: Path, tmp_path: Path, run: Run) -> None:
     assert run(several, "--hdu=3", status=0)["several.fits"] == "RICE_1  23x31  float64  0  OK"
+    Index(pa.table({"path": [str(several)], "hdu": [2]})).save(tmp_path / "named.parquet")
+    assert run(tmp_path / "named.parquet", "--hdu=2", status=0)
+    for name in ("--hdu=3", "--hdu=SCI"):
+        assert not run(tmp_path / "named.parquet", name, status=2)
     hdus = pa.array([3, None, 1, 9, 2], pa.int64())
     Index(pa.table({"path": [str(several)] * 5, "hdu": hdus})).save(tmp_path / "index.parquet")
     out = tmp_path / "out.json"
