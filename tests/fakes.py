@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any, ClassVar
 
 import numpy as np
@@ -103,6 +104,18 @@ class DeadlyReader(PlacedReader):
     def read(self, row: Row, window: Window | None) -> Sample:
         die_of(os.path.basename(row.path))
         return super().read(row, window)
+
+
+def die_within_a_result() -> None:
+    """Let this process send the length of its next result, and be killed."""
+    kind: Any = Connection
+    send = kind._send
+
+    def send_length(connection: Any, data: bytes, *rest: Any) -> None:
+        send(connection, data[:4], *rest)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    kind._send = send_length
 
 
 def die_of(name: str) -> str:

@@ -96,6 +96,9 @@ class ProcessPool(Executor):
             # The process inherits it, and leaves Ctrl-C to this one for good.
             with ctrl_c_blocked():
                 process.submit(os.getpid)  # which starts it
+            # Its end of the pipe of results alone is left: if it is killed within one, the thread
+            # that reads them finds the end of the pipe, and does not wait for the rest.
+            process._result_queue._writer.close()  # type: ignore[attr-defined]
             self._processes.add(process)
         return process
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import psutil
 import pytest
-from fakes import die_of
+from fakes import die_of, die_within_a_result
 
-from dali_pipelines.parallel.process_pool import Crash
+from dali_pipelines.parallel.process_pool import Crash, ProcessPool
 from dali_pipelines.parallel.task_map import isolated_map, process_map
 
 
@@ -22,6 +22,15 @@ def test_a_task_that_kills_its_process_is_told_from_those_beside_it() -> None:
         assert [None if isinstance(result, Crash) else result for result in found] == [
             None if name.startswith("deadly") else name for name in names
         ]
+
+
+@pytest.mark.timeout(100)
+def test_a_process_that_dies_within_its_result() -> None:
+    """What it had begun to send is not waited for, then or when Python ends."""
+    with ProcessPool(1) as pool:
+        with pytest.raises(Crash):
+            pool.submit(die_within_a_result).result()
+        assert pool.submit(die_of, "harmless").result() == "harmless"
 
 
 @pytest.fixture
