@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing.util
 import os
 import signal
 import subprocess
@@ -103,6 +104,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not usable_gpus(installed_driver()):
             pytest.skip("needs an NVIDIA GPU")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_spawn() -> None:
+    """Let what tests spawn be forks of a process that has imported DALI and PyTorch."""
+    from warm_python import warm_spawn
+
+    multiprocessing.util.spawnv_passfds = warm_spawn
 
 
 @pytest.fixture(scope="session")

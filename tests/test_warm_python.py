@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,39 @@ def test_it_can_be_signalled_and_leaves_nothing() -> None:
         job.send_signal(signal.SIGKILL)
         assert job.wait(60) == -signal.SIGKILL
     assert not process.is_running()
+
+
+def spawned(end: Connection) -> None:
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    is_daemon = multiprocessing.current_process().daemon
+    end.send((os.getppid(), os.getcwd(), os.environ["ADDED"], is_daemon, [*map(int, blocked)]))
+    sys.exit(len(end.recv()))
+
+
+@pytest.mark.parametrize("blocked", [[], [signal.SIGINT]])
+def test_what_is_spawned_sees_the_same(
+    blocked: list[signal.Signals], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent, folder and environment, a pipe, the signals that are blocked, and its end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADDED", "yes")
+    context = multiprocessing.get_context("spawn")
+    found = []
+    for spawn in (warm_python._spawn, warm_python.warm_spawn):
+        monkeypatch.setattr("multiprocessing.util.spawnv_passfds", spawn)
+        ours, its = context.Pipe()
+        process = context.Process(target=spawned, args=(its,), daemon=True)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        its.close()
+        found.append(ours.recv())
+        ours.send(bytes(7))
+        process.join(60)
+        assert process.exitcode == 7
+    assert found[0] == found[1] == (os.getpid(), str(tmp_path), "yes", True, blocked)
 
 
 @pytest.mark.parametrize(

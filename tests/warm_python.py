@@ -9,24 +9,30 @@ file in tracebacks, and the order in which objects are deleted at its end. Tests
 their own.
 
 The ranks of torchrun are forks, too, of a second such process, which is a child of torchrun; so are
-the Python processes that a job starts by `subprocess`, if its environment has `WARM_CHILDREN`.
+the Python processes that a job starts by `subprocess` or as multiprocessing's spawn, if its
+environment has `WARM_CHILDREN`. That names modules, with commas between them, which the second one
+imports beyond those of the first. `warm_spawn` does the same for what a test itself spawns.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import importlib
 import multiprocessing.process
+import multiprocessing.util
 import os
 import pickle
 import re
 import runpy
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from inspect import signature
@@ -63,17 +69,23 @@ warm_python.main(int(sys.argv[2]))
 TESTS = Path(__file__).parent
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _first = dict(os.environ)
+_one_at_a_time = threading.Lock()
+_spawn = multiprocessing.util.spawnv_passfds
 _popen = signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 
 
 class Task(NamedTuple):
-    """What a job is to run, and where: `command` as after ``python``; `before` that, a function."""
+    """What a job is to run, and where: `command` as after ``python``; `before` that, a function.
+
+    `files` are the numbers of those that it has open beside the streams.
+    """
 
     command: list[str]
     folder: str
     environ: dict[str, str]
     new_session: bool
     before: Callable[[], object] | None
+    files: tuple[int, ...] = ()
 
 
 class WarmJob(subprocess.Popen[str]):
@@ -99,6 +111,19 @@ class WarmJob(subprocess.Popen[str]):
         self._close_pipe_fds(*map(given.get, pipes))  # type: ignore[attr-defined]
 
 
+def warm_spawn(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
+    """Do what multiprocessing.util.spawnv_passfds does, with a fork for what is spawned."""
+    command = [*map(os.fsdecode, args)]
+    is_spawned = any("spawn_main(" in word for word in command)
+    alike = _read_at_start(os.environ) == _read_at_start(_first)
+    if not (is_spawned and alike and (server := _server())):
+        return _spawn(path, args, passfds)
+    command = command[command.index("-c") :]  # without the flags, which are those of the server
+    numbers = tuple(sorted(passfds))
+    task = Task(command, os.getcwd(), dict(os.environ), False, None, numbers)
+    return _fork(server, task, [0, 1, 2, *numbers])
+
+
 def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
     names = [name for name in environ if name.startswith(READ_AT_START) and name != "PYTHONPATH"]
     return {name: environ[name] for name in names}
@@ -107,8 +132,9 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
 def _fork(server: socket.socket, task: Task, fds: list[int]) -> int:
     """Return the process that runs the task, once it is a child of this one."""
     waits, goes = os.pipe()
-    with _adopting():
-        socket.send_fds(server, [pickle.dumps(task)], [*fds, waits])
+    with _one_at_a_time, _adopting():
+        blocked = [*map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))]  # it inherits them
+        socket.send_fds(server, [pickle.dumps((blocked, pickle.dumps(task)))], [waits, *fds])
         pid = int(server.recv(100))
         server.recv(1)  # what forked it has ended, so that it is ours
     os.close(waits)
@@ -182,9 +208,11 @@ def main(fd: int) -> None:
 def _serve(connection: socket.socket) -> Task:
     """Return the next task, in a fork; end with the process that asks for forks."""
     while True:
-        message, fds, *_ = socket.recv_fds(connection, 1 << 20, 4)
+        message, fds, *_ = socket.recv_fds(connection, 1 << 20, 100)
         if not message:
             os._exit(0)
+        blocked, pickled = pickle.loads(message)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # now: signals may follow the fork
         if not (between := os.fork()):
             if pid := os.fork():
                 connection.send(str(pid).encode())
@@ -195,12 +223,16 @@ def _serve(connection: socket.socket) -> Task:
         for fd in fds:
             os.close(fd)
     connection.close()
-    os.read(fds[3], 1)  # until it has its parent
-    for number, fd in enumerate(fds[:3]):
-        os.dup2(fd, number)
+    task: Task = pickle.loads(pickled)
+    waits, *given = fds
+    os.read(waits, 1)  # until it has its parent
+    # Out of the way first: one may have the number that another is to get.
+    given = [fcntl.fcntl(fd, fcntl.F_DUPFD, 1000) for fd in given]
     for fd in fds:
         os.close(fd)
-    task: Task = pickle.loads(message)
+    for fd, number in zip(given, (0, 1, 2, *task.files), strict=True):
+        os.dup2(fd, number)
+        os.close(fd)
     if task.new_session:
         os.setsid()
     if task.before:
@@ -211,6 +243,8 @@ def _serve(connection: socket.socket) -> Task:
 def _with_server(task: Task) -> Task:
     """Let a launcher start its ranks as forks of a process that is forked before it has threads."""
     global _first, _server
+    for name in filter(None, task.environ.get("WARM_CHILDREN", "").split(",")):
+        importlib.import_module(name)
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
         from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
@@ -219,6 +253,7 @@ def _with_server(task: Task) -> Task:
         _first, _server = task.environ, lambda: ours  # type: ignore[assignment]
         subprocess_handler.Popen = WarmJob  # type: ignore[assignment,attr-defined]
         subprocess.Popen = WarmJob  # type: ignore[assignment,misc]
+        multiprocessing.util.spawnv_passfds = warm_spawn
         return task
     ours.close()
     return _serve(its)
