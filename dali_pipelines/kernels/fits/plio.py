@@ -10,11 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from dali_pipelines.kernels.bits import load_big_endian
-from dali_pipelines.kernels.compiled import compiled, optimized
+from dali_pipelines.kernels.compiled import compiled, inlined, optimized
 
 _ZEROS, _SET, _ADD, _SUBTRACT, _HIGHS, _ZEROS_AND_HIGH, _ADD_AND_HIGH, _SUBTRACT_AND_HIGH = range(8)
 """Instructions: write zeros, or the high value, or zeros and then it; change that value; change and
 write it."""
+
+_LANES = 16
+"""Pixels that are written at once."""
 
 
 @optimized
@@ -41,12 +44,10 @@ def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
     while done < size:
         stop = done + min(left[0], size - done)
         left[0] -= stop - done
-        for i in range(done, stop):
-            pixels[i] = 0
+        _fill(pixels, done, stop, np.int32(0))
         done, stop = stop, stop + min(left[1], size - stop)
         left[1] -= stop - done
-        for i in range(done, stop):
-            pixels[i] = high
+        _fill(pixels, done, stop, high)
         done = stop
         if done < size and at >= end:
             left[0] = size - done
@@ -55,6 +56,22 @@ def read_runs(pixels, at, end, high, left):  # type: ignore[no-untyped-def]
             if at < 0:
                 break
     return at, high
+
+
+@inlined
+def _fill(pixels, start, stop, value):  # type: ignore[no-untyped-def]
+    """Write a value from one pixel up to another, and to some of the next ones.
+
+    Runs are short: a simple loop is done before its vectors begin.
+    """
+    at = start
+    while at < stop and at + _LANES <= pixels.size:
+        for lane in range(_LANES):
+            pixels[np.uint64(at + lane)] = value
+        at += _LANES
+    while at < stop:
+        pixels[np.uint64(at)] = value
+        at += 1
 
 
 @compiled
