@@ -75,7 +75,7 @@ class Usage:
         return of_block * (min(blocks, (limits.shared << 10) // of_each) if of_each else blocks)
 
 
-def build(kernels: str, folder: Path, archs: Sequence[str] = tuple(ARCHS)) -> list[Usage]:
+def build(kernels: str, folder: Path, archs: Sequence[str]) -> list[Usage]:
     """Compile kernels into a folder, as NAME.ARCH.ptx, if nobody has done so.
 
     Parameters

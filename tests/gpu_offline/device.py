@@ -26,6 +26,7 @@ from gpu_offline.compiler import build
 from gpu_offline.emulator import (
     ANY_WRITER,
     CC,
+    EMULATED,
     ONE_WRITER,
     READ_ONLY,
     Buffer,
@@ -230,7 +231,7 @@ def emulated(folder: Path, arch: str) -> Device:
     """Compile the kernels, and return an emulated GPU; skip the test without a C compiler."""
     if CC is None:
         pytest.skip("no C compiler, cc, to run kernels of a GPU on the CPU")
-    build("gpu_offline.kernels:KERNELS", folder)
+    build("gpu_offline.kernels:KERNELS", folder, EMULATED)
     return Device(folder, arch)
 
 

@@ -44,7 +44,7 @@ FAR = 5 << 30
 @pytest.fixture(scope="module", params=EMULATED)
 def arch(request: pytest.FixtureRequest, kernels_folder: Path) -> Any:
     """Return what gives the programs of an architecture, by name."""
-    build("gpu_offline.kernels:KERNELS", kernels_folder)
+    build("gpu_offline.kernels:KERNELS", kernels_folder, EMULATED)
     return lambda name: Program(kernels_folder / f"{name}.{request.param}.ptx")
 
 
