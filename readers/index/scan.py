@@ -39,8 +39,8 @@ SUFFIXES = {
 }
 """Suffixes that a folder is searched for, by format, in lower case; any case matches."""
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
-_FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
-ALL_SUFFIXES = tuple(_FORMATS)
+FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
+ALL_SUFFIXES = tuple(FORMATS)
 
 
 def find_files(
@@ -222,9 +222,9 @@ class _Search:
         if ".mdb" in self.others:
             return f"{wanted}; it holds an LMDB: use Index.from_lmdb, or --container lmdb"
         for suffix, count in self.others.most_common():
-            if suffix in _FORMATS:
+            if suffix in FORMATS:
                 ending = "1 file ends" if count == 1 else f"{count} files end"
-                pipeline = f"the {_FORMATS[suffix].upper()} pipeline"
+                pipeline = f"the {FORMATS[suffix].upper()} pipeline"
                 return f"{wanted}; {ending} in {suffix}, which is for {pipeline}"
             if suffix in _PACKED:
                 return f"{wanted}; some end in {suffix}: unpack them, as .tar.gz to .tar"
@@ -265,8 +265,8 @@ class _Search:
 def _suffix(name: str) -> str:
     """Return the suffix of a name, a format's if possible; '' if it has no printable one."""
     name = name.lower()
-    suffix = next(filter(name.endswith, _FORMATS), os.path.splitext(name)[1])
-    return suffix if suffix in _FORMATS or suffix[1:].isalnum() else ""
+    suffix = next(filter(name.endswith, FORMATS), os.path.splitext(name)[1])
+    return suffix if suffix in FORMATS or suffix[1:].isalnum() else ""
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

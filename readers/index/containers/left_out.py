@@ -27,10 +27,17 @@ class LeftOut:
         for reason, (count, example) in other.counts.items():
             self.add(reason, example, count)
 
+    def lines(self) -> list[str]:
+        """Return a line for each reason."""
+        return [
+            f"{count} {reason}, the first: {printable(example)}"
+            for reason, (count, example) in self.counts.items()
+        ]
+
     def log(self) -> None:
         """Write one warning for each reason."""
-        for reason, (count, example) in self.counts.items():
-            logger.warning("left out: %d %s, the first: %s", count, reason, printable(example))
+        for line in self.lines():
+            logger.warning("left out: %s", line)
 
 
 def notes_or_null(column: str, found: Iterable[bytes | OSError | None]) -> list[bytes | None]:

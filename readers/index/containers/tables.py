@@ -69,7 +69,8 @@ def joined_containers(kind: Kind, scanned: Iterable[tuple[pa.Table, LeftOut]]) -
         left_out.add_all(left)
     left_out.log()
     if not any(table.num_rows for table in tables):
-        raise ValueError(f"{len(tables)} {kind.name} files hold no image{kind.looked_for}")
+        found = "".join(f"; {line}" for line in left_out.lines()[:1])
+        raise ValueError(f"{len(tables)} {kind.name} files hold no image{kind.looked_for}{found}")
     return joined(tables)
 
 

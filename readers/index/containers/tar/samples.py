@@ -20,6 +20,7 @@ from readers.index.containers.forward import ForwardReader
 from readers.index.containers.left_out import LeftOut
 from readers.index.containers.tar.idx import listed_members
 from readers.index.containers.tar.members import Link, Member, members
+from readers.index.scan import FORMATS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +98,10 @@ def tar_table(
         if (present := [ext for ext in sample.spans if ext in rank])
     }
     for key in samples.keys() - chosen.keys():
-        left_out.add(f"samples of tars without an image (.{', .'.join(exact[:3])}, ...)", key)
+        other = next((ext for ext in samples[key].spans if f".{ext}" in FORMATS), None)
+        hint = f"; {FORMATS[f'.{other}']}_pipeline reads .{other}" if other else ""
+        kinds = ", ".join(f".{ext}" for ext in exact[:3])
+        left_out.add(f"samples of tars without an image ({kinds}, ...{hint})", key)
     kept = [(samples[key], ext) for key, ext in chosen.items()]
     others = _columns(place.name, kept, tuple(suffixes), left_out)
     return container_table(place, [sample.spans[ext] for sample, ext in kept], [*chosen], others)

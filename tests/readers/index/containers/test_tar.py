@@ -18,6 +18,7 @@ from PIL import Image
 from webdataset import TarWriter
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
+from readers import Index
 from readers.index.containers.forward import ForwardReader
 from readers.index.containers.kinds import Tar
 from readers.index.containers.tables import container_paths, containers_table
@@ -283,6 +284,12 @@ def test_wrong_tars(tmp_path: Path) -> None:
     pack(path, [("a.cls", b"1")])
     with pytest.raises(ValueError, match="1 tar files hold no image"):
         rows(path)
+    pack(path, [("a.jpg", b"1"), ("b.jpg", b"2")])
+    with pytest.raises(
+        ValueError,
+        match=r"in \.fits; 2 samples .*; jpeg_pipeline reads \.jpg\), the first: a$",
+    ):
+        Index.scan(path, suffixes=(".fits",))
     pack(path, [("a.jpg", b"1"), ("a.json", b"{")])
     with pytest.raises(ValueError, match=r"a member \.json is not JSON"):
         rows(path)
