@@ -91,6 +91,9 @@ def _positive(text: str) -> float:
 class PrepConfig(FileFlags, TableFlags, ProcessFlags, ClusterFlags):
     """Flags of ``prep``, the settings of Level15 among them."""
 
+    files: Sequence[str] = option(
+        None, "local file, folder, glob in quotes, or Index file", positional=True, nargs="+"
+    )
     out: str = option(None, "the folder to write to", short="-o", required=True, metavar="OUT")
     tiles: int | None = option(
         None,
@@ -214,7 +217,8 @@ def _report(targets: Sequence[Target], results: Iterable[Made | Crash]) -> int:
                 tqdm.write(f"bad {printable(row.path)}: {made.bad}", file=sys.stderr)
                 bad += 1
             elif made.note:
-                tqdm.write(f"copied {printable(row.path)}: {made.note}", file=sys.stderr)
+                note = f"{printable(row.path)}, HDUs not tiled: {made.note}"
+                tqdm.write(note, file=sys.stderr)
             bar.update()
     return bad
 

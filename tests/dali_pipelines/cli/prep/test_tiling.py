@@ -274,8 +274,8 @@ class TestCommand:
         assert script.main(arguments) == 1
         copied, bad, summary = capsys.readouterr().err.splitlines()
         assert (
-            copied == f"copied {archive}/b.fits: HDU 0: RICE_1 would quantise its pixels, "
-            "which are float64"
+            copied == f"{archive}/b.fits, HDUs not tiled: HDU 0: RICE_1 would quantise its "
+            "pixels, which are float64"
         )
         assert bad.startswith(f"bad {archive}/c.fits: not a FITS file")
         assert summary.startswith("3 files: 2 written, 0 finished before, 1 bad; 0.")
