@@ -97,7 +97,7 @@ def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str 
         )
     if "IncompleteBody" in text or "body error" in text:
         return "the answer was cut off, each time"
-    return f"{name}: {printable(text)[:_MOST_CHARACTERS]}"
+    return f"{name}: {printable(text.partition('Debug source:')[0].strip())[:_MOST_CHARACTERS]}"
 
 
 def _answered(status: str, text: str) -> str:

@@ -86,11 +86,14 @@ def tar_table(
     linked = _linked([each for each, _ in named], links, left_out) if links else []
     named += [(each, _text(reader, each, left_out)) for each in linked]
     exact = [image.lower().lstrip(".")] if image else [suffix[1:] for suffix in suffixes]
-    samples = _grouped(place.name, named, _by_first_dot)
+    samples, unnamed = _grouped(place.name, named, _by_first_dot)
     if not image and not any(ext in exact for each in samples.values() for ext in each.spans):
         # Names as those of AIA have dots: each image is a sample.
         by_suffix = _BySuffix(tuple(sorted(suffixes, key=len, reverse=True)))
-        samples = _grouped(place.name, named, by_suffix)
+        samples, unnamed = _grouped(place.name, named, by_suffix)
+    for name in unnamed:
+        if not _META.match(name):
+            left_out.add("members of tars whose names begin with a dot, or have none", name)
     rank = {ext: number for number, ext in reversed([*enumerate(exact)])}
     chosen = {
         key: min(present, key=rank.__getitem__)
@@ -161,11 +164,13 @@ class _BySuffix:
 
 def _grouped(
     path: str, named: Iterable[tuple[Member, str | None]], split: Split
-) -> dict[str, _Sample]:
-    """Return the samples by key, in the order of their first members."""
+) -> tuple[dict[str, _Sample], list[str]]:
+    """Return the samples by key, in the order of their first members, and names without a key."""
     samples: dict[str, _Sample] = {}
+    unnamed = []
     for member, text in named:
         if (found := split(member.name)) is None:
+            unnamed.append(member.name)
             continue
         key, ext = found
         sample = samples.setdefault(key, _Sample())
@@ -177,7 +182,7 @@ def _grouped(
         sample.spans[ext] = Span(member.offset, member.nbytes)
         if text is not None:
             sample.texts[ext] = text
-    return samples
+    return samples, unnamed
 
 
 def _columns(

@@ -161,6 +161,7 @@ def test_members_of_a_sample_need_not_be_neighbours(
         ("b", 2, "5"),
     ]
     assert "1 samples of tars without an image" in caplog.text
+    assert "2 members of tars whose names begin with a dot, or have none, the first" in caplog.text
     assert "neither images nor texts, the first: .mp4" in caplog.text
 
 
