@@ -94,8 +94,10 @@ def records(reader: ForwardReader) -> Iterator[tuple[int, bytes]]:
             raise reader.error(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
         nbytes, found = _LENGTH.unpack(head)
         if checksum(head[:8]) != found:
-            kind = "it is damaged: the checksum of" if at else "it is not a TFRecord file: of"
-            raise reader.error(f"{kind} the length of the record at {at} does not agree")
+            kind = "it is damaged" if at else "it is not a TFRecord file"
+            raise reader.error(
+                f"{kind}: the checksum of the length of the record at {at} does not agree"
+            )
         record = reader.read(start, start + nbytes + 4)
         if len(record) < nbytes + 4:
             raise reader.error(
