@@ -16,6 +16,7 @@ _NO_ANSWER = ("there was no answer", "cannot be reached", "each time")
 _NO_ACCESS = (
     *("there are no credentials", "access is denied", "there is no such bucket"),
     *("the bucket is in another region", "has no aws_access_key_id"),
+    "the certificate of the server",
 )
 _ANONYMOUS = "or give anonymous=True (in commands --anonymous) for a public bucket"
 
@@ -84,6 +85,11 @@ def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str 
         return _answered(status, text)
     if "TimedOut" in text or "timed out" in text:
         return f"there was no answer within {storage.timeout:g} s"
+    if untrusted := re.search(r"InvalidCertificate\(\s*(\w+)", text):
+        return (
+            f"the certificate of the server is not trusted ({untrusted[1]}): name the file of its "
+            "authority by SSL_CERT_FILE"
+        )
     if "error sending request" in text or "onnect" in text:
         return "the server cannot be reached: check the network and the endpoint" + (
             f", {storage.endpoint}" if storage.endpoint else ""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
+AUTHORITY = Path(__file__).with_name("authority.pem")
+"""A certificate that no machine trusts, valid until 2126; its key is not kept."""
 _END = b"\r\n\r\n"
 """The end of a head."""
 _PIECE = 1 << 16
@@ -94,15 +98,21 @@ class Proxy:
         The server's port on loopback.
     delay : float
         Seconds that each request waits.
+    encrypted : bool
+        Whether clients have to use TLS; ``authority.pem`` has signed for ``localhost``.
     """
 
-    def __init__(self, server_port: int, *, delay: float = 0.0) -> None:
+    def __init__(self, server_port: int, *, delay: float = 0.0, encrypted: bool = False) -> None:
         self.delay = delay
         self.requests: list[Request] = []
         self.most_at_once = 0
         """Requests that waited for an answer at one time, at most."""
         self.port = 0
         self._server_port = server_port
+        self._tls: ssl.SSLContext | None = None
+        if encrypted:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.load_cert_chain(AUTHORITY.with_name("localhost.pem"))
         self._rules: list[_Rule] = []
         self._waiting: set[int] = set()
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -148,7 +158,9 @@ class Proxy:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(
+            self._connected, "127.0.0.1", self.port, ssl=self._tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _stop(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from servers.proxy import Fault, Proxy
+from servers.proxy import AUTHORITY, Fault, Proxy
 from servers.weed import ACCESS_KEY, OPEN, SECRET_KEY, Weed
 
 from readers import NpyReader, ReadError, Row, Window
@@ -182,6 +182,17 @@ def test_no_server(remote: Remote) -> None:
     remote.proxy.stop()
     text = rejected(row, "the server cannot be reached: check the network and the endpoint, http:")
     assert f"127.0.0.1:{remote.proxy.port}" in text
+
+
+def test_encrypted(weed: Weed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a certificate that is not trusted, and then is."""
+    weed.put("archive", "encrypted.npy", encoded())
+    with Proxy(weed.http_port, encrypted=True) as proxy:
+        url = f"https://localhost:{proxy.port}/buckets/archive/encrypted.npy"
+        row = Row(17, url, places=Places(Storage(retries=1, timeout=20)))
+        rejected(row, r"certificate of the server is not trusted \(UnknownIssuer\): .* SSL_CERT_FI")
+        monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
+        np.testing.assert_array_equal(read(row), crop())
 
 
 def test_no_object(remote: Remote) -> None:
