@@ -100,7 +100,7 @@ def tar_table(
         for key, sample in samples.items()
         if (present := [ext for ext in sample.spans if ext in rank])
     }
-    for key in samples.keys() - chosen.keys():
+    for key in [key for key in samples if key not in chosen]:
         other = next((ext for ext in samples[key].spans if f".{ext}" in FORMATS), None)
         hint = f"; {FORMATS[f'.{other}']}_pipeline reads .{other}" if other else ""
         kinds = ", ".join(f".{ext}" for ext in exact[:3])
