@@ -62,11 +62,11 @@ class TestUniform:
 
 
 def orders(over: str, block_rows: int, num_rows: int = 37) -> list[tuple[BlockOrder, int]]:
-    """Return 6000 pairs of an order and an epoch, which differ in the seed or the epoch."""
+    """Return 3000 pairs of an order and an epoch, which differ in the seed or the epoch."""
     if over == "seeds":
-        return [(BlockOrder(num_rows, seed, block_rows), 0) for seed in range(6000)]
+        return [(BlockOrder(num_rows, seed, block_rows), 0) for seed in range(3000)]
     order = BlockOrder(num_rows, 1, block_rows)
-    return [(order, epoch) for epoch in range(6000)]
+    return [(order, epoch) for epoch in range(3000)]
 
 
 def test_another_process_gives_the_same(fresh_python: Callable[..., bytes]) -> None:

@@ -114,7 +114,7 @@ class TestUniform:
     def test_pairs_of_rows_of_a_short_index(self, num_rows: int, over: str) -> None:
         pairs = [
             (order.row(epoch, 0), order.row(epoch, 1))
-            for order, epoch in orders(over, num_rows, 16_000)
+            for order, epoch in orders(over, num_rows, max(4000, 6 * num_rows * (num_rows - 1)))
         ]
         if num_rows > 2:
             check_uniform(pairs, num_rows * (num_rows - 1))
@@ -129,7 +129,7 @@ class TestUniform:
         rows = np.array(
             [
                 [order.row(epoch, place) for place in places]
-                for order, epoch in orders(over, num_rows, 8_000)
+                for order, epoch in orders(over, num_rows, 4_000)
             ]
         )
         cells = rows * 16 // num_rows
@@ -143,7 +143,7 @@ class TestUniform:
     @pytest.mark.parametrize("num_rows", [3, 4, 5, 6, 7])
     def test_every_order_of_few_rows_is_as_likely(self, num_rows: int, over: str) -> None:
         cells = math.factorial(num_rows)
-        met = whole_epochs(over, num_rows, min(40 * cells, 50_000))
+        met = whole_epochs(over, num_rows, min(40 * cells, 30_000))
         check_uniform((met @ num_rows ** np.arange(num_rows)).tolist(), cells)
 
     def test_odd_and_even_orders_of_few_rows_are_as_likely(self, over: str) -> None:
