@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,8 +19,20 @@ SCRIPTS = ROOT / "scripts"
 class Job(WarmJob):
     """A process that is killed, with all that it started, where a test fails around it.
 
-    Its base class waits for it, so that a test that fails would hang.
+    Its base class waits for it, so that a test that fails would hang. With `warm_children` the
+    processes that it starts are forks, too, of a further child of it.
     """
+
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        warm_children: bool = True,
+        **options: Any,
+    ) -> None:
+        added = {"WARM_CHILDREN": ""} if warm_children else {}
+        super().__init__(command, env={**added, **(os.environ if env is None else env)}, **options)
 
     def __exit__(
         self,

@@ -9,9 +9,10 @@ file in tracebacks, and that objects which live at its end are not deleted, whic
 of a core, unless it ends with an error. Tests of these start their own.
 
 The ranks of torchrun are forks, too, of a second such process, which is a child of torchrun; so are
-the Python processes that a job starts by `subprocess` or as multiprocessing's spawn, if its
-environment has `WARM_CHILDREN`. That names modules, with commas between them, which the second one
-imports beyond those of the first. `warm_spawn` does the same for what a test itself spawns.
+the Python processes that a job starts by `subprocess`, or that multiprocessing starts in it, the
+fork server too, if its environment has `WARM_CHILDREN`. That names modules, with commas between
+them, which the second one imports beyond those of the first. `warm_spawn` does the same for what a
+test itself spawns.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ NO_THREADS = {
 }
 
 READ_AT_START = ("CUDA_", "DALI_", "LD_", "MALLOC_", "NUMBA_", "OPENBLAS_", "PYTHON", "TMPDIR")
-"""How variables begin that Python, or what is imported, reads once; PYTHONPATH is no trouble."""
+"""How variables begin that Python, or what is imported, reads once; not those of paths."""
 
 STARTER = """
 import atexit, sys
@@ -116,10 +117,20 @@ class WarmJob(subprocess.Popen[str]):
 
 def warm_spawn(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
     """Do what multiprocessing.util.spawnv_passfds does, with a fork for what is spawned."""
+    return _spawn_as_fork(path, args, passfds, ("spawn_main(",))
+
+
+def _warm_spawn_of_job(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
+    return _spawn_as_fork(path, args, passfds, ("spawn_main(", "forkserver import main"))
+
+
+def _spawn_as_fork(
+    path: bytes, args: Sequence[Any], passfds: Sequence[int], kinds: tuple[str, ...]
+) -> int:
     command = [*map(os.fsdecode, args)]
-    is_spawned = any("spawn_main(" in word for word in command)
+    knows_how = any(kind in word for word in command for kind in kinds)
     alike = _read_at_start(os.environ) == _read_at_start(_first)
-    if not (is_spawned and alike and (server := _server())):
+    if not (knows_how and alike and (server := _server())):
         return _spawn(path, args, passfds)
     command = command[command.index("-c") :]  # without the flags, which are those of the server
     numbers = tuple(sorted(passfds))
@@ -128,8 +139,8 @@ def warm_spawn(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
 
 
 def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
-    names = [name for name in environ if name.startswith(READ_AT_START) and name != "PYTHONPATH"]
-    return {name: environ[name] for name in names}
+    names = [name for name in environ if name.startswith(READ_AT_START)]
+    return {name: environ[name] for name in names if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
 
 
 def _fork(server: socket.socket, task: Task, fds: list[int]) -> int:
@@ -202,9 +213,9 @@ def main(fd: int) -> None:
     gc.collect()  # of nothing: Python collects less often the more the last time has left
     connection = socket.socket(fileno=fd)
     connection.send(str(len(os.listdir("/proc/self/task"))).encode())
-    task = _serve(connection)
-    if task.command[:2] == ["-m", "torch.distributed.run"] or "WARM_CHILDREN" in task.environ:
-        task = _with_server(task)
+    before, task = None, _serve(connection)
+    while task is not before and _has_children(task):
+        before, task = task, _with_server(task)
     try:
         _run(task, path)
         _status.append(0)
@@ -212,6 +223,12 @@ def main(fd: int) -> None:
         if error.code is None or isinstance(error.code, int):
             _status.append((error.code or 0) & 0xFF)
         raise
+
+
+def _has_children(task: Task) -> bool:
+    """Return whether a task is to start others as forks."""
+    is_launcher = task.command[:2] == ["-m", "torch.distributed.run"]
+    return is_launcher or ("WARM_CHILDREN" in task.environ and not task.files)
 
 
 def leave() -> None:
@@ -270,10 +287,13 @@ def _with_server(task: Task) -> Task:
         _first, _server = task.environ, lambda: ours  # type: ignore[assignment]
         subprocess_handler.Popen = WarmJob  # type: ignore[assignment,attr-defined]
         subprocess.Popen = WarmJob  # type: ignore[assignment,misc]
-        multiprocessing.util.spawnv_passfds = warm_spawn
+        multiprocessing.util.spawnv_passfds = _warm_spawn_of_job
         return task
     ours.close()
-    return _serve(its)
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job
+    found = _serve(its)
+    signal.signal(signal.SIGINT, handler)
+    return found
 
 
 def _run(task: Task, path: list[str]) -> None:
@@ -298,7 +318,8 @@ def _run(task: Task, path: list[str]) -> None:
     else:
         first = str(Path(name).resolve().parent)
     places = [place for place in task.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    sys.path[:] = [first, *places, *path]
+    unsafe = [] if task.environ.get("PYTHONSAFEPATH") else [first]
+    sys.path[:] = [*unsafe, *places, *path]
     sys.argv[:] = command
     names = vars(sys.modules["__main__"])
     for ours in [name for name in names if not name.startswith("__")]:

@@ -421,7 +421,7 @@ def test_a_run_gets_by_with_the_open_files_that_are_asked_for(archive: Path, job
     command = [sys.executable, str(SCRIPT.with_name("run.py")), f"--data={archive}"]
     command += ["--device=cpu", "--batch_size=2", *(f"--{k}={v}" for k, v in settings.items())]
     limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (needed, needed))
-    found = run(command, preexec_fn=limit)
+    found = run(command, preexec_fn=limit, warm_children=False)
     assert found.returncode == 0, found.stderr
 
 
