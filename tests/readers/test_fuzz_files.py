@@ -30,7 +30,7 @@ from dali_pipelines.parallel.task_map import isolated_map
 logger = logging.getLogger(__name__)
 
 SECONDS = int(os.environ.get("FUZZ_SECONDS", 0))
-SEEDS = {"real": 40, "written": 100}
+SEEDS = {"real": 15, "written": 40}
 """Seeds for each file where no time is given."""
 
 
