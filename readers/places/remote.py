@@ -31,6 +31,13 @@ class Traffic:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = 0, 0, 0
+        self.num_begun = 0
+        """Requests that this process has begun."""
+
+    def begin(self) -> None:
+        """Count a request that begins."""
+        with self._lock:
+            self.num_begun += 1
 
     def add(self, requests: int, nbytes: int, cached: int) -> None:
         """Count requests, the bytes of their answers, and bytes from a cache."""
@@ -212,6 +219,7 @@ class RemotePlace:
         if self._version is not None:
             options["if_match"] = self._version
         store = store_of(root, self._storage)
+        TRAFFIC.begin()
         try:
             with slots_of(self._storage):
                 answer = obstore.get(store, key, options=options)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.contract import SampleSpec
+from readers.places.remote import TRAFFIC
 from readers.worker.ahead import ReadAhead
 
 
@@ -73,7 +74,7 @@ class PackedSource:
 
     @cached_property
     def _ahead(self) -> ReadAhead:
-        return ReadAhead(self.source.read_threads)
+        return ReadAhead(self.source.read_threads, lambda: TRAFFIC.num_begun)
 
     @cached_property
     def _is_packed(self) -> tuple[bool, ...]:

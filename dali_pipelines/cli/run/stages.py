@@ -74,9 +74,9 @@ class Stages:
 
     @property
     def readers_busy(self) -> float:
-        """Share of the readers' time that they were at work, on as many samples as they may."""
-        readers = self.num_read_processes * self.reads_at_once
-        return min(1.0, self.read_s / max(1e-9, readers * self.seconds))
+        """Share of the readers' time that they computed, or were at as many samples as they may."""
+        readers_s = max(1e-9, self.num_read_processes * self.seconds)
+        return min(1.0, max(self.read_s / self.reads_at_once, self.read_cpu_s) / readers_s)
 
     @property
     def asked_ahead(self) -> float:

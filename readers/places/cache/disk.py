@@ -81,7 +81,7 @@ class DiskCache:
             raise ValueError(f"a cache has at least {CELL} bytes, got {nbytes}")
         self.folder, self.nbytes = os.path.abspath(folder), nbytes
         self._boot = boot_id()
-        self._room = Room(self.folder, nbytes, self._boot)
+        self._room, self._listing = Room(self.folder, nbytes, self._boot), Listing(self.folder)
         self._lock, self._counts, self._warned = threading.Lock(), Counter[str](), False
         self._stores_from_s = 0.0
         try:
@@ -157,11 +157,11 @@ class DiskCache:
 
     def _take(self, whole: CachedObject, pieces: Sequence[_Piece]) -> list[_Piece]:
         """Fill buffers from disk; return the parts of them that are missing."""
-        gaps, listing = [], Listing(self.folder)
+        gaps = []
         try:
             for start, buffer in pieces:
                 stop = start + len(buffer)
-                for segment, first, end in _cut(listing, whole, start, stop):
+                for segment, first, end in _cut(self._listing, whole, start, stop):
                     part = buffer[first - start : end - start]
                     if segment is None or not segment.read_into(self._boot, first, part):
                         gaps.append((first, part))

@@ -23,6 +23,11 @@ _NAME = re.compile(r"[0-9a-f]{21}-([0-9a-f]{12})-([0-9a-f]{12})-[0-9a-f]{8}-[0-9
 _TOUCH_S = 60
 """Seconds between two notes that a segment was used: each is a write to its inode."""
 
+_SETTLED_NS = 3_000_000_000
+"""How long a folder has not changed before its time is relied on: FAT counts in steps of 2 s."""
+_MOST_KNOWN = 50_000
+"""Names that a process keeps: some 6 MB."""
+
 
 def boot_id() -> str:
     """Return what distinguishes this boot of the machine; where that is unknown, this process."""
@@ -102,10 +107,11 @@ class Segment(NamedTuple):
 
 
 class Listing:
-    """What the folders of a cache hold, each listed when it is first asked for."""
+    """What the folders of a cache hold, each listed when it is asked for, and has changed."""
 
     def __init__(self, root: str) -> None:
-        self._root, self._names = root, dict[str, list[str]]()
+        self._root = root
+        self._known, self._num_known = dict[str, tuple[int, list[str]]](), 0
 
     def segments(self, cell: str, start: int, stop: int) -> list[Segment]:
         """Return the segments of a cell that hold bytes of a range, sorted by start.
@@ -124,9 +130,18 @@ class Listing:
         ]
 
     def _in(self, folder: str) -> list[str]:
-        if folder not in self._names:
-            try:
-                self._names[folder] = sorted(os.listdir(folder))
-            except FileNotFoundError:
-                self._names[folder] = []
-        return self._names[folder]
+        """Return the sorted names in a folder; they are kept if its time tells when it changes."""
+        try:
+            changed_ns = os.stat(folder).st_mtime_ns
+            known_ns, names = self._known.get(folder, (None, []))
+            if known_ns == changed_ns:
+                return names
+            names = sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+        if time.time_ns() - changed_ns > _SETTLED_NS:
+            self._num_known += len(names)
+            if self._num_known > _MOST_KNOWN:
+                self._known, self._num_known = {}, len(names)
+            self._known[folder] = changed_ns, names
+        return names

@@ -54,6 +54,13 @@ SLOW_STORE = replace(SLOW_STORAGE, read_s=155, read_threads=16, requests=400)
             {"read_threads": 32},
             "waits 772 for 2 requests; all readers together get 20 MB/s. Try --read_threads=32, to",
         ),
+        # With all in the cache, such a reader computes on one sample at a time.
+        (
+            replace(SLOW_STORE, read_s=9.8, read_cpu_s=9.6, requests=0),
+            "readers",
+            {"num_read_processes": 4},
+            "each needs 48 ms of CPU time for a sample",
+        ),
         # What DALI asks for in advance bounds the samples, before the threads do.
         (
             replace(SLOW_STORE, num_read_processes=4, read_s=310),

@@ -68,6 +68,34 @@ def test_another_key_or_size_is_another_object(cache: DiskCache) -> None:
         assert Origin(data, key).read(cache, 0, 5) == data[:5]
 
 
+def test_a_folder_that_has_not_changed_is_not_listed_again(
+    cache: DiskCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others add and remove is noticed all the same."""
+    origin, other, listed = Origin(), DiskCache(cache.folder, 4 * CELL), []
+    list_folder = os.listdir
+
+    def listdir(folder: str) -> list[str]:
+        listed.append(folder)
+        return list_folder(folder)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    origin.read(cache, 0, 9)
+    (segment,) = segments(Path(cache.folder))
+    for number in range(3):
+        os.utime(segment.parent, ns=(number, number))  # as if it were long ago
+        listed.clear()
+        for _ in range(5):
+            assert origin.read(cache, 0, 9) == DATA[:9]
+        assert listed == [str(segment.parent)]
+    origin.read(other, 5 * BLOCK, 6 * BLOCK)
+    segment.unlink()
+    assert origin.read(cache, 5 * BLOCK, 6 * BLOCK) == DATA[5 * BLOCK : 6 * BLOCK]
+    assert origin.asked == [(0, BLOCK), (5 * BLOCK, 6 * BLOCK)]
+    assert origin.read(cache, 0, 9) == DATA[:9]
+    assert origin.asked[2:] == [(0, BLOCK)]
+
+
 def test_a_pickled_cache_shares_the_folder(cache: DiskCache) -> None:
     origin = Origin()
     origin.read(cache, 0, 9)
