@@ -141,7 +141,7 @@ def our_loaders(
     }
     remote = {**common, "storage": server_storage(server)}
     rows, square = archive.rows, archive.square
-    caches = [
+    first, second = [
         Ours(
             f"Loader, cache, {epoch} epoch",
             rows,
@@ -150,11 +150,13 @@ def our_loaders(
         )
         for epoch in ("first", "second")
     ]
+    # The system goes on writing what a first epoch has stored: those next to it wait for the store.
     return [
         Ours("Loader, local files", rows, rows.local, common),
+        second,
         Ours("Loader", rows, rows.remote, remote),
+        first,
         Ours("Loader, tiles noted", rows, rows.noted, remote),
-        *caches,
         Ours("Loader, square tiles noted", square, square.noted, remote),
         Ours("Loader, square tiles, local files", square, square.local, common),
     ]
