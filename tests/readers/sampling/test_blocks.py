@@ -45,28 +45,35 @@ def test_blocks_are_of_other_rows_and_elsewhere_in_each_epoch() -> None:
 class TestUniform:
     @pytest.mark.parametrize("block_rows", [1, 2, 3, 4, 9])
     def test_every_row_is_as_likely_anywhere(self, block_rows: int, over: str) -> None:
-        for position in (0, 3, 10, 36):
-            check_uniform((order.row(e, position) for order, e in orders(over, block_rows)), 37)
+        positions = (0, 3, 10, 36)
+        met = [
+            [order.row(epoch, position) for position in positions]
+            for order, epoch in orders(over, block_rows, count=40 * 37)
+        ]
+        for rows in zip(*met, strict=True):
+            check_uniform(rows, 37)
 
     def test_every_order_of_rows_that_are_all_mixed_is_as_likely(self, over: str) -> None:
-        met = [tuple(rows_of(order, epoch)) for order, epoch in orders(over, 2, 5)]
+        met = [tuple(rows_of(order, epoch)) for order, epoch in orders(over, 2, 5, count=20 * 120)]
         check_uniform(met, math.factorial(5))
 
     def test_distances_of_first_rows_in_large_blocks(self, over: str) -> None:
         rows = [
             (order.row(epoch, 0), order.row(epoch, MIXED * 5000))
-            for order, epoch in orders(over, 5000, 10**6)
+            for order, epoch in orders(over, 5000, 10**6, count=100 * 16)
         ]
         check_uniform((first * 16 // 10**6 for first, _ in rows), 16)
         check_uniform((second * 16 // 10**6 for _, second in rows), 16)
 
 
-def orders(over: str, block_rows: int, num_rows: int = 37) -> list[tuple[BlockOrder, int]]:
-    """Return 3000 pairs of an order and an epoch, which differ in the seed or the epoch."""
+def orders(
+    over: str, block_rows: int, num_rows: int = 37, *, count: int
+) -> list[tuple[BlockOrder, int]]:
+    """Return `count` pairs of an order and an epoch, which differ in the seed or the epoch."""
     if over == "seeds":
-        return [(BlockOrder(num_rows, seed, block_rows), 0) for seed in range(3000)]
+        return [(BlockOrder(num_rows, seed, block_rows), 0) for seed in range(count)]
     order = BlockOrder(num_rows, 1, block_rows)
-    return [(order, epoch) for epoch in range(3000)]
+    return [(order, epoch) for epoch in range(count)]
 
 
 def test_another_process_gives_the_same(fresh_python: Callable[..., bytes]) -> None:

@@ -112,12 +112,13 @@ def orders(over: str, num_rows: int, count: int) -> list[tuple[Order, int]]:
 class TestUniform:
     @pytest.mark.parametrize("num_rows", [2, 3, 4, 5, 10, 52])
     def test_pairs_of_rows_of_a_short_index(self, num_rows: int, over: str) -> None:
+        cells = num_rows * (num_rows - 1)
         pairs = [
             (order.row(epoch, 0), order.row(epoch, 1))
-            for order, epoch in orders(over, num_rows, max(4000, 6 * num_rows * (num_rows - 1)))
+            for order, epoch in orders(over, num_rows, max(2000, 5 * cells))
         ]
         if num_rows > 2:
-            check_uniform(pairs, num_rows * (num_rows - 1))
+            check_uniform(pairs, cells)
         check_uniform((first for first, _ in pairs), num_rows)
         check_uniform((second for _, second in pairs), num_rows)
 
@@ -129,7 +130,7 @@ class TestUniform:
         rows = np.array(
             [
                 [order.row(epoch, place) for place in places]
-                for order, epoch in orders(over, num_rows, 4_000)
+                for order, epoch in orders(over, num_rows, 10 * 256)
             ]
         )
         cells = rows * 16 // num_rows
@@ -143,12 +144,12 @@ class TestUniform:
     @pytest.mark.parametrize("num_rows", [3, 4, 5, 6, 7])
     def test_every_order_of_few_rows_is_as_likely(self, num_rows: int, over: str) -> None:
         cells = math.factorial(num_rows)
-        met = whole_epochs(over, num_rows, min(40 * cells, 30_000))
+        met = whole_epochs(over, num_rows, min(20 * cells, 6 * math.factorial(7)))
         check_uniform((met @ num_rows ** np.arange(num_rows)).tolist(), cells)
 
     def test_odd_and_even_orders_of_few_rows_are_as_likely(self, over: str) -> None:
         for num_rows in range(2, 61):
-            met = whole_epochs(over, num_rows, 300)
+            met = whole_epochs(over, num_rows, 100)
             later, earlier = np.tril_indices(num_rows, -1)
             inversions = (met[:, earlier] > met[:, later]).sum(axis=1)
             check_uniform((inversions % 2).tolist(), 2)
