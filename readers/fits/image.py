@@ -41,8 +41,8 @@ class _Description:
     shape: ImageShape
     image: TiledImage | StoredImage | None
     """None if astropy must decode it."""
-    header_bytes: int
-    """Bytes of its header; 0 if it was not read again."""
+    header_start: int
+    """First byte of its header in the file; 0 in the primary HDU."""
     start: int
     """First byte of its data in the file."""
     stop: int
@@ -54,6 +54,8 @@ class FitsImage(_Description):
     """An image in an open file."""
 
     file: FitsFile
+    header_bytes: int
+    """Bytes of its header that were read; 0 if it is known."""
 
     def span(self, window: Window | None, planes: Sequence[int]) -> tuple[int, int]:
         """Return the first byte and the end of the data that are needed."""
@@ -70,7 +72,7 @@ class FitsImage(_Description):
             self.file.place.fetch(spans)
         with ExitStack() as stack:
             options = {"do_not_scale_image_data": not scaled}
-            hdus, number = stack.enter_context(self.file.by_astropy(**options))
+            hdus, number = stack.enter_context(self.file.by_astropy(self.header_start, **options))
             hdu = hdus[number]
             if hdu.header.get("ZCMPTYPE", getattr(hdu, "compression_type", None)) == "HCOMPRESS_1":
                 stack.enter_context(_hcompress)
@@ -98,11 +100,12 @@ def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
     too_large = isinstance(found.image, TiledImage) and found.image.sent_tile_pixels > largest_tile
     return FitsImage(
         file=file,
+        header_bytes=found.start - found.header_start if is_read else 0,
         number=found.number,
         keywords=found.keywords,
         shape=found.shape,
         image=None if too_large else found.image,
-        header_bytes=found.header_bytes if is_read else 0,
+        header_start=found.header_start,
         start=found.start,
         stop=found.stop,
     )
@@ -123,7 +126,7 @@ def _read_description(file: FitsFile) -> _Description:
     header = file.header()
     if header is None:
         return _by_astropy(file)
-    extent = len(header.text), header.start, header.stop
+    extent = header.start - len(header.text), header.start, header.stop
     return _described(header.number, header.keywords, header.is_table, *extent)
 
 
@@ -135,7 +138,7 @@ def _by_astropy(file: FitsFile) -> _Description:
         if not is_table:
             header = _of_plain_image(header)
         start = info["datLoc"]
-        extent = start - info["hdrLoc"], start, start + hdu.size
+        extent = info["hdrLoc"], start, start + hdu.size
         return _described(number, header, is_table, *extent)
 
 
@@ -155,7 +158,7 @@ def _described(
     number: int,
     header: Mapping[str, Any],
     is_table: bool,
-    header_bytes: int,
+    header_start: int,
     start: int,
     stop: int,
 ) -> _Description:
@@ -172,7 +175,7 @@ def _described(
         keywords=keywords,
         shape=shape,
         image=TiledImage.of(header, start, stop) if is_table else stored,
-        header_bytes=header_bytes,
+        header_start=header_start,
         start=start,
         stop=stop,
     )

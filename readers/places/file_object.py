@@ -21,8 +21,9 @@ seek."""
 class _Raw(io.RawIOBase):
     """Unbuffered file object; it leaves the place open when it is closed."""
 
-    def __init__(self, place: Place) -> None:
-        self._place, self._at = place, 0
+    def __init__(self, place: Place, start: int, before: bytes) -> None:
+        self._place, self._start, self._before = place, start - len(before), before
+        self._at = 0
         self.name = place.name
         self.nbytes_read = 0
 
@@ -34,14 +35,20 @@ class _Raw(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
-        nbytes = max(0, min(len(view), self._place.nbytes - self._at))
-        self._place.read_many([(self._at, view[:nbytes])])
+        if before := self._before[self._at : self._at + len(view)]:
+            view[: len(before)] = before
+            self._at += len(before)
+            return len(before)
+        start = self._start + self._at
+        nbytes = max(0, min(len(view), self._place.nbytes - start))
+        self._place.read_many([(start, view[:nbytes])])
         self._at += nbytes
         self.nbytes_read += nbytes
         return nbytes
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._place.nbytes}[whence]
+        end = self._place.nbytes - self._start
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: end}[whence]
         if base + offset < 0:
             raise ValueError(f"seek to {base + offset}, before the first byte")
         self._at = base + offset
@@ -52,8 +59,13 @@ class _Raw(io.RawIOBase):
 
 
 @contextmanager
-def file_object(place: Place) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
-    """Yield a file object that reads an open place, and a function that counts the bytes read."""
-    raw = _Raw(place)
+def file_object(
+    place: Place, start: int = 0, before: bytes = b""
+) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
+    """Yield a file object that reads an open place, and a function that counts the bytes read.
+
+    The file begins with the bytes `before`; those of the place follow, from `start` on.
+    """
+    raw = _Raw(place, start, before)
     with io.BufferedReader(raw, _BUFFER) as file:
         yield file, lambda: raw.nbytes_read

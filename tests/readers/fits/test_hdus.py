@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from readers import AiaReader, FitsReader, Row, Window
 from readers.fits import file, hdus, image
+from readers.fits.file import FitsFile
 from readers.fits.hdus import find_header
 from readers.places import local
 from readers.places.opener import LOCAL
@@ -288,3 +289,29 @@ def test_windows_of_far_hdus_read_as_much_as_of_near_ones(
         sample = FitsReader().read(Row(0, path, hdu), window)
     near = FitsReader().read(Row(0, path, 1), window)
     assert sample.input_bytes == near.input_bytes
+
+
+@pytest.mark.parametrize("hdu", [1, 3, 7, 9])
+def test_astropy_opens_but_the_extension_that_it_decodes(
+    tmp_path: Path, hdu: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And an empty primary HDU before it."""
+    path = mosaic(tmp_path / "a.fits")
+    with fits.open(path) as hdus:
+        start, expected = hdus[hdu].fileinfo()["hdrLoc"], hdus[hdu].data
+    opened, fits_open = [], fits.open
+
+    def opens(*args: Any, **options: Any) -> Any:
+        opened.append(fits_open(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(fits, "open", opens)
+    with FitsFile.at(LOCAL.at(path), hdu) as plain:
+        found = image.find_image(plain)
+        assert found.header_start == start
+        np.testing.assert_array_equal(found.pixels(None, [0], scaled=True)[0], expected)
+        window = Window(height=4, width=5, y=0.5, x=0.5).within(*PIXELS.shape)
+        y, x = window.place(*PIXELS.shape)
+        part = found.pixels(window, [0], scaled=True)[0]
+    np.testing.assert_array_equal(part, expected[y : y + 4, x : x + 5])
+    assert [len(hdus) for hdus in opened] == [2, 2]
