@@ -114,6 +114,18 @@ def _warm_spawn() -> None:
     multiprocessing.util.spawnv_passfds = warm_spawn
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _settings_of_astropy() -> None:
+    """Give settings of astropy.io.fits as values: to look them up takes a fifth of its time."""
+    from astropy.config import ConfigItem
+    from astropy.io import fits
+
+    kind = type(fits.conf)
+    for name, setting in list(vars(kind).items()):
+        if isinstance(setting, ConfigItem):
+            setattr(kind, name, setting())
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder of real sample files, see SOURCES.md in it; they are no part of the repository."""
