@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,25 @@ class StoredImage:
         plans = _plans(starts.reshape(len(planes), -1), width, self.bitpix)
         return payload, plans, np.zeros((len(planes), 0)), input_bytes
 
+    def values(self, place: Place, window: Window | None, plane: int) -> tuple[NDArray[Any], int]:
+        """Read a window of a plane as it is stored; return also how many bytes were read.
+
+        Returns
+        -------
+        tuple of (ndarray, int)
+            Shape (height, width), big-endian: uint8 if BITPIX is 8, int16, int32, int64, float32 or
+            float64.
+        """
+        offsets, lengths = self._rows(window, [plane])
+        payload, starts, input_bytes = read_ranges(place, offsets, lengths, gap=_GAP, room=PADDING)
+        *_, height, width = self.shape.region(window)
+        item = abs(self.bitpix) // 8
+        kind = "f" if self.bitpix < 0 else "u" if self.bitpix == 8 else "i"
+        pitch = int(starts[1] - starts[0]) if height > 1 else width * item
+        form = np.dtype(f">{kind}{item}")
+        values = np.ndarray((height, width), form, payload.data, int(starts[0]), (pitch, item))
+        return values, input_bytes
+
     def ranges(
         self, window: Window | None, planes: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -75,6 +94,28 @@ class StoredImage:
         rows = np.add.outer(np.array(planes) * self.shape.height, np.arange(y, y + height))
         offsets = self.start + (rows.reshape(-1) * self.shape.width + x) * item
         return offsets, np.full(len(offsets), width * item)
+
+
+def is_of_other_sign(keywords: Mapping[str, Any]) -> bool | None:
+    """Return whether BZERO turns signed integers into unsigned ones, or bytes into signed ones.
+
+    FITS Standard 4.0, section 5.2.5. Return None if the stored values are not those of the image
+    for another reason: astropy must scale them.
+    """
+    bitpix, bzero = keywords["BITPIX"], keywords.get("BZERO", 0)
+    bscale = keywords.get("BSCALE", 1)
+    if "BLANK" in keywords or bscale != 1 or isinstance(bscale, bool) or isinstance(bzero, bool):
+        return None
+    if bzero == 0:
+        return False
+    return True if bitpix > 0 and bzero == (-128 if bitpix == 8 else 1 << (bitpix - 1)) else None
+
+
+def of_other_sign(values: NDArray[Any]) -> NDArray[Any]:
+    """Return integers with half of the range of their type added, native byte order."""
+    item = values.dtype.itemsize
+    other = np.dtype(f"{'i' if values.dtype.kind == 'u' else 'u'}{item}")
+    return (values.astype(f"u{item}") ^ np.array(1 << (8 * item - 1), f"u{item}")).view(other)
 
 
 def plan_of_pixels(pixels: NDArray[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -79,6 +79,7 @@ def _read_fits(
 ) -> tuple[NDArray[Any], int]:
     from readers.fits.file import FitsFile
     from readers.fits.image import find_image
+    from readers.fits.plain_image import StoredImage, is_of_other_sign, of_other_sign
 
     with FitsFile.at(place, hdu) as file:
         found = find_image(file)
@@ -88,8 +89,12 @@ def _read_fits(
         whole = (box.height, box.width) == size
         window = None if whole else Window.at(*box, image=size)
         file.need(*found.span(window, [0]))
-        pixels = found.pixels(window, [0], scaled=True)[0]
-        return pixels, file.input_bytes(0)
+        other_sign = is_of_other_sign(found.keywords)
+        if isinstance(found.image, StoredImage) and other_sign is not None:
+            pixels, nbytes = found.image.values(file.place, window, 0)
+            pixels = of_other_sign(pixels) if other_sign else pixels
+            return pixels, file.input_bytes(found.header_bytes + nbytes)
+        return found.pixels(window, [0], scaled=True)[0], file.input_bytes(0)
 
 
 def _read_encoded(place: Place, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:

@@ -6,6 +6,7 @@ import io
 import itertools
 import pickle
 import struct
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,35 @@ def test_fits_types_by_bzero(tmp_path: Path, dtype: str, codec: str | None) -> N
     hdu: Any = fits.PrimaryHDU(stored) if codec is None else fits.CompImageHDU(stored)
     hdu.writeto(tmp_path / "m.fits")
     np.testing.assert_array_equal(read(tmp_path / "m.fits", dtype="int64"), stored[PART])
+
+
+@pytest.mark.parametrize(
+    "cards",
+    [
+        {"BSCALE": 1.0, "BZERO": 0.0},
+        {"BSCALE": 0.5},
+        {"BZERO": 7},
+        {"BZERO": 32768.0},
+        {"BZERO": -32768},
+        {"BSCALE": 2.0, "BZERO": 32768},
+        {"BLANK": 5},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "float32"])
+def test_fits_values_are_those_of_astropy(
+    tmp_path: Path, dtype: str, cards: dict[str, float]
+) -> None:
+    stored = np.arange(LABELS.size).reshape(LABELS.shape).astype(dtype)
+    fits.ImageHDU(stored).writeto(tmp_path / "m.fits")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of BLANK beside floats
+        with fits.open(tmp_path / "m.fits", "update", do_not_scale_image_data=True) as hdus:
+            hdus[1].header.update(cards)
+        expected = fits.getdata(tmp_path / "m.fits", 1).astype("float64")
+    for window, part in ((WINDOW, PART), (None, np.s_[:, :])):
+        found = read(tmp_path / "m.fits", window, dtype="float64", hdu=1)
+        np.testing.assert_array_equal(found, expected[part])
 
 
 def test_fits_hdus_and_gzip(tmp_path: Path) -> None:
