@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, spawn
 
 from dali_pipelines.runtime.dali_private import WORKER_MODULE
 from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 from readers.contract import Reader
+
+MAIN = "DALI_PIPELINES_MAIN"
+"""Environment variable that tells the fork server what to import as the main module."""
+_MAIN_KEYS = ("sys_argv", "init_main_from_name", "init_main_from_path")
+_LONGEST = 100_000
+"""Characters that an environment variable may have here; Linux has a limit of 128 KiB."""
 
 
 def start_fork_server(reader: Reader) -> None:
@@ -24,12 +31,11 @@ def start_fork_server(reader: Reader) -> None:
     modules = [type(reader).__module__, type(wrapped).__module__, *getattr(wrapped, "preload", ())]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        # Python preloads only __main__ by default.
-        ["__main__", WORKER_MODULE, "readers.source", *modules]
+        [WORKER_MODULE, "readers.source", *modules, "dali_pipelines.runtime.main_module"]
     )
     try:
         resource_tracker.ensure_running()  # it would unblock Ctrl-C
-        with _path_inherited(), ctrl_c_blocked():
+        with _inherited(), ctrl_c_blocked():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):
@@ -41,14 +47,19 @@ def start_fork_server(reader: Reader) -> None:
 
 
 @contextmanager
-def _path_inherited() -> Iterator[None]:
+def _inherited() -> Iterator[None]:
     """Let a Python process that starts meanwhile import from the same folders as this one.
 
     The fork server would import from the current folder first, which may hold other `readers`, and
-    not from the folder of the script.
+    not from the folder of the script. It learns what is the main module, too.
     """
-    before = {name: os.environ.get(name) for name in ("PYTHONSAFEPATH", "PYTHONPATH")}
-    os.environ.update(PYTHONSAFEPATH="1", PYTHONPATH=os.pathsep.join(map(str, sys.path)))
+    found = spawn.get_preparation_data("fork server")
+    main = json.dumps({name: found[name] for name in _MAIN_KEYS if name in found})
+    variables = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
+    if len(main) < _LONGEST:
+        variables[MAIN] = main
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

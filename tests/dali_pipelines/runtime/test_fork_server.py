@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import run
+from jobs import ROOT, run
 
 from dali_pipelines import NpyReader
 from dali_pipelines.runtime.fork_server import start_fork_server
@@ -61,3 +61,71 @@ def test_ctrl_c_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert blocked is not None
     assert int(blocked[1], 16) & 1 << (signal.SIGINT - 1)
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+LOGGED = """
+import os, sys
+with open(os.environ["LOG"], "a") as log:
+    log.write(f"{__name__} {sys.argv[2:]}\\n")
+print("imported", end=" ")
+from dali_pipelines import Index, Loader, npy_pipeline
+if __name__ == "__main__":
+    index = Index.scan(sys.argv[1], suffixes=(".npy",))
+    with Loader(npy_pipeline, index, batch_size=8, num_read_processes=3, devices=[None]) as loader:
+        print(sum(len(batch["row"]) for (batch,) in loader))
+"""
+
+
+@pytest.mark.parametrize("how", [["script.py"], ["-m", "script"]], ids=["path", "module"])
+@pytest.mark.parametrize("more", [["a", "\udcff"], ["x" * 120_000]], ids=["few", "too many"])
+def test_the_script_is_imported_once_for_all_readers(
+    npy_folder: Path, tmp_path: Path, how: list[str], more: list[str]
+) -> None:
+    """With the same arguments; if these are too long to be handed on, in each reader."""
+    (tmp_path / "script.py").write_text(LOGGED)
+    log = tmp_path / "log"
+    found = run(
+        [sys.executable, *how, str(npy_folder), *more],
+        cwd=tmp_path,
+        env={**os.environ, "LOG": str(log), "PYTHONPATH": str(ROOT)},
+    )
+    assert (found.returncode, found.stdout.split()[-1]) == (0, "23"), found.stderr
+    times = 1 if len(more) > 1 else 3
+    assert found.stdout.count("imported") == 1 + times
+    assert log.read_text().splitlines() == [
+        f"{name} {more}" for name in ("__main__", *["__mp_main__"] * times)
+    ]
+    assert not found.stderr
+
+
+def test_a_script_that_starts_threads_is_imported_in_each_reader(
+    npy_folder: Path, tmp_path: Path
+) -> None:
+    """Readers that are forked beside such threads could wait for their locks for ever."""
+    thread = (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
+    )
+    (tmp_path / "script.py").write_text(LOGGED.replace("from dali", f"{thread}\nfrom dali", 1))
+    found = run(
+        [sys.executable, "script.py", str(npy_folder)],
+        cwd=tmp_path,
+        env={**os.environ, "LOG": str(tmp_path / "log"), "PYTHONPATH": str(ROOT)},
+        warm_children=False,  # it starts itself again, by its command
+    )
+    assert (found.returncode, found.stdout.split()[-1]) == (0, "23"), found.stderr
+    assert found.stdout.count("imported") == 1 + 1 + 3
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "raise ValueError('not here')"])
+def test_a_script_that_cannot_be_imported_is_an_error(
+    npy_folder: Path, tmp_path: Path, end: str
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LOGGED.replace("from dali", f"if __name__ != '__main__': {end}\nfrom dali"))
+    found = run(
+        [sys.executable, str(script), str(npy_folder)],
+        cwd=tmp_path,
+        env={**os.environ, "LOG": str(tmp_path / "log"), "PYTHONPATH": str(ROOT)},
+    )
+    assert found.returncode == 1
+    assert "ReaderProcessError" in found.stderr
