@@ -43,8 +43,8 @@ from .reexports import ReadError as ReadError
 from .reexports import ReadReport as ReadReport
 from .reexports import Storage as Storage
 from .reexports import TimeBlocks as TimeBlocks
+from .runtime.processes.reader_processes import ReaderProcessError as ReaderProcessError
 from .runtime.ranks import Ranks as Ranks
-from .runtime.reader_processes import ReaderProcessError as ReaderProcessError
 from .settings import AiaSettings as AiaSettings
 from .settings import PipelineSettings as PipelineSettings
 from .stretch import Stretch as Stretch

@@ -30,12 +30,12 @@ from dali_pipelines.graph.source import (
 )
 from dali_pipelines.graph.transform import check_decoded, transform
 from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_unsigned_tensors
-from dali_pipelines.runtime.fork_server import start_fork_server
-from dali_pipelines.runtime.importable import check_main, check_sendable
 from dali_pipelines.runtime.interrupts import interrupt_held
 from dali_pipelines.runtime.malloc_pool import outputs_kept
-from dali_pipelines.runtime.reader_pool import started_readers
-from dali_pipelines.runtime.reader_processes import ReaderProcessError, ReaderProcesses
+from dali_pipelines.runtime.processes.fork_server import start_fork_server
+from dali_pipelines.runtime.processes.importable import check_main, check_sendable
+from dali_pipelines.runtime.processes.reader_pool import started_readers
+from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError, ReaderProcesses
 from readers.contract import Peek, Reader
 from readers.index.table import Index
 from readers.sampling.placement import PLACEMENT_SPECS

@@ -16,7 +16,7 @@ from dali_pipelines.loading.intake import Intake
 from dali_pipelines.loading.maker import PipelineMaker
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.interrupts import interrupt_held
-from dali_pipelines.runtime.reader_processes import ReaderProcessError
+from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from all_readers import AnyReader
 
 from dali_pipelines import Index
 from dali_pipelines.frameworks.choose import FrameworkName
-from dali_pipelines.runtime.fork_server import start_fork_server
+from dali_pipelines.runtime.processes.fork_server import start_fork_server
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -34,7 +34,7 @@ def decoded_rows(
 ) -> Generator[tuple[NDArray[np.float32] | None, str], None, None]:
     """Return what the pipeline makes of each file, or None and why it makes nothing of it."""
     from dali_pipelines.cli.verify.placed import PlacedReader
-    from dali_pipelines.runtime.reader_processes import ReaderProcessError
+    from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
     from readers.fits.reader import FitsReader
     from readers.jpeg.reader import JpegReader
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from dali_pipelines.runtime.reader_processes import ReaderProcesses
+from dali_pipelines.runtime.processes.reader_processes import ReaderProcesses
 from readers.worker.message_queue import MessageQueue
 
 

@@ -2,7 +2,7 @@
 
 What it then shares with the readers has no lock and no condition variable, see
 `readers.worker.message_queue`, and there is no thread that watches them, see
-`dali_pipelines.runtime.reader_processes`.
+`dali_pipelines.runtime.processes.reader_processes`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dali_pipelines.runtime.dali_private import (
     replaced,
 )
 from dali_pipelines.runtime.interrupts import ctrl_c_blocked
-from dali_pipelines.runtime.reader_processes import ReaderProcessError, ReaderProcesses
+from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError, ReaderProcesses
 from readers.worker.message_queue import MessageQueue
 
 _HEAD = 64 << 10

@@ -21,7 +21,7 @@ import pytest
 from nvidia.dali._multiproc.pool import ProcPool
 
 from dali_pipelines import Index, Loader, ReaderProcessError, npy_pipeline
-from dali_pipelines.runtime.reader_pool import started_readers
+from dali_pipelines.runtime.processes.reader_pool import started_readers
 from dali_pipelines.settings import StartMethod
 
 LIMIT_S = 60

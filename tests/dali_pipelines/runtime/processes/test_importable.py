@@ -21,7 +21,7 @@ from dali_pipelines import (
     reader_pipeline,
 )
 from dali_pipelines.graph.decode import decode_array
-from dali_pipelines.runtime.importable import check_main
+from dali_pipelines.runtime.processes.importable import check_main
 
 PROGRAM = """
 from dali_pipelines import ChannelsReader, Index, NpyReader, PipelineConfig, reader_pipeline

@@ -31,7 +31,7 @@ def start_fork_server(reader: Reader) -> None:
     modules = [type(reader).__module__, type(wrapped).__module__, *getattr(wrapped, "preload", ())]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        [WORKER_MODULE, "readers.source", *modules, "dali_pipelines.runtime.main_module"]
+        [WORKER_MODULE, "readers.source", *modules, "dali_pipelines.runtime.processes.main_module"]
     )
     try:
         resource_tracker.ensure_running()  # it would unblock Ctrl-C

@@ -13,7 +13,7 @@ from contextlib import suppress
 from multiprocessing import process, spawn
 from typing import Any
 
-from dali_pipelines.runtime.fork_server import MAIN
+from dali_pipelines.runtime.processes.fork_server import MAIN
 
 
 def _import_main() -> None:

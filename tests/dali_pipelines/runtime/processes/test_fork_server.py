@@ -13,7 +13,7 @@ import pytest
 from jobs import ROOT, run
 
 from dali_pipelines import NpyReader
-from dali_pipelines.runtime.fork_server import start_fork_server
+from dali_pipelines.runtime.processes.fork_server import start_fork_server
 
 SCRIPT = """
 import sys

@@ -1,0 +1,1 @@
+"""Reader processes: start them, notice their deaths, end them."""
