@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fakes import FakeReader
 
 from readers import AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader
@@ -11,3 +13,5 @@ KINDS = (AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader)
 
 class AnyReader(FakeReader):
     """Its module is this one, which is what the fork server asks for."""
+
+    preload: ClassVar[tuple[str, ...]] = JpegReader.preload

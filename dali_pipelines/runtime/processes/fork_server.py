@@ -17,6 +17,13 @@ from readers.contract import Reader
 
 MAIN = "DALI_PIPELINES_MAIN"
 """Environment variable that tells the fork server what to import as the main module."""
+_READERS_NEED = (
+    "multiprocessing.popen_forkserver",
+    "readers.worker.setup",
+    "readers.worker.message_queue",
+    "readers.worker.packed_source",
+    "readers.source",
+)
 _MAIN_KEYS = ("sys_argv", "init_main_from_name", "init_main_from_path")
 _LONGEST = 100_000
 """Characters that an environment variable may have here; Linux has a limit of 128 KiB."""
@@ -31,7 +38,7 @@ def start_fork_server(reader: Reader) -> None:
     modules = [type(reader).__module__, type(wrapped).__module__, *getattr(wrapped, "preload", ())]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        [WORKER_MODULE, "readers.source", *modules, "dali_pipelines.runtime.processes.main_module"]
+        [WORKER_MODULE, *_READERS_NEED, *modules, "dali_pipelines.runtime.processes.main_module"]
     )
     try:
         resource_tracker.ensure_running()  # it would unblock Ctrl-C

@@ -9,8 +9,11 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from astropy.io import fits
 from jobs import ROOT, run
+from PIL import Image
 
 from dali_pipelines import NpyReader
 from dali_pipelines.runtime.processes.fork_server import start_fork_server
@@ -114,6 +117,45 @@ def test_a_script_that_starts_threads_is_imported_in_each_reader(
     )
     assert (found.returncode, found.stdout.split()[-1]) == (0, "23"), found.stderr
     assert found.stdout.count("imported") == 1 + 1 + 3
+
+
+UNIMPORTED = """
+import os, sys
+if __name__ == "__main__":
+    os.environ["PYTHONPROFILEIMPORTTIME"] = "1"
+    import dali_pipelines
+    index = dali_pipelines.Index.scan(sys.argv[1])
+    config = dict(batch_size=2, num_read_processes=2, devices=[None], crop=(2, 2))
+    with dali_pipelines.Loader(getattr(dali_pipelines, sys.argv[2]), index, **config) as loader:
+        print(sum(len(batch["row"]) for (batch,) in loader))
+"""
+
+
+@pytest.mark.parametrize("kind", ["npy", "fits", "jpeg"])
+def test_readers_import_nothing_of_ours(npy_folder: Path, tmp_path: Path, kind: str) -> None:
+    """A script that imports this project only below its guard: the fork server has imported all."""
+    folder, script = tmp_path / kind, tmp_path / "script.py"
+    folder.mkdir()
+    pixels = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    for number in range(4):
+        path = folder / f"{number}.{kind}"
+        if kind == "npy":
+            np.save(path, pixels.astype(np.float32))
+        elif kind == "fits":
+            fits.CompImageHDU(pixels.astype(np.int16)).writeto(path)
+        else:
+            Image.fromarray(pixels).save(path)
+    script.write_text(UNIMPORTED)
+    found = run(
+        [sys.executable, str(script), str(folder), f"{kind}_pipeline"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        warm_children=False,
+    )
+    assert (found.returncode, found.stdout) == (0, "4\n"), found.stderr
+    before, last, after = found.stderr.rpartition("dali_pipelines.runtime.processes.main_module\n")
+    assert last
+    assert "readers.worker.setup\n" in before
+    assert not re.findall(r"(?:readers|dali_pipelines|multiprocessing\.popen)[.\w]*$", after, re.M)
 
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "raise ValueError('not here')"])
