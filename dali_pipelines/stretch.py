@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_pipelines.kernels import stretch as kernel
+from dali_pipelines.kernels import stretch_parameters as kernel
 
 Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
 Array = TypeVar("Array")

@@ -11,7 +11,7 @@ import numpy as np
 from nvidia.dali import fn, types
 from nvidia.dali.types import to_dali_type
 
-from dali_pipelines.runtime.dali_private import compiled_function
+from dali_pipelines.runtime.dali_private import CompiledFunction
 
 if TYPE_CHECKING:
     from dali_pipelines.kernels.entries import Entry
@@ -156,5 +156,4 @@ def warp(inputs: list[Any], order: int) -> Any:
 def compiled_operator(entry: Entry, **options: Any) -> Any:
     """Return DALI's operator for a kernel; `options` are types and numbers of axes."""
     run, setup = (function.address for function in entry)
-    operator = compiled_function()
-    return operator(run_fn=run, setup_fn=setup, batch_processing=False, **options)
+    return CompiledFunction(run_fn=run, setup_fn=setup, batch_processing=False, **options)

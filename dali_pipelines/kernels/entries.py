@@ -24,7 +24,7 @@ from dali_pipelines.kernels.fits.image import decode_image
 from dali_pipelines.kernels.resample.nearest import nearest
 from dali_pipelines.kernels.resample.resize import resize
 from dali_pipelines.kernels.resample.warp import NUM_SPECIAL, warp
-from dali_pipelines.kernels.stretch import NUM_PARAMETERS
+from dali_pipelines.kernels.stretch_parameters import NUM_PARAMETERS
 
 _AT = types.uint64
 _RUN = types.void(_AT, _AT, _AT, types.int32, _AT, _AT, _AT, types.int32)

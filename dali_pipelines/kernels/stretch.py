@@ -25,13 +25,21 @@ from dali_pipelines.kernels.bits import (
     quotient32,
 )
 from dali_pipelines.kernels.compiled import compiled
-
-KIND, SCALE, LOW, HIGH, STEEPNESS, MEAN, FACTOR, FLOOR, CEILING = range(9)
-"""Fields of the parameters: curve, 1/unit, clip, 1/a, mean, 1/std, clip of the output."""
-NUM_PARAMETERS = 9
-
-NONE, SQRT, LOG1P, SIGNED_LOG1P, ASINH = range(5)
-"""Values of KIND."""
+from dali_pipelines.kernels.stretch_parameters import (
+    ASINH,
+    CEILING,
+    FACTOR,
+    FLOOR,
+    HIGH,
+    KIND,
+    LOG1P,
+    LOW,
+    MEAN,
+    SCALE,
+    SIGNED_LOG1P,
+    SQRT,
+    STEEPNESS,
+)
 
 _LN2 = np.float32(0.6931472)
 _MOST = np.float32(3.4028235e38)

@@ -141,24 +141,15 @@ def random_operator(node: Any) -> str | None:
     return None
 
 
-@cache
-def compiled_function() -> Any:
-    """Return DALI's numba operator, changed to take addresses of compiled functions.
+if _private("nvidia.dali.backend:TryGetSchema")("NumbaFuncImpl") is None:
+    raise _unsupported("nvidia.dali.ops:NumbaFuncImpl")
+CompiledFunction: Any = _private("nvidia.dali.ops:python_op_factory")(
+    "CompiledFunction", "NumbaFunction", "NumbaFuncImpl"
+)
+"""DALI's operator that calls compiled functions on the CPU, by their addresses.
 
-    It imports numba, which takes a second that pipelines without such operators save.
-    """
-    numba_function = _private("nvidia.dali.plugin.numba:NumbaFunction")
-    for name in ("_get_run_fn_cpu", "_get_setup_fn_cpu"):
-        _private(f"nvidia.dali.plugin.numba:NumbaFunction.{name}")
-
-    class CompiledFunction(numba_function):  # type: ignore[valid-type, misc]
-        def _get_run_fn_cpu(self, run_fn: int, *_: Any) -> int:
-            return run_fn
-
-        def _get_setup_fn_cpu(self, setup_fn: int) -> int:
-            return setup_fn
-
-    return CompiledFunction
+`nvidia.dali.plugin.numba`, which has it too, compiles them by itself, and imports numba for CUDA.
+"""
 
 
 # The pipeline.

@@ -16,7 +16,6 @@ from stretches import stretches
 
 from dali_pipelines.kernels.compiled import compiled
 from dali_pipelines.kernels.stretch import (
-    NUM_PARAMETERS,
     asinh32,
     constants,
     log1p32,
@@ -24,6 +23,7 @@ from dali_pipelines.kernels.stretch import (
     stretch_line,
     stretched,
 )
+from dali_pipelines.kernels.stretch_parameters import NUM_PARAMETERS
 from dali_pipelines.stretch import Stretch
 
 SMALLEST = float(np.finfo(np.float32).smallest_normal)
