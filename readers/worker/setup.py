@@ -7,6 +7,7 @@ is this module (`dumps` and `loads`).
 
 from __future__ import annotations
 
+import gc
 import io
 import mmap
 import os
@@ -90,6 +91,8 @@ def _set_up(consumer: int) -> None:
     _ignore_signals()
     die_with(consumer)
     keep_freed_memory()
+    # The collector writes to all objects that it watches: a copy of what forks share.
+    gc.freeze()
 
 
 def _ignore_signals() -> None:

@@ -6,7 +6,6 @@ Python's own way, ``"__main__"`` in the list of what is preloaded, has no effect
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
@@ -42,6 +41,3 @@ def _current_process() -> Any:
 
 
 _import_main()
-# Readers share the memory of what is imported: their garbage collector would write to all of it.
-gc.collect()
-gc.freeze()

@@ -22,6 +22,7 @@ def arrived(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(setup, "_ignore_signals", lambda: found.append("left"))
     monkeypatch.setattr(setup, "die_with", found.append)
     monkeypatch.setattr(setup, "keep_freed_memory", lambda: found.append("kept"))
+    monkeypatch.setattr("gc.freeze", lambda: found.append("frozen"))
     return found
 
 
@@ -29,7 +30,7 @@ def test_by_the_pickler(arrived: list[Any]) -> None:
     pickled = setup.dumps({"a": 1})
     assert arrived == []
     assert setup.loads(pickled) == {"a": 1}
-    assert arrived == ["left", os.getpid(), "kept"]
+    assert arrived == ["left", os.getpid(), "kept", "frozen"]
 
 
 def test_by_fork(arrived: list[Any]) -> None:
@@ -38,7 +39,7 @@ def test_by_fork(arrived: list[Any]) -> None:
     with setup.set_up_forks():
         inside = context.Process(target=lambda: queue.put(list(arrived)))
         inside.start()
-        assert queue.get() == ["left", os.getpid(), "kept"]
+        assert queue.get() == ["left", os.getpid(), "kept", "frozen"]
         inside.join()
     outside = context.Process(target=lambda: queue.put(list(arrived)))
     outside.start()
