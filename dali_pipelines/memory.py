@@ -14,8 +14,10 @@ from dali_pipelines.runtime.cgroup import free_memory_of_groups
 SHM = "/dev/shm"
 _CONSUMER_BYTES = 700 << 20
 """This process with PyTorch, DALI and numba; measured 0.5 GiB, GPU contexts not counted."""
-_READER_BYTES = 60 << 20
-"""Memory that a reader process does not share; measured with forkserver and astropy."""
+_READER_BYTES = 20 << 20
+"""Memory that a reader process does not share; measured 9 to 19 MiB."""
+_SPAWNED_READER_BYTES = 120 << 20
+"""Of one that imports all by itself; measured 110 MiB, for JPEG."""
 _FRAMES = 2
 """Batches of whole frames that the graph holds: one that is being warped, and the next."""
 _READER_FRAMES = 4
@@ -90,7 +92,9 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
             images += (held + footprint.num_stages - 1) * batch * footprint.image_nbytes
             images += held * batch * footprint.targets_nbytes
             images += _FRAMES * batch * footprint.frame_nbytes
-        processes += pipeline.num_read_processes * (_READER_BYTES + _READER_FRAMES * nbytes)
+        spawned = pipeline.py_start_method == "spawn"
+        own = _SPAWNED_READER_BYTES if spawned else _READER_BYTES
+        processes += pipeline.num_read_processes * (own + _READER_FRAMES * nbytes)
     of_one = shared, images, processes + _CONSUMER_BYTES
     # Each pipeline has its own GPU.
     cupy = max((pipeline.footprint.cupy_nbytes for pipeline in pipelines), default=0)

@@ -168,6 +168,8 @@ class Peek:
     """Approximate bytes of the Sample in shared memory."""
     between_nbytes: int = 0
     """Bytes of the decoded pixels if the graph resamples them to the image."""
+    modules: tuple[str, ...] = ()
+    """What `read` imports when it first needs it: imported once, before readers are forked."""
 
 
 class Reader(Protocol):
@@ -188,8 +190,7 @@ class Reader(Protocol):
     A Reader of several files per row also has ``parts``, a tuple of str: the parts of the row that
     it reads by `Row.part`, e.g. `readers.channels.ChannelsReader`. A Reader that uses optional
     columns of bytes in the Index lists them in ``notes``, and finds them in `Row.notes`, e.g.
-    `readers.jpeg.reader.JpegReader`. Modules that it imports when it first needs them may be listed
-    in ``preload``: they are imported once, before the reader processes are forked.
+    `readers.jpeg.reader.JpegReader`.
     """
 
     @property

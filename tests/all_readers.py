@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fakes import FakeReader
 
 from readers import AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader
+
+MODULES = (
+    "readers.cache.loaded",
+    "readers.jpeg.mcu.cut",
+    "readers.fits.tiles.hcompress.stream",
+)
+"""What they import when they first need it."""
 
 KINDS = (AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader)
 
 
 class AnyReader(FakeReader):
     """Its module is this one, which is what the fork server asks for."""
-
-    preload: ClassVar[tuple[str, ...]] = JpegReader.preload

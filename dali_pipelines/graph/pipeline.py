@@ -191,7 +191,7 @@ def reader_pipeline(
     if peek is not None:
         peek = replace(peek, nbytes=peek.nbytes + of_targets)
     if config.num_read_processes and config.start_method == "forkserver":
-        start_fork_server(reader)
+        start_fork_server(reader, peek.modules if peek is not None else ())
     nbytes = peek.nbytes if peek is not None else 0
     pipeline = _empty_pipeline(config, nbytes)
     with pipeline:

@@ -199,6 +199,7 @@ class AiaReader:
             width=width,
             nbytes=stored.nbytes + 512,
             between_nbytes=4 * box.height * box.width,
+            modules=stored.modules,
         )
 
     def verify(self, row: Row) -> None:

@@ -27,6 +27,7 @@ from readers.fits.image import FitsImage, find_image, is_described
 from readers.fits.payload import OVERHEAD, make_plan
 from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import ImageShape, Planes, plane_numbers
+from readers.fits.tiles.image import TiledImage
 from readers.fits.tiles.notes import COLUMN, Ranges, TileNotes
 from readers.window import Window
 
@@ -164,7 +165,8 @@ class FitsReader:
             rows, columns = (window.height, window.width) if window else (height, width)
             item = abs(bitpix) // 8 if bitpix in _AS_STORED else 4
             nbytes = len(planes) * (rows * (columns * item + 24) + OVERHEAD)
-        return Peek(height=height, width=width, nbytes=nbytes)
+        modules = found.image.codec.MODULES if isinstance(found.image, TiledImage) else ()
+        return Peek(height=height, width=width, nbytes=nbytes, modules=modules)
 
     def shape(self, row: Row) -> ImageShape:
         """Read the shape of the image from its header. Raises like `read`."""

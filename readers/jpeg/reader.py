@@ -40,6 +40,7 @@ FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """Pillow's names of the formats that DALI's image decoder supports, on the CPU and on the GPU."""
 
 _BITS = {"uint8": 8, "uint16": 16}
+_MODULES_TO_CUT = "readers.cache.loaded", "readers.jpeg.mcu.cut"
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,6 @@ class JpegReader:
     """It reads what `Window.within` gives."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
     """Column of the Index that is used if present."""
-    preload: ClassVar[tuple[str, ...]] = ("readers.cache.loaded", "readers.jpeg.mcu.cut")
-    """Modules that the fork server imports once, for all reader processes."""
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -110,10 +109,15 @@ class JpegReader:
         return _sample(part, box, size, len(image.encoded))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the file; the window does not matter, since all bytes are sent."""
-        del window
+        """Read the file; with any window all bytes may be sent."""
         image = self._load(row)
-        return Peek(height=image.height, width=image.width, nbytes=len(image.encoded))
+        is_cut = window is not None and image.format == "JPEG"
+        return Peek(
+            height=image.height,
+            width=image.width,
+            nbytes=len(image.encoded),
+            modules=_MODULES_TO_CUT if is_cut else (),
+        )
 
     def verify(self, row: Row) -> None:
         """Decode the whole image with Pillow, and check the entropy-coded data of a JPEG."""

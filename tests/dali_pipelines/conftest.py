@@ -7,7 +7,7 @@ from pathlib import Path
 import gpu_outputs
 import numpy as np
 import pytest
-from all_readers import AnyReader
+from all_readers import MODULES, AnyReader
 
 from dali_pipelines import Index
 from dali_pipelines.frameworks.choose import FrameworkName
@@ -19,7 +19,7 @@ def _fork_server() -> None:
     """Start it with all Readers imported: those of other modules than the first test's would be
     imported by each of their processes again, astropy for 0.25 s.
     """
-    start_fork_server(AnyReader())
+    start_fork_server(AnyReader(), MODULES)
 
 
 @pytest.fixture(scope="session")

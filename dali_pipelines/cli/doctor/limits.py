@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BUSY = 2.0
 """Threads and readers for each core up to which nothing is said: readers mostly wait for files."""
 _TOO_MANY = 8.0
-"""From here on they mostly take the cores from each other, and each reader costs 60 MB."""
+"""From here on they mostly take the cores from each other, and each reader costs 20 MB."""
 
 # Open files of this process while readers start. Measured by lowering the limit until a run failed:
 # 128, 96 and 96 were enough for 16 readers with 1, 1 and 2 shards and prefetch 2, 1 and 2. Below,

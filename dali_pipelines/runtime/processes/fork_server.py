@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker, spawn
 
@@ -29,13 +29,13 @@ _LONGEST = 100_000
 """Characters that an environment variable may have here; Linux has a limit of 128 KiB."""
 
 
-def start_fork_server(reader: Reader) -> None:
+def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:
     """Start the fork server, which imports what all readers need; no effect if it runs already.
 
     It imports while the graph is made, so that the readers it forks afterwards start at once.
     """
     wrapped = getattr(reader, "reader", reader)  # of a ChannelsReader
-    modules = [type(reader).__module__, type(wrapped).__module__, *getattr(wrapped, "preload", ())]
+    modules = [type(reader).__module__, type(wrapped).__module__, *needed]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         [WORKER_MODULE, *_READERS_NEED, *modules, "dali_pipelines.runtime.processes.main_module"]

@@ -56,6 +56,8 @@ class Codec(ABC):
     """BITPIX of images that are not quantised."""
     LETTER: ClassVar[str] = "B"
     """Type of the elements of its tiles, as in TFORM."""
+    MODULES: ClassVar[tuple[str, ...]] = ()
+    """What `read` imports when it first needs it."""
 
     @abstractmethod
     def least_bytes(self, pixels: Any) -> Any:

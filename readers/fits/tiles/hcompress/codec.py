@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,11 @@ from readers.fits.tiles.contract import Codec, CodedTiles, SentTiles
 @dataclass(frozen=True, slots=True)
 class Hcompress(Codec):
     """HCOMPRESS_1: tiles are decoded; of quantised floats their integers are sent, big-endian."""
+
+    MODULES: ClassVar[tuple[str, ...]] = (
+        "readers.cache.loaded",
+        "readers.fits.tiles.hcompress.stream",
+    )
 
     smooth: bool
     """Whether to smooth tiles that were compressed with loss."""

@@ -381,9 +381,9 @@ def test_shared_memory(job: Any, monkeypatch: Any) -> None:
 
 def test_memory(job: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("dali_pipelines.memory.free_memory", lambda: 16 * GIB)
-    assert line(limits.memory, job()).startswith("OK   memory: about 848 MiB needed, 16.0 GiB")
+    assert line(limits.memory, job()).startswith("OK   memory: about 768 MiB needed, 16.0 GiB")
     monkeypatch.setattr("dali_pipelines.memory.free_memory", lambda: GIB >> 1)
-    assert line(limits.memory, job()).startswith("BAD  memory: this needs about 848 MiB of memory")
+    assert line(limits.memory, job()).startswith("BAD  memory: this needs about 768 MiB of memory")
 
 
 def test_on_gpus_images_take_no_memory_of_the_host(job: Any) -> None:

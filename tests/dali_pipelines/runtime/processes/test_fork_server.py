@@ -131,23 +131,33 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("kind", ["npy", "fits", "jpeg"])
-def test_readers_import_nothing_of_ours(npy_folder: Path, tmp_path: Path, kind: str) -> None:
-    """A script that imports this project only below its guard: the fork server has imported all."""
+@pytest.mark.parametrize(
+    ("kind", "pipeline"),
+    [("npy", "npy"), ("fits", "fits"), ("hcompress", "fits"), ("jpeg", "jpeg"), ("png", "jpeg")],
+)
+def test_readers_import_nothing_of_ours(tmp_path: Path, kind: str, pipeline: str) -> None:
+    """A script that imports this project only below its guard: the fork server has imported all.
+
+    It imports numba for the formats that need it alone.
+    """
     folder, script = tmp_path / kind, tmp_path / "script.py"
     folder.mkdir()
     pixels = np.arange(64, dtype=np.uint8).reshape(8, 8)
     for number in range(4):
-        path = folder / f"{number}.{kind}"
-        if kind == "npy":
+        path = folder / f"{number}.{'fits' if pipeline == 'fits' else kind}"
+        if pipeline == "npy":
             np.save(path, pixels.astype(np.float32))
-        elif kind == "fits":
-            fits.CompImageHDU(pixels.astype(np.int16)).writeto(path)
+        elif pipeline == "fits":
+            compression = {"fits": "RICE_1", "hcompress": "HCOMPRESS_1"}[kind]
+            hdu = fits.CompImageHDU(
+                pixels.astype(np.int16), compression_type=compression, tile_shape=(8, 8)
+            )
+            hdu.writeto(path)
         else:
             Image.fromarray(pixels).save(path)
     script.write_text(UNIMPORTED)
     found = run(
-        [sys.executable, str(script), str(folder), f"{kind}_pipeline"],
+        [sys.executable, str(script), str(folder), f"{pipeline}_pipeline"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         warm_children=False,
     )
@@ -155,6 +165,7 @@ def test_readers_import_nothing_of_ours(npy_folder: Path, tmp_path: Path, kind: 
     before, last, after = found.stderr.rpartition("dali_pipelines.runtime.processes.main_module\n")
     assert last
     assert "readers.worker.setup\n" in before
+    assert (" numba\n" in before) == (kind in ("hcompress", "jpeg"))
     assert not re.findall(r"(?:readers|dali_pipelines|multiprocessing\.popen)[.\w]*$", after, re.M)
 
 
