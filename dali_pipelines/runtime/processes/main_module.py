@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from contextlib import suppress
 from multiprocessing import process, spawn
+from pathlib import Path
 from typing import Any
 
 from dali_pipelines.runtime.processes.fork_server import MAIN
 
 
 def _import_main() -> None:
-    threads, current = _num_threads(), _current_process()
+    before, current = _threads(), _current_process()
     current._inheriting = True  # as in a reader: what starts processes without a guard fails
     try:
         # A reader tries again what fails here, and tells.
@@ -27,13 +29,34 @@ def _import_main() -> None:
         del current._inheriting
         for stream in (sys.stdout, sys.stderr):  # or each reader would write what is left in them
             stream.flush()
-    if _num_threads() > threads:
+    if _threads() - before:
+        _fork_once()
+    if _threads() - before:
         # Forks could wait for ever for what a thread has locked: without the main module.
         os.execv(sys.executable, sys.orig_argv)
 
 
-def _num_threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+def _threads() -> set[str]:
+    """Return the numbers of all threads but those of jemalloc, which is made for forks."""
+    tasks = Path("/proc/self/task")
+    return {task.name for task in tasks.iterdir() if not _is_jemalloc(task)}
+
+
+def _is_jemalloc(task: Path) -> bool:
+    try:
+        return (task / "comm").read_text() == "jemalloc_bg_thd\n"
+    except OSError:  # it has just ended
+        return True
+
+
+def _fork_once() -> None:
+    """Let OpenBLAS, which ends its threads before a fork, do so: scipy brings one, cv2 another."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forks beside threads
+        child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def _current_process() -> Any:

@@ -119,6 +119,20 @@ def test_a_script_that_starts_threads_is_imported_in_each_reader(
     assert found.stdout.count("imported") == 1 + 1 + 3
 
 
+def test_threads_that_are_made_for_forks_do_not_count(npy_folder: Path, tmp_path: Path) -> None:
+    """Those of OpenBLAS, of which scipy has its own, and of jemalloc, which pandas brings."""
+    imports = "import pandas, scipy.linalg\nfrom dali"
+    (tmp_path / "script.py").write_text(LOGGED.replace("from dali", imports, 1))
+    found = run(
+        [sys.executable, "script.py", str(npy_folder)],
+        cwd=tmp_path,
+        env={**os.environ, "LOG": str(tmp_path / "log"), "PYTHONPATH": str(ROOT)},
+        warm_children=False,
+    )
+    assert (found.returncode, found.stdout.split()[-1]) == (0, "23"), found.stderr
+    assert found.stdout.count("imported") == 1 + 1
+
+
 UNIMPORTED = """
 import os, sys
 if __name__ == "__main__":
