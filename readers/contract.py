@@ -169,7 +169,7 @@ class Peek:
     between_nbytes: int = 0
     """Bytes of the decoded pixels if the graph resamples them to the image."""
     modules: tuple[str, ...] = ()
-    """What `read` imports when it first needs it: imported once, before readers are forked."""
+    """Modules that `read` imports when it first needs them: imported once, before readers fork."""
 
 
 class Reader(Protocol):

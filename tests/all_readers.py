@@ -5,13 +5,11 @@ from __future__ import annotations
 from fakes import FakeReader
 
 from readers import AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader
+from readers.fits.tiles.hcompress.codec import Hcompress
+from readers.jpeg.reader import MODULES_TO_CUT
 
-MODULES = (
-    "readers.cache.loaded",
-    "readers.jpeg.mcu.cut",
-    "readers.fits.tiles.hcompress.stream",
-)
-"""What they import when they first need it."""
+MODULES = (*MODULES_TO_CUT, *Hcompress.MODULES)
+"""Modules that they import when they first need them."""
 
 KINDS = (AiaReader, ChannelsReader, FitsReader, JpegReader, NpyReader)
 

@@ -40,7 +40,8 @@ FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
 """Pillow's names of the formats that DALI's image decoder supports, on the CPU and on the GPU."""
 
 _BITS = {"uint8": 8, "uint16": 16}
-_MODULES_TO_CUT = "readers.cache.loaded", "readers.jpeg.mcu.cut"
+MODULES_TO_CUT = "readers.cache.loaded", "readers.jpeg.mcu.cut"
+"""Modules that are imported when the first window is cut out of a JPEG."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class JpegReader:
             height=image.height,
             width=image.width,
             nbytes=len(image.encoded),
-            modules=_MODULES_TO_CUT if is_cut else (),
+            modules=MODULES_TO_CUT if is_cut else (),
         )
 
     def verify(self, row: Row) -> None:

@@ -24,6 +24,7 @@ _READERS_NEED = (
     "readers.worker.packed_source",
     "readers.source",
 )
+"""Modules that each reader process imports as it starts."""
 _MAIN_KEYS = ("sys_argv", "init_main_from_name", "init_main_from_path")
 _LONGEST = 100_000
 """Characters that an environment variable may have here; Linux has a limit of 128 KiB."""
@@ -32,7 +33,8 @@ _LONGEST = 100_000
 def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:
     """Start the fork server, which imports what all readers need; no effect if it runs already.
 
-    It imports while the graph is made, so that the readers it forks afterwards start at once.
+    It imports while the graph is made, so that the readers it forks afterwards start at once:
+    the modules of the Reader, those that are `needed` for its first row, and the script.
     """
     wrapped = getattr(reader, "reader", reader)  # of a ChannelsReader
     modules = [type(reader).__module__, type(wrapped).__module__, *needed]

@@ -118,9 +118,8 @@ class HdusReader:
             return 0
 
         self._visit(row, peek)
-        modules = {name: None for peek in peeks for name in peek.modules}
-        nbytes = sum(peek.nbytes for peek in peeks)
-        return replace(peeks[0], nbytes=nbytes, modules=tuple(modules))
+        modules = tuple(name for peek in peeks for name in peek.modules)
+        return replace(peeks[0], nbytes=sum(peek.nbytes for peek in peeks), modules=modules)
 
     def kinds_of(self, row: Row) -> dict[str, ImageKind]:
         """Read the kind of each image from its header. Raises like `read`."""

@@ -57,7 +57,7 @@ class Codec(ABC):
     LETTER: ClassVar[str] = "B"
     """Type of the elements of its tiles, as in TFORM."""
     MODULES: ClassVar[tuple[str, ...]] = ()
-    """What `read` imports when it first needs it."""
+    """Modules that `read` imports when it first needs them."""
 
     @abstractmethod
     def least_bytes(self, pixels: Any) -> Any:
