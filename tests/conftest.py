@@ -89,6 +89,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()  # the modules and tests, which stay
+        gc.set_threshold(20_000)
         gc.enable()
 
 
@@ -112,6 +113,14 @@ def _warm_spawn() -> None:
     from warm_python import warm_spawn
 
     multiprocessing.util.spawnv_passfds = warm_spawn
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_traces_of_operators() -> None:
+    """Spare DALI the stack of each operator, deep ones here, which it would show in its errors."""
+    from nvidia.dali._utils import dali_trace
+
+    dali_trace.set_tracing(enabled=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

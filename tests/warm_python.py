@@ -59,7 +59,10 @@ NO_THREADS = {
 }
 
 READ_AT_START = ("CUDA_", "DALI_", "LD_", "MALLOC_", "NUMBA_", "OPENBLAS_", "PYTHON", "TMPDIR")
-"""How variables begin that Python, or what is imported, reads once; not those of paths."""
+"""How variables begin that Python, or what is imported, reads once."""
+
+READ_LATER = ("PYTHONPATH", "PYTHONSAFEPATH", "DALI_PIPELINES_MAIN")
+"""The others that begin so."""
 
 STARTER = """
 import atexit, sys
@@ -140,7 +143,7 @@ def _spawn_as_fork(
 
 def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
     names = [name for name in environ if name.startswith(READ_AT_START)]
-    return {name: environ[name] for name in names if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    return {name: environ[name] for name in names if name not in READ_LATER}
 
 
 def _fork(server: socket.socket, task: Task, fds: list[int]) -> int:
@@ -282,8 +285,11 @@ def _with_server(task: Task) -> Task:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
         from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+        from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 
         its.close()
+        # For its log; it would take 1 s of a core to find out, as so many modules are imported.
+        dynamic_rendezvous.get_method_name = lambda: "a method"  # type: ignore[attr-defined]
         _first, _server = task.environ, lambda: ours  # type: ignore[assignment]
         subprocess_handler.Popen = WarmJob  # type: ignore[assignment,attr-defined]
         subprocess.Popen = WarmJob  # type: ignore[assignment,misc]

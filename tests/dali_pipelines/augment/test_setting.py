@@ -72,7 +72,7 @@ def images_of(factory: Any, index: Index, steps: int, **options: Any) -> Iterato
     pipeline.close()
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     batch_size=st.integers(1, 8),
     num_shards=st.integers(1, 3),
