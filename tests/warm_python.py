@@ -289,7 +289,7 @@ def _with_server(task: Task) -> Task:
 
         its.close()
         # For its log; it would take 1 s of a core to find out, as so many modules are imported.
-        dynamic_rendezvous.get_method_name = lambda: "a method"  # type: ignore[attr-defined]
+        dynamic_rendezvous.get_method_name = lambda depth=2: ""
         _first, _server = task.environ, lambda: ours  # type: ignore[assignment]
         subprocess_handler.Popen = WarmJob  # type: ignore[assignment,attr-defined]
         subprocess.Popen = WarmJob  # type: ignore[assignment,misc]
