@@ -79,6 +79,14 @@ def changed(header: fits.Header, **words: Any) -> fits.Header:
     return header
 
 
+def pointed(header: fits.Header) -> fits.Header:
+    """Return a copy whose X0_MP and Y0_MP fit its CRPIXi, as in JSOC's files.
+
+    From aiapy 0.11 on, `update_pointing` moves CRPIXi by what these change.
+    """
+    return changed(header, X0_MP=header["CRPIX1"] - 1, Y0_MP=header["CRPIX2"] - 1)
+
+
 def hmi_header(**words: Any) -> fits.Header:
     """Return the header of an HMI magnetogram."""
     return changed(fits.Header({"NAXIS1": 4096, "NAXIS2": 4096, **HMI}), **words)

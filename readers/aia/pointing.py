@@ -61,7 +61,7 @@ class PointingTable:
         ----------
         path : path
             CSV as published by LM-SAL (``aia_pointing_table.csv``), or CSV or ECSV written from
-            the result of ``aiapy.calibrate.util.get_pointing_table``. Columns T_START, T_STOP,
+            the result of aiapy's ``get_pointing_table``. Columns T_START, T_STOP,
             ``A_171_X0``, ``A_171_Y0`` (pixel, counted from 0), ``A_171_IMSCALE`` (arcsec/pixel),
             ``A_171_INSTROT`` (degree), and so on for other channels.
 
@@ -145,8 +145,9 @@ def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str
 
     Notes
     -----
-    ``aiapy.calibrate.update_pointing``; but that keeps a keyword if the table has no value for it,
-    which mixes old and new pointing.
+    ``aiapy.calibrate.update_pointing`` of release 0.10; but that keeps a keyword if the table has
+    no value for it, which mixes old and new pointing. Later releases add the change of X0_MP and
+    Y0_MP to CRPIX1 and CRPIX2: the same where these fit each other, as in the frames of JSOC.
     """
     height, width = header.get("NAXIS2"), header.get("NAXIS1")
     if (height, width) != FULL_FRAME:

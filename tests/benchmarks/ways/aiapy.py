@@ -27,9 +27,11 @@ EXACT: dict[str, Any] = {"atol": 2e-3, "rtol": 1e-5}
 def aiapy_image(path: str, table: str, *, double: bool = False, **register: Any) -> NDArray[Any]:
     """Calibrate a file as aiapy's guide does."""
     from aiapy.calibrate import correct_degradation
+    from aiapy_releases import version_of
 
     level15 = registered(path, double=double, **register)
-    corrected = correct_degradation(level15, correction_table=_table(table))
+    correction = _table(table)
+    corrected = correct_degradation(level15, correction_table=correction, **version_of(correction))
     return corrected.data / corrected.exposure_time.to_value("s")
 
 
@@ -48,7 +50,7 @@ def registered(path: str, *, double: bool = False, **keywords: Any) -> Any:
 
 @functools.cache
 def _table(path: str) -> Any:
-    from aiapy.calibrate.util import get_correction_table
+    from aiapy_releases import get_correction_table
 
     return get_correction_table(Path(path))
 

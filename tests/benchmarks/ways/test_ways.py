@@ -325,15 +325,16 @@ def test_the_spline_is_aiapys_register_over_exposure_and_degradation(
     level1: Settings, spline: Spline
 ) -> None:
     from aiapy.calibrate import degradation
-    from aiapy.calibrate.util import get_correction_table
+    from aiapy_releases import get_correction_table, version_of
     from sunpy.map import Map
 
     files = find_files(level1, "fits", 4)
     path, _ = aia.correction_table(level1)
     smap = Map(files.paths[2])
     assert smap.exposure_time.value == 3
+    table = get_correction_table(path)
     left = degradation(
-        smap.wavelength, smap.date, correction_table=get_correction_table(path)
+        smap.wavelength, smap.date, correction_table=table, **version_of(table)
     ).item()
     level15 = register(Map(smap.data.astype(float), smap.meta), order=3)
     middle = level15.data[60:68, 60:68] / 3 / left

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import sunpy.map
 from aiapy.calibrate import correct_degradation, register
-from aiapy.calibrate.util import get_correction_table
-from aiapy.psf import deconvolve as aiapy_deconvolve
+from aiapy_releases import deconvolve as aiapy_deconvolve
+from aiapy_releases import get_correction_table
 from astropy.io import fits
 from numpy.typing import NDArray
 from solar_files import changed, frame, full_header, hmi_header, save

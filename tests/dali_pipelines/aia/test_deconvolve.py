@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import aiapy.psf
 import cupy_standin
 import numpy as np
 import pytest
 import sunpy.map
+from aiapy_releases import deconvolve as aiapy_deconvolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,7 +57,7 @@ def by_aiapy(image: np.ndarray, kernel: np.ndarray, **options: Any) -> np.ndarra
     header = {"cunit1": "arcsec", "cunit2": "arcsec", "cdelt1": 0.6, "cdelt2": 0.6}
     header |= {"ctype1": "HPLN-TAN", "ctype2": "HPLT-TAN", "date-obs": "2020-01-01"}
     smap = sunpy.map.Map(image, header)
-    return aiapy.psf.deconvolve(smap, psf=kernel, use_gpu=False, **options).data
+    return aiapy_deconvolve(smap, psf=kernel, **options).data
 
 
 @pytest.mark.parametrize("options", [{}, {"iterations": 3}])

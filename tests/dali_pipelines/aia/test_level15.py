@@ -13,14 +13,23 @@ import numpy as np
 import pytest
 import sunpy.map
 from aiapy.calibrate import correct_degradation, register, update_pointing
-from aiapy.calibrate.util import get_correction_table
+from aiapy_releases import get_correction_table
 from astropy.coordinates import SkyCoord
 from astropy.io import fits
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import ndimage
-from solar_files import changed, frame, full_header, hmi_header, pointing_table, save, save_pointing
+from solar_files import (
+    changed,
+    frame,
+    full_header,
+    hmi_header,
+    pointed,
+    pointing_table,
+    save,
+    save_pointing,
+)
 
 from dali_pipelines.aia.level15 import Level15
 from readers import CorrectionTable, PointingTable, ReadError, Row
@@ -180,16 +189,17 @@ class TestAsAiapy:
         table = pointing_table()
         save_pointing(table, tmp_path / "pointing.csv")
         pixels = np.random.default_rng(0).poisson(300, (4096, 4096)).astype(np.int16)
+        header = pointed(full_header())
         path = made(
             pixels,
-            full_header(),
+            header,
             {"compression_type": "RICE_1"},
             order=1,
             pointing_table=PointingTable.read(tmp_path / "pointing.csv"),
         )
         ours = map_of(path)
         assert ours.data.shape == (4096, 4096)
-        level1 = update_pointing(map_of(pixels, full_header(BLANK=None)), pointing_table=table)
+        level1 = update_pointing(map_of(pixels, changed(header, BLANK=None)), pointing_table=table)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             theirs = register(level1, order=1)

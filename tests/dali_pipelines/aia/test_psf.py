@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import aiapy.psf
 import astropy.units as u
 import numpy as np
 import pytest
+from aiapy_releases import small_psf
 
 from dali_pipelines.aia import psf as module
 from dali_pipelines.aia.psf import PSF_CHANNELS, cached_psf, psf
@@ -21,27 +20,22 @@ SIZE = 128
 
 @pytest.fixture
 def aiapy_psf(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return aiapy's function for small frames: it takes their size from its first array."""
-    original = sys.modules["aiapy.psf.psf"]
-    small = SimpleNamespace(
-        **{**vars(np), "zeros": lambda shape, dtype: np.zeros((SIZE, SIZE), dtype)}
-    )
-    monkeypatch.setattr(original, "np", small)
-    return aiapy.psf.psf
+    """Return aiapy's function for small frames."""
+    return small_psf(monkeypatch, SIZE)
 
 
 @pytest.mark.parametrize("channel", PSF_CHANNELS)
 def test_equals_aiapy(aiapy_psf: Any, channel: int) -> None:
     # Not symmetric, so that a mirrored image shows; some spikes are cut by the edge, some beyond.
     orders = [-3, 0, 1, 2, 7, 90]
-    expected = aiapy_psf(channel * u.angstrom, use_gpu=False, diffraction_orders=orders)
+    expected = aiapy_psf(channel * u.angstrom, diffraction_orders=orders)
     found = psf(channel, shape=(SIZE, SIZE), diffraction_orders=orders)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * expected.max())
 
 
 def test_all_orders_are_the_default(aiapy_psf: Any) -> None:
-    expected = aiapy_psf(335 * u.angstrom, use_gpu=False)
+    expected = aiapy_psf(335 * u.angstrom)
     found = psf(335, shape=(SIZE, SIZE))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * expected.max())
     assert found.argmax() == (SIZE // 2) * SIZE + SIZE // 2

@@ -15,6 +15,7 @@ from solar_files import (
     POINTING_START,
     changed,
     full_header,
+    pointed,
     pointing_table,
     save_pointing,
 )
@@ -50,7 +51,7 @@ TIMES = [
 @pytest.mark.parametrize("channel", [94, 1600])
 @pytest.mark.parametrize("time", TIMES)
 def test_words_are_as_aiapy_has_them(path: Path, channel: int, time: str) -> None:
-    header = full_header(T_OBS=time, WAVELNTH=channel)
+    header = pointed(full_header(T_OBS=time, WAVELNTH=channel))
     found = update_pointing(header, PointingTable.read(path))
     if path.name == "aiapy.csv" or time != POINTING_START:  # aiapy once is enough
         with warnings.catch_warnings():

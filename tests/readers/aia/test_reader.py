@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sunpy.map
 from aiapy.calibrate import correct_degradation
-from aiapy.calibrate.util import get_correction_table
+from aiapy_releases import get_correction_table
 from astropy.io import fits
 from contract import NUMBER, ReaderContract, refused
 from fakes import Info

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import sunpy.map
-from aiapy.util.util import _QUALITY_FLAG_MESSAGES
+from aiapy_releases import QUALITY_FLAG_MESSAGES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from solar_files import changed, frame, full_header, hmi_header
@@ -85,7 +85,7 @@ def test_bits_of_quality(bit: int) -> None:
     """Ancillary data are needed by none, and quicklook is no fault; all else is."""
     found = HeaderRules().violation(full_header(QUALITY=1 << bit))
     assert (found is not None) == (bit not in (0, 1, 2, 3, 4, 30))
-    if bit in _QUALITY_FLAG_MESSAGES and found is not None:
+    if bit in QUALITY_FLAG_MESSAGES and found is not None:
         assert f"{bit} (" in found.message
 
 
