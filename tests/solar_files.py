@@ -82,7 +82,7 @@ def changed(header: fits.Header, **words: Any) -> fits.Header:
 def pointed(header: fits.Header) -> fits.Header:
     """Return a copy whose X0_MP and Y0_MP fit its CRPIXi, as in JSOC's files.
 
-    From aiapy 0.11 on, `update_pointing` moves CRPIXi by what these change.
+    `update_pointing` of aiapy 0.12 moves CRPIXi by what these change.
     """
     return changed(header, X0_MP=header["CRPIX1"] - 1, Y0_MP=header["CRPIX2"] - 1)
 

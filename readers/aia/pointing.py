@@ -146,7 +146,7 @@ def update_pointing(header: Mapping[str, Any], table: PointingTable) -> dict[str
     Notes
     -----
     ``aiapy.calibrate.update_pointing`` of release 0.10; but that keeps a keyword if the table has
-    no value for it, which mixes old and new pointing. Later releases add the change of X0_MP and
+    no value for it, which mixes old and new pointing. Release 0.12 adds the change of X0_MP and
     Y0_MP to CRPIX1 and CRPIX2: the same where these fit each other, as in the frames of JSOC.
     """
     height, width = header.get("NAXIS2"), header.get("NAXIS1")
