@@ -62,7 +62,7 @@ settings.register_profile(
     "ci",
     derandomize=True,
     print_blob=True,
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=_SUPPRESSED,
 )
@@ -79,6 +79,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # scripts that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Let the workers be forks of a process that has imported DALI and PyTorch."""
+    from warm_python import WarmJob
+
+    subprocess.Popen = WarmJob  # type: ignore[assignment,misc]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,8 @@ The ranks of torchrun are forks, too, of a second such process, which is a child
 the Python processes that a job starts by `subprocess`, or that multiprocessing starts in it, the
 fork server too, if its environment has `WARM_CHILDREN`. That names modules, with commas between
 them, which the second one imports beyond those of the first. `warm_spawn` does the same for what a
-test itself spawns.
+test itself spawns. The workers of pytest-xdist are forks of one such process, and each has one for
+its jobs that is a fork as well.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ READ_AT_START = ("CUDA_", "DALI_", "LD_", "MALLOC_", "NUMBA_", "OPENBLAS_", "PYT
 
 READ_LATER = ("PYTHONPATH", "PYTHONSAFEPATH", "DALI_PIPELINES_MAIN")
 """The others that begin so."""
+
+WORKER = "import sys;exec(eval(sys.stdin.readline()))"
+"""The code with which execnet starts a worker of pytest-xdist."""
 
 STARTER = """
 import atexit, sys
@@ -231,7 +235,8 @@ def main(fd: int) -> None:
 def _has_children(task: Task) -> bool:
     """Return whether a task is to start others as forks."""
     is_launcher = task.command[:2] == ["-m", "torch.distributed.run"]
-    return is_launcher or ("WARM_CHILDREN" in task.environ and not task.files)
+    is_worker = task.command[-1] == WORKER
+    return is_launcher or is_worker or ("WARM_CHILDREN" in task.environ and not task.files)
 
 
 def leave() -> None:
@@ -278,19 +283,21 @@ def _serve(connection: socket.socket) -> Task:
 
 
 def _with_server(task: Task) -> Task:
-    """Let a launcher start its ranks as forks of a process that is forked before it has threads."""
+    """Let what starts others do so as forks of a process that is forked before it has threads."""
     global _first, _server
     for name in filter(None, task.environ.get("WARM_CHILDREN", "").split(",")):
         importlib.import_module(name)
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
+        its.close()
+        _first, _server = task.environ, lambda: ours  # type: ignore[assignment]
+        if task.command[-1] == WORKER:  # its tests choose what is a fork
+            return task
         from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
         from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 
-        its.close()
         # For its log; it would take 1 s of a core to find out, as so many modules are imported.
         dynamic_rendezvous.get_method_name = lambda depth=2: ""
-        _first, _server = task.environ, lambda: ours  # type: ignore[assignment]
         subprocess_handler.Popen = WarmJob  # type: ignore[assignment,attr-defined]
         subprocess.Popen = WarmJob  # type: ignore[assignment,misc]
         multiprocessing.util.spawnv_passfds = _warm_spawn_of_job

@@ -24,7 +24,7 @@ from readers.sampling.region import ScaledWindow
 from readers.targets.nearest import NearestPixels
 from readers.window import Window
 
-CASES = 2000
+CASES = 500
 """For each of `KINDS`."""
 SEED = 3
 
