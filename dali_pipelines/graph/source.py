@@ -81,6 +81,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
     targets = Targets(config.targets).fitted(index.table)
     _check_target_names([spec.name for spec in targets.specs], {*names, *config.columns})
+    _check_window_size(index, config)
     corners = _corner_columns(index, config) if config.window == "row" else ()
     columns = index.columns(
         dict.fromkeys((*config.columns, *corners)),
@@ -135,6 +136,25 @@ def _read_threads(index: Index, config: PipelineConfig) -> int:
     if config.num_read_processes == 0:  # DALI waits for each sample
         return 1
     return config.read_threads or (_REMOTE_THREADS if begins_with_urls(index.table) else 1)
+
+
+def _check_window_size(index: Index, config: PipelineConfig) -> None:
+    """Raise ValueError if the rows are windows that the pipeline would not cut out."""
+    if index.window_size is None or (config.window, config.crop) == ("row", index.window_size):
+        return
+    height, width = index.window_size
+    rows = f"the rows of the Index are windows of {height}x{width} (height x width)"
+    if config.window != "row":
+        raise ValueError(
+            f"{rows} at columns 'y' and 'x', and window {config.window!r} would show another part "
+            f"of each image: give window='row' and crop=({height}, {width}), or drop the columns "
+            "by Index(index.table.drop_columns(['y', 'x']))"
+        )
+    crop = "x".join(map(str, config.crop or ()))
+    raise ValueError(
+        f"{rows}, and crop {crop} would not have the same middle: give crop=({height}, {width}), "
+        "or make the Index for the other size"
+    )
 
 
 def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:

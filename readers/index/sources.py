@@ -14,6 +14,7 @@ from readers.index.containers.tables import containers_table, has_tars, peeked
 from readers.index.grouping.frames import Frames, frames_of
 from readers.index.lists.coco import coco_table
 from readers.index.paths.absolute import absolute, check_path
+from readers.index.rows.windows import window_size_of
 from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files, folder_of, object_table
 from readers.places.opener import Places
 from readers.places.storage import Storage
@@ -52,6 +53,14 @@ class IndexSources:
         ``index.category_ids[label]`` is the category_id for COCO's evaluation.
         """
         return category_ids_of(self.table)
+
+    @property
+    def window_size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels of the windows that `cutouts` or `each_window` made, else None.
+
+        It is stored like `classes`, and not kept where columns ``y`` and ``x`` get other values.
+        """
+        return window_size_of(self.table)
 
     @property
     def parts(self) -> tuple[str, ...]:

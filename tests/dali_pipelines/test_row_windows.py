@@ -141,3 +141,27 @@ def test_what_makes_no_sense(
         index = index.with_column(name, values)
     with pytest.raises(ValueError, match=message):
         loader(fits_pipeline, index, **options).make_pipelines()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"window": "center"},
+            r"window 'center' would show .*: give window='row' and crop=\(24, 20",
+        ),
+        ({"window": "random"}, "window 'random' would show another part of each image"),
+        ({"window": "center", "crop": None}, "the rows of the Index are windows of 24x20"),
+        ({"crop": (24, 24)}, r"crop 24x24 would not have the same middle: give crop=\(24, 20\)"),
+    ],
+)
+def test_other_windows_than_those_of_the_index(
+    frames: tuple[Index, np.ndarray], options: dict[str, Any], message: str
+) -> None:
+    grid = frames[0].each_window((24, 20), SHAPE)
+    with pytest.raises(ValueError, match=message):
+        loader(fits_pipeline, grid, **{"crop": (24, 20), **options}).make_pipelines()
+    moved = grid.with_column("y", grid.table["y"])
+    whole = Index(grid.table.drop_columns(["y", "x"]))
+    for index in (moved,) if options.get("window", "row") == "row" else (moved, whole):
+        loader(fits_pipeline, index, **{"crop": (24, 20), **options}).make_pipelines()

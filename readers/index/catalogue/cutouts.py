@@ -15,14 +15,12 @@ from readers.index.catalogue.mosaics import with_hdus
 from readers.index.catalogue.naming import Images, Named, named, naming_columns, with_named_hdus
 from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
-from readers.index.rows.windows import pixel_pair
+from readers.index.rows.windows import CORNERS, pixel_pair, with_window_size
 from readers.places.opener import LOCAL, Places
 from readers.sampling.row_window import Outside
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_CORNERS = ("y", "x")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +108,9 @@ class Cutouts:
         why[pairs.objects[corners.overlaps]] = self._at_edge
         why[pairs.objects[corners.kept]] = ""
         bad = bad_files | {images.name(n): reason for n, reason in pairs.bad.items()}
-        made = _table(images, kept, pairs, corners) if corners.kept.any() else None
+        made = None
+        if corners.kept.any():
+            made = with_window_size(_table(images, kept, pairs, corners), self.shape)
         return made, LeftOut.of(why, bad)
 
     def _by_pixels(
@@ -172,13 +172,13 @@ def _kept_columns(
     """Return the columns of the catalogue that rows get."""
     if "offset" in images.table.column_names:
         raise ValueError("the images are in containers: cutouts are made of files, so unpack them")
-    if clashes := {*_CORNERS, ROW} & set(images.table.column_names):
+    if clashes := {*CORNERS, ROW} & set(images.table.column_names):
         raise ValueError(
             f"the images have columns {', '.join(sorted(clashes))}, which those of cutouts are to "
             "get: rename or drop them"
         )
     kept = objects.kept(columns, without=naming_columns(objects, images))
-    taken = {*images.table.column_names, *_CORNERS, "path", "hdu", "plane"}
+    taken = {*images.table.column_names, *CORNERS, "path", "hdu", "plane"}
     if twice := [name for name in kept.column_names if name in taken]:
         renamed = columns if isinstance(columns, Mapping) else {}
         old = next((old for old, new in renamed.items() if new in twice), twice[0])

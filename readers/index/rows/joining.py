@@ -16,6 +16,7 @@ from readers.index.classes import (
 )
 from readers.index.grouping.frames import common_frames, with_frames
 from readers.index.lists.arrays import column_of_arrays, holds_arrays
+from readers.index.rows.windows import CORNERS, window_size_of, with_window_size
 from readers.index.sources import IndexSources
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
     names = dict.fromkeys(name for table in tables for name in table.column_names)
     table = pa.table({name: _joined_column(name, tables) for name in names})
     table = with_frames(table, common_frames(tables))
+    sizes = {window_size_of(table) for table in tables}
+    table = with_window_size(table, sizes.pop() if len(sizes) == 1 else None)
     ids = {category_ids_of(table) for table in labelled}
     return with_classes(table, classes.pop() if classes else (), ids.pop() if len(ids) == 1 else ())
 
@@ -68,6 +71,8 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
         return table.append_column(name, column)
     if name in LABELS:
         table = without_classes(table)
+    if name in CORNERS:
+        table = with_window_size(table, None)
     return table.set_column(table.column_names.index(name), name, column)
 
 

@@ -246,6 +246,7 @@ class IndexRows(IndexSources):
         Notes
         -----
         New values of ``label`` or ``labels`` number other classes: the Index loses its `classes`.
+        With other ``y`` or ``x`` it loses its `window_size`, so that any crop fits them.
         """
         return type(self)(replaced(self.table, name, values))
 

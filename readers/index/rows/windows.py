@@ -1,7 +1,8 @@
-"""Cut each image of an Index into a grid of windows, one in each row."""
+"""Windows of the rows of an Index: the size of all, in the metadata of its table, and grids."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,27 @@ from readers.index.schema import check_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+CORNERS = ("y", "x")
+"""Columns of the first row and column of each window."""
+
+_KEY = b"dali-pipelines window size"
+
+
+def window_size_of(table: pa.Table) -> tuple[int, int] | None:
+    """Return (height, width) of the windows whose corners the table has, in pixels, if noted."""
+    stored = (table.schema.metadata or {}).get(_KEY)
+    if stored is None or not {*CORNERS} <= {*table.column_names}:
+        return None
+    height, width = json.loads(stored)
+    return height, width
+
+
+def with_window_size(table: pa.Table, size: tuple[int, int] | None) -> pa.Table:
+    """Return the table with this size of windows in its metadata, or with none."""
+    kept = {key: value for key, value in (table.schema.metadata or {}).items() if key != _KEY}
+    return table.replace_schema_metadata(kept | ({_KEY: json.dumps(size)} if size else {}) or None)
 
 
 def window_rows(
@@ -27,7 +49,7 @@ def window_rows(
     """
     import pyarrow as pa
 
-    if taken := {"y", "x"} & set(table.column_names):
+    if taken := {*CORNERS} & set(table.column_names):
         raise ValueError(f"the Index already has columns {sorted(taken)}: rename or drop them")
     crop = pixel_pair("crop", crop)
     stride = crop if stride is None else pixel_pair("stride", stride)
@@ -49,7 +71,8 @@ def window_rows(
     rows = np.repeat(np.arange(len(grids)), [len(grid) for grid in grids])
     y, x = np.concatenate(grids).T
     chosen = table.take(pa.array(rows))
-    return chosen.append_column("y", pa.array(y)).append_column("x", pa.array(x))
+    chosen = chosen.append_column("y", pa.array(y)).append_column("x", pa.array(x))
+    return with_window_size(chosen, crop)
 
 
 def pixel_pair(name: str, given: int | Sequence[int]) -> tuple[int, int]:

@@ -61,6 +61,7 @@ def test_a_position_gives_a_row_for_each_image_that_shows_it(
     made = Index.cutouts(index, stars, (4, 6))
     names = ["path", "hdu", "exp", "y", "x", "ra", "dec", "mag", "catalogue_row"]
     assert made.table.column_names == names
+    assert made.window_size == (4, 6)
     assert table_of(made, "exp", "hdu", "mag") == [(1, 1, 3), (1, 2, 1), (2, 1, 2), (2, 2, 1)]
     assert made.table["y"].type == pa.int64()
     assert table_of(made, "y", "x")[0] == (18, 22)

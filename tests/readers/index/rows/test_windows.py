@@ -19,6 +19,24 @@ def index_of(shapes: list[tuple[int, int]]) -> Index:
     return index.with_column("height", heights).with_column("width", widths)
 
 
+def test_the_size_is_kept_with_the_corners(tmp_path: Path) -> None:
+    grid = index_of([(30, 40)]).each_window((8, 9), (30, 40))
+    grid.save(tmp_path / "a.parquet")
+    grid.save(tmp_path / "a.arrow")
+    other = index_of([(30, 40)]).each_window(8, (30, 40))
+    for index in (
+        *(grid, grid.select([3, 1]), grid.with_column("name", ["a"] * len(grid))),
+        *(Index.concat([grid, grid]), *grid.split({"a": 0.5, "b": 0.5}, by="y").values()),
+        *(Index.load(tmp_path / "a.parquet"), Index.load(tmp_path / "a.arrow")),
+    ):
+        assert index.window_size == (8, 9)
+    for index in (
+        *(index_of([(30, 40)]), grid.with_column("x", [0] * len(grid))),
+        *(Index.concat([grid, other]), Index(grid.table.drop_columns(["y"]))),
+    ):
+        assert index.window_size is None
+
+
 @given(st.lists(st.tuples(side, side), min_size=1, max_size=4), side, side, side, side)
 def test_the_windows_cover_each_image(
     shapes: list[tuple[int, int]], height: int, width: int, down: int, across: int
