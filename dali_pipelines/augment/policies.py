@@ -3,11 +3,7 @@
 Each sample draws a row of a table, which has all that its operation needs. The images go through
 one operator after the other, each of which gets only the samples that drew it.
 
-Notes
------
-Operations and magnitudes are those of torchvision.transforms.v2, TrivialAugmentWide and
-RandAugment. The operations differ in details: results are rounded, not truncated; sharpness also
-changes the border; equalize follows OpenCV, as DALI's operator does.
+See the notes of `TrivialAugment` for how the operations differ from those of torchvision.
 """
 
 from __future__ import annotations
@@ -196,6 +192,11 @@ class TrivialAugment(_Policy):
     Notes
     -----
     Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation", 2021.
+
+    Operations and magnitudes are those of torchvision.transforms.v2. Their pixels differ in
+    details: results are rounded, not truncated; sharpness also changes the border; equalize is that
+    of DALI, which follows OpenCV's equalizeHist, where torchvision and Pillow give values that
+    differ by some grey levels.
     """
 
     num_magnitude_bins: int = 31
