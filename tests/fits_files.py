@@ -55,13 +55,21 @@ def truth(path: str | Path, hdu: int | None = None) -> np.ndarray:
             return np.asarray(fits.getdata(file, *extension)).astype(np.float32)
 
 
+class DamagedTile(Exception):
+    """The decoder has found damage, which the graph reports, and the Loader by a ReadError."""
+
+
 def decoded(sample: Sample, planes: int | None = None) -> np.ndarray:
-    """Do what the graph does with a Sample: (height, width, 1), or (planes, height, width)."""
+    """Do what the graph does with a Sample: (height, width, 1), or (planes, height, width).
+
+    Raises DamagedTile.
+    """
     from dali_pipelines.kernels.fits.image import decode_image  # numba
 
     out = np.full((planes or 1, *sample["shape"].shape[:2], 1), 7, np.float32)
     no_flip, no_finish = np.zeros(2, np.int32), np.array((0, 1), np.float32)
     plans, scalings = (np.split(sample[name], len(out)) for name in ("plan", "scaling"))
     for plane, plan, scaling in zip(out, plans, scalings, strict=True):
-        assert decode_image(plane, sample["payload"], plan, scaling, no_flip, no_finish) == 0
+        if decode_image(plane, sample["payload"], plan, scaling, no_flip, no_finish):
+            raise DamagedTile
     return out[0] if planes is None else out[..., 0]
