@@ -158,7 +158,7 @@ def _is_missing(field: dataclasses.Field[Any], settings: Mapping[str, Any]) -> b
 def log_errors() -> None:
     """Print errors of the log; of its warnings only those that no report has."""
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
-    for name in ("readers.index.scan", "dali_pipelines.kernels"):
+    for name in ("readers.index.scan", "readers.index.grouping", "dali_pipelines.kernels"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

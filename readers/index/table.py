@@ -195,7 +195,9 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         A sample takes the nearest file of each channel, the earlier of two equally near ones. A
         file is in one sample at most: if it is the nearest of several samples, the nearest of these
         gets it (the later of two equally near ones) and the others lack the channel. If files have
-        the same channel and time, the first row is used. Rows without a time are left out.
+        the same channel and time, the first row is used. Rows without a time are left out. The log
+        counts both as warnings, and at level INFO the rows that are near no sample, or near one
+        that is dropped.
 
         With `offsets` each frame is the nearest file, too, and a file is in many samples. Parts of
         a `split` have no file in common if it is by ``TimeBlocks("time", block, gap)``, where `gap`

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from readers.index.columns import ETAG, FILE_BYTES, LOCATING
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
+from readers.index.grouping.left_out import log_left_out
 from readers.index.grouping.nearest import Channel, each_once, shifted
 from readers.index.schema import part_names
 from readers.index.times import nanoseconds, times_of
@@ -109,7 +110,8 @@ class Grouping:
             )
         self.check(table.column_names)
         file_times, timed = times_of(table, self.time)
-        channels = self._channels(table, file_times, timed)
+        belonging = self._belonging(table)
+        channels = self._channels(belonging, file_times, timed)
         times = self._sample_times(channels)
         files = np.stack(
             [
@@ -125,6 +127,7 @@ class Grouping:
         if not kept.any():
             raise ValueError(self._nothing_left(channels, times, present))
         times, files, present = times[kept], files[:, kept], present[:, kept]
+        log_left_out(table, self.time, belonging, timed, channels, files)
         first = files[present.argmax(axis=0), np.arange(len(times))]
         columns = {**_located(table, first, ""), "time": pa.array(times, pa.timestamp("ns"))}
         for part, rows in zip(self.frames.parts, files, strict=True):
@@ -133,21 +136,29 @@ class Grouping:
             columns[f"dt_{part}"] = pa.array(np.where(rows >= 0, away, math.nan))
         return with_frames(pa.table(columns), self.frames)
 
-    def _channels(
-        self, table: pa.Table, times: NDArray[np.int64], timed: NDArray[np.bool_]
-    ) -> list[Channel]:
+    def _belonging(self, table: pa.Table) -> list[NDArray[np.bool_]]:
+        """Return for each channel which rows are of it."""
         if self.channels is None:
-            return [self._channel(np.flatnonzero(timed), times, table.num_rows, "")]
-        channels = []
-        for channel in self.channels:
-            belongs = _equal(table[self.by], channel)
+            return [np.ones(table.num_rows, bool)]
+        belonging = [_equal(table[self.by], channel) for channel in self.channels]
+        for channel, belongs in zip(self.channels, belonging, strict=True):
             if not belongs.any():
                 raise ValueError(
                     f"column {self.by!r} has no {channel!r}, it has {_values(table[self.by])}"
                 )
-            rows = np.flatnonzero(belongs & timed)
-            channels.append(self._channel(rows, times, belongs.sum(), f" of {channel!r}"))
-        return channels
+        return belonging
+
+    def _channels(
+        self,
+        belonging: list[NDArray[np.bool_]],
+        times: NDArray[np.int64],
+        timed: NDArray[np.bool_],
+    ) -> list[Channel]:
+        names = [""] if self.channels is None else [f" of {each!r}" for each in self.channels]
+        return [
+            self._channel(np.flatnonzero(belongs & timed), times, belongs.sum(), of)
+            for belongs, of in zip(belonging, names, strict=True)
+        ]
 
     def _channel(
         self, rows: NDArray[np.int64], times: NDArray[np.int64], count: int, of: str

@@ -782,6 +782,14 @@ class TestGroup:
         assert run(sun, "--group=193,171", *arguments)[0] == 0
         assert saved()["dt_171"].to_pylist() == [0.34]
 
+    def test_rows_in_no_sample(self, sun: Path, caplog: pytest.LogCaptureFixture) -> None:
+        for name in ("171_3.fits", "171_4.fits"):
+            write(sun / name, {"WAVELNTH": 171, "T_OBS": f"{SUN['171_1.fits'][1]}Z"})
+        assert script.main([str(sun), "--group=171"]) == 0
+        [message] = caplog.messages
+        assert message.startswith("2 of 5 rows are in no sample: they have the 't_obs' of another")
+        assert message.endswith(f"first: {sun}/171_3.fits")
+
     def test_sequences(self, sun: Path, run: Run) -> None:
         arguments = ("--offsets", "-12s,0", "--tolerance=1", "--missing=keep")
         status, out, _ = run(sun, "--group=171,193", *arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,42 @@ class TestGroup:
     def test_rows_without_a_time_or_a_channel(self) -> None:
         rows = [(1, None), (1, 0), (2, 3), (2, None), (None, 0)]
         assert chosen(index_of(rows).group([1, 2]), 1, 2) == [(1, 2)]
+
+    def test_rows_in_no_sample_are_counted(self, caplog: pytest.LogCaptureFixture) -> None:
+        rows = [(1, 0), (2, 1), (1, 0), (2, 1), (1, 0), (2, None), (3, None), (3, 0), (3, 0)]
+        with caplog.at_level(logging.WARNING):
+            index_of(rows).group([1, 2], missing="keep")
+        untimed, same = caplog.messages
+        assert untimed == "1 of 6 rows are in no sample: they have no 't_obs', the first: /5_2"
+        assert same.startswith("3 of 6 rows are in no sample: they have the 't_obs' of another row")
+        assert same.endswith("of their channel, the first: /2_1")
+
+    def test_dates_alone_are_counted(self, caplog: pytest.LogCaptureFixture) -> None:
+        days = pa.array(["2015-01-01"] * 3 + ["2015-01-02"]).cast(pa.date32())
+        index = index_of([(1, 0)] * 4, day=days)
+        with caplog.at_level(logging.WARNING):
+            assert len(index.group([1], time="day")) == 2
+        [message] = caplog.messages
+        assert message.startswith("2 of 4 rows are in no sample: they have the 'day' of another")
+
+    @pytest.mark.parametrize(
+        ("arguments", "count"),
+        [({}, 4), ({"missing": "keep"}, 2), ({"cadence": "2min", "tolerance": 1}, 6)],
+    )
+    def test_what_is_asked_for_is_no_warning(
+        self, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any], count: int
+    ) -> None:
+        rows = [(1, 0), (2, 0), (1, 24), (2, 24), (2, 36), (2, 60), (1, 80), (1, 100)]
+        with caplog.at_level(logging.INFO):
+            index_of(rows).group([1, 2], **{"tolerance": 3, **arguments})
+        [record] = caplog.records
+        assert record.levelno == logging.INFO
+        assert record.message.startswith(f"{count} of 8 rows are in no sample: they are the near")
+
+    def test_a_log_of_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.INFO):
+            index_of(TRIPLE).group([171, 193, 211], missing="keep")
+        assert not caplog.records
 
     @pytest.mark.parametrize(
         ("tolerance", "found"), [(3, 1), (2.999999999, 0), ("3 s", 1), ("0.05min", 1)]
