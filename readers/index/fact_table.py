@@ -34,6 +34,11 @@ _TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
 # Years that fit into 64 bits of nanoseconds; others overflow silently in NumPy.
 _TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 _JSOC_TAI = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_([0-9:.]+)_TAI")
+_UTC = ("", "UTC", "UT", "GMT")
+"""Time scales that are UTC, as astropy takes them; it is the default."""
+_TT = 32_184_000_000
+_AHEAD_OF_TAI = {"TAI": 0, "IAT": 0, "TT": _TT, "TDT": _TT, "ET": _TT}
+"""Nanoseconds, of the other time scales that are converted: TT is TAI + 32.184 s."""
 _BATCH_ROWS = 8192
 
 
@@ -52,16 +57,20 @@ class FactTable:
     A column has the narrowest type that holds all its values: integer, float (integers among
     floats become floats), or text. Text of the keywords DATE..., T_OBS, T_REC, T_START, T_STOP and
     T_END becomes a time in UTC; it may be ISO 8601, or in HMI's format from 1972 on
-    (``2011.02.15_02:00:00_TAI``). QUALITY is an unsigned 32-bit integer, which FITS can only store
-    signed: negative values are those with the highest bit set.
+    (``2011.02.15_02:00:00_TAI``). With TIMESYS among the keywords it is converted from that time
+    scale, if this is TAI or TT, unless it ends with its own (``Z``, ``_TAI``) or is DATE, which is
+    always in UTC (FITS Standard 4.0, sections 4.4.2.1 and 9.2.1).
+
+    QUALITY is an unsigned 32-bit integer, which FITS can only store signed: negative values are
+    those with the highest bit set.
     """
 
     def __init__(self, keys: Sequence[str], *, has_planes: bool = False) -> None:
         self.keys = tuple(keys)
         self._has_planes = has_planes
         self.not_times: dict[str, tuple[int, str]] = {}
-        """By column: number of texts that are not times, which `table` leaves empty, and the first
-        of them."""
+        """By column: number of texts that are not times, or in another time scale, which `table`
+        leaves empty, and the first of them."""
         self._rows: list[tuple[Fact, ...]] = []
         self._batches: list[list[_Batch]] = []
 
@@ -76,15 +85,19 @@ class FactTable:
         import pyarrow as pa
 
         self._pack()
+        found = {
+            name: _joined([batch[position] for batch in self._batches])
+            for position, name in enumerate((*COLUMNS, *self.keys))
+        }
         columns: dict[str, pa.Array] = {}
-        for position, name in enumerate((*COLUMNS, *self.keys)):
-            column = _joined([batch[position] for batch in self._batches])
+        for name, column in found.items():
             if name == "plane" and not self._has_planes:
                 continue
             if name in COLUMNS:
                 columns[name] = column.cast(COLUMNS[name])
             elif _TIME_KEY.fullmatch(name) and column.type in (pa.string(), pa.null()):
-                columns[column_name(name)], bad = _times(column)
+                scales = _scales(None if name == "DATE" else found.get("TIMESYS"), len(column))
+                columns[column_name(name)], bad = _times(column, scales)
                 if bad:
                     self.not_times[column_name(name)] = len(bad), bad[0]
             else:
@@ -175,25 +188,42 @@ def _bits(column: pa.Array) -> pa.Array:
     return pc.if_else(signed, pc.add(bits, 1 << 32), bits)
 
 
-def _times(column: pa.Array) -> tuple[pa.Array, list[str]]:
-    """Return the times in a column of text, and the texts that are not times."""
+def _scales(column: pa.Array | None, count: int) -> list[str]:
+    """Return the time scale of each of so many rows, '' if it has none, from those of TIMESYS."""
+    if column is None:
+        return [""] * count
+    # TT(TAI) is TT as TAI realises it.
+    return [str(text or "").partition("(")[0].strip().upper() for text in column.to_pylist()]
+
+
+def _times(column: pa.Array, scales: Sequence[str]) -> tuple[pa.Array, list[str]]:
+    """Return the times in a column of text, and the texts that are not times in these scales."""
     import pyarrow as pa
 
-    texts = column.to_pylist()
-    times = [_nanoseconds(text) for text in texts]
-    bad = [text for text, time in zip(texts, times, strict=True) if text and time is None]
+    found = [*zip(column.to_pylist(), scales, strict=True)]
+    times = [_nanoseconds(text or "", scale) for text, scale in found]
+    bad = [
+        text if scale in _UTC else f"{text} (TIMESYS {scale})"
+        for (text, scale), time in zip(found, times, strict=True)
+        if text and time is None
+    ]
     return pa.array(times, pa.timestamp("ns")), bad
 
 
-def _nanoseconds(text: str | None) -> int | None:
-    text = (text or "").removesuffix("Z")
+def _nanoseconds(text: str, scale: str) -> int | None:
+    """Return a time in UTC; None if it is none in the time scale, or this is not converted."""
     if found := _JSOC_TAI.fullmatch(text):
         year, month, day, clock = found.groups()
-        tai = _nanoseconds(f"{year}-{month}-{day}T{clock}")
-        return None if tai is None else utc_of(tai)
+        text, scale = f"{year}-{month}-{day}T{clock}", "TAI"
+    elif text.endswith("Z"):
+        text, scale = text[:-1], "UTC"
     if not _TIME.fullmatch(text):
         return None
     try:
-        return int(np.datetime64(text, "ns").astype(np.int64))
+        time = int(np.datetime64(text, "ns").astype(np.int64))
     except ValueError:  # such as 30 February
         return None
+    if scale in _UTC:
+        return time
+    ahead = _AHEAD_OF_TAI.get(scale)
+    return None if ahead is None else utc_of(time - ahead)

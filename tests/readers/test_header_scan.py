@@ -348,6 +348,16 @@ def column(key: str, values: list[Any]) -> tuple[pa.ChunkedArray, FactTable]:
     return found, facts
 
 
+def times(
+    texts: list[Any], scales: list[Any], key: str = "DATE-OBS"
+) -> tuple[pa.ChunkedArray, FactTable]:
+    """Return the column of a keyword of times, beside TIMESYS."""
+    facts = FactTable([key, "TIMESYS"])
+    for text, scale in zip(texts, scales, strict=True):
+        facts.add({**BASE, key: text, "TIMESYS": scale})
+    return facts.table()[column_name(key)], facts
+
+
 class TestTable:
     def test_types_of_the_fixed_columns(self) -> None:
         for rows in 0, 2:
@@ -485,6 +495,42 @@ class TestTable:
         """UTC has 23:59:60 there; like POSIX, NumPy has the second after it twice."""
         found, _ = column("T_OBS", ["2015.07.01_00:00:35.5_TAI"])
         assert found.to_numpy()[0] == np.datetime64("2015-07-01T00:00:00.5", "ns")
+
+    @pytest.mark.parametrize("scale", ["UTC", "TAI", "TT", "TDT", "ET", "IAT", "GMT", "tt(TAI) "])
+    @pytest.mark.parametrize(
+        "text",
+        ["2024-05-10T23:50:00.25", "2016-12-31T23:59:59", "2017-01-01T00:00:38", "1985-07-01"],
+    )
+    def test_times_of_a_time_scale_become_utc(self, text: str, scale: str) -> None:
+        named = scale.partition("(")[0].upper()
+        known = {"TDT": "tt", "ET": "tt", "IAT": "tai", "GMT": "utc"}.get(named, named.lower())
+        expected = Time(text, scale=known, precision=9).utc.isot
+        found, facts = times([text], [scale])
+        assert found.to_numpy()[0] == np.datetime64(expected, "ns")
+        assert not facts.not_times
+
+    def test_each_row_has_its_time_scale(self) -> None:
+        text = "2024-05-10T23:50:37"
+        found, facts = times(
+            [text, text, text, f"{text}Z", "2024.05.10_23:50:37_TAI", None, text],
+            ["TAI", None, "UTC", "TAI", "UTC", "TDB", "TDB"],
+        )
+        seconds = (found.to_numpy() - np.datetime64(text)) / np.timedelta64(1, "s")
+        np.testing.assert_equal(seconds, [-37, 0, 0, 0, -37, np.nan, np.nan])
+        assert facts.not_times == {"date_obs": (1, f"{text} (TIMESYS TDB)")}
+
+    def test_the_date_of_a_file_is_in_utc(self) -> None:
+        found, _ = times(["2024-05-10"], ["TAI"], "DATE")
+        assert found.to_numpy()[0] == np.datetime64("2024-05-10", "ns")
+
+    @pytest.mark.parametrize(
+        ("text", "scale"),
+        [("2024-05-10", "LOCAL"), ("1971-12-31", "TAI"), ("now", "TT"), ("2024-05-10", 5)],
+    )
+    def test_time_scales_that_are_not_converted(self, text: str, scale: Any) -> None:
+        found, facts = times([text], [scale])
+        assert found.null_count == 1
+        assert facts.not_times == {"date_obs": (1, f"{text} (TIMESYS {scale})")}
 
     @pytest.mark.parametrize(
         "text",

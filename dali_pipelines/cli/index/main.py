@@ -123,8 +123,8 @@ def _index_files(config: IndexConfig, executor: Executor | None) -> None:
     _report_rejected(rejected, config, everything=not table.num_rows)
     for name, (count, text) in facts.not_times.items():
         print(
-            f"{name}: {count} of {table.num_rows} values are no ISO 8601 times and are left empty, "
-            f"the first: {text!r}",
+            f"{name}: {count} of {table.num_rows} values are no ISO 8601 times in UTC, or in TAI "
+            f"or TT from 1972 on, and are left empty, the first: {text!r}",
             file=sys.stderr,
         )
     _report_absent(config.keys or (), table, facts)
