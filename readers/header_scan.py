@@ -32,6 +32,7 @@ def file_facts(
     planes: Sequence[int] | Literal["all"] | None = None,
     *,
     hdus: Sequence[int | str] | None = None,
+    inherit: bool = False,
 ) -> list[dict[str, Fact]]:
     """Return the facts of a file, which is FITS unless it has the suffix of an encoded image.
 
@@ -51,6 +52,9 @@ def file_facts(
     hdus : sequence of int or str, optional
         In place of `hdu`: numbers, and EXTNAMEs with ``*`` for any characters, e.g. ``SCI*``. A row
         for each image among them; each must find one.
+    inherit : bool
+        Whether keywords that the header of an image lacks are taken from the primary header, also
+        without INHERIT = T.
 
     Returns
     -------
@@ -72,7 +76,7 @@ def file_facts(
         rows = [dict.fromkeys((*keys, "hdu", "bitpix", "planes", "plane")) | image]
         rows[0]["codec"] = rows[0].pop("format")
     else:
-        found = fits_facts(place, keys, hdu, hdus)
+        found = fits_facts(place, keys, hdu, hdus, inherit=inherit)
         rows = [row for facts in found for row in _each(path, facts, planes)]
     with read_errors(path, None, None), place:  # it may be deleted meanwhile
         return [row | {"path": path, "file_bytes": place.nbytes} for row in rows]

@@ -109,7 +109,10 @@ def _write_survey(folder: Path) -> None:
         images = {"SCI": pixels, "ERR": pixels, "DQ": pixels.astype(np.int16)}
         hdus = [fits.ImageHDU(image, header, name) for name, image in images.items()]
         path = folder / "survey" / f"{number}.fits"
-        fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(path)
+        primary = fits.PrimaryHDU(
+            header=fits.Header({"FILTER": "gr"[number % 2], "EXPNUM": number})
+        )
+        fits.HDUList([primary, *hdus]).writeto(path)
     lines = [f"{150 + n / 4:.4f},{2 + n % 3 / 250},{n % 2}" for n in range(24)]
     (folder / "stars.csv").write_text("\n".join(["ra,dec,label", *lines]))
 

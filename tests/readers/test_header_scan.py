@@ -149,6 +149,25 @@ class TestKeys:
         facts = fits_facts(path, ["EXPTIME", "GAIN"])
         assert (facts["EXPTIME"], facts["GAIN"]) == (expected, 3.0)
 
+    @pytest.mark.parametrize("card", [{}, {"INHERIT": False}])
+    @pytest.mark.parametrize("kind", [fits.ImageHDU, fits.CompImageHDU])
+    def test_keys_that_an_extension_lacks(
+        self, tmp_path: Path, kind: Any, card: dict[str, bool]
+    ) -> None:
+        primary = fits.Header({"EXPTIME": 45.0, "GAIN": 1.0, "DATE-OBS": "2013-03-10T12:00:11.34"})
+        image = kind(PIXELS, fits.Header({"GAIN": 3.0, "EMPTY": None, **card}))
+        path = save(tmp_path / "a.fits", fits.PrimaryHDU(header=primary), image)
+        keys = ["EXPTIME", "GAIN", "date-obs", "EMPTY", "MISSING", "BITPIX"]
+        first, own = fits.getheader(path, 0), fits.getheader(path, 1)
+        expected = [own.get(key, first.get(key)) for key in keys]
+        found = fits_facts(path, keys, inherit=True)
+        assert [found[key] for key in keys] == [
+            None if isinstance(value, fits.card.Undefined) else value for value in expected
+        ]
+        assert (found["EXPTIME"], found["GAIN"]) == (45.0, 3.0)
+        assert file_facts(path, ["EXPTIME"], inherit=True)["EXPTIME"] == 45.0
+        assert file_facts(path, ["EXPTIME"])["EXPTIME"] is None
+
 
 class TestWhichImage:
     def test_first_with_an_image(self, tmp_path: Path) -> None:

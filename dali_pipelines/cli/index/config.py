@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEYS = "DATE-OBS,T_OBS,WAVELNTH,EXPTIME,QUALITY"
 """Header keys that are kept by default."""
-_OF_FILES = ("keys", "hdu", "hdus", "planes", "class_folders", "verify", "rejected")
+_OF_FILES = ("keys", "inherit", "hdu", "hdus", "planes", "class_folders", "verify", "rejected")
 _OF_ARRAYS = ("num_shards", "shard_id", "join")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 """Settings of samples of several files, with `group` or `offsets`."""
@@ -70,6 +70,11 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     keys: Sequence[str] | None = option(
         None, f"header keys to keep, with commas (default: {KEYS})", type=_keys
+    )
+    inherit: bool = option(
+        False,
+        "take keys that the header of an image lacks from the primary header, that of HDU 0, also "
+        "without INHERIT = T",
     )
     rules: str | None = option(
         None,

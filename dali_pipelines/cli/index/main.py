@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.index.scan import Rejected
     from readers.index.fact_table import FactTable
 
+_INHERIT = "; if it is in that of HDU 0, give --inherit"
 LISTED = 20
 """Rejected files that are named on the terminal."""
 
@@ -127,7 +128,7 @@ def _index_files(config: IndexConfig, executor: Executor | None) -> None:
             f"or TT from 1972 on, and are left empty, the first: {text!r}",
             file=sys.stderr,
         )
-    _report_absent(config.keys or (), table, facts)
+    _report_absent(config, table, facts)
     _finish(config, executor, config.all_keys, table, f"{len(files)} files found", rejected)
     seconds = time.perf_counter() - start
     print(f"{seconds:.1f} s, {len(files) / seconds:.0f} files/s. ", end="")
@@ -150,7 +151,7 @@ def _index_members(config: IndexConfig, executor: Executor | None, members: pa.T
     facts, rejected = scan(members, config, executor)
     table = with_members(facts.table(), members)
     _report_rejected(rejected, config, everything=not table.num_rows)
-    _report_absent(config.keys or (), table, facts)
+    _report_absent(config, table, facts)
     _check_columns(config, table.column_names)
     _finish(config, executor, config.all_keys, table, found, rejected)
 
@@ -276,16 +277,17 @@ def _list(lines: Sequence[str], where_all: str = "") -> None:
         print(f"and {len(lines) - LISTED} more{where_all}", file=sys.stderr)
 
 
-def _report_absent(keys: Sequence[str], table: pa.Table, facts: FactTable) -> None:
+def _report_absent(config: IndexConfig, table: pa.Table, facts: FactTable) -> None:
     """Report keys that no header has: they are probably misspelt."""
     from readers.index.fact_table import column_name
 
-    headers = len(table["hdu"].drop_null())  # encoded images have none
-    for key in keys if headers else ():
+    hdus = table["hdu"].drop_null()  # encoded images have none
+    remedy = "" if config.inherit or not any(hdus.unique().to_pylist()) else _INHERIT
+    for key in config.keys or () if len(hdus) else ():
         name = column_name(key)
         if table[name].null_count == table.num_rows and name not in facts.not_times:
             print(
-                f"key {key} is in none of {headers} headers of images, or has no value there; the "
-                "header of HDU 0 is not read for other HDUs",
+                f"key {key} is in none of {len(hdus)} headers of images, or has no value there"
+                f"{remedy}",
                 file=sys.stderr,
             )

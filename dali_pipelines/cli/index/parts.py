@@ -101,7 +101,9 @@ def _of_other_counts(config: IndexConfig) -> str:
 
 def _settings(config: IndexConfig) -> dict[str, Any]:
     """Return what the contents of a part depend on."""
-    settings = {name: getattr(config, name) for name in ("hdu", "hdus", "planes", "verify")}
+    settings = {
+        name: getattr(config, name) for name in ("hdu", "hdus", "planes", "inherit", "verify")
+    }
     return {"version": own_version(), "keys": config.all_keys, **settings}
 
 

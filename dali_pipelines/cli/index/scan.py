@@ -145,7 +145,14 @@ def _read(
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
     size = 1 if config.verify else CHUNK_FILES
     chunks = [numbers[at : at + size] for at in range(0, len(numbers), size)]
-    settings = config.all_keys, config.hdu, config.hdus, config.planes, config.verify
+    settings = (
+        config.all_keys,
+        config.hdu,
+        config.hdus,
+        config.planes,
+        config.inherit,
+        config.verify,
+    )
     tasks = (([columns.row(number) for number in chunk], *settings) for chunk in chunks)
     num_processes = max(1, min(config.num_processes, len(chunks)))
     mapped = isolated_map if config.verify else process_map
@@ -171,6 +178,7 @@ def _scan_chunk(
     hdu: HduName | None,
     hdus: Sequence[int | str] | None,
     planes: Sequence[int] | Literal["all"] | None,
+    inherit: bool,
     verify: bool,
 ) -> list[Found]:
     """Return the rows of each file that can be read, and why of the others."""
@@ -179,7 +187,7 @@ def _scan_chunk(
 
     def found_in(row: Row) -> Found:
         try:
-            return _facts(row, keys, hdu, hdus, planes, verify)
+            return _facts(row, keys, hdu, hdus, planes, inherit, verify)
         except ReadError as error:
             return one_line(error.reason)
 
@@ -195,12 +203,13 @@ def _facts(
     hdu: HduName | None,
     hdus: Sequence[int | str] | None,
     planes: Sequence[int] | Literal["all"] | None,
+    inherit: bool,
     verify: bool,
 ) -> list[dict[str, Fact]]:
     from dali_pipelines.cli.full_decode import check_whole
     from readers.header_scan import file_facts
 
-    facts = file_facts(row.place, keys, hdu, planes, hdus=hdus)
+    facts = file_facts(row.place, keys, hdu, planes, hdus=hdus, inherit=inherit)
     if verify:
         planes_of = {one["hdu"]: one["planes"] for one in facts}
         for number, count in cast("dict[int | None, int | None]", planes_of).items():

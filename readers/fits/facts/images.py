@@ -24,6 +24,8 @@ def fits_facts(
     keys: Sequence[str] = (),
     hdu: HduName | None = None,
     hdus: Sequence[int | str] | None = None,
+    *,
+    inherit: bool = False,
 ) -> list[dict[str, Fact]]:
     """Read the headers of a FITS file, up to the image's.
 
@@ -45,8 +47,8 @@ def fits_facts(
 
     Notes
     -----
-    If the image's header has INHERIT = T, keywords that it lacks are taken from the primary header
-    (FITS Standard 4.0, appendix K).
+    If the image's header has INHERIT = T, or `inherit` is true, keywords that it lacks are taken
+    from the primary header (FITS Standard 4.0, appendix K).
     """
     place = LOCAL.at(file) if isinstance(file, str) else file
     every = hdu == ALL or hdus is not None
@@ -58,12 +60,12 @@ def fits_facts(
         try:
             primary, images = usual_images(opened.place, wanted, hdus, every=every)
             return [
-                keyword_facts(primary, image, keys)
+                keyword_facts(primary, image, keys, inherit=inherit)
                 | _facts(image.number, image.axes, image.bitpix, image.codec or "")
                 for image in images
             ]
         except Unusual:
-            return _by_astropy(opened, where, keys, hdus, every=every)
+            return _by_astropy(opened, where, keys, hdus, every=every, inherit=inherit)
 
 
 def _by_astropy(
@@ -73,6 +75,7 @@ def _by_astropy(
     wanted: Sequence[int | str] | None,
     *,
     every: bool,
+    inherit: bool,
 ) -> list[dict[str, Fact]]:
     with file.by_astropy(do_not_scale_image_data=True) as (hdus, number):
         if not every:
@@ -81,13 +84,15 @@ def _by_astropy(
         if wanted is not None:
             names = {number: hdus[number].name.strip().upper() for number in numbers}
             numbers = images_among(names, wanted)
-        return [_image_facts(hdus, number, keys) for number in numbers]
+        return [_image_facts(hdus, number, keys, inherit=inherit) for number in numbers]
 
 
-def _image_facts(hdus: fits.HDUList, number: int, keys: Sequence[str]) -> dict[str, Fact]:
+def _image_facts(
+    hdus: fits.HDUList, number: int, keys: Sequence[str], *, inherit: bool
+) -> dict[str, Fact]:
     image = hdus[number]
     headers = [image.header]
-    if number > 0 and _value(image.header, "INHERIT") is True:
+    if number > 0 and (inherit or _value(image.header, "INHERIT") is True):
         headers.append(hdus[0].header)
     facts: dict[str, Fact] = {
         key: next((_value(header, key) for header in headers if key in header), None)

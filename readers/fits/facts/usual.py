@@ -73,10 +73,12 @@ def usual_images(
     return primary, found
 
 
-def keyword_facts(primary: UsualHdu, image: UsualHdu, keys: Sequence[str]) -> dict[str, Fact]:
+def keyword_facts(
+    primary: UsualHdu, image: UsualHdu, keys: Sequence[str], *, inherit: bool
+) -> dict[str, Fact]:
     """Return the values of keywords, inherited ones too. Raises Unusual."""
     sources = [image]
-    if image.number > 0 and image.cards.fact(b"INHERIT ") is True:
+    if image.number > 0 and (inherit or image.cards.fact(b"INHERIT ") is True):
         sources.append(primary)
     facts: dict[str, Fact] = {}
     for key in keys:

@@ -173,6 +173,18 @@ class TestScan:
         assert run(archive, "--keys", "")[0] == 0
         assert saved().column_names == FIXED
 
+    def test_keys_of_the_primary_header(self, tmp_path: Path, run: Run) -> None:
+        primary = fits.PrimaryHDU(header=fits.Header({"DATE-OBS": "2024-05-10T23:50:00"}))
+        image = fits.ImageHDU(np.zeros((2, 3), np.float32), fits.Header({"GAIN": 2.0}))
+        fits.HDUList([primary, image]).writeto(tmp_path / "two.fits")
+        keys = "--keys=DATE-OBS,GAIN,FOO"
+        _, _, err = run(tmp_path / "two.fits", keys)
+        assert [line.split()[1] for line in err.splitlines()] == ["DATE-OBS", "FOO"]
+        assert err.endswith("no value there; if it is in that of HDU 0, give --inherit\n")
+        _, _, err = run(tmp_path / "two.fits", keys, "--inherit", "--where=gain = 2")
+        assert err == "key FOO is in none of 1 headers of images, or has no value there\n"
+        assert saved()["date_obs"].to_numpy()[0] == np.datetime64("2024-05-10T23:50")
+
     def test_keys_that_are_there_in_vain(self, archive: Path, run: Run) -> None:
         """Told already, not asked for, or of images that have no headers."""
         _, _, err = run(archive / "sub", "--keys=DATE-OBS")

@@ -114,9 +114,9 @@ def test_usual_values_are_not_left_to_astropy(value: str, expected: Fact) -> Non
     assert Cards(text).fact(b"KEY     ") == expected
 
 
-def facts(path: Path, *chosen: Any) -> Any:
+def facts(path: Path, *chosen: Any, inherit: bool = False) -> Any:
     try:
-        return images.fits_facts(str(path), KEYS, *chosen)
+        return images.fits_facts(str(path), KEYS, *chosen, inherit=inherit)
     except ReadError as error:
         return error.reason, error.hdu
 
@@ -134,25 +134,26 @@ edits = st.tuples(
     st.sampled_from(sorted(FILES)),
     st.lists(edits, min_size=1, max_size=2),
     st.sampled_from([(), (), ("all",), (2,), ("SCI",), (("SCI", 2),), (None, ["S*"])]),
+    st.booleans(),
 )
-@example("compressed", [(1, 20, "insert", ("HIERARCH", "  ", "EXPTIME = 3"))], ())
-@example("compressed", [(1, 30, "insert", ("XTENSION", "= ", "'IMAGE   '"))], ())
-@example("compressed", [(1, 30, "insert", ("EXTNAME ", "= ", "'COMPRESSED_IMAGE'"))], ())
-@example("compressed", [(1, 10, "insert", ("ZNAXIS2 ", "= ", "'x'"))], ())
-@example("primary", [(0, 5, "replace", ("EXTEND  ", "= ", "12 34"))], ())
-@example("extensions", [(0, 4, "insert", ("CHECKSUM", "= ", "'x' y"))], ())
-@example("extensions", [(2, 8, "insert", ("BSCALE  ", "= ", "NAN"))], ())
+@example("compressed", [(1, 20, "insert", ("HIERARCH", "  ", "EXPTIME = 3"))], (), False)
+@example("compressed", [(1, 30, "insert", ("XTENSION", "= ", "'IMAGE   '"))], (), False)
+@example("compressed", [(1, 30, "insert", ("EXTNAME ", "= ", "'COMPRESSED_IMAGE'"))], (), False)
+@example("compressed", [(1, 10, "insert", ("ZNAXIS2 ", "= ", "'x'"))], (), False)
+@example("primary", [(0, 5, "replace", ("EXTEND  ", "= ", "12 34"))], (), False)
+@example("extensions", [(0, 4, "insert", ("CHECKSUM", "= ", "'x' y"))], (), True)
+@example("extensions", [(2, 8, "insert", ("BSCALE  ", "= ", "NAN"))], (), True)
 def test_damaged_headers_give_what_astropy_gives(
-    tmp_path: Path, name: str, changes: list[Any], chosen: tuple[Any, ...]
+    tmp_path: Path, name: str, changes: list[Any], chosen: tuple[Any, ...], inherit: bool
 ) -> None:
     path = tmp_path / "a.fits"
     path.write_bytes(edited(FILES[name], changes))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = facts(path, *chosen)
+        found = facts(path, *chosen, inherit=inherit)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(images, "usual_images", leave)
-            assert repr(found) == repr(facts(path, *chosen))
+            assert repr(found) == repr(facts(path, *chosen, inherit=inherit))
 
 
 def edited(file: bytes, changes: list[Any]) -> bytes:
@@ -181,12 +182,16 @@ def test_usual_files_are_read_without_astropy(
 ) -> None:
     path = tmp_path / "a.fits"
     path.write_bytes(edited(FILES[name], [(0, -1, "insert", ("HIERARCH", " ", "ESO A = 3"))]))
-    everything = [facts(path), facts(path, "all")]
+
+    def everything() -> list[Any]:
+        return [facts(path), facts(path, "all"), facts(path, "all", inherit=True)]
+
+    found = everything()
     with monkeypatch.context() as patch:
         patch.setattr(images, "usual_images", leave)
-        assert everything == [facts(path), facts(path, "all")]
+        assert found == everything()
     monkeypatch.setattr(FitsFile, "by_astropy", leave)
-    assert everything == [facts(path), facts(path, "all")]
+    assert found == everything()
 
 
 def test_real_files(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
