@@ -17,6 +17,7 @@ from .factories import aia_pipeline as aia_pipeline
 from .factories import fits_pipeline as fits_pipeline
 from .factories import jpeg_pipeline as jpeg_pipeline
 from .factories import npy_pipeline as npy_pipeline
+from .fits_index import with_keys as with_keys
 from .fits_index import with_tiles as with_tiles
 from .graph.decode import Decoded as Decoded
 from .graph.decode import decode_array as decode_array

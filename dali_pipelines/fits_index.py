@@ -1,7 +1,8 @@
-"""Add to an Index where the tiles of FITS files lie, to fetch a window in one round trip."""
+"""Add to an Index what is in FITS files: keywords of their headers, and where their tiles lie."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
@@ -17,7 +18,9 @@ from readers.fits.hdus import HduName, checked
 from readers.fits.image import find_image
 from readers.fits.tiles.image import TiledImage
 from readers.fits.tiles.notes import COLUMN, TileNotes, TileOffsets
-from readers.index.containers.left_out import notes_or_null
+from readers.header_scan import file_facts
+from readers.index.containers.left_out import LeftOut, notes_or_null
+from readers.index.fact_table import COLUMNS, FactTable, column_name
 from readers.index.schema import with_column
 from readers.places.opener import Places
 from readers.places.storage import Storage
@@ -26,8 +29,83 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from readers.contract import Row
+    from readers.fits.facts.cards import Fact
     from readers.index.table import Index
     from readers.places.contract import Place
+
+logger = logging.getLogger(__name__)
+
+
+def with_keys(
+    index: Index,
+    keys: Sequence[str],
+    num_threads: int = 4,
+    progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+    *,
+    hdu: HduName | None = None,
+    inherit: bool = False,
+    storage: Storage | None = None,
+    executor: Executor | None = None,
+) -> Index:
+    """Return the Index with the values of header keywords, as ``index --keys`` writes them.
+
+    Parameters
+    ----------
+    index : Index
+        Of FITS files; others have no keywords.
+    keys : sequence of str
+        Keywords, in any case, such as ``["DATE-OBS", "WAVELNTH"]``.
+    num_threads : int
+        Files that are read at a time.
+    progress : callable
+        Wraps the results of the files to report progress, e.g. ``tqdm.tqdm``.
+    hdu : int, str or (str, int), optional
+        HDU of the image, where the Index names none; by default the first with an image.
+    inherit : bool
+        Whether keywords that the header of an image lacks are taken from the primary header, also
+        without INHERIT = T.
+    storage : Storage, optional
+        How remote objects are requested.
+    executor : concurrent.futures.Executor, optional
+        Its workers read the files, each `num_threads` at a time.
+
+    Returns
+    -------
+    Index
+        With a column for each keyword, see `readers.index.fact_table.FactTable`: ``date_obs`` for
+        DATE-OBS, a time in UTC, from the time scale of TIMESYS if this is among the keywords; null
+        where there is no value. The log counts files that cannot be read, and texts that are no
+        times.
+
+    Raises
+    ------
+    ValueError
+        If `keys` is text, there would be two columns of a name, or the Index names other HDUs for
+        all its rows.
+    """
+    check_hdu(index, hdu)
+    if isinstance(keys, str):
+        raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
+    facts = FactTable([key.strip().upper() for key in keys])
+    names = [*dict.fromkeys([*COLUMNS, *index.table.column_names]), *map(column_name, facts.keys)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"there would be two columns {', '.join(twice)}: leave out these keywords")
+    rows = map(index.columns().with_places(Places(storage or Storage())).row, range(len(index)))
+    read = partial(_keyword_facts, facts.keys, checked(hdu), inherit)
+    left_out, nothing = LeftOut(), dict.fromkeys((*COLUMNS, *facts.keys))
+    with closing(thread_map(read, rows, num_threads, executor)) as found:
+        for each in progress(found):
+            if isinstance(each, ReadError):
+                left_out.add("files without keywords, as they cannot be read", str(each))
+            facts.add(nothing if isinstance(each, ReadError) else each)
+    columns = facts.table().select([*map(column_name, facts.keys)])
+    left_out.log()
+    for line in facts.not_times_lines():
+        logger.warning("%s", line)
+    table = index.table
+    for name in columns.column_names:
+        table = with_column(table, name, columns[name])
+    return type(index)(table)
 
 
 def with_tiles(
@@ -91,6 +169,17 @@ def with_tiles(
         notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
     notes = notes.take(pa.array(numbers, pa.int64()))
     return type(index)(with_column(index.table, COLUMN, notes))
+
+
+def _keyword_facts(
+    keys: Sequence[str], hdu: HduName | None, inherit: bool, row: Row
+) -> dict[str, Fact] | ReadError:
+    try:
+        wanted = hdu if row.hdu is None else row.hdu
+        (facts,) = file_facts(row.place, keys, wanted, inherit=inherit)
+    except ReadError as error:
+        return error
+    return facts
 
 
 def check_hdu(index: Index, hdu: HduName | None) -> None:

@@ -104,6 +104,15 @@ class FactTable:
                 columns[column_name(name)] = _bits(column) if name == "QUALITY" else column
         return pa.table(columns)
 
+    def not_times_lines(self) -> list[str]:
+        """Return a line for each column of `table` that is left empty for some texts."""
+        total = sum(batch[0].count for batch in self._batches)
+        return [
+            f"{name}: {count} of {total} values are no ISO 8601 times in UTC, or in TAI or TT from "
+            f"1972 on, and are left empty, the first: {text!r}"
+            for name, (count, text) in self.not_times.items()
+        ]
+
     def _pack(self) -> None:
         if self._rows:
             self._batches.append([_Batch(values) for values in zip(*self._rows, strict=True)])

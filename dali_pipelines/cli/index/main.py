@@ -122,12 +122,8 @@ def _index_files(config: IndexConfig, executor: Executor | None) -> None:
     facts, rejected = scan(files, config, executor)
     table = with_labels(facts.table(), files)
     _report_rejected(rejected, config, everything=not table.num_rows)
-    for name, (count, text) in facts.not_times.items():
-        print(
-            f"{name}: {count} of {table.num_rows} values are no ISO 8601 times in UTC, or in TAI "
-            f"or TT from 1972 on, and are left empty, the first: {text!r}",
-            file=sys.stderr,
-        )
+    for line in facts.not_times_lines():
+        print(line, file=sys.stderr)
     _report_absent(config, table, facts)
     _finish(config, executor, config.all_keys, table, f"{len(files)} files found", rejected)
     seconds = time.perf_counter() - start

@@ -95,8 +95,8 @@ class Grouping:
         for name in (self.by,) * (self.channels is not None) + (self.time,):
             if name not in names:
                 raise KeyError(
-                    f"grouping needs a column {name!r}, the Index has {', '.join(names)}: make the "
-                    f"Index with scripts/index.py --keys ...,{name.upper()}, or name another column"
+                    f"grouping needs a column {name!r}, the Index has {', '.join(names)}: add that "
+                    "of a header keyword by with_keys(index, keys) or index --keys, or name another"
                 )
 
     def apply(self, table: pa.Table) -> pa.Table:

@@ -1,0 +1,88 @@
+"""Columns of header keywords, against astropy."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from astropy.time import Time
+
+from dali_pipelines import Index, with_keys
+
+PIXELS = np.zeros((4, 5), np.int16)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Index:
+    for number in range(6):
+        primary = fits.Header({"DATE-OBS": f"2024-05-10T23:5{number}:00", "GAIN": 1.0})
+        image = fits.Header({"WAVELNTH": 171 + number, "GAIN": 2.0, "TIMESYS": "TAI"})
+        hdus = [
+            fits.PrimaryHDU(header=primary),
+            fits.ImageHDU(PIXELS, image),
+            fits.ImageHDU(PIXELS),
+        ]
+        fits.HDUList(hdus).writeto(tmp_path / f"{number}.fits")
+    return Index.scan(tmp_path)
+
+
+def test_values_are_those_of_astropy(archive: Index) -> None:
+    index = with_keys(archive, ["wavelnth", "DATE-OBS", "GAIN", "TIMESYS"], inherit=True)
+    assert index.table.column_names == ["path", "wavelnth", "date_obs", "gain", "timesys"]
+    assert index.table.select(["path"]).equals(archive.table)
+    paths = archive.table["path"].to_pylist()
+    for column, hdu in ("wavelnth", 1), ("gain", 1), ("timesys", 1):
+        expected = [fits.getval(path, column, hdu) for path in paths]
+        assert index.table[column].to_pylist() == expected
+    times = [Time(fits.getval(path, "DATE-OBS", 0), scale="tai").utc.isot for path in paths]
+    assert np.array_equal(index.table["date_obs"].to_numpy(), np.array(times, "M8[ns]"))
+    assert len(index.group([171, 172], time="date_obs", tolerance="1min")) == 1
+
+
+def test_the_hdu_of_a_row_is_read(archive: Index) -> None:
+    second = archive.with_column("hdu", [2, 1] * 3)
+    expected = [None, 172, None, 174, None, 176]
+    assert with_keys(second, ["WAVELNTH"]).table["wavelnth"].to_pylist() == expected
+    assert with_keys(archive, ["WAVELNTH"], hdu=2).table["wavelnth"].null_count == 6
+    with pytest.raises(ValueError, match="names HDUs 1 to 2, and hdu=1: leave out hdu"):
+        with_keys(second, ["WAVELNTH"], hdu=1)
+
+
+def test_what_cannot_be_read_is_null_and_counted(
+    archive: Index, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = archive.table["path"].to_pylist()
+    Path(paths[1]).write_text("no FITS file")
+    fits.setval(paths[2], "T_OBS", value="now", ext=1)
+    index = with_keys(archive, ["WAVELNTH", "T_OBS"])
+    assert index.table["wavelnth"].to_pylist() == [171, None, 173, 174, 175, 176]
+    unread, no_time = caplog.messages
+    assert unread.startswith(
+        "left out: 1 files without keywords, as they cannot be read, the first"
+    )
+    assert paths[1] in unread
+    assert no_time.startswith("t_obs: 1 of 6 values are no ISO 8601 times")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["GAIN", "gain"], "there would be two columns gain"),
+        (["PLANE"], "there would be two columns plane"),
+        (["LABEL"], "there would be two columns label"),
+        ("GAIN", "keys must be a sequence of keywords, got 'GAIN'"),
+    ],
+)
+def test_names_that_are_taken(archive: Index, keys: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        with_keys(archive.with_column("label", [0] * 6), keys)
+
+
+def test_by_an_executor(archive: Index) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        found = with_keys(archive, ["WAVELNTH"], executor=executor)
+    assert found.table.equals(with_keys(archive, ["WAVELNTH"]).table)
