@@ -13,6 +13,7 @@ import numpy as np
 from dali_pipelines.parallel.task_map import thread_map
 from readers.byte_ranges import merged
 from readers.errors import ReadError
+from readers.fits.facts.images import ALL
 from readers.fits.file import FitsFile, read_errors
 from readers.fits.hdus import HduName, checked
 from readers.fits.image import find_image
@@ -20,13 +21,15 @@ from readers.fits.tiles.image import TiledImage
 from readers.fits.tiles.notes import COLUMN, TileNotes, TileOffsets
 from readers.header_scan import file_facts
 from readers.index.containers.left_out import LeftOut, notes_or_null
-from readers.index.fact_table import COLUMNS, FactTable, column_name
+from readers.index.fact_table import COLUMNS, FactTable, column_name, keys_to_read
 from readers.index.schema import with_column
 from readers.places.opener import Places
 from readers.places.storage import Storage
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    import pyarrow as pa
 
     from readers.contract import Row
     from readers.fits.facts.cards import Fact
@@ -73,32 +76,34 @@ def with_keys(
     -------
     Index
         With a column for each keyword, see `readers.index.fact_table.FactTable`: ``date_obs`` for
-        DATE-OBS, a time in UTC, from the time scale of TIMESYS if this is among the keywords; null
-        where there is no value. The log counts files that cannot be read, and texts that are no
-        times.
+        DATE-OBS, a time in UTC, converted from the time scale of TIMESYS; null where there is no
+        value. The log counts files that cannot be read, and texts that are no times.
 
     Raises
     ------
     ValueError
-        If `keys` is text, there would be two columns of a name, or the Index names other HDUs for
-        all its rows.
+        If `keys` is text, there would be two columns of a name, `hdu` is ``"all"``, or the Index
+        names other HDUs for all its rows.
     """
     check_hdu(index, hdu)
     if isinstance(keys, str):
         raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
+    if hdu == ALL:
+        raise ValueError(f"hdu must be one HDU, got {hdu!r}: make the Index by index --hdu {ALL}")
     facts = FactTable([key.strip().upper() for key in keys])
     names = [*dict.fromkeys([*COLUMNS, *index.table.column_names]), *map(column_name, facts.keys)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"there would be two columns {', '.join(twice)}: leave out these keywords")
-    rows = map(index.columns().with_places(Places(storage or Storage())).row, range(len(index)))
-    read = partial(_keyword_facts, facts.keys, checked(hdu), inherit)
-    left_out, nothing = LeftOut(), dict.fromkeys((*COLUMNS, *facts.keys))
+    rows, numbers = _each_image(index, storage)
+    read_keys = keys_to_read(facts.keys)
+    read = partial(_keyword_facts, read_keys, checked(hdu), inherit)
+    left_out, nothing = LeftOut(), dict.fromkeys((*COLUMNS, *read_keys))
     with closing(thread_map(read, rows, num_threads, executor)) as found:
         for each in progress(found):
             if isinstance(each, ReadError):
                 left_out.add("files without keywords, as they cannot be read", str(each))
             facts.add(nothing if isinstance(each, ReadError) else each)
-    columns = facts.table().select([*map(column_name, facts.keys)])
+    columns = facts.table().select([*map(column_name, facts.keys)]).take(numbers)
     left_out.log()
     for line in facts.not_times_lines():
         logger.warning("%s", line)
@@ -155,6 +160,16 @@ def with_tiles(
 
     check_hdu(index, hdu)
     wanted = checked(hdu)
+    rows, numbers = _each_image(index, storage)
+    with closing(thread_map(partial(_packed_notes, wanted), rows, num_threads, executor)) as found:
+        notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
+    return type(index)(with_column(index.table, COLUMN, notes.take(numbers)))
+
+
+def _each_image(index: Index, storage: Storage | None) -> tuple[list[Row], pa.Array]:
+    """Return a row of each image, and for all rows of the Index the number of their image."""
+    import pyarrow as pa
+
     columns = index.columns().with_places(Places(storage or Storage()))
     images: dict[Hashable, int] = {}
     numbers: list[int] = []
@@ -165,10 +180,7 @@ def with_tiles(
             images[key] = len(rows)
             rows.append(row)
         numbers.append(images[key])
-    with closing(thread_map(partial(_packed_notes, wanted), rows, num_threads, executor)) as found:
-        notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())
-    notes = notes.take(pa.array(numbers, pa.int64()))
-    return type(index)(with_column(index.table, COLUMN, notes))
+    return rows, pa.array(numbers, pa.int64())
 
 
 def _keyword_facts(

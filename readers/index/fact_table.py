@@ -37,9 +37,21 @@ _JSOC_TAI = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_([0-9:.]+)_TAI")
 _UTC = ("", "UTC", "UT", "GMT")
 """Time scales that are UTC, as astropy takes them; it is the default."""
 _TT = 32_184_000_000
-_AHEAD_OF_TAI = {"TAI": 0, "IAT": 0, "TT": _TT, "TDT": _TT, "ET": _TT}
-"""Nanoseconds, of the other time scales that are converted: TT is TAI + 32.184 s."""
+_AHEAD_OF_TAI = {
+    **dict.fromkeys(("TAI", "IAT"), 0),
+    **dict.fromkeys(("TT", "TDT", "ET", "TDB"), _TT),
+    "GPS": -19_000_000_000,
+}
+"""Nanoseconds, of the other time scales that are converted: TT is TAI + 32.184 s, and TDB is within
+2 ms of TT."""
+_SCALE = "TIMESYS"
 _BATCH_ROWS = 8192
+
+
+def keys_to_read(keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the keywords to read for these columns: TIMESYS, too, if one of them is a time."""
+    has_times = any(map(_TIME_KEY.fullmatch, keys))
+    return (*keys, _SCALE) if has_times and _SCALE not in keys else (*keys,)
 
 
 class FactTable:
@@ -57,9 +69,10 @@ class FactTable:
     A column has the narrowest type that holds all its values: integer, float (integers among
     floats become floats), or text. Text of the keywords DATE..., T_OBS, T_REC, T_START, T_STOP and
     T_END becomes a time in UTC; it may be ISO 8601, or in HMI's format from 1972 on
-    (``2011.02.15_02:00:00_TAI``). With TIMESYS among the keywords it is converted from that time
-    scale, if this is TAI or TT, unless it ends with its own (``Z``, ``_TAI``) or is DATE, which is
-    always in UTC (FITS Standard 4.0, sections 4.4.2.1 and 9.2.1).
+    (``2011.02.15_02:00:00_TAI``). It is converted from the time scale of
+    TIMESYS, unless it ends with its own (``Z``, ``_TAI``) or is DATE, which is always in UTC (FITS
+    Standard 4.0, sections 4.4.2.1 and 9.2.1). Scales other than UTC, TAI, TT, TDB (taken for TT,
+    from which it differs by less than 2 ms) and GPS are not converted.
 
     QUALITY is an unsigned 32-bit integer, which FITS can only store signed: negative values are
     those with the highest bit set.
@@ -67,6 +80,7 @@ class FactTable:
 
     def __init__(self, keys: Sequence[str], *, has_planes: bool = False) -> None:
         self.keys = tuple(keys)
+        self._names = (*COLUMNS, *keys_to_read(keys))
         self._has_planes = has_planes
         self.not_times: dict[str, tuple[int, str]] = {}
         """By column: number of texts that are not times, or in another time scale, which `table`
@@ -75,8 +89,8 @@ class FactTable:
         self._batches: list[list[_Batch]] = []
 
     def add(self, facts: Mapping[str, Fact]) -> None:
-        """Add a row of `readers.header_scan.file_facts` with these keywords."""
-        self._rows.append(tuple(facts[name] for name in (*COLUMNS, *self.keys)))
+        """Add a row of `readers.header_scan.file_facts` with the keywords of `keys_to_read`."""
+        self._rows.append(tuple(facts[name] for name in self._names))
         if len(self._rows) == _BATCH_ROWS:  # Arrow takes a fifth of the memory
             self._pack()
 
@@ -87,16 +101,17 @@ class FactTable:
         self._pack()
         found = {
             name: _joined([batch[position] for batch in self._batches])
-            for position, name in enumerate((*COLUMNS, *self.keys))
+            for position, name in enumerate(self._names)
         }
         columns: dict[str, pa.Array] = {}
-        for name, column in found.items():
+        for name in (*COLUMNS, *self.keys):
+            column = found[name]
             if name == "plane" and not self._has_planes:
                 continue
             if name in COLUMNS:
                 columns[name] = column.cast(COLUMNS[name])
             elif _TIME_KEY.fullmatch(name) and column.type in (pa.string(), pa.null()):
-                scales = _scales(None if name == "DATE" else found.get("TIMESYS"), len(column))
+                scales = _scales(None if name == "DATE" else found.get(_SCALE), len(column))
                 columns[column_name(name)], bad = _times(column, scales)
                 if bad:
                     self.not_times[column_name(name)] = len(bad), bad[0]
@@ -108,8 +123,8 @@ class FactTable:
         """Return a line for each column of `table` that is left empty for some texts."""
         total = sum(batch[0].count for batch in self._batches)
         return [
-            f"{name}: {count} of {total} values are no ISO 8601 times in UTC, or in TAI or TT from "
-            f"1972 on, and are left empty, the first: {text!r}"
+            f"{name}: {count} of {total} values are no ISO 8601 times in UTC, or from 1972 on in "
+            f"TAI, TT, TDB or GPS, and are left empty, the first: {text!r}"
             for name, (count, text) in self.not_times.items()
         ]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from astropy.io import fits
 from astropy.time import Time
 
-from dali_pipelines import Index, with_keys
+from dali_pipelines import Index, fits_index, with_keys
+from readers.header_scan import file_facts
 
 PIXELS = np.zeros((4, 5), np.int16)
 
@@ -31,11 +33,11 @@ def archive(tmp_path: Path) -> Index:
 
 
 def test_values_are_those_of_astropy(archive: Index) -> None:
-    index = with_keys(archive, ["wavelnth", "DATE-OBS", "GAIN", "TIMESYS"], inherit=True)
-    assert index.table.column_names == ["path", "wavelnth", "date_obs", "gain", "timesys"]
+    index = with_keys(archive, ["wavelnth", "DATE-OBS", "GAIN"], inherit=True)
+    assert index.table.column_names == ["path", "wavelnth", "date_obs", "gain"]
     assert index.table.select(["path"]).equals(archive.table)
     paths = archive.table["path"].to_pylist()
-    for column, hdu in ("wavelnth", 1), ("gain", 1), ("timesys", 1):
+    for column, hdu in ("wavelnth", 1), ("gain", 1):
         expected = [fits.getval(path, column, hdu) for path in paths]
         assert index.table[column].to_pylist() == expected
     times = [Time(fits.getval(path, "DATE-OBS", 0), scale="tai").utc.isot for path in paths]
@@ -50,6 +52,18 @@ def test_the_hdu_of_a_row_is_read(archive: Index) -> None:
     assert with_keys(archive, ["WAVELNTH"], hdu=2).table["wavelnth"].null_count == 6
     with pytest.raises(ValueError, match="names HDUs 1 to 2, and hdu=1: leave out hdu"):
         with_keys(second, ["WAVELNTH"], hdu=1)
+    with pytest.raises(ValueError, match="hdu must be one HDU, got 'all'"):
+        with_keys(archive, ["WAVELNTH"], hdu="all")
+
+
+def test_an_image_is_read_once_for_all_its_rows(
+    archive: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = mock.Mock(side_effect=file_facts)
+    monkeypatch.setattr(fits_index, "file_facts", read)
+    rows = archive.select([5, 0, 5, 0, 0])
+    assert with_keys(rows, ["WAVELNTH"]).table["wavelnth"].to_pylist() == [176, 171, 176, 171, 171]
+    assert read.call_count == 2
 
 
 def test_what_cannot_be_read_is_null_and_counted(

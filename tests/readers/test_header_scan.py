@@ -19,7 +19,7 @@ from readers import FitsReader, ReadError, Row
 from readers import header_scan as module
 from readers.fits.facts import images
 from readers.header_scan import image_facts
-from readers.index.fact_table import COLUMNS, FactTable, column_name
+from readers.index.fact_table import COLUMNS, FactTable, column_name, keys_to_read
 from readers.places.opener import LOCAL
 
 PIXELS = np.arange(20, dtype=np.int16).reshape(4, 5)
@@ -356,7 +356,7 @@ class TestHdusAndPlanes:
             module.file_facts(path, hdu="all", planes=(0, 1))
 
 
-BASE = dict.fromkeys(COLUMNS) | {"path": "/a.fits"}
+BASE = dict.fromkeys([*COLUMNS, "TIMESYS"]) | {"path": "/a.fits"}
 
 
 def column(key: str, values: list[Any]) -> tuple[pa.ChunkedArray, FactTable]:
@@ -371,7 +371,7 @@ def times(
     texts: list[Any], scales: list[Any], key: str = "DATE-OBS"
 ) -> tuple[pa.ChunkedArray, FactTable]:
     """Return the column of a keyword of times, beside TIMESYS."""
-    facts = FactTable([key, "TIMESYS"])
+    facts = FactTable([key])
     for text, scale in zip(texts, scales, strict=True):
         facts.add({**BASE, key: text, "TIMESYS": scale})
     return facts.table()[column_name(key)], facts
@@ -528,15 +528,30 @@ class TestTable:
         assert found.to_numpy()[0] == np.datetime64(expected, "ns")
         assert not facts.not_times
 
+    def test_tdb_and_gps(self) -> None:
+        """GPS is 19 s behind TAI; TDB is compared with astropy, to 2 ms."""
+        text = "2024-05-10T23:50:37"
+        found, _ = times([text, text, text], ["GPS", "TAI", "TDB"])
+        gps, tai, tdb = found.to_numpy()
+        assert gps - tai == np.timedelta64(19, "s")
+        away = tdb - np.datetime64(Time(text, scale="tdb", precision=9).utc.isot)
+        assert np.abs(away) < np.timedelta64(2, "ms")
+
+    def test_timesys_is_read_for_times_and_no_column_of_its_own(self) -> None:
+        assert keys_to_read(["WAVELNTH"]) == ("WAVELNTH",)
+        assert keys_to_read(["T_OBS"]) == ("T_OBS", "TIMESYS")
+        assert keys_to_read(["TIMESYS", "T_OBS"]) == ("TIMESYS", "T_OBS")
+        assert "timesys" not in column("DATE-OBS", [None])[1].table().column_names
+
     def test_each_row_has_its_time_scale(self) -> None:
         text = "2024-05-10T23:50:37"
         found, facts = times(
             [text, text, text, f"{text}Z", "2024.05.10_23:50:37_TAI", None, text],
-            ["TAI", None, "UTC", "TAI", "UTC", "TDB", "TDB"],
+            ["TAI", None, "UTC", "TAI", "UTC", "UT1", "UT1"],
         )
         seconds = (found.to_numpy() - np.datetime64(text)) / np.timedelta64(1, "s")
         np.testing.assert_equal(seconds, [-37, 0, 0, 0, -37, np.nan, np.nan])
-        assert facts.not_times == {"date_obs": (1, f"{text} (TIMESYS TDB)")}
+        assert facts.not_times == {"date_obs": (1, f"{text} (TIMESYS UT1)")}
 
     def test_the_date_of_a_file_is_in_utc(self) -> None:
         found, _ = times(["2024-05-10"], ["TAI"], "DATE")

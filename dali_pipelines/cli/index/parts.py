@@ -101,10 +101,12 @@ def _of_other_counts(config: IndexConfig) -> str:
 
 def _settings(config: IndexConfig) -> dict[str, Any]:
     """Return what the contents of a part depend on."""
+    from readers.index.fact_table import keys_to_read
+
     settings = {
         name: getattr(config, name) for name in ("hdu", "hdus", "planes", "inherit", "verify")
     }
-    return {"version": own_version(), "keys": config.all_keys, **settings}
+    return {"version": own_version(), "keys": keys_to_read(config.all_keys), **settings}
 
 
 def _lines(config: IndexConfig, shard: int, part: str) -> Iterator[Part]:

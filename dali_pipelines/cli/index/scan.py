@@ -53,10 +53,11 @@ def files_of(config: IndexConfig) -> pa.Table:
 
 def unknown_facts(config: IndexConfig) -> pa.Table:
     """Return the table of a scan that has read one file and found nothing in it."""
-    from readers.index.fact_table import COLUMNS, FactTable
+    from readers.index.fact_table import COLUMNS, FactTable, keys_to_read
 
     facts = FactTable(config.all_keys, has_planes=config.planes is not None)
-    facts.add(dict.fromkeys((*COLUMNS, *config.all_keys)))  # without a row, little is evaluated
+    nothing = dict.fromkeys((*COLUMNS, *keys_to_read(config.all_keys)))
+    facts.add(nothing)  # without a row, little is evaluated
     return facts.table()
 
 
@@ -142,11 +143,13 @@ def _read(
     """Yield the name of each of these rows, and what its file holds."""
     from tqdm import tqdm
 
+    from readers.index.fact_table import keys_to_read
+
     # A decoder can be brought down by a damaged file, which is then known if it is alone.
     size = 1 if config.verify else CHUNK_FILES
     chunks = [numbers[at : at + size] for at in range(0, len(numbers), size)]
     settings = (
-        config.all_keys,
+        keys_to_read(config.all_keys),
         config.hdu,
         config.hdus,
         config.planes,

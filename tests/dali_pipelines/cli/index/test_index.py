@@ -121,8 +121,8 @@ class TestScan:
         )
         assert err.splitlines()[1].startswith(f"rejected {archive / TEXT}: not a FITS file: ")
         assert err.splitlines()[2] == (
-            "date_obs: 1 of 4 values are no ISO 8601 times in UTC, or in TAI or TT from 1972 on, "
-            "and are left empty, the first: '2016-02-30'"
+            "date_obs: 1 of 4 values are no ISO 8601 times in UTC, or from 1972 on in TAI, TT, "
+            "TDB or GPS, and are left empty, the first: '2016-02-30'"
         )
         assert len(err.splitlines()) == 3
 
