@@ -111,8 +111,9 @@ class PipelineConfig:
     and ``x`` of the Index give its first row and column; the image is resampled, bilinear, where
     these are floats."""
     outside: Outside = "reject"
-    """Treatment of windows of rows that are not wholly inside the image: ``reject`` them; ``fill``
-    what is missing, and read only the rest; or ``shift`` them inside."""
+    """Treatment of windows that are not wholly inside the image: ``reject`` them; ``fill`` what is
+    missing, and read only the rest; or, for window ``row``, ``shift`` them inside. Windows
+    ``center`` and ``random`` that are larger than the image are centred on it, axis by axis."""
     missing: float | None = None
     """Value of filled pixels, in units of the decoded image, before mean and std; by default NaN.
     It must be given for integer dtypes."""

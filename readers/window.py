@@ -130,7 +130,8 @@ class Window:
         if self.height > height or self.width > width:
             msg = (
                 f"crop {self.height}x{self.width} is larger than the image {height}x{width} "
-                "(height x width): use a smaller crop, or leave such images out of the Index"
+                "(height x width): use a smaller crop, give outside='fill', or leave such images "
+                "out of the Index"
             )
             raise ValueError(msg)
         return offset(height - self.height, self.y), offset(width - self.width, self.x)

@@ -46,6 +46,7 @@ REGIONS = [
     RowWindow(height=3, width=4, top=-1, left=-2, outside="fill"),
     RowWindow(height=2000, width=1, top=-1000.5, left=2, outside="fill"),
     RowWindow(height=5, width=4, top=-3, left=-2, outside="shift"),
+    RowWindow(height=2001, width=3, y=0.9, x=0.9, outside="fill"),
 ]
 
 

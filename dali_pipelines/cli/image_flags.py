@@ -27,7 +27,7 @@ class ImageFlags:
     window: str = option("center", "where the window lies", choices=("center", "random", "row"))
     outside: str = option(
         "reject",
-        "windows of rows that are not wholly inside the image",
+        "windows that are not wholly inside the image; shift is for rows",
         choices=("reject", "fill", "shift"),
     )
     missing: float | None = option(

@@ -52,7 +52,7 @@ class Geometry:
     window: WindowMode = "center"
     """Position of the window in the image."""
     outside: Outside = "reject"
-    """Treatment of windows of rows that are not wholly inside the image."""
+    """Treatment of windows that are not wholly inside the image."""
     flip: Flip = ""
     """Axes that are flipped, each with probability 1/2."""
     rotate: float = 0.0
@@ -91,8 +91,13 @@ class Geometry:
                 "window 'row' lies in the image itself, not in a resized one: leave out "
                 "resize_shorter, and give crop and resize"
             )
-        if self.window != "row" and self.outside != "reject":
-            raise ValueError(f"outside={self.outside!r} is for window 'row': others lie inside")
+        if self.window != "row" and self.outside == "shift":
+            raise ValueError("outside='shift' is for window 'row': others are not moved")
+        if self.outside == "fill" and (self.crop is None or self.resize_shorter is not None):
+            raise ValueError(
+                "outside='fill' is for windows of the image itself: give crop, and leave out "
+                "random_area and resize_shorter"
+            )
         if self.resize_shorter is not None:
             self._check_shorter(self.resize_shorter)
         self._check_turns()
@@ -156,7 +161,7 @@ class Geometry:
         if self.outside == "fill" and not regions:
             raise ValueError(
                 f"outside='fill' needs a Reader that reads the pixels of Window.within; {name} has "
-                "no regions = True: give 'shift' or 'reject'"
+                "no regions = True: give 'reject', or 'shift' for window 'row'"
             )
         check_size_known(reader, "outputs", self.outputs)
 
@@ -252,7 +257,7 @@ class Geometry:
         if self.resize_shorter is not None:
             return ScaledWindow(height=height, width=width, y=y, x=x, shorter=self.resize_shorter)
         if self.outside == "fill":
-            return RowWindow(height=height, width=width, outside="fill")
+            return RowWindow(height=height, width=width, y=y, x=x, outside="fill")
         return Window(height=height, width=width, y=y, x=x)
 
     def draw_window(

@@ -1,4 +1,4 @@
-"""Windows whose place a row of the Index gives: anywhere, also between pixels and across edges."""
+"""Windows that need not lie inside the image: a row of the Index places them, or it is smaller."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from readers.window import Box, Window
+from readers.window import Box, Window, offset
 
 Outside = Literal["reject", "fill", "shift"]
-"""Windows of rows that are not wholly inside the image: rejected; delivered with a value for what
-is missing; or moved inside."""
+"""Windows that are not wholly inside the image: rejected; delivered with a value for what is
+missing; or, of rows, moved inside."""
 
 _ROUNDING = 1e-6
 """Pixels: a place that is so near to a pixel is meant to be there."""
@@ -18,10 +18,15 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowWindow(Window):
-    """A window whose place a row of the Index gives."""
+    """A window whose place a row of the Index gives; or one that may be larger than the image.
+
+    Where its place is not given, it is that of `readers.window.Window`. But along an axis where the
+    window is larger it is centred on the image, and an odd pixel is missing at the end, as of
+    torchvision's ``CenterCrop``.
+    """
 
     top: float | None = None
-    """First row, in pixels of the image; None for the middle."""
+    """First row, in pixels of the image; None for where `y` says."""
     left: float | None = None
     """First column, likewise."""
     outside: Outside = "reject"
@@ -97,17 +102,23 @@ class RowWindow(Window):
         return Box(y, x, rows, columns)
 
     def _given(self, height: int, width: int) -> tuple[float, float]:
-        y = (height - self.height) // 2 if self.top is None else self.top
-        x = (width - self.width) // 2 if self.left is None else self.left
+        y = _first(height - self.height, self.y) if self.top is None else self.top
+        x = _first(width - self.width, self.x) if self.left is None else self.left
         if not (math.isfinite(y) and math.isfinite(x)):
             raise ValueError(f"columns y and x must be finite, got y {y}, x {x}: leave the row out")
         return _snapped(y), _snapped(x)
 
     def _named(self, height: int, width: int, what: str) -> str:
+        place = "" if self.top is None else f" at y {self.top}, x {self.left}"
         return (
-            f"the window of {self.height}x{self.width} (height x width) at y {self.top}, x "
-            f"{self.left} {what} the image of {height}x{width}"
+            f"the window of {self.height}x{self.width} (height x width){place} {what} the image of "
+            f"{height}x{width}"
         )
+
+
+def _first(free: int, fraction: float | None) -> int:
+    """Return the place of a window that leaves so many pixels free, or lacks them, if negative."""
+    return -(-free // 2) if free < 0 else offset(free, fraction)
 
 
 def _snapped(place: float) -> float:

@@ -478,7 +478,8 @@ def test_the_digest_has_the_places(archives: dict[str, Archive]) -> None:
 
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
-    ({"outside": "fill"}, "outside='fill' is for window 'row'"),
+    ({"outside": "fill", "crop": None}, "outside='fill' is for windows of the image itself: give"),
+    ({"outside": "fill", "resize_shorter": 9}, "leave out random_area and resize_shorter"),
     ({"outside": "shift", "window": "random"}, "outside='shift' is for window 'row'"),
     ({"outside": "pad", "window": "row"}, "outside must be one of 'reject', 'fill', 'shift'"),
     ({"window": "row", "missing": 3}, "missing=3 is for filled pixels: give outside='fill'"),
@@ -499,7 +500,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("options", "message"), ERRORS)
 def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PipelineConfig(batch_size=1, crop=8, **options)
+        PipelineConfig(**{"batch_size": 1, "crop": 8, **options})
 
 
 def test_readers_that_cannot(archives: dict[str, Archive]) -> None:

@@ -55,7 +55,7 @@ def test_all_places_are_as_likely() -> None:
 def test_larger_than_the_image(size: tuple[int, int]) -> None:
     message = (
         rf"crop {size[0]}x{size[1]} is larger than the image 10x7 \(height x width\): "
-        "use a smaller crop, or leave such images out of the Index"
+        "use a smaller crop, give outside='fill', or leave such images out of the Index"
     )
     with pytest.raises(ValueError, match=message):
         Window(height=size[0], width=size[1]).place(10, 7)

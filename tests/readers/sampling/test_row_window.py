@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from strategies import fractions
 
 from readers.sampling.geometry import Geometry
 from readers.sampling.row_window import Outside, RowWindow
+from readers.window import Window
 
 SIZES = st.integers(1, 12)
 PLACES = st.one_of(
@@ -64,6 +66,28 @@ def test_any_place(
         for first, given_place, pixels, size in zip(place, (y, x), window, image, strict=True):
             assert first == pytest.approx(min(max(given_place, 0), size - pixels), abs=1e-6)
     np.testing.assert_allclose(one.matrix(*image)[:, 2], one.start(*image)[::-1], atol=1e-12)
+
+
+@given(
+    window=st.tuples(SIZES, SIZES),
+    image=st.tuples(SIZES, SIZES),
+    at=st.none() | st.tuples(fractions, fractions),
+)
+def test_windows_without_a_place_are_centred_where_they_are_larger(
+    window: tuple[int, int], image: tuple[int, int], at: tuple[float, float] | None
+) -> None:
+    """Elsewhere they are where a Window is."""
+    y, x = at or (None, None)
+    one = RowWindow(height=window[0], width=window[1], y=y, x=x, outside="fill")
+    for start, fraction, pixels, size in zip(one.start(*image), (y, x), window, image, strict=True):
+        if pixels <= size:
+            plain = Window(height=pixels, width=1, y=fraction).place(size, 1)
+            assert start == plain[0]
+        else:
+            before, after = -start, pixels - size + start
+            assert after - before in (0, 1)
+    if window[0] <= image[0] and window[1] <= image[1]:
+        assert one.place(*image) == one.within(*image).place(*image) == one.start(*image)
 
 
 def test_turned_windows_of_rows_are_not_cut_out() -> None:

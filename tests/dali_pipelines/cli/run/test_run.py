@@ -550,7 +550,7 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(
         (["--mode=eval", "--resume=state.json"], "--resume is for --mode=train: eval begins each"),
         (["--mode=test"], "argument --mode: invalid choice: 'test'"),
         (["--resize_shorter=9", "--batch_size=4"], "resize_shorter needs a crop"),
-        (["--outside=fill", "--batch_size=4"], "outside='fill' is for window 'row': others lie"),
+        (["--outside=fill", "--batch_size=4"], "outside='fill' is for windows of the image itself"),
         (["--missing=nan", "--batch_size=4"], "--missing must be finite, got nan"),
         (["--missing=3", "--pipeline=aia"], "--missing is for --outside=fill, got --outside=rej"),
         (["--state=/nowhere/state.json"], "/nowhere/state.json cannot be written: expected a file"),
