@@ -111,7 +111,7 @@ class IndexRows(IndexSources):
             Column of text, bytes, integers, bools or times, e.g. that of the patient or the night,
             whose rows must stay together. Or blocks of time, see `TimeBlocks`; rows in their gaps
             are in no part, and the log counts them. By default ``key`` for samples in containers,
-            else ``path``.
+            else ``path``. Parts are not stratified: a small one may lack a class.
         seed : int
             In [0, 2**64): each gives another split.
 
