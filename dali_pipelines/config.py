@@ -92,7 +92,8 @@ class PipelineConfig:
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Rows that are known to be undecodable, and why; the Loader finds them when a graph fails."""
     columns: tuple[str, ...] = ()
-    """Numeric columns of the Index that become outputs, shape (batch,); Loaders look up others."""
+    """Numeric columns of the Index that become outputs, shape (batch,), or (batch, n) of lists of a
+    fixed length n. Loaders look up others."""
     outputs: tuple[PlacementOutput, ...] = ()
     """More outputs that say where each sample lies in the image of its file, see
     `readers.sampling.placement.Placement`: ``window``, ``flip``, ``matrix``."""

@@ -61,7 +61,7 @@ class Source(Geometry):
     schedule: Schedule
     order: Order | BlockOrder | WeightedOrder
     sent_columns: tuple[str, ...] = ()
-    """Numeric columns that are sent with each sample, shape ()."""
+    """Numeric columns that are sent with each sample, shape () or that of a row."""
     chance: bool = True
     """False without any chance, in mode ``eval``."""
     subpixel: bool = False
@@ -112,9 +112,10 @@ class Source(Geometry):
     @property
     def specs(self) -> tuple[SampleSpec, ...]:
         """Specs of the arrays that a call returns: the Reader's, the graph's, the slot's."""
+        kinds = {name: self.columns.dtype(name) for name in self.sent_columns}
         columns = [
-            SampleSpec(name=name, dtype=self.columns.dtype(name).name, shape=())
-            for name in self.sent_columns
+            SampleSpec(name=name, dtype=kind.base.name, shape=kind.shape)
+            for name, kind in kinds.items()
         ]
         return (
             *self._of_sample,
@@ -135,7 +136,7 @@ class Source(Geometry):
         try:
             values = [self.columns.value(name, row) for name in self.sent_columns]
         except ReadError as error:  # of the Index file
-            values = [self.columns.dtype(name).type(0) for name in self.sent_columns]
+            values = [np.zeros((), self.columns.dtype(name)) for name in self.sent_columns]
             if valid:
                 valid = False
                 report.reject(row, error.reason)

@@ -260,6 +260,7 @@ def sample_nodes(source: Source, nbytes: int, ahead: int, config: PipelineConfig
     """Return the DataNodes of what the Source sends, by name."""
     sent = PackedSource(source)
     specs = sent.specs
+    nbytes += sum(spec.nbytes for spec in split_specs(source.specs)[1])
     parallel: dict[str, Any] = {
         "parallel": True,
         "prefetch_queue_depth": ahead,

@@ -78,7 +78,7 @@ class Columns:
         return self._stored["path"].num_rows
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return a whole numeric column, shape (len,), read-only.
+        """Return a whole numeric column, shape (len,) or (len, ...), read-only.
 
         It is a view of the file, or a copy if the file has several batches of rows.
         """
@@ -95,11 +95,11 @@ class Columns:
         return self._arrays[name]
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """Return the type of a numeric column."""
+        """Return the type of a row of a numeric column; of several numbers a subarray type."""
         return np.dtype(self._numbers(name).dtype)
 
-    def value(self, name: str, row: int) -> np.generic:
-        """Return one value of a numeric column.
+    def value(self, name: str, row: int) -> np.generic | NDArray[Any]:
+        """Return one value of a numeric column, or the numbers of a row.
 
         Raises
         ------

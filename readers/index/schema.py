@@ -205,7 +205,9 @@ def whole_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 
 def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return a numeric column; times as nanoseconds, empty floats as NaN.
+    """Return a numeric column, shape (rows,); times as nanoseconds, empty floats as NaN.
+
+    Of lists of a fixed length, which no row lacks, it is (rows, length).
 
     Raises
     ------
@@ -216,7 +218,11 @@ def numbers(name: str, column: pa.ChunkedArray) -> NDArray[Any]:
         As of `as_nanoseconds`.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
+    if _is_vector(column):
+        items = numbers(name, pc.list_flatten(column))
+        return items.reshape(-1, column.type.list_size, *items.shape[1:])
     column = as_nanoseconds(name, column)
     if not _is_numeric(column.type):
         raise TypeError(
@@ -240,9 +246,20 @@ def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 def fits_tensor(column: pa.ChunkedArray) -> bool:
     """Return whether `numbers` takes a column."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
+    if _is_vector(column):
+        return fits_tensor(pc.list_flatten(column))
     is_numeric = _is_numeric(column.type) or is_time(column.type)
     return is_numeric and (pa.types.is_floating(column.type) or not column.null_count)
+
+
+def _is_vector(column: pa.ChunkedArray) -> bool:
+    """Return whether all rows hold lists of one fixed length."""
+    import pyarrow as pa
+
+    kind = column.type
+    return pa.types.is_fixed_size_list(kind) and kind.list_size > 0 and not column.null_count
 
 
 def as_nanoseconds(name: str, column: pa.ChunkedArray | pa.Array) -> Any:

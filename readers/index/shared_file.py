@@ -87,5 +87,6 @@ class SharedFile:
 
     def view(self, dtype: str, start: int, count: int) -> NDArray[Any]:
         """Map some numbers from the byte `start` on, read-only."""
-        stop = start + count * np.dtype(dtype).itemsize
-        return self._mapped[start:stop].view(dtype)
+        kind = np.dtype(dtype)
+        stop = start + count * kind.itemsize
+        return self._mapped[start:stop].view(kind.base).reshape(-1, *kind.shape)

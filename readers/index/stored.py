@@ -36,15 +36,15 @@ class StoredNumbers:
 
     file: SharedFile
     dtype: str
-    """NumPy's name, with the byte order."""
+    """NumPy's name, with the byte order; of rows of several numbers with their shape: (3,)<f4."""
     num_rows: int
     batch_rows: int
     starts: tuple[int, ...]
     """First byte of each batch."""
 
-    def value(self, row: int) -> np.generic:
-        """Read one number."""
-        found: np.generic = self.values(row, row + 1)[0]
+    def value(self, row: int) -> np.generic | NDArray[Any]:
+        """Read one number, or those of one row."""
+        found: np.generic | NDArray[Any] = self.values(row, row + 1)[0]
         return found
 
     def values(self, start: int, stop: int) -> NDArray[Any]:
@@ -159,7 +159,7 @@ def _stored(columns: Mapping[str, Column]) -> dict[str, Stored]:
             stored[name] = StoredLists(shared, values.dtype.str, width, rows, max(rows, 1), *places)
         else:
             start, rows = _append(file, column), len(column)
-            dtype = column.dtype.str
+            dtype = f"{column.shape[1:]}{column.dtype.str}"
             stored[name] = StoredNumbers(shared, dtype, rows, max(rows, 1), (start,))
     file.flush()
     return stored

@@ -239,7 +239,7 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         Parameters
         ----------
         names : iterable of str
-            Numeric columns.
+            Numeric columns, or of lists of a fixed length.
         parts : iterable of str
             Parts whose files will be read, for samples of several files.
         notes : iterable of str
@@ -252,15 +252,15 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         KeyError
             If there is no such column or part.
         TypeError
-            If a named column is not numeric (bool, integer, float or time), or has empty rows that
-            cannot become NaN. If a column of `notes` does not hold bytes, or one of lists anything
-            but numbers.
+            If a named column is not numeric (bool, integer, float or time, or lists of a fixed
+            length of them), or has empty rows that cannot become NaN. If a column of `notes` does
+            not hold bytes, or one of lists anything but numbers.
 
         Notes
         -----
         Columns are copied into a temporary file, which all their users share. Those of an
-        ``.arrow`` file written by `save` are read from that file instead, except bool, dates, and
-        times in other units than ns.
+        ``.arrow`` file written by `save` are read from that file instead, except bool, dates, times
+        in other units than ns, and lists of a fixed length.
         """
         known = set(self.table.column_names)
         present = tuple(name for name in notes if name in known)

@@ -113,10 +113,7 @@ class Objects:
         if values.dtype.kind == "S":  # of FITS
             values = _decoded(values)
         values = getattr(values, "value", values)
-        column = column_of(name, values.ravel())
-        if values.ndim == 1:
-            return column
-        return pa.FixedSizeListArray.from_arrays(column, values.shape[1])
+        return column_of(name, values)
 
     def kept(
         self, columns: Sequence[str] | Mapping[str, str] | None, without: Sequence[str]

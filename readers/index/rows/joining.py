@@ -132,6 +132,9 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         masked = np.ma.isMaskedArray(values) or hasattr(values, "unmasked")  # astropy's Masked
         values = np.ma.asarray(values) if masked else np.asarray(values)
         values = values.astype(values.dtype.newbyteorder("="), copy=False)  # of FITS tables
+        if values.ndim == 2 and values.shape[1]:
+            numbers = column_of(name, values.ravel())
+            return pa.FixedSizeListArray.from_arrays(numbers, values.shape[1])
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -233,8 +233,9 @@ class IndexRows(IndexSources):
             Name of the column. Those of files (``path``, ``hdu``, ...) have a meaning, see `Index`.
         values : array_like or pyarrow.Array, shape (len,)
             Numbers, bools, text, bytes or times; None, NaT, or what a masked array of NumPy or
-            astropy masks, for null. Or for each row a list of numbers, or an array of shape (n, k),
-            such as n boxes of k = 4; [] is no boxes. Of a Quantity the unit is not kept.
+            astropy masks, for null. Or an array of shape (len, k), k numbers for each row. Or for
+            each row a list of numbers, or an array of shape (n, k), such as n boxes of k = 4; [] is
+            no boxes. Of a Quantity the unit is not kept.
 
         Raises
         ------

@@ -45,10 +45,11 @@ def labelled(npy_index: Index) -> Index:
     rows = np.arange(ROWS)
     index = npy_index.with_column("id", rows + 2**40).with_column("third", rows / 3)
     index = index.with_column("label", rows.astype(np.int32))
+    index = index.with_column("vector", np.stack((rows, -rows), 1).astype(np.float32))
     return index.with_column("name", [f"star {row}" for row in rows])
 
 
-COLUMNS = ("id", "third", "label", "name")
+COLUMNS = ("id", "third", "label", "name", "vector")
 
 
 def check(batch: Any, rows: list[int]) -> None:
@@ -59,6 +60,7 @@ def check(batch: Any, rows: list[int]) -> None:
     assert np.asarray(batch["third"]).tolist() == [row / 3 for row in rows]
     assert np.asarray(batch["label"]).tolist() == rows
     assert batch["name"] == [f"star {row}" for row in rows]
+    assert np.asarray(batch["vector"]).tolist() == [[row, -row] for row in rows]
 
 
 def test_the_memory_is_that_of_dali(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +149,7 @@ def test_global_arrays(labelled: Index, mesh: Any, shards: int) -> None:
                 positions = range(number * step, (number + 1) * step)
                 check(batch, [order.row(epoch, position % ROWS) for position in positions])
                 assert np.asarray(batch["valid"]).tolist() == [p < ROWS for p in positions]
-                for name in ("image", "valid", "label"):
+                for name in ("image", "valid", "label", "vector"):
                     assert batch[name].sharding == given.update(spec=jax.P(*given.spec[:1]))
         total = jax.jit(lambda image: image[:, 0, 0, 0].sum())(batch["image"])
         assert total == batch["row"].sum()
@@ -240,7 +242,7 @@ def test_outputs_of_a_gpu(labelled: Index, monkeypatch: pytest.MonkeyPatch) -> N
     for batch in batches:
         kinds = {name: isinstance(array, jax.Array) for name, array in batch.items()}
         local = {"row": False, "id": False, "third": False, "name": False}
-        assert kinds == {"image": True, "valid": True, "label": True, **local}
+        assert kinds == {"image": True, "valid": True, "label": True, "vector": True, **local}
         assert {batch[name].device for name in ("image", "valid", "label")} == {jax.devices()[0]}
         assert (
             np.asarray(batch["image"])[:, 0, 0, 0].tolist() == np.asarray(batch["label"]).tolist()

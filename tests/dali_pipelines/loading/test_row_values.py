@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,30 @@ def test_those_of_the_rows_in_each_slot(
     assert BAD not in seen
     assert list(loader.stats.rejected) == [BAD]
     assert len(seen) == count
+
+
+@pytest.mark.parametrize("tail", ["partial", "fill"])
+def test_lists_of_a_fixed_length_are_one_array(
+    index: Index, framework: Any, tail: Literal["partial", "fill"]
+) -> None:
+    vectors = np.random.default_rng(0).random((ROWS, 500), np.float32)
+    flags = vectors[:, :3] > 0.5
+    index = index.with_column("vector", vectors).with_column("flags", flags)
+    options: dict[str, Any] = {"columns": ("vector", "flags"), "bad_sample": "skip", "tail": tail}
+    seen = 0
+    with make_loader(index, framework=framework, **options) as loader:
+        for batches in loader:
+            for batch in batches:
+                rows = batch["row"].tolist()
+                seen += len(rows)
+                assert type(batch["vector"]) is type(batch["image"])
+                for name, expected in (("vector", vectors), ("flags", flags)):
+                    found = batch[name]
+                    found = found.get() if hasattr(found, "get") else np.asarray(found)
+                    assert found.dtype == expected.dtype
+                    assert found.shape == (len(rows), expected.shape[1])
+                    np.testing.assert_array_equal(found, expected[rows])
+    assert seen == (ROWS - 1 if tail == "partial" else 24)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])

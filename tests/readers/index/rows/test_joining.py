@@ -174,8 +174,8 @@ class TestWithColumn:
             (3, "column 'x' cannot hold these values"),
             ("ab", "column 'x' needs a value for each row, got 'ab'"),
             ([1, "a"], "column 'x' cannot hold these values: Could not convert 'a'"),
-            (np.zeros((2, 2)), "column 'x' cannot hold these values: only handle 1-dim"),
-            (np.ma.zeros((2, 2)), "column 'x' cannot hold these values"),
+            (np.zeros((2, 2, 2)), "column 'x' cannot hold these values: only handle 1-dim"),
+            (np.ma.zeros((2, 0)), "column 'x' cannot hold these values"),
             ([2**70, 1], "column 'x' cannot hold these values"),
             ([np.ones(2), MASKED], "column 'x': row 1 has masked values: fill them, e.g. with NaN"),
             ([np.ones((1, 2)), MASKED[None]], "column 'x': row 1 has masked values"),
@@ -192,6 +192,16 @@ class TestWithColumn:
     def test_errors(self, values: Any, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             index().with_column("x", values)
+
+    def test_rows_of_a_matrix_are_lists_of_a_fixed_length(self) -> None:
+        for values in (np.arange(6).reshape(2, 3), np.arange(6, dtype=">i8").reshape(2, 3)):
+            column = index().with_column("x", values).table["x"]
+            assert column.type == pa.list_(pa.int64(), 3)
+            assert column.to_pylist() == values.tolist()
+        masked = np.ma.masked_equal(np.arange(6).reshape(2, 3), 4)
+        assert contents(index().with_column("x", masked))["x"] == [[0, 1, 2], [3, None, 5]]
+        with pytest.raises(ValueError, match="needs 2 values, one for each row, got 3"):
+            index().with_column("x", np.zeros((3, 2)))
 
     def test_columns_of_files_are_checked(self) -> None:
         with pytest.raises(ValueError, match="column 'path' has 1 empty rows"):
