@@ -103,8 +103,8 @@ class PipelineConfig:
 
     # What is done to each image.
     mode: Mode = "train"
-    """``eval`` turns all chance off: windows are centred, nothing is flipped, rotated or zoomed,
-    whatever the settings for that are."""
+    """``eval`` turns all chance off, whatever the settings for that are: windows ``random`` are
+    centred, those of rows stay where they are; nothing is flipped, rotated, or zoomed at random."""
     crop: tuple[int, int] | None = None
     """(height, width) in pixels of the window to cut; None for the whole image; an int: square."""
     window: WindowMode = "center"

@@ -195,6 +195,19 @@ def test_pixels_of_any_place(archives: dict[str, Archive], name: str, outside: s
     assert 2 <= len(found) < len(index)
 
 
+@pytest.mark.parametrize("place", [(8.0, 8.0), (8.5, 8.0), (8.25, 9.75), (8, 8)])
+def test_between_pixels_a_nan_becomes_four(tmp_path: Path, place: tuple[float, float]) -> None:
+    """As the guide says: of 2x2 neighbours those without weight count, too."""
+    image = np.arange(400, dtype=np.float32).reshape(20, 20)
+    image[10, 10] = np.nan
+    fits.PrimaryHDU(image).writeto(tmp_path / "nan.fits")
+    index = Index.scan(tmp_path).with_column("y", [place[0]]).with_column("x", [place[1]])
+    sample = delivered(Archive(fits_pipeline, index, []), index, crop=5)[0]["image"][0]
+    reach = (10,) if isinstance(place[0], int) else (9, 10)
+    down, across = ([math.floor(first + k) in reach for k in range(5)] for first in place)
+    np.testing.assert_array_equal(np.isnan(sample), np.outer(down, across))
+
+
 def test_filled_windows_are_those_of_astropy(archives: dict[str, Archive]) -> None:
     archive = archives["rice"]
     index = cutouts(archive, CORNERS, np.int64)
