@@ -173,7 +173,10 @@ class TestScan:
         assert run(archive, "--keys", "")[0] == 0
         assert saved().column_names == FIXED
 
-    def test_keys_of_the_primary_header(self, tmp_path: Path, run: Run) -> None:
+    def test_keys_of_the_primary_header(
+        self, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
         primary = fits.PrimaryHDU(header=fits.Header({"DATE-OBS": "2024-05-10T23:50:00"}))
         image = fits.ImageHDU(np.zeros((2, 3), np.float32), fits.Header({"GAIN": 2.0}))
         fits.HDUList([primary, image]).writeto(tmp_path / "two.fits")
