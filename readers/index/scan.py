@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from readers.index.containers.left_out import HIDDEN, LeftOut
 from readers.index.paths.absolute import check_path
 from readers.index.paths.braces import expanded
 from readers.index.schema import text_column
@@ -68,7 +69,8 @@ def find_files(
 
     Notes
     -----
-    After a folder has been searched, one line of the log counts the files left out, by suffix.
+    Below a folder, names that begin with a dot are left out, as by a glob without that dot. After
+    a folder has been searched, one line of the log counts these, and another one other suffixes.
     """
     check_path(text)
     if os.path.isdir(text):
@@ -79,8 +81,7 @@ def find_files(
         search.left_out.close()
         if path is None:
             raise FileNotFoundError(f"{text}: {search.nothing_found()}")
-        if search.others:
-            logger.warning("%s: %s", text, search.others_counted())
+        search.log(text)
     elif os.path.isfile(text):
         yield os.path.abspath(text)
     elif len(texts := expanded(text)) > 1:
@@ -111,7 +112,8 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
         one object, or is a pattern (``*``, ``**``); ``http://`` or ``https://`` of one object.
         ``{0..9}`` stands for all these numbers.
     suffixes : tuple of str
-        Suffixes of objects to take, in lower case; of a single object or a pattern any.
+        Suffixes of objects to take, in lower case; of a single object or a pattern any. Names that
+        begin with a dot are left out as by `find_files`.
     storage : Storage
         How objects are requested.
 
@@ -134,19 +136,18 @@ def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Ta
     check_url(url)
     if url.endswith((".parquet", ".arrow", ".csv")):
         raise ValueError(f"{url}: Index files and catalogues are read from a local disk: copy it")
-    others: Counter[str] = Counter()
+    search = _Search(suffixes)
     found, urls = [], expanded(url)
     for one in itertools.chain.from_iterable(objects(each, storage) for each in urls):
-        if one.url in urls or "*" in url or one.url.lower().endswith(suffixes):
+        if one.is_hidden:
+            search.hidden.add(HIDDEN, one.url)
+        elif one.url in urls or "*" in url or one.url.lower().endswith(suffixes):
             found.append(one)
         else:
-            others[_suffix(one.url)] += 1
-    search = _Search(suffixes)
-    search.others = others
+            search.others[_suffix(one.url)] += 1
     if not found:
         raise FileNotFoundError(f"{url}: {search.nothing_found()}")
-    if others:
-        logger.warning("%s: %s", url, search.others_counted())
+    search.log(url)
     found.sort()
     return pa.table(
         {
@@ -193,6 +194,7 @@ class _Search:
         self._seen: set[tuple[int, int]] = set()
         self.others: Counter[str] = Counter()
         """Files with other suffixes, by suffix; '' for those without one."""
+        self.hidden = LeftOut()
 
     def below(self, root: str) -> Iterator[str]:
         """Yield the files below a folder, sorted; links are followed, but each folder only once.
@@ -215,10 +217,11 @@ class _Search:
     def nothing_found(self) -> str:
         """Return a message about what the folder has instead."""
         wanted = f"no file in this folder ends in {', '.join(self.suffixes)}"
+        wanted = "; left out: ".join([wanted, *self.hidden.lines()])
         if self.left_out.count:
             return f"{wanted}; {self.left_out.count} left out"
         if not self.others:
-            return f"{wanted}; the folder is empty"
+            return wanted if self.hidden.counts else f"{wanted}; the folder is empty"
         if ".mdb" in self.others:
             return f"{wanted}; it holds an LMDB: use Index.from_lmdb, or --container lmdb"
         for suffix, count in self.others.most_common():
@@ -230,8 +233,13 @@ class _Search:
                 return f"{wanted}; some end in {suffix}: unpack them, as .tar.gz to .tar"
         return wanted
 
-    def others_counted(self) -> str:
-        """Return a message that counts the files with other suffixes."""
+    def log(self, root: str) -> None:
+        """Write a line that counts hidden files, and one for those with other suffixes."""
+        self.hidden.log()
+        if self.others:
+            logger.warning("%s: %s", root, self._others_counted())
+
+    def _others_counted(self) -> str:
         counted = sorted(self.others.items(), key=lambda kind: (-kind[1], kind[0]))
         kinds = [f"{count} {suffix or 'of no suffix'}" for suffix, count in counted]
         if len(kinds) > _MOST_KINDS:
@@ -253,13 +261,15 @@ class _Search:
             self.left_out.add(error)
             return []
         names = []
-        for name in named:
-            if not (name.endswith("/") or name.lower().endswith(self.suffixes)):
+        for name in sorted(named):
+            if name.startswith("."):
+                self.hidden.add(HIDDEN, folder + name)
+            elif not (name.endswith("/") or name.lower().endswith(self.suffixes)):
                 if not name.endswith(self._beside):
                     self.others[_suffix(name)] += 1
             elif self.left_out.keeps(folder + name):
                 names.append(name)
-        return sorted(names)
+        return names
 
 
 def _suffix(name: str) -> str:

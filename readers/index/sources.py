@@ -101,9 +101,9 @@ class IndexSources:
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
             subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
             (``.csv``), or an iterable of paths, whose order is kept. Files of a folder or glob
-            are sorted; the log counts those of a folder that are left out. Or a URL,
-            ``s3://bucket/prefix`` or ``gs://``: all objects below it, or those that match it as a
-            glob; ``https://``: one object. ``{0..9}`` stands for all these numbers. Of tar files
+            are sorted; of a folder the log counts other suffixes and hidden names (``.a.jpg``),
+            which are left out. Or a URL, ``s3://bucket/prefix`` or ``gs://``: all objects below it,
+            or a glob; ``https://``: one object. ``{0..9}`` stands for all these numbers. Of tars
             the samples make the rows, see `readers.index.table.Index.from_tar`; of a folder or
             prefix, if there are no other files of these suffixes.
         suffixes : sequence of str

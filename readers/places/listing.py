@@ -21,13 +21,15 @@ class Listed(NamedTuple):
     url: str
     nbytes: int
     etag: str | None
+    is_hidden: bool
+    """Whether its name, or that of a folder below the URL that was listed, begins with a dot."""
 
 
 def objects(url: str, storage: Storage) -> Iterator[Listed]:
     """Yield the objects below a URL, those that match it as a pattern, or the one that it names.
 
     In a pattern, of a store that can be listed, ``*`` stands for any characters but a slash, and
-    ``**`` for any.
+    ``**`` for any. Neither stands for a dot that a name begins with.
 
     Raises
     ------
@@ -59,7 +61,9 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
                 if is_pattern and not matches(meta["path"]):
                     continue
                 found = True
-                yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"])
+                # A pattern matches what is hidden by a dot of its own alone.
+                is_hidden = not is_pattern and "/." in f"/{meta['path'].removeprefix(key)}"
+                yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"], is_hidden)
     except Exception as error:
         raise failure(error, url, storage) from None
     known = "of patterns only *, ** and {0..9} are known, " if set(url) & set("?[{") else ""
@@ -76,11 +80,16 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
 
 def _pattern(key: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern of keys."""
-    stars = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    shown = r"(?!(?<![^/])\.)"  # what follows is no dot at the beginning of a name
+    stars = {
+        "**/": f"(?:(?:{shown}.)*/)?",
+        "**": f"(?:{shown}.)*",
+        "*": f"(?:{shown}[^/])*",
+    }
     parts = re.split(r"(\*\*/|\*\*|\*)", key)
     return re.compile("".join(stars.get(part) or re.escape(part) for part in parts), re.DOTALL)
 
 
 def _one(url: str, storage: Storage) -> Listed:
     with RemotePlace(url, storage) as place:
-        return Listed(url, place.nbytes, place.etag)
+        return Listed(url, place.nbytes, place.etag, False)

@@ -10,6 +10,9 @@ from readers.messages import printable
 
 logger = logging.getLogger(__name__)
 
+HIDDEN = "files and folders, as their names begin with a dot"
+"""Reason of what systems and editors leave in folders: ``._a.jpg``, ``.ipynb_checkpoints``."""
+
 
 @dataclass
 class LeftOut:

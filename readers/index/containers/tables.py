@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from readers.index.containers.columns import joined
 from readers.index.containers.kinds import Kind, Tar
-from readers.index.containers.left_out import LeftOut
+from readers.index.containers.left_out import HIDDEN, LeftOut
 from readers.index.paths.braces import expanded
 from readers.index.scan import find_files
 from readers.places.listing import objects
@@ -90,11 +90,17 @@ def _files(kind: Kind, text: str, places: Places) -> Iterator[str]:
     if not is_url(text):
         yield from find_files(_file_in(kind, text), kind.suffixes, beside=_BESIDE)
         return
-    found = [each.url for each in objects(text, places.storage)]
+    found, left_out = [], LeftOut()
+    for each in objects(text, places.storage):
+        if each.is_hidden:
+            left_out.add(HIDDEN, each.url)
+        else:
+            found.append(each.url)
     chosen = found if found == [text] else [url for url in found if url.endswith(kind.suffixes)]
     if not chosen:
         raise FileNotFoundError(f"{text}: no object below it ends in {', '.join(kind.suffixes)}")
     yield from chosen
+    left_out.log()
 
 
 def peeked(data: Data) -> tuple[bool, Data]:

@@ -24,6 +24,9 @@ def archive(weed: Weed) -> Weed:
     weed.put(OPEN, "scan/names/notes.txt", b"no image")
     weed.put(OPEN, "scan/names_too/c.npy", b"c")
     weed.put(OPEN, "scan/deep/er/d.fits", b"d")
+    weed.put(OPEN, "hidden/.old/a.npy", b"a")
+    weed.put(OPEN, "hidden/._b.npy", b"b")
+    weed.put(OPEN, "hidden/c.npy", b"c")
     return weed
 
 
@@ -40,6 +43,21 @@ def test_objects_below_a_prefix(storage: Storage) -> None:
     contents = [path.rpartition("/")[2].encode() for path in found["path"]]
     assert found["file_bytes"] == [len(content) for content in contents]
     assert found["etag"] == [f'"{md5(content).hexdigest()}"' for content in contents]
+
+
+def test_hidden_objects_are_left_out_below_what_is_named(
+    storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    def found(name: str) -> list[str]:
+        paths = Index.scan(f"s3://{OPEN}/{name}", storage=storage).table["path"].to_pylist()
+        return [path.removeprefix(f"s3://{OPEN}/hidden/") for path in paths]
+
+    assert found("hidden") == found("hidden/**") == ["c.npy"]
+    assert len(caplog.messages) == 1
+    assert "left out: 2 files and folders, as their names begin with a dot, the" in caplog.text
+    assert found("hidden/.old/") == found("hidden/.*/*") == [".old/a.npy"]
+    assert found("hidden/._b.npy") == found("hidden/.*") == ["._b.npy"]
+    assert len(caplog.messages) == 1
 
 
 def test_objects_are_read_as_they_are_named(storage: Storage) -> None:

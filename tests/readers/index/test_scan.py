@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import logging
 import os
+from glob import glob
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from readers import Index
 from readers.index.scan import find_files
+from readers.places.listing import _pattern
 
 # Characters before and behind the slash, in and beyond ASCII.
 parts = st.text("-.!0aB_é💥 ", min_size=1, max_size=4).filter(lambda name: name.strip("."))
@@ -26,9 +30,8 @@ def test_paths_come_sorted(tmp_path_factory: pytest.TempPathFactory, tree: list[
             if not (folder / f"{name}.fits").is_dir():
                 (folder / f"{name}.fits").touch()
     (root / "first.fits").touch()
-    expected = sorted(
-        os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names
-    )
+    files = (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
+    expected = sorted(file for file in files if "/." not in file.removeprefix(str(root)))
     assert list(find_files(str(root), (".fits",))) == expected
 
 
@@ -72,6 +75,7 @@ def test_a_folder_that_cannot_be_listed_is_told(
         (["a.txt", "b.txt", "sub/b.jpg"], "; 1 file ends in .jpg, which is for the JPEG pipeline"),
         (["a.png", "b.JPG", "sub/b.jpg"], "; 2 files end in .jpg, which is for the JPEG pipeline"),
         (["a.fits.gz"], "; 1 file ends in .fits.gz, which is for the FITS pipeline"),
+        ([".a.fits"], "left out: 1 files and folders, as their names begin with a dot, {}/.a.fits"),
     ],
 )
 def test_what_is_there_instead(tmp_path: Path, names: list[str], told: str) -> None:
@@ -81,7 +85,7 @@ def test_what_is_there_instead(tmp_path: Path, names: list[str], told: str) -> N
     with pytest.raises(FileNotFoundError) as caught:
         list(find_files(str(tmp_path), (".fits", ".fit")))
     assert str(caught.value).startswith(f"{tmp_path}: no file in this folder ends in .fits, .fit")
-    assert str(caught.value).endswith(told)
+    assert str(caught.value).endswith(told.format(f"the first: {tmp_path}"))
 
 
 def test_files_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -104,6 +108,51 @@ def test_files_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFix
     caplog.clear()
     list(find_files(str(tmp_path / "sub" / "*"), (".fits",)))
     assert not caplog.messages
+
+
+HIDDEN = [".ipynb_checkpoints/a.jpg", "cat/._a.jpg", "cat/.a.jpg.Xy12", "cat/.old/a.jpg"]
+"""What Jupyter, macOS, rsync and users leave in folders."""
+
+
+def archive(tmp_path: Path) -> str:
+    root = tmp_path / ".cache"  # given by name, it is searched
+    for name in [*HIDDEN, "cat/a.jpg", "dog/a.jpg"]:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    return str(root)
+
+
+def test_hidden_files_and_folders_are_no_data(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = archive(tmp_path)
+    index = Index.from_class_folders(root)
+    assert index.classes == ("cat", "dog")
+    assert index.table["path"].to_pylist() == [f"{root}/cat/a.jpg", f"{root}/dog/a.jpg"]
+    told = "left out: 4 files and folders, as their names begin with a dot, the first: "
+    assert caplog.messages == [f"{told}{root}/.ipynb_checkpoints/"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["**/*.jpg", "*/*", ".*/*.jpg", "*/.*", "cat/.old/*.jpg", "**/.old/**", "c*/.a*"]
+)
+def test_globs_find_what_those_of_python_do(tmp_path: Path, pattern: str) -> None:
+    """Hidden names where the pattern has their dot, and no others."""
+    root = archive(tmp_path)
+    files = sorted(file for file in glob(f"{root}/{pattern}", recursive=True) if isfile(file))
+    assert Index.scan(f"{root}/{pattern}").table["path"].to_pylist() == files
+    assert Index.from_paths(f"{root}/{name}" for name in HIDDEN).table.num_rows == len(HIDDEN)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["**/*.jpg", "*/*.jpg", ".*/*.jpg", "*/.*.jpg", "cat/.old/*.jpg", "**/.old/*", "c*/*"],
+)
+def test_patterns_of_objects_match_as_globs_do(tmp_path: Path, pattern: str) -> None:
+    root = Path(archive(tmp_path))
+    names = [str(file.relative_to(root)) for file in root.rglob("*") if file.is_file()]
+    files = [name for name in glob(pattern, root_dir=root, recursive=True) if isfile(root / name)]
+    assert sorted(filter(_pattern(pattern).fullmatch, names)) == sorted(files)
 
 
 def test_a_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,8 +126,8 @@ def _linked(files: Sequence[Member], links: Sequence[Link], left_out: LeftOut) -
 
 
 def _text(reader: ForwardReader, member: Member, left_out: LeftOut) -> str | None:
-    """Return the content of a member that is a short text."""
-    if not member.name.lower().endswith(_TEXTS):
+    """Return the content of a member that is a short text, and not hidden, as ``._a.txt``."""
+    if not member.name.lower().endswith(_TEXTS) or _is_hidden(member.name):
         return None
     if member.nbytes > _LONGEST_TEXT:
         left_out.add("members of tars with more text than an Index should hold", member.name)
@@ -137,6 +137,10 @@ def _text(reader: ForwardReader, member: Member, left_out: LeftOut) -> str | Non
         return content.decode()
     except UnicodeDecodeError as error:
         raise reader.error(f"{member.name!r} is not UTF-8: {error}") from None
+
+
+def _is_hidden(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(".")
 
 
 def _by_first_dot(name: str) -> tuple[str, str] | None:
@@ -152,7 +156,7 @@ class _BySuffix:
     """The longest first."""
 
     def __call__(self, name: str) -> tuple[str, str] | None:
-        if name.rpartition("/")[2].startswith("."):
+        if _is_hidden(name):
             return None
         lower = name.lower()
         for suffix in self.suffixes:

@@ -33,6 +33,7 @@ def test_tars_of_a_bucket(weed: Weed, s3_keys: None) -> None:
     weed.put(OPEN, "tars/0.tar", packed(*arrays[:3]))
     weed.put(OPEN, "tars/1.tar", packed(*arrays[3:]))
     weed.put(OPEN, "tars/README.md", b"")
+    weed.put(OPEN, "tars/._0.tar", b"Mac OS X")
     storage = Storage(endpoint=f"http://127.0.0.1:{weed.s3_port}")
     index = Index.scan(f"s3://{OPEN}/tars/", storage=storage)
     TRAFFIC.take()

@@ -154,14 +154,15 @@ def test_members_of_a_sample_need_not_be_neighbours(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     named = [("a.JPG", b"1"), ("b.jpg", b"22"), ("b.cls", b"5\n"), ("a.cls", b"x"), ("c.cls", b"3")]
-    named += [("__info__/a.json", b"{"), (".hidden.jpg", b""), ("none", b""), ("a.mp4", b"")]
+    named += [("__info__/a.json", b"{"), ("._a.jpg", b""), ("none", b""), ("a.mp4", b"")]
+    named += [("._a.cls", b"\0\5\x16\7\xff")]  # not UTF-8, which is nobody's fault
     path = pack(tmp_path / "a.tar", named)
     assert [(row["key"], row["nbytes"], row["cls"]) for row in rows(path)] == [
         ("a", 1, "x"),
         ("b", 2, "5"),
     ]
     assert "1 samples of tars without an image" in caplog.text
-    assert "2 members of tars whose names begin with a dot, or have none, the first" in caplog.text
+    assert "3 members of tars whose names begin with a dot, or have none, the first" in caplog.text
     assert "neither images nor texts, the first: .mp4" in caplog.text
 
 
