@@ -262,10 +262,10 @@ def jpeg_pipeline(
     check_index(index)
     warn_of_old_rows(index)
     settings = PipelineConfig(**config)
-    stored = settings.dtype if settings.dtype in ("uint8", "uint16") else None
-    if need_8_bits(config.get("augment", ())):  # in mode eval, too
-        stored = "uint8"
-    reader = JpegReader(channels, stored, check_entropy)
+    stored, needed_by = settings.dtype if settings.dtype in ("uint8", "uint16") else None, None
+    if names := need_8_bits(config.get("augment", ())):  # in mode eval, too
+        stored, needed_by = "uint8", f"{', '.join(names)}: leave that out, or convert the file"
+    reader = JpegReader(channels, stored, check_entropy, needed_by)
     gpu = settings.device_id
     regions = gpu is None or not settings.is_window or regions_decode(gpu)
     decode = functools.partial(decode_jpeg, channels=channels, regions=regions)

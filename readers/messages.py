@@ -26,17 +26,27 @@ def pipeline_hint(begin: bytes, asked: str) -> str:
     return next((f"; {name}_pipeline reads such files" for name in found), "")
 
 
+def near(
+    name: str,
+    known: Collection[str],
+    others: Mapping[str, str] = MappingProxyType({}),
+    least: float = 0.6,
+) -> list[str]:
+    """Return similar known names, the nearest first.
+
+    `others` are known names by what other projects call them; `least` is the similarity, up to 1.
+    """
+    own = {other: ours for other, ours in others.items() if ours in known}
+    found = difflib.get_close_matches(name, [*known, *own], cutoff=least)
+    return list(dict.fromkeys(own.get(each, each) for each in found))
+
+
 def did_you_mean(
     name: str, known: Collection[str], others: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return a question with similar known names and a blank; an empty string if there are none.
-
-    `others` are known names by what other projects call them.
-    """
-    own = {other: ours for other, ours in others.items() if ours in known}
-    found = difflib.get_close_matches(name, [*known, *own])
-    near = dict.fromkeys(own.get(each, each) for each in found)
-    return f"did you mean {' or '.join(near)}? " if near else ""
+    """Return a question with the names of `near` and a blank; an empty string if there are none."""
+    found = near(name, known, others)
+    return f"did you mean {' or '.join(found)}? " if found else ""
 
 
 def printable(text: object) -> str:

@@ -226,9 +226,9 @@ def decode_jpeg(
     return Decoded(decode(shallow, "uint8"), "uint8", other=other)
 
 
-def need_8_bits(augment: Iterable[Augmentation]) -> bool:
-    """Return whether augmentations need encoded images that all have 8 bits."""
-    return any(one.of_8_bits for one in augment)
+def need_8_bits(augment: Iterable[Augmentation]) -> list[str]:
+    """Return the names of augmentations that need encoded images that all have 8 bits."""
+    return [type(one).__name__ for one in augment if one.of_8_bits]
 
 
 def _decode_image(

@@ -29,6 +29,11 @@ _PACKED = {
     b"PK\x03\x04": "zip",
     b"\x1f\x9d": "compress",
 }
+_NO_END = (
+    "Header missing END card.",
+    "a header has no END card, as where the file is cut off: copy it again",
+)
+"""What astropy says, and what is said here."""
 _HEAD_BYTES = 128 << 10
 """Bytes to fetch of an unknown file: its headers, and usually the table of tiles."""
 _WHOLE_BYTES = 1 << 20
@@ -177,7 +182,7 @@ class FitsFile:
         with file_object(self.place, extension, before) as (file, nbytes_read):
             try:
                 with _opened(file, **options) as hdus:
-                    yield hdus, 1 if extension else find_wanted(hdus, self.wanted)
+                    yield hdus, 1 if extension else find_wanted(hdus, self.wanted, self.place)
             finally:
                 self._of_astropy += nbytes_read()
 
@@ -215,6 +220,7 @@ def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Whe
         named = isinstance(error, (OSError, ValueError, AstropyWarning))
         reason = f"{error}" if named else f"{type(error).__name__}: {error}"
         reason = reason.replace(f": {path!r}", "")
+        reason = reason.replace(*_NO_END)
         raise ReadError(path, reason, hdu=where.hdu, row=row) from error
 
 

@@ -11,23 +11,28 @@ from typing import Any
 from astropy.io import fits
 
 from readers.fits.hdus import HduName, no_such_hdu
+from readers.places.contract import Place
 
 _LISTED = 8
 """HDUs that an error names."""
 
 
-def find_wanted(hdus: fits.HDUList, wanted: HduName | None) -> int:
-    """Return the number of the wanted HDU; ValueError if there is none, or it holds no image."""
+def find_wanted(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int:
+    """Return the number of the wanted HDU; ValueError if there is none, or it holds no image.
+
+    `place` has the bytes of the file.
+    """
     if wanted is None:
         number = next((n for n, hdu in enumerate(hdus) if _holds_image(hdu)), None)
         if number is None:
-            raise no_such_hdu(None, ())
+            raise no_such_hdu(None, (), _after(hdus, place))
         return number
     try:
         number = hdus.index_of(wanted)
         hdu = hdus[number]
     except (IndexError, KeyError):
-        raise no_such_hdu(wanted, [hdu.name for hdu in hdus]) from None
+        names = [hdu.name for hdu in hdus]
+        raise no_such_hdu(wanted, names, _after(hdus, place)) from None
     if not _holds_image(hdu):
         reason, images = f"HDU {wanted!r} holds no image, it is a {type(hdu).__name__}", {}
         with suppress(Exception):  # of a damaged HDU, not of the one that was asked for
@@ -72,6 +77,18 @@ def _listed(names: Mapping[int, str]) -> str:
     each = [f"{number} ({name})" if name else f"{number}" for number, name in names.items()]
     more = [f"and {len(each) - _LISTED} more"] if len(each) > _LISTED else []
     return ", ".join(each[:_LISTED] + more)
+
+
+def _after(hdus: fits.HDUList, place: Place) -> str:
+    """Return the end of an error: that astropy cannot read what follows these HDUs, if so."""
+    last = hdus[-1].fileinfo()
+    end = last["datLoc"] + last["datSpan"]
+    if place.read(end, end + 8) != b"XTENSION":
+        return ""
+    return (
+        f"; the header of a further one, in the last {place.nbytes - end} bytes of the file, is "
+        "cut off or damaged: copy the file again"
+    )
 
 
 def _holds_image(hdu: Any) -> bool:

@@ -32,6 +32,7 @@ from readers.jpeg.mcu.rows import ChangedError, McuRows
 from readers.jpeg.sample_format import sample_bits, unidentified
 from readers.jpeg.structure import DamagedError, UsualHeader, structure_of, without_hints
 from readers.jpeg.turn import Box, Turn
+from readers.messages import pipeline_hint
 from readers.places.contract import Place
 from readers.quiet import without_warnings
 from readers.window import Window
@@ -54,6 +55,8 @@ class JpegReader:
         Decode to RGB, or to gray.
     stored : {"uint8", "uint16"}, optional
         Reject images of another depth. By default both are read, each at its own depth.
+    needed_by : str, optional
+        What needs that depth, for the message; by default values of that type.
     check_entropy : bool
         Whether to check the entropy-coded data of each JPEG that is read whole, see
         `readers.jpeg.entropy.check_entropy`.
@@ -67,6 +70,7 @@ class JpegReader:
     channels: int = 3
     stored: str | None = None
     check_entropy: bool = False
+    needed_by: str | None = None
 
     specs: ClassVar[tuple[SampleSpec, ...]] = (
         SampleSpec(name="encoded", dtype="uint8", ndim=1),
@@ -131,9 +135,9 @@ class JpegReader:
 
     def _load(self, row: Row, *, decode: bool = False, check: bool = False) -> EncodedImage:
         image = load(row.place, self.channels, row=row.number, decode=decode, check=check)
-        if self.stored is not None and image.bits != _BITS[self.stored]:
-            expected = f"expected {_BITS[self.stored]} for values of type {self.stored}"
-            reason = f"{image.bits} bits per sample, {expected}"
+        if self.stored is not None and image.bits != (bits := _BITS[self.stored]):
+            needed_by = self.needed_by or f"values of type {self.stored}"
+            reason = f"{image.bits} bits per sample, expected {bits} for {needed_by}"
             raise ReadError(row.name, reason, row=row.number)
         return image
 
@@ -285,8 +289,8 @@ def _by_pillow(encoded: bytes, channels: int, *, decode: bool) -> tuple[UsualHea
             # MPO: several JPEGs in one file; the first is decoded.
             kind = "JPEG" if image.format == "MPO" else str(image.format)
             if kind not in FORMATS:
-                known = ", ".join(FORMATS)
-                raise OSError(f"format {kind} is not decoded, expected one of {known}")
+                known, hint = ", ".join(FORMATS), pipeline_hint(encoded, "jpeg")
+                raise OSError(f"format {kind} is not decoded, expected one of {known}{hint}")
             bits = sample_bits(encoded, image, channels)
             width, height = image.size  # Pillow applies the orientation of a TIFF itself
             if decode:

@@ -42,7 +42,7 @@ def scrambled_pixels(content: bytes) -> bytes:
 
 DAMAGE: dict[int, tuple[Callable[[bytes], bytes], str]] = {
     41: (cut, "truncated"),
-    150: (scrambled_header, "Header missing END card"),
+    150: (scrambled_header, "a header has no END card, as where"),
     222: (scrambled_pixels, "bytes of a tile are damaged"),
 }
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from readers.index.catalogue.corners import Corners, corners_of
 from readers.index.catalogue.left_out import LeftOut
-from readers.index.catalogue.mosaics import with_hdus
+from readers.index.catalogue.mosaics import not_searched, with_hdus
 from readers.index.catalogue.naming import Images, Named, named, naming_columns, with_named_hdus
 from readers.index.catalogue.pairs import Pairs, Progress, pixel_pairs, sky_pairs
 from readers.index.catalogue.tables import ROW, Objects
@@ -21,6 +21,8 @@ from readers.sampling.row_window import Outside
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_ON_NONE = "on no image"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,8 @@ class Cutouts:
         made = None
         if corners.kept.any():
             made = with_window_size(_table(images, kept, pairs, corners), self.shape)
-        return made, LeftOut.of(why, bad)
+        hint = not_searched(images) if _ON_NONE in why else ""
+        return made, LeftOut.of(why, bad, hint)
 
     def _by_pixels(
         self, objects: Objects, names: Named, images: Images, progress: Progress
@@ -149,7 +152,7 @@ class Cutouts:
         self, has_position: NDArray[np.bool_], names: Named | None, pairs: Pairs
     ) -> NDArray[np.object_]:
         """Return why an object that is on no image is not."""
-        why = np.full(len(has_position), "on no image", object)
+        why = np.full(len(has_position), _ON_NONE, object)
         if names is not None:
             why[~np.isin(names.groups, names.of_images)] = "of a file or HDU that is no image here"
             left_out = names.of_images[list(pairs.bad)]

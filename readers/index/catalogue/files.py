@@ -15,8 +15,10 @@ _TEXT = (".txt", ".dat", ".tbl", ".tsv", ".cat")
 """Suffixes of text files whose format astropy finds out by trying."""
 
 
-def read_catalogue(path: str) -> pa.Table | Table:
+def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
     """Read a catalogue: Parquet and plain CSV by pyarrow, all else by astropy.
+
+    Return it, and an end for messages if the file has other tables that were not read.
 
     Raises
     ------
@@ -33,13 +35,15 @@ def read_catalogue(path: str) -> pa.Table | Table:
         if name.endswith(".parquet"):
             import pyarrow.parquet as pq
 
-            return pq.read_table(path)
+            return pq.read_table(path), ""
         if name.endswith((".csv", ".csv.gz")) and not begin.startswith(b"#"):
             import pyarrow.csv as pacsv
 
             table = pacsv.read_csv(path)
-            return table.rename_columns([name.strip() for name in table.column_names])
-        return _read_by_astropy(path, begin)
+            return table.rename_columns([name.strip() for name in table.column_names]), ""
+        if begin.startswith(b"SIMPLE"):
+            return _read_fits(path)
+        return _read_by_astropy(path, begin), ""
     except Exception as error:  # astropy raises many types on malformed input
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
@@ -49,7 +53,6 @@ def read_catalogue(path: str) -> pa.Table | Table:
 
 
 def _read_by_astropy(path: str, begin: bytes) -> Table:
-    from astropy.io import fits
     from astropy.table import Table
 
     if begin == b"# %ECSV ":
@@ -57,8 +60,22 @@ def _read_by_astropy(path: str, begin: bytes) -> Table:
     name = path.lower()
     if name.endswith((".csv", ".csv.gz")):
         return Table.read(path, format="ascii.csv", comment="#")
-    if begin.startswith(b"SIMPLE"):
-        with fits.open(path) as hdus:
-            tables = [number for number, hdu in enumerate(hdus) if hdu.name == "LDAC_OBJECTS"]
-        return Table.read(path, format="fits", **({"hdu": tables[0]} if tables else {}))
     return Table.read(path, **({"format": "ascii"} if name.endswith(_TEXT) else {}))
+
+
+def _read_fits(path: str) -> tuple[Table, str]:
+    """Read the first table of a FITS file, or that of SExtractor's objects."""
+    from astropy.io import fits
+    from astropy.table import Table
+
+    with fits.open(path) as hdus:
+        tables = [n for n, hdu in enumerate(hdus) if type(hdu) in (fits.BinTableHDU, fits.TableHDU)]
+        chosen = [number for number in tables if hdus[number].name == "LDAC_OBJECTS"][:1]
+        read = (chosen or tables or [0])[0]
+        named = [f"{n} ({hdus[n].name})" if hdus[n].name else f"{n}" for n in tables if n != read]
+    others = (
+        f". This is HDU {read}; tables are also in HDU {', '.join(named)}: to use another one, "
+        "give astropy's Table.read(path, hdu=...) in place of the path"
+    )
+    options = {"hdu": chosen[0]} if chosen else {}
+    return Table.read(path, format="fits", **options), others if named else ""

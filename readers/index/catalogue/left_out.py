@@ -24,12 +24,14 @@ class LeftOut:
     """Rows of the catalogue, counted from 0, by the reason; not empty."""
     images: Mapping[str, str]
     """Why an image was left out, by its name."""
+    hint: str = ""
+    """What to do about objects on no image."""
 
     @classmethod
-    def of(cls, why: NDArray[np.object_], images: Mapping[str, str]) -> LeftOut:
+    def of(cls, why: NDArray[np.object_], images: Mapping[str, str], hint: str = "") -> LeftOut:
         """Collect the reason of each object, '' if it makes a row."""
         reasons = sorted(set(why.tolist()) - {""})
-        return cls(len(why), {each: np.flatnonzero(why == each) for each in reasons}, images)
+        return cls(len(why), {each: np.flatnonzero(why == each) for each in reasons}, images, hint)
 
     def __bool__(self) -> bool:
         return bool(self.objects or self.images)
@@ -52,7 +54,7 @@ class LeftOut:
             named = "; ".join([*first, f"and {more} more"] if more else first)
             are = "image is" if len(self.images) == 1 else "images are"
             parts.append(f"{len(self.images)} {are} left out: {printable(named)}")
-        return "; ".join(parts)
+        return "; ".join(filter(None, [*parts, self.hint]))
 
 
 def _rows(rows: NDArray[np.int64]) -> str:

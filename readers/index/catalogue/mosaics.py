@@ -11,6 +11,8 @@ from readers.places.opener import Places
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from readers.index.catalogue.naming import Images
+
 
 def with_hdus(
     table: pa.Table, hdus: int | str | Sequence[int | str], places: Places
@@ -58,3 +60,22 @@ def with_hdus(
         path, reason = next(iter(bad.items()))
         raise ValueError(f"none of {len(bad)} files has such HDUs, the first: {path}: {reason}")
     return table.take(pa.array(rows)).add_column(1, "hdu", pa.array(numbers, pa.int64())), bad
+
+
+def not_searched(images: Images) -> str:
+    """Return a hint if the first file has images beside the one that was searched; else ''."""
+    from readers.fits.facts.images import ALL, fits_facts
+
+    path, hdu = images.images[0]
+    if hdu >= 0:
+        return ""
+    try:
+        numbers = [str(facts["hdu"]) for facts in fits_facts(images.places.at(path), hdu=ALL)]
+    except ReadError:  # as the image itself, which is told
+        return ""
+    if len(numbers) == 1:
+        return ""
+    return (
+        f"of each file only the first image was searched, and {path} has images in HDUs "
+        f"{', '.join(numbers)}: hdus= searches others, by numbers or EXTNAMEs"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from readers.index.catalogue.files import read_catalogue
 from readers.index.rows.joining import column_of
 from readers.index.schema import holds_text
-from readers.messages import did_you_mean
+from readers.messages import did_you_mean, near
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,10 +52,11 @@ class Objects:
 
         self.folder = os.getcwd()
         self.name = "the catalogue"
+        self._others = ""
         if isinstance(catalogue, str | os.PathLike):
             self.name = os.fspath(catalogue)
             self.folder = os.path.dirname(os.path.abspath(self.name))
-            catalogue = read_catalogue(self.name)
+            catalogue, self._others = read_catalogue(self.name)
         self._table = catalogue if isinstance(catalogue, Table) else _arrow(catalogue)
         self.names: list[str] = list(
             self._table.colnames if isinstance(self._table, Table) else self._table.column_names
@@ -76,19 +77,30 @@ class Objects:
         """Raise KeyError for the first name that is no column; it lists those that exist."""
         for name in names:
             if name not in self.names:
-                raise KeyError(f"{self.name} has no column {name!r}; {self._near(name)}")
+                meant = did_you_mean(name.lower(), self.names, self._in_lower_case)
+                raise KeyError(f"{self.name} has no column {name!r}; {meant}{self._it_has}")
 
-    def check_either(self, first: Sequence[str], second: Sequence[str]) -> None:
-        """Raise KeyError for columns of which one pair or the other is needed."""
-        raise KeyError(
-            f"{self.name} has neither columns {' and '.join(map(repr, first))} nor "
-            f"{' and '.join(map(repr, second))}; {self._near(*first, *second)}"
+    def check_either(self, *pairs: Sequence[str]) -> None:
+        """Raise KeyError for columns of which one pair is needed, whose names are arguments."""
+        known = self.names, self._in_lower_case
+        meant = {name: near(name, *known, least=0.75) for name in chain(*pairs)}  # not a for ra
+        guesses = (
+            f"give {', '.join(f'{name}={meant[name][0]!r}' for name in pair)}"
+            for pair in pairs
+            if all(meant[name] for name in pair)
         )
+        wanted = " nor ".join(" and ".join(map(repr, pair)) for pair in pairs)
+        arguments = " or ".join(", ".join(f"{name}=" for name in pair) for pair in pairs)
+        remedy = next(guesses, f"give the names that it has by {arguments}")
+        raise KeyError(f"{self.name} has neither columns {wanted}: {remedy}; {self._it_has}")
 
-    def _near(self, *names: str) -> str:
-        known = {name.lower(): name for name in self.names}
-        near = "".join(did_you_mean(name.lower(), self.names, known) for name in names)
-        return f"{near}it has {', '.join(self.names)}"
+    @property
+    def _in_lower_case(self) -> dict[str, str]:
+        return {name.lower(): name for name in self.names}
+
+    @property
+    def _it_has(self) -> str:
+        return f"it has {', '.join(self.names)}{self._others}"
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """Return a column; TypeError if an Index cannot hold it, e.g. a SkyCoord."""
@@ -97,19 +109,9 @@ class Objects:
         values = self._table[name]
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
-        kind = type(values).__name__
-        if kind == "Time":
+        if type(values).__name__ == "Time":
             return _times(values)
-        is_array = hasattr(values, "dtype") and not values.dtype.names
-        if is_array and values.dtype.kind == "c":
-            kind = f"{kind} of {values.dtype}"
-        elif is_array and values.ndim <= 2 and 0 not in values.shape[1:]:
-            kind = ""
-        if kind:
-            raise TypeError(
-                f"column {name!r} of {self.name} is a {kind}, which an Index cannot hold: leave it "
-                "out by columns=, or put numbers or text in its place"
-            )
+        _check_kind(name, self.name, values)
         if values.dtype.kind == "S":  # of FITS
             values = _decoded(values)
         values = getattr(values, "value", values)
@@ -175,6 +177,21 @@ class Objects:
             raise ValueError(_not_numbers(self.name, name, column, what))
         found = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         return np.asarray(found, np.float64)
+
+
+def _check_kind(name: str, catalogue: str, values: Any) -> None:
+    """Raise TypeError for a column of astropy that an Index cannot hold."""
+    kind, place = type(values).__name__, "numbers or text"
+    if hasattr(values, "dtype") and not values.dtype.names:
+        if values.dtype.kind != "c" and values.ndim <= 2 and 0 not in values.shape[1:]:
+            return
+        kind = f"{kind} of {values.dtype} and shape {values.shape}"
+        if values.ndim > 2:
+            place = f"a vector for each row, table[{name!r}].reshape(len(table), -1),"
+    raise TypeError(
+        f"column {name!r} of {catalogue} is a {kind}, which an Index cannot hold: leave it out by "
+        f"columns=, or put {place} in its place"
+    )
 
 
 def _not_numbers(catalogue: str, name: str, column: pa.ChunkedArray, what: str) -> str:

@@ -153,7 +153,8 @@ def test_images_of_16_bits_are_rejected(tmp_path: Path, mode: Any) -> None:
     Image.fromarray(np.full((20, 20), 30, np.uint8)).save(tmp_path / "flat.png")
     options: dict[str, Any] = {"batch_size": 2, "num_read_processes": 1, "bad_sample": "skip"}
     options["mode"] = mode
-    for augment, reasons in ((COLORS, ["16 bits per sample, expected 8"]), (PARTS, [])):
+    reason = "16 bits per sample, expected 8 for ColorJitter, RandomGrayscale: leave that out, or "
+    for augment, reasons in ((COLORS, [reason]), (PARTS, [])):
         with Loader(
             jpeg_pipeline, Index.scan(tmp_path), crop=16, devices=[None], augment=augment, **options
         ) as loader:

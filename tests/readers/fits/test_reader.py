@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import os
 import re
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
+from astropy.table import Table
 from contract import NUMBER, ReaderContract, check_named, refused, written
 from elsewhere import Inside, OverHttp, OverS3
 from fits_files import DamagedTile, decoded, plain_hdu, truth, write
@@ -334,6 +336,26 @@ def test_no_image_at_all(tmp_path: Path) -> None:
     path = tmp_path / "table.fits"
     fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1])]).writeto(path)
     refused(FitsReader(), Row(NUMBER, str(path)), None, "no HDU holds an image")
+
+
+@pytest.mark.parametrize("hdu", [None, 2, "ERR"])
+@pytest.mark.parametrize("of_header", [80, 2880, 3000])  # of two blocks
+def test_a_file_that_is_cut_off_in_a_header(tmp_path: Path, hdu: Any, of_header: int) -> None:
+    path = tmp_path / "a.fits"
+    pixels = np.zeros((9, 9), np.float32)
+    first = fits.table_to_hdu(Table({"a": [1]})) if hdu is None else fits.CompImageHDU(pixels)
+    second = fits.ImageHDU(pixels, fits.Header([(f"KEY{n}", n) for n in range(60)]), "ERR")
+    fits.HDUList([fits.PrimaryHDU(), first, second]).writeto(path)
+    with fits.open(path) as hdus:
+        start = hdus[2].fileinfo()["hdrLoc"]
+    os.truncate(path, start + of_header)
+    reason = f"; the header of a further one, in the last {of_header} bytes of the file, is cut off"
+    if of_header == 2880:
+        reason = "a header has no END card, as where the file is cut off"
+    row = Row(NUMBER, str(path))
+    refused(FitsReader(hdu), row, None, reason)
+    os.truncate(path, start)  # as a file that was meant to have no more
+    assert "cut off" not in refused(FitsReader(hdu), row, None, "no HDU").reason
 
 
 @pytest.mark.parametrize(

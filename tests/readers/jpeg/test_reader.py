@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from astropy.io import fits
 from contract import NUMBER, ReaderContract, check_named, refused, written
 from elsewhere import Inside, OverHttp, OverS3
 from hypothesis import given
@@ -219,13 +220,20 @@ def with_height(content: bytes, height: int) -> bytes:
     return content.replace(entry, entry[:8] + struct.pack("<I", height))
 
 
+def fits_image() -> bytes:
+    stream = io.BytesIO()
+    fits.PrimaryHDU(NOISE).writeto(stream)
+    return stream.getvalue()
+
+
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "GIF": (
         lambda: encoded(form="GIF"),
         "^format GIF is not decoded, expected one of JPEG, PNG, BMP, WEBP, TIFF, PPM, JPEG2000$",
     ),
     "text": (lambda: b"hello world", "^not an image: it begins with b'hello wo', expected one of"),
-    "FITS": (lambda: b"SIMPLE  =" * 99, "^not an image: .*; fits_pipeline reads such files$"),
+    "no FITS": (lambda: b"SIMPLE  =" * 99, "^not an image: .*; fits_pipeline reads such files$"),
+    "FITS": (fits_image, "^format FITS is not .*JPEG2000; fits_pipeline reads such files$"),
     ".npy": (lambda: b"\x93NUMPY" * 99, "^not an image: .*; npy_pipeline reads such files$"),
     "empty": (lambda: b"", "^the file is empty$"),
     "no end": (lambda: encoded()[:-2], "image file is truncated"),

@@ -70,11 +70,25 @@ def test_a_position_gives_a_row_for_each_image_that_shows_it(
     ]
 
 
-def test_without_hdus_the_first_image_of_each_file(survey: Path) -> None:
+def test_without_hdus_the_first_image_of_each_file(
+    survey: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     stars = Table({"ra": [10.05, 20.0, 10.0], "dec": [5.05, 0, 0]})
     made = Index.cutouts(survey, stars, 4)
     assert [Path(path).name for path in made.table["path"].to_pylist()] == ["e1.fits", "e2.fits"]
     assert made.table["catalogue_row"].to_pylist() == [2, 1]
+    (told,) = caplog.messages
+    assert told == (
+        "1 of 3 objects make no row: 1 on no image (catalogue row 0); of each file only the first "
+        f"image was searched, and {survey}/e1.fits has images in HDUs 1, 2: hdus= searches others, "
+        "by numbers or EXTNAMEs"
+    )
+    caplog.clear()
+    write(survey / "single" / "e3.fits", header(20, 0))
+    Index.cutouts(survey / "single", stars, 4)
+    Index.cutouts(survey, stars, 4, hdus=[1])
+    assert len(caplog.messages) == 2
+    assert "hdus=" not in caplog.text
 
 
 def test_hdus_of_mosaics(survey: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -149,10 +163,10 @@ def test_which_columns_are_positions(index: Index) -> None:
         Index.cutouts(index, both, 4, x="X")
     assert Index.cutouts(index, both, 4, x="X", ra="R").table["exp"].to_pylist() == [2]
     assert table_of(Index.cutouts(one, both, 4, x="X", ra="R"), "y", "x") == [(2, 7)]
-    with pytest.raises(
-        KeyError, match=r"nor 'ra' and 'dec'; did you mean RA\? did you mean DE\? it has RA, DE"
-    ):
+    with pytest.raises(KeyError, match="nor 'ra' and 'dec': give ra='RA', dec='DE'; it has RA, DE"):
         Index.cutouts(index, Table({"RA": [1.0], "DE": [2.0]}), 4)
+    with pytest.raises(KeyError, match="'dec': give the names that it has by x=, y= or ra=, dec=;"):
+        Index.cutouts(index, Table({"a": [1.0], "DE": [2.0]}), 4)
     with pytest.raises(KeyError, match="no column 'rr'; "):
         Index.cutouts(index, both, 4, ra="rr")
     with pytest.raises(KeyError, match="no column 'xx'; "):

@@ -15,7 +15,7 @@ from readers.index.catalogue.tables import Objects
 @pytest.mark.parametrize("name", ["stars.csv", "STARS.CSV", "Stars.Txt"])
 def test_the_format_follows_from_the_suffix_in_any_case(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("ra,dec\n10.5,20\n")
-    assert np.array_equal(read_catalogue(str(tmp_path / name))["ra"], [10.5])
+    assert np.array_equal(read_catalogue(str(tmp_path / name))[0]["ra"], [10.5])
 
 
 @pytest.mark.parametrize("values", [np.array([1j]), np.zeros((1, 0)), np.zeros((1, 2, 2))])

@@ -14,6 +14,7 @@ from astropy.coordinates import SkyCoord
 from astropy.io import fits
 from astropy.table import MaskedColumn, QTable, Table
 from astropy.time import Time
+from astropy.utils.exceptions import AstropyUserWarning
 from astropy.utils.masked import Masked
 
 from readers.index.catalogue.tables import Objects
@@ -166,8 +167,33 @@ def test_vectors() -> None:
     column = Objects(Table({"flux": values})).column("flux")
     assert column.type == pa.list_(pa.float32(), 2)
     assert column.to_pylist() == values.tolist()
-    with pytest.raises(TypeError, match="is a Column, which an Index cannot hold"):
-        Objects(Table({"flux": np.zeros((2, 3, 4))})).column("flux")
+    table = Table({"flux": np.zeros((2, 3, 4))})
+    with pytest.raises(
+        TypeError, match=r"a Column of float64 and shape \(2, 3, 4\), which"
+    ) as caught:
+        Objects(table).column("flux")
+    remedy = "table['flux'].reshape(len(table), -1)"
+    assert f"put a vector for each row, {remedy}, in its place" in str(caught.value)
+    table["flux"] = eval(remedy)
+    assert Objects(table).column("flux").type == pa.list_(pa.float64(), 12)
+
+
+def test_other_tables_of_the_file_are_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "two.fits")
+    tables = [
+        fits.table_to_hdu(Table({"a": [1]})),
+        fits.table_to_hdu(Table({"ra": [1], "dec": [2]})),
+    ]
+    tables[1].name = "CAT"
+    fits.HDUList([fits.PrimaryHDU(), *tables]).writeto(path)
+    with pytest.warns(AstropyUserWarning, match="multiple tables are present"):
+        objects = Objects(path)
+    told = r"it has a\. This is HDU 1; tables are also in HDU 2 \(CAT\): .* Table.read\(path, hdu="
+    with pytest.raises(KeyError, match=told):
+        objects.check_either(("ra", "dec"))
+    with pytest.raises(KeyError, match=told):
+        objects.check(["ra"])
+    Objects(Table.read(path, hdu=2)).check(["ra"])
 
 
 def test_what_is_no_catalogue(tmp_path: Path) -> None:
