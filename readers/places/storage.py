@@ -86,4 +86,5 @@ def _check_endpoint(endpoint: object) -> None:
 def without_secrets(url: str) -> str:
     """Return a URL without its query, user and password, which may be secrets."""
     parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    # Its method geturl makes s3: of s3://.
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -126,7 +126,8 @@ SECRET = "s3cr3t"
     ("url", "reason"),
     [
         ("file:///a.fits", "file:// is not read, expected s3, gs, http, https, or a path"),
-        ("s3:///a.fits", "expected s3://bucket/key"),
+        ("s3:///a.fits", "s3:///a.fits: expected s3://bucket/key"),
+        ("s3://", "s3://: expected s3://bucket/key"),
         (f"https://me:{SECRET}@host/a.fits", "https://host/a.fits: the URL holds a password"),
         (f"https://host/a.fits?X-Amz-Signature={SECRET}", "holds a password or a signature"),
         ("https://host/a.fits?b=c", "expected https://host/path"),
@@ -135,6 +136,7 @@ SECRET = "s3cr3t"
 )
 def test_other_urls_are_refused(tmp_path: Path, url: str, reason: str) -> None:
     ways: list[Callable[[], object]] = [*of_url(tmp_path, url), lambda: Index.scan(url)]
+    ways += [lambda: Index.from_tar(url), lambda: Index.from_tar([url])]
     for way in ways:
         with pytest.raises(ValueError, match=re.escape(reason)) as caught:
             way()

@@ -15,7 +15,7 @@ from readers.index.paths.braces import expanded
 from readers.index.scan import find_files
 from readers.places.listing import objects
 from readers.places.opener import LOCAL, Places
-from readers.places.urls import is_url
+from readers.places.urls import check_url, is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,10 +79,14 @@ def container_paths(kind: Kind, data: Data, places: Places = LOCAL) -> list[str]
 
     In a text, ``{0000..0999}`` stands for all numbers of this range, with as many digits.
     """
-    if not isinstance(data, str | os.PathLike):
+    if is_text := isinstance(data, str | os.PathLike):
+        texts = expanded(os.fspath(data))
+    else:
         texts = [os.fspath(path) for path in data]
+    for url in filter(is_url, texts):
+        check_url(url)
+    if not is_text:
         return [text if is_url(text) else _file_in(kind, os.path.abspath(text)) for text in texts]
-    texts = expanded(os.fspath(data))
     return [path for text in texts for path in _files(kind, text, places)]
 
 
