@@ -13,7 +13,7 @@ from functools import cache
 from inspect import getfile
 from multiprocessing import current_process, parent_process
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from numba.core import config
 from numba.core.caching import (
@@ -63,6 +63,8 @@ class KernelCache(FunctionCache):
     """
 
     _impl_class = KernelCacheImpl
+    compiled: ClassVar[int] = 0
+    """How often something was not found in this process, and so compiled."""
 
     def __init__(self, function: Any, stamp: str) -> None:
         super().__init__(function)
@@ -84,6 +86,7 @@ class KernelCache(FunctionCache):
         return found
 
     def _save_overload(self, signature: Any, result: Any) -> None:
+        KernelCache.compiled += 1
         locator = self._impl.locator
         if isinstance(locator, _Nowhere):
             log_once("each process compiles its kernels again, for 6 s: nowhere can be written")

@@ -8,7 +8,8 @@ Without it the first run in each new container compiles what it needs, which tak
 compiled is kept beside the package or, where that cannot be written, in the cache folder of the
 user's home, or in NUMBA_CACHE_DIR, which runs must then have, too. It is found there even if files
 are read-only, by CPUs of the same kind and with the same features alone: on others a run compiles
-its own. Kernels for GPUs are compiled on GPUs, by the first run.
+its own. Kernels for GPUs are compiled on GPUs, by the first run. What is there already is loaded,
+to see that it is.
 
 The exit status is 0; 1 if a kernel was not compiled or not kept, 2 for wrong usage, 130 if
 interrupted.
@@ -61,17 +62,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The longest first.
     in_order = sorted(jobs.values(), key=lambda job: ("decode" not in job[0], "warp" not in job[0]))
     with ThreadPoolExecutor(config.num_processes) as pool:
-        failures = [message for message in pool.map(_compile, in_order) if message]
+        results = list(pool.map(_compile, in_order))
+    failures = [failure for _, failure in results if failure]
     for message in failures:
         print(message, file=sys.stderr)
     if not failures:
-        print(f"{count(len(names), 'kernel')} compiled and kept.")
+        compiled = sum(number for number, _ in results)
+        counts = {"compiled and kept": compiled, "there already": len(names) - compiled}
+        print("; ".join(f"{count(n, 'kernel')} {what}" for what, n in counts.items() if n) + ".")
     return 1 if failures else 0
 
 
-def _compile(names: Sequence[str]) -> str:
-    """Compile kernels in a process of their own; return what went wrong."""
+def _compile(names: Sequence[str]) -> tuple[int, str]:
+    """Compile kernels in a process of their own; return how many were, and what went wrong."""
     from dali_pipelines.kernels.ahead import command_for
 
     done = subprocess.run(command_for(names), capture_output=True, text=True, check=False)
-    return f"{', '.join(names)}: {done.stderr.strip()}" if done.returncode else done.stderr.strip()
+    failure = done.stderr.strip()
+    if done.returncode:
+        failure = f"{', '.join(names)}: {failure}"
+    return len(done.stdout.splitlines()), failure

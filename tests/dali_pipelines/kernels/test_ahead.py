@@ -129,7 +129,7 @@ def test_what_a_run_starts_with(
 
 
 class TestWarm:
-    @pytest.mark.usefixtures("nothing_noted")
+    @pytest.mark.usefixtures("fresh")
     def test_compiles_what_a_pipeline_uses(
         self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -137,6 +137,11 @@ class TestWarm:
         assert main(["warm", "--pipeline", "augment"]) == 0
         assert capfd.readouterr() == ("1 kernel compiled and kept.\n", "")
         assert ahead.note(PART).exists()
+        monkeypatch.setitem(ahead.KERNELS, "augment", (PART, "nearest_entry uint8"))
+        assert main(["warm", "--pipeline", "augment"]) == 0
+        assert capfd.readouterr().out == "1 kernel compiled and kept; 1 kernel there already.\n"
+        assert main(["warm", "--pipeline", "augment"]) == 0
+        assert capfd.readouterr().out == "2 kernels there already.\n"
 
     def test_says_what_fails(
         self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
