@@ -56,7 +56,10 @@ _OPTIONAL_COUNTS = (
 
 @dataclass(frozen=True, slots=True, init=False)
 class PipelineConfig:
-    """Keyword arguments of a pipeline factory, checked. Names are DALI's where DALI has one."""
+    """Keyword arguments of a pipeline factory, checked. Names are DALI's where DALI has one.
+
+    Each is described below its field in the source, dali_pipelines/config.py, and in the reference.
+    """
 
     # What is read, and in which order.
     batch_size: int
@@ -148,7 +151,6 @@ class PipelineConfig:
     dtype: DType = "float32"
     """Element type of the output. Integer types give the values as stored in the files, which must
     be of that type: then there is no mean, std or resize, and FITS integers are not scaled."""
-
     ragged: Ragged = None
     """Images of several sizes in a batch: ``list`` makes a list of arrays; ``pad`` one array of the
     largest height and width, 0 beyond each image, and ``size``, int32; None an error."""
