@@ -168,4 +168,8 @@ def write_table(path: str, header: Sequence[str], rows: Iterable[Sequence[object
 
 
 def _is_device(path: str) -> bool:
-    return os.path.exists(path) and not os.path.isfile(path)
+    """Return whether it is no regular file, or leads to one that is open, as /dev/stdout may."""
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    target = os.readlink(path) if os.path.islink(path) else ""
+    is_open = target.startswith("/proc/") or folder.startswith("/proc/")
+    return os.path.exists(path) and (is_open or not os.path.isfile(path))

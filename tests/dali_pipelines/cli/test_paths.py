@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,6 +68,21 @@ def test_a_device_is_written_to_as_it_is() -> None:
         [sys.executable, "-c", command], cwd=ROOT / "scripts", capture_output=True, check=True
     )
     assert found.stdout == b"text"
+
+
+@pytest.mark.parametrize("name", ["link", "/dev/fd/1", "/proc/self/fd/1"])
+def test_an_open_file_is_written_to_as_it_is(tmp_path: Path, name: str) -> None:
+    """The link /dev/stdout, of which this one is a copy, was replaced by a file."""
+    os.symlink("/proc/self/fd/1", tmp_path / "link")
+    command = f"from dali_pipelines.cli.paths import write_file; write_file({name!r}, 'text')"
+    with (tmp_path / "out").open("wb") as out:
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(
+            [sys.executable, "-c", command], cwd=tmp_path, stdout=out, env=environ, check=True
+        )
+    assert (tmp_path / "out").read_text() == "text"
+    assert os.readlink(tmp_path / "link") == "/proc/self/fd/1"
+    assert sorted(os.listdir(tmp_path)) == ["link", "out"]
 
 
 def test_a_full_device_is_named() -> None:
