@@ -86,13 +86,14 @@ def killed_idle(loader: Loader, marks: Path, chance: random.Random) -> float:
 
 def killed_at_start(loader: Loader, marks: Path, chance: random.Random) -> float:
     method = loader._config["start_method"]
+    before = psutil.Process().children()
     found: list[float] = []
 
     def kill() -> None:
-        while not readers_that_start(method):
+        while not readers_that_start(method, before):
             time.sleep(0.001)
         time.sleep(chance.uniform(0, START_S[method]))
-        victim = chance.choice(readers_that_start(method) or [0])
+        victim = chance.choice(readers_that_start(method, before) or [0])
         if victim:  # 0 where the start has failed by itself
             with suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
@@ -173,17 +174,14 @@ def seconds_to_error(batches: Iterator[object], message: str) -> float:
     return time.monotonic() - began
 
 
-def readers_that_start(method: str) -> list[int]:
+def readers_that_start(method: str, before: list[psutil.Process]) -> list[int]:
     """Find the reader processes of this one, which do not tell it their pid yet."""
-    me = psutil.Process()
-    if method == "fork":
-        mine = [each for each in me.children() if command(each) == command(me)]
-    elif method == "spawn":
-        mine = [each for each in me.children() if "spawn_main" in command(each)]
-    else:
-        servers = [each for each in me.children() if "forkserver" in command(each)]
-        mine = [each for server in servers for each in server.children()]
-    return [each.pid for each in mine]
+    children = psutil.Process().children()
+    if method == "forkserver":
+        servers = [each for each in children if "forkserver" in command(each)]
+        return [each.pid for server in servers for each in server.children()]
+    new = [each for each in children if each not in before]
+    return [each.pid for each in new if "resource_tracker" not in command(each)]
 
 
 def command(process: psutil.Process) -> str:

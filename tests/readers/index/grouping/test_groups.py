@@ -129,14 +129,14 @@ class TestGroup:
         self, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any], count: int
     ) -> None:
         rows = [(1, 0), (2, 0), (1, 24), (2, 24), (2, 36), (2, 60), (1, 80), (1, 100)]
-        with caplog.at_level(logging.INFO):
+        with caplog.at_level(logging.INFO, "readers.index.grouping"):  # commands set its level
             index_of(rows).group([1, 2], **{"tolerance": 3, **arguments})
         [record] = caplog.records
         assert record.levelno == logging.INFO
         assert record.message.startswith(f"{count} of 8 rows are in no sample: they are the near")
 
     def test_a_log_of_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
-        with caplog.at_level(logging.INFO):
+        with caplog.at_level(logging.INFO, "readers.index.grouping"):
             index_of(TRIPLE).group([171, 193, 211], missing="keep")
         assert not caplog.records
 
