@@ -20,9 +20,10 @@ from readers.fits.image import find_image
 from readers.fits.tiles.image import TiledImage
 from readers.fits.tiles.notes import COLUMN, TileNotes, TileOffsets
 from readers.header_scan import file_facts
-from readers.index.containers.left_out import LeftOut, notes_or_null
+from readers.index.containers.left_out import notes_or_null
 from readers.index.fact_table import COLUMNS, FactTable, column_name, keys_to_read
 from readers.index.schema import with_column
+from readers.messages import printable
 from readers.places.opener import Places
 from readers.places.storage import Storage
 
@@ -77,7 +78,9 @@ def with_keys(
     Index
         With a column for each keyword, see `readers.index.fact_table.FactTable`: ``date_obs`` for
         DATE-OBS, a time in UTC, converted from the time scale of TIMESYS; null where there is no
-        value. The log counts files that cannot be read, and texts that are no times.
+        value. The log counts images that cannot be read, which keep their rows, and texts that are
+        no times, and names keywords that no header has. Of samples of several files, the keywords
+        are those of the file in column ``path``, the first channel that is there.
 
     Raises
     ------
@@ -85,6 +88,8 @@ def with_keys(
         If `keys` is text, there would be two columns of a name, `hdu` is ``"all"``, or the Index
         names other HDUs for all its rows.
     """
+    import pyarrow as pa
+
     check_hdu(index, hdu)
     if isinstance(keys, str):
         raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
@@ -97,20 +102,35 @@ def with_keys(
     rows, numbers = _each_image(index, storage)
     read_keys = keys_to_read(facts.keys)
     read = partial(_keyword_facts, read_keys, checked(hdu), inherit)
-    left_out, nothing = LeftOut(), dict.fromkeys((*COLUMNS, *read_keys))
+    bad: list[ReadError] = []
+    nothing = dict.fromkeys((*COLUMNS, *read_keys))
     with closing(thread_map(read, rows, num_threads, executor)) as found:
         for each in progress(found):
             if isinstance(each, ReadError):
-                left_out.add("files without keywords, as they cannot be read", str(each))
+                bad.append(each)
             facts.add(nothing if isinstance(each, ReadError) else each)
-    columns = facts.table().select([*map(column_name, facts.keys)]).take(numbers)
-    left_out.log()
-    for line in facts.not_times_lines():
-        logger.warning("%s", line)
+    columns = facts.table().select([*map(column_name, facts.keys)])
+    _log_missing(facts, columns, bad, inherit=inherit)
     table = index.table
     for name in columns.column_names:
-        table = with_column(table, name, columns[name])
+        column = columns[name].take(numbers)
+        without = pa.types.is_null(column.type)  # readers can use NaN
+        table = with_column(table, name, column.cast(pa.float64()) if without else column)
     return type(index)(table)
+
+
+def _log_missing(
+    facts: FactTable, columns: pa.Table, bad: Sequence[ReadError], *, inherit: bool
+) -> None:
+    """Write a warning for images that cannot be read, and for each keyword without values."""
+    if bad:
+        message = "%d of %d images cannot be read, and have no keywords, the first: %s"
+        logger.warning(message, len(bad), columns.num_rows, printable(bad[0]))
+    remedy = "" if inherit else "; if it is in that of HDU 0, give inherit=True"
+    for key in facts.absent(columns):
+        logger.warning("key %s is in no header of an image, or has no value there%s", key, remedy)
+    for line in facts.not_times_lines():
+        logger.warning("%s", line)
 
 
 def with_tiles(

@@ -119,6 +119,12 @@ class FactTable:
                 columns[column_name(name)] = _bits(column) if name == "QUALITY" else column
         return pa.table(columns)
 
+    def absent(self, table: pa.Table) -> list[str]:
+        """Return the keywords of which no row of `table` has a value, or a text that is no time."""
+        names = {key: column_name(key) for key in self.keys}
+        without = {name for name in names.values() if table[name].null_count == table.num_rows}
+        return [key for key, name in names.items() if name in without - {*self.not_times}]
+
     def not_times_lines(self) -> list[str]:
         """Return a line for each column of `table` that is left empty for some texts."""
         total = sum(batch[0].count for batch in self._batches)

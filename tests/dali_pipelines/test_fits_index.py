@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from astropy.io import fits
 from astropy.time import Time
@@ -72,13 +73,13 @@ def test_what_cannot_be_read_is_null_and_counted(
     paths = archive.table["path"].to_pylist()
     Path(paths[1]).write_text("no FITS file")
     fits.setval(paths[2], "T_OBS", value="now", ext=1)
-    index = with_keys(archive, ["WAVELNTH", "T_OBS"])
+    index = with_keys(archive, ["WAVELNTH", "T_OBS", "T_OBSS"])
     assert index.table["wavelnth"].to_pylist() == [171, None, 173, 174, 175, 176]
-    unread, no_time = caplog.messages
-    assert unread.startswith(
-        "left out: 1 files without keywords, as they cannot be read, the first"
-    )
+    assert index.table["t_obss"].type == pa.float64()
+    unread, absent, no_time = caplog.messages
+    assert unread.startswith("1 of 6 images cannot be read, and have no keywords, the first: ")
     assert paths[1] in unread
+    assert absent.startswith("key T_OBSS is in no header of an image, or has no value there; if")
     assert no_time.startswith("t_obs: 1 of 6 values are no ISO 8601 times")
 
 

@@ -275,13 +275,10 @@ def _list(lines: Sequence[str], where_all: str = "") -> None:
 
 def _report_absent(config: IndexConfig, table: pa.Table, facts: FactTable) -> None:
     """Report keys that no header has: they are probably misspelt."""
-    from readers.index.fact_table import column_name
-
     hdus = table["hdu"].drop_null()  # encoded images have none
     remedy = "" if config.inherit or not any(hdus.unique().to_pylist()) else _INHERIT
-    for key in config.keys or () if len(hdus) else ():
-        name = column_name(key)
-        if table[name].null_count == table.num_rows and name not in facts.not_times:
+    for key in facts.absent(table) if len(hdus) else ():
+        if key in (config.keys or ()):
             print(
                 f"key {key} is in none of {len(hdus)} headers of images, or has no value there"
                 f"{remedy}",

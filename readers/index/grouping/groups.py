@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -49,8 +49,9 @@ class Grouping:
     def __post_init__(self) -> None:
         if self.channels is None and self.offsets is None:
             raise ValueError("give channels, or offsets, or both")
-        names = self._channel_names
-        if isinstance(self.channels, str) or (self.channels is not None and not names):
+        is_several = isinstance(self.channels, Iterable) and not isinstance(self.channels, str)
+        names = self._channel_names if is_several else []
+        if self.channels is not None and not names:
             raise ValueError(
                 f"channels must be a sequence of at least one value, got {self.channels!r}"
             )

@@ -193,6 +193,7 @@ BAD = [
         ValueError,
         "channels must be a sequence of at least one value, got '171'",
     ),
+    ({"channels": 171}, ValueError, "channels must be a sequence of at least one value, got 171"),
     ({"channels": []}, ValueError, r"channels must be a sequence of at least one value"),
     ({"channels": [171, "171"]}, ValueError, "channels must be given once each, got 171 again"),
     ({"missing": "nan"}, ValueError, r"missing must be one of \('drop', 'keep'\), got 'nan'"),
