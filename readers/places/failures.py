@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from readers.messages import printable
 from readers.places.storage import Storage
@@ -48,6 +50,18 @@ class ChangedError(StorageError):
         super().__init__(
             f"it has changed since it was indexed, or read: make the Index again: {url!r}"
         )
+
+
+@contextmanager
+def requesting(url: str, storage: Storage) -> Iterator[None]:
+    """Turn what obstore raises inside into the error of a request."""
+    try:
+        yield
+    except BaseException as error:
+        # A panic of its Rust code is no Exception, and has no class that can be imported.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise failure(error, url, storage) from None
+        raise
 
 
 def failure(error: BaseException, url: str, storage: Storage) -> OSError:

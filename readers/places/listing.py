@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from readers.places.failures import failure
+from readers.places.failures import requesting
 from readers.places.remote import RemotePlace
 from readers.places.storage import Storage
 from readers.places.stores import store_of, waited
@@ -54,7 +54,7 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
     if is_pattern:
         key = key.partition("*")[0].rpartition("/")[0]
     store = store_of(root, storage)
-    try:
+    with requesting(url, storage):
         chunks = iter(store.list(key, chunk_size=_AT_ONCE))
         while chunk := waited(storage, next, chunks, ()):
             for meta in chunk:
@@ -64,8 +64,6 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
                 # A pattern matches what is hidden by a dot of its own alone.
                 is_hidden = not is_pattern and "/." in f"/{meta['path'].removeprefix(key)}"
                 yield Listed(f"{root}/{meta['path']}", meta["size"], meta["e_tag"], is_hidden)
-    except Exception as error:
-        raise failure(error, url, storage) from None
     known = "of patterns only *, ** and {0..9} are known, " if set(url) & set("?[{") else ""
     if is_pattern and not found:
         raise FileNotFoundError(f"{known}no object matches this pattern: {url!r}")

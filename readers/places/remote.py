@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from readers.places.contract import too_short
-from readers.places.failures import ChangedError, StorageError, failure
+from readers.places.failures import ChangedError, StorageError, requesting
 from readers.places.storage import Storage
 from readers.places.stores import endpoint_of, slots_of, store_of, threads_of, waited
-from readers.places.urls import located
+from readers.places.urls import check_url, located
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -214,18 +214,16 @@ class RemotePlace:
         """Request a range, and check that it is of this version of the object, and whole."""
         import obstore
 
+        check_url(self.name)  # tables may have any
         root, key = located(self.name)
         options: GetOptions = {"range": (start, stop)}
         if self._version is not None:
             options["if_match"] = self._version
         store = store_of(root, self._storage)
         TRAFFIC.begin()
-        try:
-            with slots_of(self._storage):
-                answer = obstore.get(store, key, options=options)
-                content, meta = answer.bytes(), answer.meta
-        except Exception as error:
-            raise failure(error, self.name, self._storage) from None
+        with requesting(self.name, self._storage), slots_of(self._storage):
+            answer = obstore.get(store, key, options=options)
+            content, meta = answer.bytes(), answer.meta
         TRAFFIC.add(1, len(content), 0)
         etag, nbytes = meta["e_tag"] or None, meta["size"]
         modified = meta["last_modified"] if etag is None else None

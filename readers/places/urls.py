@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -12,7 +13,11 @@ from readers.places.storage import without_secrets
 SCHEMES = ("s3", "gs", "http", "https")
 URL = re.compile("^[A-Za-z][A-Za-z0-9+.-]*://")
 ORDINARY = "^(?:s3|gs|https?)://[^/@?#]+/[^@?#]*$"
-"""Most URLs that `check_url` accepts, and none that it refuses."""
+"""Most URLs that `check_url` accepts, and none that it refuses, but for long ones."""
+LONGEST = 16 << 10
+"""Bytes of a URL: keys have 1024, and few web servers take half of this."""
+_SHOWN = 100
+"""Characters that are shown of longer URLs."""
 _SIGNED = re.compile(r"[?&](?:[a-z-]*signature|sig|token|key|password)=", re.IGNORECASE)
 
 
@@ -32,6 +37,9 @@ def is_url(path: str) -> bool:
 
 def check_url(url: str) -> None:
     """Raise ValueError unless objects of this URL can be read, and it holds no secret."""
+    if (nbytes := len(os.fsencode(url))) > LONGEST:
+        start = printable(without_secrets(url)[:_SHOWN])
+        raise ValueError(f"{start}...: the URL has {nbytes} bytes, expected {LONGEST} at most")
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES:
         raise ValueError(

@@ -132,6 +132,8 @@ SECRET = "s3cr3t"
         (f"https://host/a.fits?X-Amz-Signature={SECRET}", "holds a password or a signature"),
         ("https://host/a.fits?b=c", "expected https://host/path"),
         (f"s3://{SECRET}@bucket/a.fits", "expected s3://bucket/key"),
+        ("s3://bucket/" + 20_000 * "a", "aaa...: the URL has 20012 bytes, expected 16384 at most"),
+        (f"https://me:{20_000 * SECRET}@host/a", "https://host/a...: the URL has 120018 bytes"),
     ],
 )
 def test_other_urls_are_refused(tmp_path: Path, url: str, reason: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from readers.index.columns import OTHER_PATH, PART
 from readers.index.schema import holds_text
 from readers.messages import printable
-from readers.places.urls import ORDINARY, URL, check_url, is_url
+from readers.places.urls import LONGEST, ORDINARY, URL, check_url, is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,8 @@ def check_urls(urls: pa.ChunkedArray) -> None:
     """Raise ValueError for the first URL of which no objects can be read, or with a password."""
     import pyarrow.compute as pc
 
-    odd = pc.invert(pc.match_substring_regex(urls, ORDINARY))
+    ordinary = pc.match_substring_regex(urls, ORDINARY)
+    odd = pc.or_(pc.invert(ordinary), pc.greater(pc.binary_length(urls), LONGEST))
     for url in urls.filter(odd):
         check_url(url.as_py())
 
