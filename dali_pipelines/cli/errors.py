@@ -63,6 +63,7 @@ def command(
     def decorate(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
         @functools.wraps(main)
         def reporting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> int:
+            _open_streams()
             try:
                 return main(*args, **kwargs)
             except Refusal as refusal:
@@ -83,3 +84,15 @@ def command(
         return reporting
 
     return decorate
+
+
+def _open_streams() -> None:
+    """Open /dev/null in place of standard streams that are closed (``2>&-``).
+
+    Else a file of the command would have the number of stderr, and get what libraries write to it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))

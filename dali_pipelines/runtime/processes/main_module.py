@@ -27,7 +27,8 @@ def _import_main() -> None:
             spawn.prepare(json.loads(os.environ.pop(MAIN, "{}")))
     finally:
         del current._inheriting
-        for stream in (sys.stdout, sys.stderr):  # or each reader would write what is left in them
+        # Or each reader would write what is left in them. One that is closed is None.
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     if _threads() - before:
         _fork_once()

@@ -51,6 +51,18 @@ def test_it_imports_what_the_script_does(npy_folder: Path, tmp_path: Path) -> No
     assert (found.returncode, found.stdout) == (0, "23\n"), found.stderr
 
 
+@pytest.mark.parametrize(("closed", "out"), [(">&-", ""), ("2>&-", "23\n")])
+def test_a_stream_may_be_closed(npy_folder: Path, tmp_path: Path, closed: str, out: str) -> None:
+    (tmp_path / "beside.py").write_text("from readers import NpyReader as Mine\n")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    found = run(
+        ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "script.py", str(npy_folder)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (found.returncode, found.stdout) == (0, out), found.stderr
+
+
 def test_ctrl_c_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even while it imports, when it has no handler yet."""
     server = multiprocessing.forkserver.ForkServer()
