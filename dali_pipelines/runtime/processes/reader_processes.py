@@ -68,9 +68,15 @@ class ReaderProcesses:
             _note_ended(self.processes, self._codes, time.monotonic() + _GRACE_S)
         # Exit code 0 comes last: DALI ends the other readers after one has died.
         for pid, code in sorted(self._codes.items(), key=lambda item: item[1] == 0):
-            cause = _CAUSES.get(code, f"its exit code is {code}")
-            return f"reader process {pid} has died: {cause}"
+            return f"reader process {pid} has died: {_CAUSES.get(code) or _ended(code)}"
         return None
+
+
+def _ended(code: int) -> str:
+    try:
+        return f"it was ended by {signal.Signals(-code).name}"
+    except ValueError:  # it ended by itself, or by a signal without a name
+        return f"its exit code is {code}"
 
 
 def _wait(processes: Sequence[BaseProcess], end: socket.socket, event: int) -> bool:

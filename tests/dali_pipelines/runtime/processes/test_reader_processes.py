@@ -71,7 +71,8 @@ def leftovers() -> Iterator[list[BaseProcess]]:
         (signal.SIGBUS, "shared memory is full"),
         (signal.SIGSEGV, "it crashed"),
         (signal.SIGTERM, "SIGTERM"),
-        (signal.SIGUSR1, "its exit code is -10"),
+        (signal.SIGHUP, "it was ended by SIGHUP"),
+        (signal.SIGRTMIN + 1, f"its exit code is -{signal.SIGRTMIN + 1}"),
     ],
 )
 def test_the_cause_of_a_death(number: int, cause: str) -> None:
