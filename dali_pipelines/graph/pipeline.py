@@ -115,7 +115,7 @@ class ReaderPipeline(ForkSafePipeline):
         ReaderProcessError
             If a reader process dies.
         RuntimeError
-            If reader processes cannot import the main script.
+            If reader processes cannot import the main script, or if this process is daemonic.
         """
         self.check_process()
         if self.num_read_processes and self.py_start_method != "fork":

@@ -193,6 +193,41 @@ def test_a_forked_process_leaves_the_readers_alone(npy_folder: Path, tmp_path: P
     assert len([line for line in lines if refused in line]) == 3
 
 
+IN_WORKERS = """
+import sys
+import torch
+from dali_pipelines import Index, npy_pipeline
+
+class Rows(torch.utils.data.IterableDataset):
+    def __init__(self, num):
+        self.num = num
+
+    def __iter__(self):
+        pipeline = npy_pipeline(
+            Index.scan(sys.argv[1]),
+            batch_size=4,
+            device_id=None,
+            shuffle=False,
+            start_method="fork",
+            num_read_processes=self.num,
+        )
+        pipeline.build()
+        yield pipeline.run()[pipeline.output_names.index("row")].as_array().ravel().tolist()
+
+for num in 0, 1:
+    print(*torch.utils.data.DataLoader(Rows(num), batch_size=None, num_workers=1), flush=True)
+"""
+
+
+def test_a_worker_of_a_dataloader_reads_by_itself(npy_folder: Path, tmp_path: Path) -> None:
+    """It is daemonic, and such processes have no children."""
+    script = tmp_path / "script.py"
+    script.write_text(IN_WORKERS)
+    found = run([sys.executable, str(script), str(npy_folder)])
+    assert found.stdout == "[0, 1, 2, 3]\n", found.stderr
+    assert "make a pipeline with num_read_processes=0 here" in found.stderr
+
+
 def slow_pipeline(marks: Path, index: Index, **config: Any) -> ReaderPipeline:
     reader = MarkingReader(folder=str(marks), pause_s=600)
     return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))

@@ -99,7 +99,8 @@ class _StartingPool:
 def started_readers() -> Iterator[list[ReaderProcesses]]:
     """Replace parts of the pool that DALI starts in this block; yield a list of its readers.
 
-    OSError if /dev/shm is full, ReaderProcessError if a reader dies.
+    OSError if /dev/shm is full, ReaderProcessError if a reader dies, RuntimeError in a daemonic
+    process.
     """
     pool = _StartingPool()
     with (
@@ -136,6 +137,12 @@ def _clear(error: BaseException, readers: list[ReaderProcesses]) -> Exception | 
         remedy = "give it more room (docker run --shm-size, or --ipc=host)"
         reason = f"readers cannot be started, /dev/shm is full: {remedy}"
         return OSError(errno.ENOSPC, reason)
+    elif isinstance(error, AssertionError) and "daemonic" in str(error):
+        return RuntimeError(
+            "this process is daemonic, as workers of a DataLoader are, and may not start reader "
+            "processes: loop over the Loader in the main process, or make a pipeline with "
+            "num_read_processes=0 here"
+        )
     return None
 
 
