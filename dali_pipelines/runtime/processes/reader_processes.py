@@ -56,7 +56,7 @@ class ReaderProcesses:
         result_queue: MessageQueue,
     ) -> None:
         self.processes = list(processes)
-        self._codes: dict[int | None, int] = {}
+        self._codes: dict[int | None, int | None] = {}
         queues = [*task_queues, result_queue]
         for queue in queues:
             queue.wait = partial(_wait, self.processes)
@@ -68,11 +68,15 @@ class ReaderProcesses:
             _note_ended(self.processes, self._codes, time.monotonic() + _GRACE_S)
         # Exit code 0 comes last: DALI ends the other readers after one has died.
         for pid, code in sorted(self._codes.items(), key=lambda item: item[1] == 0):
-            return f"reader process {pid} has died: {_CAUSES.get(code) or _ended(code)}"
+            return f"reader process {pid} has died: {_cause(code)}"
         return None
 
 
-def _ended(code: int) -> str:
+def _cause(code: int | None) -> str:
+    if code is None:
+        return "its exit code is unknown, as SIGCHLD is ignored, or other code waited for it"
+    if code in _CAUSES:
+        return _CAUSES[code]
     try:
         return f"it was ended by {signal.Signals(-code).name}"
     except ValueError:  # it ended by itself, or by a signal without a name
@@ -91,7 +95,7 @@ def _wait(processes: Sequence[BaseProcess], end: socket.socket, event: int) -> b
 def _end(
     processes: Sequence[BaseProcess],
     queues: Sequence[MessageQueue],
-    codes: dict[int | None, int],
+    codes: dict[int | None, int | None],
 ) -> None:
     deadline = time.monotonic() + _GRACE_S
     try:
@@ -106,7 +110,7 @@ def _end(
     deadline = time.monotonic() + _KILLED_S
     for process in left:
         process.join(max(0, deadline - time.monotonic()))
-        if process.is_alive():
+        if not wait([process.sentinel], 0):
             logger.warning("reader process %d cannot be killed: a read of it hangs", process.pid)
             vars(multiprocessing.process)["_children"].discard(
                 process
@@ -114,13 +118,12 @@ def _end(
 
 
 def _note_ended(
-    processes: Sequence[BaseProcess], codes: dict[int | None, int], deadline: float
+    processes: Sequence[BaseProcess], codes: dict[int | None, int | None], deadline: float
 ) -> None:
-    """Wait until a reader has ended or the time is over; note the exit codes."""
+    """Wait until a reader has ended or the time is over; note the exit codes, None if unknown."""
     living = [process for process in processes if process.pid not in codes]
     ended = wait([process.sentinel for process in living], max(0, deadline - time.monotonic()))
     for process in living:
         if process.sentinel in ended:
             process.join(_GRACE_S)
-            if process.exitcode is not None:
-                codes[process.pid] = process.exitcode
+            codes[process.pid] = process.exitcode

@@ -94,6 +94,27 @@ def test_a_reader_that_left(code: int) -> None:
     watched.readers.close()
 
 
+def test_a_death_is_noticed_where_exit_codes_are_lost(caplog: pytest.LogCaptureFixture) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        watched = Watched([die, signal.SIGKILL], [sleep_on])
+        assert watched.results.get() is None
+        expected = f"reader process {watched.processes[0].pid} has died: its exit code is unknown"
+        assert expected in str(watched.readers.death())
+        watched.readers.close()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert not caplog.text
+
+
+def test_a_death_is_noticed_where_other_code_waited_for_it() -> None:
+    watched = Watched([die, signal.SIGKILL], [sleep_on])
+    assert watched.processes[0].pid is not None
+    os.waitpid(watched.processes[0].pid, 0)
+    assert "its exit code is unknown" in str(watched.readers.death())
+    watched.readers.close()
+
+
 def test_the_one_that_died_is_named_not_those_that_were_let_go() -> None:
     watched = Watched([die, signal.SIGKILL], [sleep_on])
     watched.readers.close()
