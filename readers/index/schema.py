@@ -22,8 +22,14 @@ _CHUNK_ROWS = 1 << 16
 
 def check(table: pa.Table) -> None:
     """Reject a table that cannot be an Index, see `readers.index.table.Index`."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not isinstance(table, pa.Table):
+        raise TypeError(
+            f"an Index is made of a pyarrow.Table, got {type(table)}: give "
+            "pyarrow.table(dict), pyarrow.Table.from_pandas(frame), or a path to Index.scan"
+        )
     if "path" not in table.column_names:
         raise ValueError(f"an Index needs a column 'path', got {table.column_names}")
     if table.num_rows == 0:

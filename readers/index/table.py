@@ -46,6 +46,8 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
 
     Raises
     ------
+    TypeError
+        If it is no ``pyarrow.Table``.
     ValueError
         If the table has no rows or no column ``path``, a path is missing, or ``hdu`` or ``plane``
         has other values than integers.

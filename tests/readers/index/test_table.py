@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -135,6 +136,14 @@ class TestScan:
 
 
 class TestTable:
+    @pytest.mark.parametrize(
+        "table", [{"path": ["/a"]}, pd.DataFrame({"path": ["/a"]}), ["/a"], "/a.parquet"], ids=type
+    )
+    def test_other_tables_are_refused(self, table: Any) -> None:
+        reason = rf"a pyarrow.Table, got {type(table)}: give pyarrow.table\(dict\)"
+        with pytest.raises(TypeError, match=reason):
+            Index(table)
+
     @pytest.mark.parametrize(
         ("given", "message"),
         [
