@@ -166,6 +166,8 @@ def _described(
     axes = range(header[f"{letter}NAXIS"], 0, -1)
     shape = ImageShape.of([header[f"{letter}NAXIS{axis}"] for axis in axes])
     keywords = {name: header[name] for name in ("BSCALE", "BZERO", "BLANK") if name in header}
+    if is_table and not keywords.get("BSCALE", 1):
+        del keywords["BSCALE"]  # as astropy, of compressed images alone
     if is_table and "ZBLANK" in header:
         keywords.setdefault("BLANK", header["ZBLANK"])
     bitpix = keywords["BITPIX"] = header[f"{letter}BITPIX"]

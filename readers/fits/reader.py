@@ -60,6 +60,7 @@ class FitsReader:
     -----
     Values equal those of ``astropy.io.fits`` bit for bit, converted to float32. BLANK follows
     astropy too: it is not applied where BSCALE and BZERO make unsigned integers, nor where it is 0.
+    Neither is a BSCALE of 0 in a compressed image.
 
     The last two axes in NumPy's order (NAXIS2 and NAXIS1) are rows and columns. Planes are counted
     from 0, along NAXIS3; with more axes they are counted in C order: NAXIS3 runs fastest, then

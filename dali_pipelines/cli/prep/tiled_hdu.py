@@ -78,6 +78,8 @@ def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
         _RESERVED.fullmatch(key) and not _OF_OLD_IMAGE.fullmatch(key) for key in own
     ):
         return "its header has keywords of a table"
+    if not compressed and not header.get("BSCALE", 1):
+        return "its BSCALE is 0, which astropy ignores in tables"
     tiles = tuple(header.get(f"ZTILE{n + 1}") for n in range(len(axes)))
     done = header.get("ZCMPTYPE") == "RICE_1" and tiles == _tile_shape(axes[::-1], edge)[::-1]
     return "" if done else None

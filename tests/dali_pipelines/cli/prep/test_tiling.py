@@ -116,6 +116,18 @@ class TestPixels:
         assert said.startswith("HDU 1: its floats are quantised tile by tile")
         assert copy.read_bytes() == path.read_bytes()
 
+    def test_a_scale_of_zero_means_in_the_copy_what_it_meant(self, tmp_path: Path) -> None:
+        """astropy ignores it in tables alone."""
+        cards = {"BSCALE": 0.0, "BZERO": 7.0}
+        compression = {"compression_type": "GZIP_1"}
+        plain, table = tmp_path / "plain.fits", tmp_path / "table.fits"
+        fits_files.write(plain, StoredImage(PIXELS, cards))
+        fits_files.write(table, StoredImage(PIXELS, cards, compression))
+        copy, said = tiled(plain)
+        assert said == "HDU 0: its BSCALE is 0, which astropy ignores in tables"
+        assert (fits_files.truth(copy) == 7).all()
+        np.testing.assert_array_equal(fits_files.truth(tiled(table)[0]), PIXELS + 7.0)
+
     def test_a_window_takes_fewer_bytes(self, tmp_path: Path) -> None:
         path = tmp_path / "a.fits"
         pixels = np.random.default_rng(0).poisson(1000, (2048, 2048)).astype(np.int16)

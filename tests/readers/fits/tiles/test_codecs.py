@@ -199,3 +199,15 @@ def test_old_headers_of_plio(tmp_path: Path) -> None:
     patched(path, np.array([0, -100, len(words) + 1], ">i2").tobytes() + body)
     with pytest.raises(ReadError, match="the header of a PLIO_1 tile does not fit its length"):
         FitsReader().read(row, None)
+
+
+@pytest.mark.parametrize(
+    ("codec", "dtype"),
+    [*((codec, "int16") for codec in DTYPES), ("GZIP_2", "float32"), ("RICE_1", "float32")],
+)
+def test_a_scale_of_zero_is_ignored(tmp_path: Path, codec: str, dtype: str) -> None:
+    path = saved(tmp_path, image_of(dtype, codec), codec, tile_shape=(1, 8, 41))
+    with fits.open(path, "update", disable_image_compression=True) as hdus:
+        hdus[1].header.update({"BSCALE": 0.0, "BZERO": 5.0})
+    assert np.nanmax(truth(path)) > 5
+    check_equal(path, 3)
