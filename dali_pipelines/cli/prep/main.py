@@ -233,6 +233,10 @@ def write_file(row: Row, path: str, folder: str, maker: Maker) -> Made:
         note = maker.write(row, part)
     except ReadError as error:
         return Made(one_line(error.reason))
+    except (OSError, MemoryError):  # of the folder or the machine, so for all files
+        raise
+    except Exception as error:  # of a file that nobody has thought of
+        return Made(one_line(f"{type(error).__name__}: {error}"))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.replace(part, path)
     return Made(None, note)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from astropy.io import fits
 from numpy.typing import NDArray
 
@@ -80,9 +81,18 @@ def reason_to_copy(header: Mapping[str, Any], edge: int) -> str | None:
         return "its header has keywords of a table"
     if not compressed and not header.get("BSCALE", 1):
         return "its BSCALE is 0, which astropy ignores in tables"
+    blank = header.get("ZBLANK", header.get("BLANK"))
+    if blank is not None and not _is_stored_as(blank, bitpix):
+        return f"its BLANK, {blank}, is no integer that BITPIX {bitpix} can store"
     tiles = tuple(header.get(f"ZTILE{n + 1}") for n in range(len(axes)))
     done = header.get("ZCMPTYPE") == "RICE_1" and tiles == _tile_shape(axes[::-1], edge)[::-1]
     return "" if done else None
+
+
+def _is_stored_as(blank: object, bitpix: int) -> bool:
+    """Return whether pixels can have this value; astropy reads no tables with another."""
+    limits = np.iinfo(np.uint8 if bitpix == 8 else f"i{bitpix // 8}")
+    return isinstance(blank, int) and limits.min <= blank <= limits.max
 
 
 def tiled_hdu(text: bytes, stored: NDArray[Any], edge: int) -> bytes:

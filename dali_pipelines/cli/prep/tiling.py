@@ -117,7 +117,8 @@ class Tiling:
         copy.write(content)
         copy.flush()
         if part.copied is None:
-            found = _stored_pixels(copy.name, number).reshape(part.shape)
+            with read_errors(row.path, part.number, row.number):
+                found = _stored_pixels(copy.name, number).reshape(part.shape)
             same_type = np.can_cast(found.dtype, stored.dtype, "equiv")
             if not same_type or not np.array_equal(found, stored):
                 reason = "astropy reads other pixels from the copy, which is not kept"

@@ -128,6 +128,18 @@ class TestPixels:
         assert (fits_files.truth(copy) == 7).all()
         np.testing.assert_array_equal(fits_files.truth(tiled(table)[0]), PIXELS + 7.0)
 
+    @pytest.mark.parametrize("compression", [None, {"compression_type": "GZIP_1"}])
+    @pytest.mark.parametrize("blank", [-32768, 256, "NONE"])
+    def test_a_blank_that_no_pixel_can_have(
+        self, tmp_path: Path, compression: dict[str, str] | None, blank: int | str
+    ) -> None:
+        """astropy does not read tables with one."""
+        path, stored = tmp_path / "a.fits", PIXELS.astype(np.uint8)
+        fits_files.write(path, StoredImage(stored, {"BLANK": blank}, compression))
+        copy, said = tiled(path)
+        assert said.endswith(f"its BLANK, {blank}, is no integer that BITPIX 8 can store")
+        assert copy.read_bytes() == path.read_bytes()
+
     def test_a_window_takes_fewer_bytes(self, tmp_path: Path) -> None:
         path = tmp_path / "a.fits"
         pixels = np.random.default_rng(0).poisson(1000, (2048, 2048)).astype(np.int16)
@@ -305,6 +317,13 @@ class TestCommand:
         assert "3 files: 0 written, 2 finished before, 1 bad" in capsys.readouterr().err
         assert script.main([*arguments[:3], "--tiles=32"]) == 2
         assert "were made with tiles 64, not 32" in capsys.readouterr().err
+
+    def test_an_unknown_error_is_that_of_its_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Tiling, "write", lambda *_: 1 // 0)
+        made = script.write_file(Row(0, "a.fits"), "b.fits", str(tmp_path), Tiling(64))
+        assert made.bad == "ZeroDivisionError: integer division or modulo by zero"
 
     def test_flags_of_level_15(self, archive: Path, capsys: Any) -> None:
         assert script.main([str(archive), "-o=x", "--tiles=64", "--exposure"]) == 2
