@@ -25,7 +25,8 @@ def check_whole(row: Row, planes: int = 1) -> None:
 
     Of a JPEG the entropy-coded data are gone through, too: by libjpeg-turbo, whose warnings count
     as errors, and, where they are coded sequentially in one scan, by the toolkit's own kernel.
-    Of a FITS file, the HDU of the row is the one that holds the image, of so many `planes`.
+    A FITS file is also read as pipelines do. The HDU of the row is the one that holds the image, of
+    so many `planes`.
 
     Raises
     ------
@@ -34,7 +35,9 @@ def check_whole(row: Row, planes: int = 1) -> None:
     """
     if row.hdu is not None:
         reader = FitsReader(row.hdu, planes=range(planes) if planes > 1 else None)
-        reader.verify(replace(row, plane=None))
+        whole = replace(row, plane=None)
+        reader.read(whole, None)  # scaling, and streams that astropy decodes although they are cut
+        reader.verify(whole)
         _check_data_sum(row.place, row.hdu)
         return
     JpegReader().verify(row)

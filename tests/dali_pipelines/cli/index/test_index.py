@@ -308,6 +308,27 @@ class TestVerify:
         for name, reason in reasons.items():
             assert reason in rejected[name]
 
+    def test_what_only_the_reader_rejects(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    ) -> None:
+        """astropy decodes a stream that ends early, and stored values whatever their scale."""
+        monkeypatch.chdir(tmp_path)
+        stored = np.random.default_rng(0).integers(0, 255, (20, 23), np.int16)
+        fits.PrimaryHDU(stored, fits.Header({"OBJECT": "2.0"})).writeto("scale.fits")
+        content = Path("scale.fits").read_bytes()
+        Path("scale.fits").write_bytes(content.replace(b"OBJECT  =", b"BSCALE  ="))
+        fits.CompImageHDU(stored, compression_type="HCOMPRESS_1").writeto("tiles.fits")
+        with fits.open("tiles.fits", disable_image_compression=True) as hdus:
+            at = hdus[1].fileinfo()["datLoc"]
+        content = Path("tiles.fits").read_bytes()
+        length = int.from_bytes(content[at : at + 4], "big")
+        Path("tiles.fits").write_bytes(overwritten(content, at, (length - 1).to_bytes(4, "big")))
+        fits.getdata("tiles.fits")
+        assert "2 rows kept, 0 rejected" in run("*.fits")[1]
+        status, _, err = run("*.fits", "--verify")
+        assert status == 1
+        assert f"none of 2 files can be read, the first: {tmp_path}/scale.fits: BSCALE" in err
+
     def test_a_file_that_kills_its_process(
         self, archive: Path, run: Run, monkeypatch: pytest.MonkeyPatch
     ) -> None:
