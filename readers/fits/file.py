@@ -220,7 +220,7 @@ def read_errors(path: str, hdu: HduName | None, row: int | None) -> Iterator[Whe
         named = isinstance(error, (OSError, ValueError, AstropyWarning))
         reason = f"{error}" if named else f"{type(error).__name__}: {error}"
         reason = reason.replace(f": {path!r}", "")
-        reason = reason.replace(*_NO_END)
+        reason = reason.replace(*_NO_END).replace(repr(fits.card.UNDEFINED), "no value")
         raise ReadError(path, reason, hdu=where.hdu, row=row) from error
 
 

@@ -295,8 +295,9 @@ def scaling_of(header: Mapping[str, Any]) -> tuple[float, float, float] | None:
     bscale, bzero = header.get("BSCALE", 1), header.get("BZERO", 0)
     if bitpix not in _AS_STORED or (bitpix < 0 and (bscale, bzero) != (1, 0)):
         return None
-    if not isinstance(bscale, int | float) or not isinstance(bzero, int | float):
-        raise ValueError(f"BSCALE and BZERO must be numbers, got {bscale!r} and {bzero!r}")
+    for name, value in (("BSCALE", bscale), ("BZERO", bzero)):
+        if not isinstance(value, int | float):
+            raise ValueError(f"{name} must be a number, got {value!r}")
     blank = header.get("BLANK")
     unsigned = bitpix > 8 and bscale == 1 and bzero == 1 << (bitpix - 1)
     if bitpix < 0 or unsigned or not blank or not isinstance(blank, int):

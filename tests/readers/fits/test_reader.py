@@ -500,6 +500,15 @@ def test_hostile_header(tmp_path: Path, key: str, value: float | str) -> None:
         np.testing.assert_array_equal(found, expected.reshape(found.shape))
 
 
+@pytest.mark.parametrize("key", ["BSCALE", "BZERO"])
+def test_a_keyword_without_a_value(tmp_path: Path, key: str) -> None:
+    content = plain_hdu(RAMP, {key: 1})
+    at = content.index(key.encode())
+    row = written(tmp_path, content[: at + 9] + b" " * 71 + content[at + 80 :])
+    with pytest.raises(ReadError, match=f"{key} must be a number, got no value$"):
+        FitsReader().read(row, None)
+
+
 def test_warnings_of_astropy_are_not_passed_on(tmp_path: Path) -> None:
     row = saved(tmp_path, RAMP.astype(np.float32), BLANK=-32768)
     with warnings.catch_warnings():

@@ -137,7 +137,7 @@ class TestPixels:
         path, stored = tmp_path / "a.fits", PIXELS.astype(np.uint8)
         fits_files.write(path, StoredImage(stored, {"BLANK": blank}, compression))
         copy, said = tiled(path)
-        assert said.endswith(f"its BLANK, {blank}, is no integer that BITPIX 8 can store")
+        assert said.endswith("its BLANK is no integer that BITPIX 8 can store")
         assert copy.read_bytes() == path.read_bytes()
 
     def test_a_window_takes_fewer_bytes(self, tmp_path: Path) -> None:
