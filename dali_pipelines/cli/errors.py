@@ -65,7 +65,9 @@ def command(
         def reporting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> int:
             _open_streams()
             try:
-                return main(*args, **kwargs)
+                status = main(*args, **kwargs)
+                print(end="", flush=True)  # so that output which does not get there is an error
+                return status
             except Refusal as refusal:
                 message, status = str(refusal), refusal.status
             except ModuleNotFoundError as error:
@@ -74,10 +76,13 @@ def command(
                 message = f"{error}: install what commands need, pip install 'dali-pipelines[cli]'"
                 status = 2
             except BrokenPipeError:  # of `dali-pipelines doctor | head`
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return 128 + signal.SIGPIPE
+            except OSError as error:  # of a full disk behind standard output, e.g.
+                message, status = one_line(error), 1
             except KeyboardInterrupt:
                 message, status = interrupted, 128 + signal.SIGINT
+            finally:
+                _drop_output()
             print(f"dali-pipelines {name}: {message}", file=sys.stderr)
             return status
 
@@ -96,3 +101,11 @@ def _open_streams() -> None:
             number = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode))
+
+
+def _drop_output() -> None:
+    """Drop what standard output does not take: the interpreter would complain as it ends."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

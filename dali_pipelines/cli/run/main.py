@@ -76,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise Refusal(error) from error
     except (ValueError, TypeError, KeyError, FileNotFoundError, MemoryError) as error:
         raise Refusal(error) from error
+    except BrokenPipeError:
+        raise
     except (OSError, RuntimeError) as error:
         raise Refusal(f"{one_line(error)}{_remedy(error, config)}", 1) from error
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -7,7 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import requires, version
 from pathlib import Path
 
+import numpy as np
 import pytest
+from astropy.io import fits
 from jobs import SCRIPTS
 from packaging.requirements import Requirement
 
@@ -154,6 +157,8 @@ def test_positional_and_required_arguments_of_a_file(tmp_path: Path) -> None:
             ),
         ),
         (KeyboardInterrupt(), 130, "dali-pipelines test: interrupted\n"),
+        (BrokenPipeError(), 141, ""),
+        (OSError(28, "Full"), 1, "dali-pipelines test: [Errno 28] Full\n"),
     ],
 )
 def test_a_command_reports_errors_in_one_line(
@@ -197,10 +202,32 @@ def test_a_script_without_the_package_says_what_to_do(script: str, tmp_path: Pat
     )
 
 
-def test_a_reader_of_the_output_that_ends_is_no_error(tmp_path: Path) -> None:
-    command = f"{sys.executable} {SCRIPTS / 'doctor.py'} --data={tmp_path} | true"
-    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert found.stderr == ""
+@pytest.mark.parametrize(
+    ("ends", "status", "line"),
+    [("| true", 141, ""), ("> /dev/full", 1, "[Errno 28] No space left on device")],
+)
+@pytest.mark.parametrize("flags", ["index {} -o a.parquet", "doctor --data={}", "run --data={}"])
+def test_output_that_nobody_takes(
+    tmp_path: Path, flags: str, ends: str, status: int, line: str
+) -> None:
+    name, _, rest = flags.partition(" ")
+    fits.PrimaryHDU(np.zeros((8, 8), np.int16)).writeto(tmp_path / "a.fits")
+    if name == "run":
+        rest += " --device=cpu --batch_size=1 --num_read_processes=1"
+    command = f"{sys.executable} {SCRIPTS / name}.py {rest.format('a.fits')} {ends}"
+    found = subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == status
+    errors = [text for text in found.stderr.splitlines() if text.startswith("dali-pipelines ")]
+    assert errors == ([f"dali-pipelines {name}: {line}"] if line else [])
+    assert "Traceback" not in found.stderr
+    assert "Exception ignored" not in found.stderr
 
 
 def test_the_program_as_a_module_names_its_version() -> None:
