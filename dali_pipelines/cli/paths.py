@@ -92,6 +92,18 @@ def check_output(path: str) -> None:
         raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
 
 
+def check_outputs(**paths: str | None) -> None:
+    """Check each file as `check_output` does; reject two flags that name the same one."""
+    flags: dict[str, str] = {}
+    for flag, path in paths.items():
+        if path is None:
+            continue
+        check_output(path)
+        other = flags.setdefault(os.path.realpath(path), flag)
+        if other != flag and not _is_device(path):
+            raise Refusal(f"--{other} and --{flag} both name {path}: give each a file of its own")
+
+
 class OutputFile:
     """A file that takes its name when it is closed, so that no half of it is ever there.
 

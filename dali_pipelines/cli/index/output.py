@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, refusing
-from dali_pipelines.cli.paths import check_output
+from dali_pipelines.cli.paths import check_outputs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,8 +23,7 @@ def check(out: str, *, data: str, rejected: str | None, overwrite: bool) -> None
     if not out.endswith(INDEX_SUFFIXES):
         suffixes = " or ".join(INDEX_SUFFIXES)
         raise Refusal(f"-o must end in {suffixes}, as each Index does, got {out}")
-    for path in filter(None, (out, rejected)):
-        check_output(path)
+    check_outputs(out=out, rejected=rejected)
     if os.path.exists(out) and not (overwrite or _is_ours(out)):
         raise Refusal(f"{out} exists and is not an Index of this command; --overwrite replaces it")
     if is_table(data) and os.path.realpath(data) == os.path.realpath(out):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import EXTRA, Refusal, command, one_line
 from dali_pipelines.cli.options import log_errors, parse
-from dali_pipelines.cli.paths import check_output
+from dali_pipelines.cli.paths import check_outputs
 from dali_pipelines.cli.run_config import (
     RunConfig,
     choose_devices,
@@ -54,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         ranks = Ranks.of()
         config = share_of(config, ranks)
-        for path in filter(None, (config.rejected, config.report, config.audit, config.state)):
-            check_output(path)
+        outputs = ("rejected", "report", "audit", "state")
+        check_outputs(**{name: getattr(config, name) for name in outputs})
         if config.data is None and ranks.rank == 0:
             job = SAMPLE_JOBS[config.pipeline]
             print(f"Without --data: the sample set, and unless given {job}", file=sys.stderr)

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from jobs import ROOT
 
-from dali_pipelines.cli.paths import OutputFile, index_of, write_file, write_table
+from dali_pipelines.cli.errors import Refusal
+from dali_pipelines.cli.paths import OutputFile, check_outputs, index_of, write_file, write_table
 from readers import Index, Storage
 
 
@@ -29,6 +30,13 @@ def test_images_of_an_index_keep_where_they_lie(tmp_path: Path) -> None:
     assert (rows[2].path, rows[2].etag, rows[2].file_bytes) == ("https://a.org/b.fits", '"1"', 7)
     plain = index_of(files[:1], (".fits",), Storage()).table.column_names
     assert plain == ["path", "hdu", "plane", "offset", "nbytes"]
+
+
+def test_two_outputs_may_share_a_device_alone(tmp_path: Path) -> None:
+    check_outputs(report="/dev/null", audit="/dev/null", state=None)
+    (tmp_path / "link").symlink_to("file")
+    with pytest.raises(Refusal, match="--report and --audit both name"):
+        check_outputs(report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
 
 
 def test_it_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:

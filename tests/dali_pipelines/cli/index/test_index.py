@@ -597,6 +597,11 @@ class TestOut:
                 ),
             )
 
+    def test_one_file_for_two_outputs(self, archive: Path, run: Run) -> None:
+        status, _, err = run(archive, "-o", "a.parquet", "--rejected", "a.parquet")
+        assert status == 2
+        assert "--out and --rejected both name a.parquet" in err
+
     def test_suffix(self, archive: Path, run: Run) -> None:
         assert run(archive, "-o", "index.csv") == (
             2,

@@ -555,6 +555,10 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(
         (["--missing=3", "--pipeline=aia"], "--missing is for --outside=fill, got --outside=rej"),
         (["--state=/nowhere/state.json"], "/nowhere/state.json cannot be written: expected a file"),
         (["--report=/"], "/ cannot be written: expected a file in a writable folder"),
+        (
+            ["--audit=q", "--state=./q"],
+            "--audit and --state both name ./q: give each a file of its",
+        ),
         (["--batch=4"], "unrecognized arguments: --batch=4"),
         (["--tail=pad"], "argument --tail: invalid choice: 'pad'"),
     ],
