@@ -16,7 +16,7 @@ from dali_pipelines.graph import operators
 from dali_pipelines.graph.gpu import operators as operators_gpu
 from dali_pipelines.graph.gpu.cupy_operator import to_gpu
 from dali_pipelines.graph.gpu.memory import decoder_nbytes, deconvolver_nbytes, warp_nbytes
-from dali_pipelines.runtime.dali_private import split
+from dali_pipelines.runtime.dali_private import merge, split
 from dali_pipelines.settings import Augmentation
 
 MOVED = frozenset(("part", "affine", "inside"))
@@ -215,8 +215,8 @@ def decode_jpeg(
         Whether DALI decodes regions there, see `dali_pipelines.runtime.jpeg_regions`. Without, all
         that the reader sent is decoded, and the window cut out of it.
     """
-    names = ("encoded", "anchor", "shape") if config.is_window else ("encoded",)
-    inputs = [arrays[name] for name in names]
+    window = ("anchor", "shape", "sent_shape") if config.is_window else ()
+    inputs = [arrays[name] for name in ("encoded", *window)]
     decode = functools.partial(_decode_image, channels=channels, regions=regions, config=config)
     if config.dtype in ("uint8", "uint16") or need_8_bits(config.augment):
         dtype = "uint16" if config.dtype == "uint16" else "uint8"
@@ -243,9 +243,24 @@ def _decode_image(
     }
     encoded, *window = inputs
     if window and regions:
-        return fn.decoders.image_slice(encoded, *window, axis_names="HW", **options)
+        return _decode_region(encoded, window, options)
     image = fn.decoders.image(encoded, **options)
-    return fn.slice(image, *window, axis_names="HW") if window else image
+    return fn.slice(image, *window[:2], axis_names="HW") if window else image
+
+
+def _decode_region(encoded: Any, window: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Decode a region; where it is the first column or row alone, two, of which one is cut out.
+
+    DALI 2.4 interpolates the colours of that column wrongly, where a JPEG has them subsampled in
+    both directions. A row goes with it, as Constants have the whole batch, and this may be a part.
+    """
+    anchor, shape, sent_shape = window
+    more = (shape == 1) & (anchor == 0) & (sent_shape > 1)
+    image = fn.decoders.image_slice(encoded, anchor, shape + more, axis_names="HW", **options)
+    is_one = more[0] | more[1]
+    two, other = split(image, is_one)
+    one = fn.slice(two, start=(0, 0), shape=split(shape, is_one)[0], axis_names="HW")
+    return merge(one, other, is_one)
 
 
 def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:

@@ -76,10 +76,12 @@ class JpegReader:
         SampleSpec(name="encoded", dtype="uint8", ndim=1),
         SampleSpec(name="anchor", dtype="int32", shape=(2,), unit="pixel"),
         SampleSpec(name="shape", dtype="int32", shape=(2,), unit="pixel"),
+        SampleSpec(name="sent_shape", dtype="int32", shape=(2,), unit="pixel"),
         SampleSpec(name="deep", dtype="bool", shape=()),
     )
-    """The file's bytes, then (y, x) and (height, width) of the window in the displayed image, and
-    whether its samples have 16 bits instead of 8."""
+    """The file's bytes, or those of a part of it; then (y, x) and (height, width) of the window in
+    that image as displayed, its own (height, width), and whether its samples have 16 bits instead
+    of 8."""
     regions: ClassVar[bool] = True
     """It reads what `Window.within` gives."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
@@ -194,7 +196,8 @@ def _cut_image(
     y, x = y - region.top * header.mcu_height, x - region.left * header.mcu_width
     height, width = region.size(header)
     turn = Turn.of(orientation)
-    image = EncodedImage(encoded, "JPEG", height, width, 8, orientation)
+    shape = (width, height) if turn.transposed else (height, width)
+    image = EncodedImage(encoded, "JPEG", *shape, 8, orientation)
     return image, turn.displayed((y, x, rows, columns), height, width)
 
 
@@ -205,6 +208,7 @@ def _sample(
         "encoded": np.frombuffer(image.encoded, np.uint8),
         "anchor": np.array(box[:2], np.int32),
         "shape": np.array(box[2:], np.int32),
+        "sent_shape": np.array((image.height, image.width), np.int32),
         "deep": np.array(image.bits == 16),
     }
     return Sample(arrays, input_bytes, size)
