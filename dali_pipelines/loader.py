@@ -14,6 +14,7 @@ from dali_pipelines.loading.bad_samples import BadSample, BadSamplePolicy
 from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.intake import Intake
 from dali_pipelines.loading.maker import PipelineMaker
+from dali_pipelines.loading.one_thread import OneThread, Steps
 from dali_pipelines.loading.running import RunningPipelines
 from dali_pipelines.loading.settings import pipeline_settings, row_values
 from dali_pipelines.loading.state import check_state, order_of, state_of
@@ -36,6 +37,10 @@ class Loader:
     is a list with one dict for each device: ``image`` (see the factory), ``row`` (int64, row of the
     Index), ``valid`` (bool), and the columns asked for, as arrays of the framework; text and the
     like, and with ``ragged="list"`` images, as lists. The first loop, or `start`, starts readers.
+
+    A Loader is for one thread at a time: a step, or a change of its state, while another thread
+    takes one is a RuntimeError there. Only `close` may come from any thread. Loops that take turns
+    share what is left of the epoch.
 
     Parameters
     ----------
@@ -151,6 +156,7 @@ class Loader:
         values = row_values(index, self._config)
         intake = Intake(policy, self._config, self.stats, kind, values)
         self._running = RunningPipelines(maker, kind, intake, cursor, self.stats, restart_readers)
+        self._one_thread = OneThread()
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch, the same on all devices and processes.
@@ -161,6 +167,9 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches that are left of the current epoch; in mode ``eval`` all of them."""
+        return Steps(self._steps(), self._one_thread)
+
+    def _steps(self) -> Iterator[Any]:
         if self.starts_anew:  # with epoch_steps, later epochs would begin at other rows
             self.reset(0 if self._cursor.epoch_steps else None)
         num_epochs = self._config.get("num_epochs")
@@ -185,7 +194,8 @@ class Loader:
         RuntimeError
             If this process was forked from the one that started them.
         """
-        self._running.start()
+        with self._one_thread:
+            self._running.start()
 
     def close(self) -> None:
         """End the reader processes; the next loop starts new ones where this one stopped."""
@@ -215,8 +225,9 @@ class Loader:
         """
         if epoch is not None:
             check_integer("epoch", epoch, 0)
-        if self._cursor.reset(epoch):
-            self.close()
+        with self._one_thread:
+            if self._cursor.reset(epoch):
+                self.close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: where the next batch begins.
@@ -249,10 +260,11 @@ class Loader:
             order of rows, or if a value in it makes no sense. Then nothing is changed.
         """
         check_state(state, self.index, self._weights)
-        self.close()
-        self._config.pop("block_rows", None)
-        self._config.update(order_of(state))
-        self._cursor.load(state)
+        with self._one_thread:
+            self.close()
+            self._config.pop("block_rows", None)
+            self._config.update(order_of(state))
+            self._cursor.load(state)
 
     @property
     def epoch(self) -> int:
