@@ -64,6 +64,8 @@ class Structure:
     hints: tuple[slice, ...] = ()
     """Bytes of PNG chunks, from the name up to the checksum, that say how to display the image and
     must not change its values."""
+    odd: tuple[int, ...] = ()
+    """Positions of the lengths of WebP chunks that are padded by a byte, where there is EXIF."""
     complete: bool = False
     """Whether the end of the image was found. Always False for formats without checks: only
     decoding finds damage there."""
@@ -175,10 +177,16 @@ def _is_usual(sampling: list[tuple[int, int]]) -> bool:
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:
-    """Return a PNG image whose pixels are decoded as they are stored."""
-    if not structure.hints:
+    """Return an image whose pixels DALI decodes as they are stored.
+
+    DALI 2.4 looks for the EXIF data of a WebP without skipping the padding of chunks, and fails:
+    that is made a part of them, behind the end of what they hold.
+    """
+    if not (structure.hints or structure.odd):
         return data
     changed = bytearray(data)
+    for at in structure.odd:
+        struct.pack_into("<I", changed, at, struct.unpack_from("<I", data, at)[0] + 1)
     for span in structure.hints:
         changed[span.start : span.start + 4] = _NO_HINT
         struct.pack_into(">I", changed, span.stop, isal_zlib.crc32(memoryview(changed)[span]))
@@ -251,11 +259,14 @@ def _png_header(data: bytes) -> UsualHeader | None:
 
 def _webp(data: bytes) -> Structure:
     exif: list[slice] = []
+    odd: list[int] = []
     at = 12
     while at + 8 <= len(data):
         kind, length = struct.unpack_from("<4sI", data, at)
         end = at + 8 + length
         if kind == b"EXIF" and end <= len(data):
             exif.append(slice(at + 8, end))
+        if length % 2 and end < len(data) and kind != b"ANMF":  # which holds chunks
+            odd.append(at + 4)
         at = end + length % 2
-    return Structure(tuple(exif))
+    return Structure(tuple(exif), odd=tuple(odd) if exif else ())

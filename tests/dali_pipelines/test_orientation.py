@@ -144,11 +144,26 @@ OTHERS = {
     **{f"WebP {value}": (encoded("WEBP", exif=turned(value)), value) for value in range(1, 10, 2)},
     "WebP XMP only": (encoded("WEBP", xmp=xmp(6)), 1),
     "WebP XMP and EXIF": (encoded("WEBP", xmp=xmp(6), exif=turned(3)), 3),
+    "WebP, odd profile": (encoded("WEBP", icc_profile=b"x" * 15, exif=turned(6)), 6),
     **{f"TIFF {value}": (encoded("TIFF", tiffinfo={274: value}), value) for value in range(1, 9)},
     "TIFF XMP only": (encoded("TIFF", tiffinfo={700: xmp(6)}), 1),
     "TIFF XMP and tag": (encoded("TIFF", tiffinfo={700: xmp(6), 274: 3}), 3),
 }
 OTHERS["WebP 9"] = OTHERS["WebP 9"][0], 1
+
+
+def webp_of_odd_alpha() -> bytes:
+    """Return a WebP whose ALPH chunk is padded; its length depends on how well alpha compresses."""
+    for seed in range(99):
+        alpha = np.random.default_rng(seed).integers(128, 256, (PICTURE.height, PICTURE.width))
+        picture = PICTURE.copy()
+        picture.putalpha(Image.fromarray(alpha.astype(np.uint8)))
+        stream = io.BytesIO()
+        picture.save(stream, "WEBP", exif=turned(6))
+        content = stream.getvalue()
+        if content[content.index(b"ALPH") + 4] % 2:
+            return content
+    raise AssertionError("no ALPH chunk of odd length")
 
 
 def stored(content: bytes) -> np.ndarray:
@@ -199,3 +214,11 @@ def test_turned_by_exif_alone(tmp_path: Path, crop: tuple[int, int] | None, note
         elif (difference := np.abs(image - expected).max()) > 2:
             wrong[name] = difference
     assert not wrong
+
+
+def test_a_webp_with_alpha_whose_chunk_is_padded(tmp_path: Path) -> None:
+    content = webp_of_odd_alpha()
+    (image,) = delivered(tmp_path, {"alpha": (content, 6)}, noted=False)
+    with Image.open(io.BytesIO(content)) as opened:
+        expected = TURNS[6](np.asarray(opened.convert("RGB"))).astype(int)
+    assert np.abs(image - expected).max() <= 2
