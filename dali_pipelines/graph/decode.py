@@ -243,16 +243,28 @@ def _decode_image(
     }
     encoded, *window = inputs
     if window and regions:
-        return _decode_region(encoded, window, options)
+        if config.device_id is None and _may_be_thin(config):
+            return _decode_thin_region(encoded, window, options)
+        return fn.decoders.image_slice(encoded, *window[:2], axis_names="HW", **options)
     image = fn.decoders.image(encoded, **options)
     return fn.slice(image, *window[:2], axis_names="HW") if window else image
 
 
-def _decode_region(encoded: Any, window: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _may_be_thin(config: PipelineConfig) -> bool:
+    """Return whether readers may be asked for a single row or column."""
+    is_turned = config.rotate != 0 or tuple(config.zoom) != (1, 1)
+    is_scaled = config.resize_shorter is not None
+    if config.crop is None or is_turned or is_scaled or config.outside == "fill":
+        return True
+    return min(config.crop) == 1
+
+
+def _decode_thin_region(encoded: Any, window: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Decode a region; where it is the first column or row alone, two, of which one is cut out.
 
-    DALI 2.4 interpolates the colours of that column wrongly, where a JPEG has them subsampled in
-    both directions. A row goes with it, as Constants have the whole batch, and this may be a part.
+    On CPUs DALI 2.4 interpolates the colours of that column wrongly, where a JPEG has them
+    subsampled in both directions. A row goes with it, as Constants have the whole batch, and this
+    may be a part.
     """
     anchor, shape, sent_shape = window
     more = (shape == 1) & (anchor == 0) & (sent_shape > 1)
