@@ -102,4 +102,4 @@ resolve-%: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-* docs/_build docs/generated docs/gallery docs/sg_execution_times.rst
+	rm -rf .venv .venv-* build docs/_build docs/generated docs/gallery docs/sg_execution_times.rst

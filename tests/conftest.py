@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import multiprocessing.util
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -155,10 +158,19 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def kernels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder where one of the processes of a run compiles CUDA kernels, and all find them."""
-    folder = tmp_path_factory.getbasetemp()
-    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
+def kernels_folder() -> Path:
+    """Folder where one process compiles CUDA kernels, and all find them; later runs, too.
+
+    Its name stands for all sources, for the compilers, and for this CPU, which emulates GPUs.
+    """
+    from dali_pipelines.kernels.stamp import STAMP
+    from readers.cache.stamp import stamp_of
+
+    emulator = stamp_of(path for path in (TESTS / "gpu_offline").iterdir() if path.is_file())
+    compilers = [version(name) for name in ("numba-cuda", "nvidia-cuda-nvcc")]
+    cpu = re.search("flags.*", Path("/proc/cpuinfo").read_text())
+    known = repr((STAMP, emulator, compilers, cpu and cpu[0]))
+    return ROOT / "build" / "kernels" / hashlib.sha256(known.encode()).hexdigest()[:16]
 
 
 @pytest.fixture(

@@ -11,8 +11,9 @@ from astropy.io import fits
 from jobs import ROOT, run
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("name", ["index", "prep"])
+@pytest.mark.parametrize(
+    ("name", "closed"), [("index", "2>&-"), ("prep", "2>&-"), ("index", "<&- >&- 2>&-")]
+)
 def test_a_command_does_its_work(tmp_path: Path, name: str, closed: str) -> None:
     (tmp_path / "archive").mkdir()
     fits.writeto(tmp_path / "archive" / "a.fits", np.zeros((20, 20), np.int16))
