@@ -147,7 +147,9 @@ def _fits_sample(path: Path, *, scale: float, kind: str = "int16", **options: An
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings = {"compression_type": "RICE_1", "tile_shape": (1, _WIDTH), **options}
-        fits.CompImageHDU(noise, dither_seed=1, quantize_method=1, **settings).writeto(path)
+        fits.CompImageHDU(noise, dither_seed=1, quantize_method=1, **settings).writeto(
+            path, overwrite=True
+        )
     return FitsReader().read(Row(0, str(path)), None)
 
 
