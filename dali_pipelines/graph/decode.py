@@ -253,10 +253,9 @@ def _decode_image(
 def _may_be_thin(config: PipelineConfig) -> bool:
     """Return whether readers may be asked for a single row or column."""
     is_turned = config.rotate != 0 or tuple(config.zoom) != (1, 1)
-    is_scaled = config.resize_shorter is not None
-    if config.crop is None or is_turned or is_scaled or config.outside == "fill":
+    if config.crop is None or config.resize_shorter is not None or is_turned:
         return True
-    return min(config.crop) == 1
+    return config.outside == "fill" or min(config.crop) == 1
 
 
 def _decode_thin_region(encoded: Any, window: Sequence[Any], options: Mapping[str, Any]) -> Any:

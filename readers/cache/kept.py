@@ -64,7 +64,7 @@ class KernelCache(FunctionCache):
 
     _impl_class = KernelCacheImpl
     compiled: ClassVar[int] = 0
-    """How often something was not found in this process, and so compiled."""
+    """Number of functions that this process has not found, and so compiled."""
 
     def __init__(self, function: Any, stamp: str) -> None:
         super().__init__(function)

@@ -33,7 +33,7 @@ _NO_END = (
     "Header missing END card.",
     "a header has no END card, as where the file is cut off: copy it again",
 )
-"""What astropy says, and what is said here."""
+"""Words of astropy, and those of errors here."""
 _HEAD_BYTES = 128 << 10
 """Bytes to fetch of an unknown file: its headers, and usually the table of tiles."""
 _WHOLE_BYTES = 1 << 20

@@ -25,7 +25,7 @@ class LeftOut:
     images: Mapping[str, str]
     """Why an image was left out, by its name."""
     hint: str = ""
-    """What to do about objects on no image."""
+    """Remedy for objects on no image."""
 
     @classmethod
     def of(cls, why: NDArray[np.object_], images: Mapping[str, str], hint: str = "") -> LeftOut:

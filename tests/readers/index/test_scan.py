@@ -111,7 +111,7 @@ def test_files_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 
 HIDDEN = [".ipynb_checkpoints/a.jpg", "cat/._a.jpg", "cat/.a.jpg.Xy12", "cat/.old/a.jpg"]
-"""What Jupyter, macOS, rsync and users leave in folders."""
+"""Names that Jupyter, macOS, rsync and users leave in folders."""
 
 
 def archive(tmp_path: Path) -> str:
