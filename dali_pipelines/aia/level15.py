@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import warnings
@@ -25,6 +24,7 @@ from dali_pipelines.aia.level15_storage import (
     without_storage,
 )
 from dali_pipelines.aia.psf import PSF_CHANNELS
+from dali_pipelines.runtime.version import own_version
 from readers.aia.channel import is_hmi
 from readers.aia.degradation import CorrectionTable
 from readers.aia.keywords import number, text
@@ -191,8 +191,7 @@ class Level15:
         dtype: Dtype,
         compress: Compression,
     ) -> list[str]:
-        version = importlib.metadata.version("dali-pipelines")
-        lines = [f"level 1.5 by dali-pipelines {version}, scripts/prep.py, of"]
+        lines = [f"level 1.5 by dali-pipelines {own_version()}, scripts/prep.py, of"]
         lines.append(os.path.basename(row.path))
         if self.pointing_table is not None:
             lines += [

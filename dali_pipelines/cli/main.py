@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import version
 
 from dali_pipelines.cli.errors import command
+from dali_pipelines.runtime.version import own_version
 
 COMMANDS = {
     "run": "iterate an archive, alone or under torchrun, and report speed and what limits it",
@@ -36,9 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         + "\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {version('dali-pipelines')}"
-    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {own_version()}")
     parser.add_argument(
         "command",
         choices=COMMANDS,

@@ -19,8 +19,9 @@ from typing import Any
 
 from dali_pipelines.parallel.apart import apart
 from dali_pipelines.parallel.process_pool import Crash, ProcessPool
-from dali_pipelines.parallel.worker import WorkerError, at_worker, own_version
+from dali_pipelines.parallel.worker import WorkerError, at_worker
 from dali_pipelines.runtime.interrupts import interrupt_held
+from dali_pipelines.runtime.version import own_version
 
 Task = tuple[Any, ...]
 """Arguments of a function."""

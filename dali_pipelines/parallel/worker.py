@@ -5,22 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from importlib.metadata import version
 from typing import Any, NoReturn
 
+from dali_pipelines.runtime.version import own_version
 from readers.contract import Row
 from readers.places.urls import is_url
 
 
 class WorkerError(RuntimeError):
     """The workers of an executor cannot do a task; the message says why."""
-
-
-@cache
-def own_version() -> str:
-    """Return the version of this package."""
-    return version("dali-pipelines")
 
 
 def at_worker(wanted: str, function: Callable[..., Any], *task: Any) -> Any:

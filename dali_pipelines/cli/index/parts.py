@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dali_pipelines.cli.errors import Refusal, count, refusing
 from dali_pipelines.cli.paths import OutputFile
 from dali_pipelines.cli.shared_flags import shard_of
-from dali_pipelines.parallel.worker import own_version
+from dali_pipelines.runtime.version import own_version
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator

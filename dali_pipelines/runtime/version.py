@@ -1,0 +1,15 @@
+"""The version of this package."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from functools import cache
+
+
+@cache
+def own_version() -> str:
+    """Return the version that is installed, or "not installed", as in a clone on the path."""
+    try:
+        return importlib.metadata.version("dali-pipelines")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
