@@ -177,7 +177,7 @@ def kernels_folder() -> Path:
     scope="session",
     params=("sm_75", "sm_100", pytest.param("real", marks=pytest.mark.gpu)),
 )
-def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device | Gpu:
+def gpu(request: pytest.FixtureRequest) -> Device | Gpu:
     """A GPU: emulated, where its kernels are compiled, and run on the CPU; or the real one."""
     if request.param == "real":
         from on_gpu.launcher import Gpu
@@ -185,7 +185,7 @@ def gpu(kernels_folder: Path, request: pytest.FixtureRequest) -> Device | Gpu:
         return Gpu()
     from gpu_offline.device import emulated
 
-    return emulated(kernels_folder, request.param)
+    return emulated(request.getfixturevalue("kernels_folder"), request.param)
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,6 @@ from warm_python import WarmJob
 
 KINDS: dict[str, Any] = {"new": subprocess.Popen, "warm": WarmJob}
 
-VISIBLE_GPUS = any(Path("/dev").glob("nvidia[0-9]*"))
-
 SEEN = r"""
 import json, multiprocessing, os, re, signal, sys, tempfile, threading
 from pathlib import Path
@@ -189,7 +187,7 @@ def test_what_a_fork_cannot_do_is_a_new_interpreter(
     assert ended("warm", command, **options) == (0, "", "")
 
 
-@pytest.mark.skipif(VISIBLE_GPUS, reason="libraries for GPUs may start threads")
+@pytest.mark.skipif(warm_python.HAS_GPU, reason="nothing is a fork beside a GPU")
 def test_what_is_ours_is_imported_anew() -> None:
     code = "import sys; print({'torch', 'dali_pipelines', 'readers', 'pytest'} & {*sys.modules})"
     # Variables that another test left behind would mean a new interpreter.

@@ -76,6 +76,7 @@ import warm_python
 warm_python.main(int(sys.argv[2]))
 """
 TESTS = Path(__file__).parent
+HAS_GPU = any(name for kind in ("nvidia[0-9]*", "dxg") for name in Path("/dev").glob(kind))
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _first = dict(os.environ)
 _status: list[int] = []
@@ -178,8 +179,10 @@ def _adopting() -> Iterator[None]:
 def _server() -> socket.socket | None:
     """Start what will be forked, with the streams of a job: no terminal, and no file.
 
-    None if imports start threads, as libraries for GPUs may, so that it cannot be forked.
+    None where there is a GPU, whose libraries may not outlive a fork, and if imports start threads.
     """
+    if HAS_GPU:
+        return None
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     not_its = ("PYTHONPATH", "OMP_NUM_THREADS")
     environ = {name: value for name, value in _first.items() if name not in not_its}

@@ -93,7 +93,8 @@ def build(kernels: str, folder: Path, archs: Sequence[str]) -> list[Usage]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not usages.exists():
             command = [sys.executable, "-m", "gpu_offline.compiler", kernels, str(folder), *archs]
-            path = os.pathsep.join((str(TESTS.parent), str(TESTS)))
+            places = (str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", ""))
+            path = os.pathsep.join(filter(None, places))
             subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
     return [Usage(**fields) for fields in json.loads(usages.read_text())]
 
