@@ -25,7 +25,6 @@ from dali_pipelines.graph.parts import decode_parts
 from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
-from dali_pipelines.runtime.jpeg_regions import regions_decode
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
 from readers.channels import ChannelsReader
 from readers.contract import Reader
@@ -266,9 +265,7 @@ def jpeg_pipeline(
     if names := need_8_bits(config.get("augment", ())):  # in mode eval, too
         stored, needed_by = "uint8", f"{', '.join(names)}: leave that out, or convert the file"
     reader = JpegReader(channels, stored, check_entropy, needed_by)
-    gpu = settings.device_id
-    regions = gpu is None or not settings.is_window or regions_decode(gpu)
-    decode = functools.partial(decode_jpeg, channels=channels, regions=regions)
+    decode = functools.partial(decode_jpeg, channels=channels)
     return _of_files(index, reader, decode, settings)
 
 

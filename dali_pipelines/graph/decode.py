@@ -194,9 +194,7 @@ def no_flip() -> Any:
     return types.Constant(np.zeros(2, np.int32), device="cpu")
 
 
-def decode_jpeg(
-    arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3, regions: bool = True
-) -> Decoded:
+def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: int = 3) -> Decoded:
     """Decode at full depth to RGB or gray, shape (height, width, channels), or only a window.
 
     Images of 8 bits become uint8, of 16 bits uint16, and a batch may hold both, unless the settings
@@ -211,13 +209,10 @@ def decode_jpeg(
         Its window, dtype and device_id.
     channels : {3, 1}
         RGB or gray.
-    regions : bool
-        Whether DALI decodes regions there, see `dali_pipelines.runtime.jpeg_regions`. Without, all
-        that the reader sent is decoded, and the window cut out of it.
     """
     window = ("anchor", "shape", "sent_shape") if config.is_window else ()
     inputs = [arrays[name] for name in ("encoded", *window)]
-    decode = functools.partial(_decode_image, channels=channels, regions=regions, config=config)
+    decode = functools.partial(_decode_image, channels=channels, config=config)
     if config.dtype in ("uint8", "uint16") or need_8_bits(config.augment):
         dtype = "uint16" if config.dtype == "uint16" else "uint8"
         return Decoded(decode(inputs, dtype), dtype, largest=255 if dtype == "uint8" else None)
@@ -232,22 +227,35 @@ def need_8_bits(augment: Iterable[Augmentation]) -> list[str]:
 
 
 def _decode_image(
-    inputs: Sequence[Any], dtype: str, *, channels: int, regions: bool, config: PipelineConfig
+    inputs: Sequence[Any], dtype: str, *, channels: int, config: PipelineConfig
 ) -> Any:
+    on_gpu = config.device_id is not None
     options = {
-        "device": "cpu" if config.device_id is None else "mixed",
+        "device": "mixed" if on_gpu else "cpu",
         "output_type": types.RGB if channels == 3 else types.GRAY,
         "dtype": to_dali_type(dtype),
         # Else a GPU repeats subsampled colours, and a quarter of the values differ from the CPU's.
         "jpeg_fancy_upsampling": True,
     }
     encoded, *window = inputs
-    if window and regions:
-        if config.device_id is None and _may_be_thin(config):
-            return _decode_thin_region(encoded, window, options)
-        return fn.decoders.image_slice(encoded, *window[:2], axis_names="HW", **options)
-    image = fn.decoders.image(encoded, **options)
-    return fn.slice(image, *window[:2], axis_names="HW") if window else image
+    if on_gpu:
+        image = _on_stream_of_operators(fn.decoders.image(encoded, **options))
+        # nvImageCodec 0.9 leaves regions of subsampled images to the CPU, which takes longer.
+        return fn.slice(image, *window[:2], axis_names="HW") if window else image
+    if not window:
+        return fn.decoders.image(encoded, **options)
+    if _may_be_thin(config):
+        return _decode_thin_region(encoded, window, options)
+    return fn.decoders.image_slice(encoded, *window[:2], axis_names="HW", **options)
+
+
+def _on_stream_of_operators(image: Any) -> Any:
+    """Take an image over from a decoder of a GPU, which has a stream of its own; it is not copied.
+
+    DALI 2.4 skips the operators of a part of a batch that is empty. What they return then has no
+    dimensions, and an operator of another stream fails on that, unless it takes any layout.
+    """
+    return fn.reinterpret(image, layout="HWC")
 
 
 def _may_be_thin(config: PipelineConfig) -> bool:

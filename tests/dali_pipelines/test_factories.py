@@ -267,10 +267,10 @@ def pillow(path: str) -> np.ndarray:
         return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
 
-def far_share(image: torch.Tensor, expected: np.ndarray) -> float:
-    """Share of the values that differ by more than 2 grey levels."""
+def far_share(image: torch.Tensor, expected: np.ndarray, most: int = 2) -> float:
+    """Share of the values that differ by more than so many grey levels."""
     difference = np.abs(image.numpy() - expected.transpose(2, 0, 1).astype(np.float32))
-    return float((difference > 2).mean())
+    return float((difference > most).mean())
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -284,7 +284,8 @@ def test_jpeg_equals_pillow(
     )
     for row, image in found.items():
         expected = cut_and_flipped(pillow(index.path(row)), row, crop, flip)
-        assert far_share(image, expected) < 1e-3, index.path(row)
+        most = 2 if device is None else 3  # nvJPEG rounds subsampled colours in another way
+        assert far_share(image, expected, most) < 1e-3, index.path(row)
 
 
 @pytest.mark.parametrize("device", DEVICES)

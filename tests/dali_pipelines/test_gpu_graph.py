@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -104,6 +104,30 @@ def test_the_graph_is_accepted(
     assert b"gpu" in graph
     # Images of 8 and of 16 bits part ways behind the reader, and meet at the end.
     assert (graph.count(b"_conditional__Merge") == 1) == is_encoded
+
+
+def operators(node: Any) -> Iterator[Any]:
+    """Yield the operators on which a node depends."""
+    yield node.source
+    for one in node.source.inputs:
+        yield from operators(one)
+
+
+@pytest.mark.parametrize("crop", [None, (8, 8)])
+def test_what_takes_decoded_images_takes_any_layout(crop: Any) -> None:
+    """DALI fails on others where a batch has none: images of 16 bits, or of 8."""
+    config = PipelineConfig(batch_size=2, device_id=0, crop=crop)
+    with Pipeline(batch_size=2, num_threads=1, device_id=None):
+        nodes = arrays_of(JpegReader(), config)
+        flip = fn.external_source(name="flip", dtype=to_dali_type("int32"), ndim=1)
+        image = transform(decode_jpeg(nodes, config), nodes | {"flip": flip}, 3, config, None)  # type: ignore[arg-type]
+    behind = [
+        one._op.schema.OperatorName()
+        for one in operators(image)
+        for given in one.inputs
+        if given.source._op.device == "mixed"
+    ]
+    assert set(behind) == {"Reinterpret"}
 
 
 def test_the_graph_of_padding_is_accepted() -> None:

@@ -98,8 +98,12 @@ def check(found: Images, expected: Images, *, rtol: float = 0, atol: float = 0) 
         np.testing.assert_allclose(*as_floats, rtol, atol, err_msg=f"row {row}")
 
 
-def check_most(found: Images, expected: Images, most: float = 2) -> None:
-    """Compare where roundings differ, as those of nvJPEG: 1 % of the values may be further off."""
+def check_most(found: Images, expected: Images, most: float = 3) -> None:
+    """Compare where roundings differ: 1 % of the values may be further off.
+
+    Of subsampled colours nvJPEG differs from the CPU by 3 of 255 at most on an H100, but for
+    progressive files, of which 1 of 10,000 values does.
+    """
     assert sorted(found) == sorted(expected)
     for row, image in expected.items():
         assert found[row].dtype == image.dtype

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pytest
 from image_files import LOSSLESS
 
-from dali_pipelines import (
-    Index,
-    PipelineConfig,
-    PipelineSettings,
-    ReaderPipeline,
-    jpeg_pipeline,
-    reader_pipeline,
-    with_mcu_rows,
-)
-from dali_pipelines.graph.decode import decode_jpeg
-from dali_pipelines.runtime.jpeg_regions import regions_decode
+from dali_pipelines import Index, jpeg_pipeline, with_mcu_rows
 from on_gpu import archives
 from on_gpu.devices import (
     DEVICES,
@@ -32,18 +21,9 @@ from on_gpu.devices import (
     named,
     one_by_one,
 )
-from readers import JpegReader
 
 WINDOW: dict[str, Any] = {"crop": (30, 36), "window": "random", "flip": "hv"}
 DEEP = [name for name, (_, values) in LOSSLESS.items() if values.dtype == np.uint16]
-
-
-def jpeg_factory(
-    index: Index, *, regions: bool, **config: Unpack[PipelineSettings]
-) -> ReaderPipeline:
-    """Make the pipeline with or without regions, whether or not a GPU decodes them."""
-    decode = functools.partial(decode_jpeg, regions=regions)
-    return reader_pipeline(index, JpegReader(), decode, PipelineConfig(**config))
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +66,12 @@ def test_stored_integers(lossless: Index, dtype: str, device: int | None) -> Non
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("noted", [False, True], ids=["", "noted"])
-@pytest.mark.parametrize("regions", [False, True], ids=["whole", "regions"])
-def test_windows_of_photographs(
-    photographs: Index, noted: bool, regions: bool, device: int | None
-) -> None:
-    """Of all EXIF orientations, with and without noted rows of MCUs, by both ways to cut."""
-    if regions and device is not None and not regions_decode(device):
-        pytest.skip("this GPU does not decode regions of JPEG images")
+def test_windows_of_photographs(photographs: Index, noted: bool, device: int | None) -> None:
+    """Of all EXIF orientations, with and without noted rows of MCUs."""
     settings: dict[str, Any] = {"crop": (97, 65), "window": "random", "flip": "hv"}
-    expected = one_by_one(jpeg_factory, photographs, regions=True, **settings)
+    expected = one_by_one(jpeg_pipeline, photographs, **settings)
     index = with_mcu_rows(photographs) if noted else photographs
-    found = epoch(jpeg_factory, index, [device], regions=regions, **settings)
+    found = epoch(jpeg_pipeline, index, [device], **settings)
     check_most(found, expected)
 
 

@@ -43,7 +43,6 @@ CHECKS: tuple[Check, ...] = (
     software.driver,
     software.gpus,
     software.cuda_libraries,
-    software.jpeg_regions,
     software.start_method,
     software.vectors,
     software.kernel_cache,

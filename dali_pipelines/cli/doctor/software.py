@@ -130,20 +130,6 @@ def cuda_libraries(job: Job) -> Finding:
     return ok(f"CUDA libraries: {', '.join(_CUDA_LIBRARIES)} can be loaded")
 
 
-def jpeg_regions(job: Job) -> Finding:
-    """Whether the first GPU decodes regions of JPEG images, where the job needs windows of them."""
-    cuts = job.config.crop is not None or job.config.random_area is not None
-    if not job.on_gpu:
-        return ok("JPEG regions: not used, they are a matter of GPUs")
-    if job.config.pipeline != "jpeg" or not cuts:
-        return ok("JPEG regions: not needed, the run cuts no windows out of JPEG files")
-    from dali_pipelines.runtime.jpeg_regions import regions_decode
-
-    if regions_decode(0):
-        return ok("JPEG regions: decoded on the GPU")
-    return note("JPEG regions: not decoded on this GPU, whole images are, and then cut")
-
-
 def start_method(job: Job) -> Finding:
     """Check the start method of readers against the state of CUDA."""
     method = job.config.start_method

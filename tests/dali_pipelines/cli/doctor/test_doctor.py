@@ -284,27 +284,6 @@ def test_start_method(
     assert line(software.start_method, job(driver, start_method=method)).startswith(expected)
 
 
-@pytest.mark.parametrize("works", [True, False])
-def test_jpeg_regions(job: Any, monkeypatch: Any, works: bool) -> None:
-    name = "dali_pipelines.runtime.jpeg_regions.regions_decode"
-    monkeypatch.setattr(name, lambda _: works)
-    windows = {"pipeline": "jpeg", "crop": (64, 64)}
-    assert line(software.jpeg_regions, job(H200, **windows)) == (
-        "OK   JPEG regions: decoded on the GPU"
-        if works
-        else "NOTE JPEG regions: not decoded on this GPU, whole images are, and then cut"
-    )
-    regions = {"pipeline": "jpeg", "random_area": (0.1, 1.0), "resize": (64, 64)}
-    assert line(software.jpeg_regions, job(H200, **regions)) == line(
-        software.jpeg_regions, job(H200, **windows)
-    )
-    unneeded = "OK   JPEG regions: not needed, the run cuts no windows out of JPEG files"
-    unused = "OK   JPEG regions: not used, they are a matter of GPUs"
-    assert line(software.jpeg_regions, job(None, **windows)) == unused
-    assert line(software.jpeg_regions, job(H200, crop=(64, 64))) == unneeded
-    assert line(software.jpeg_regions, job(H200, pipeline="jpeg")) == unneeded
-
-
 def test_vectors(job: Any, monkeypatch: Any) -> None:
     expected = ("OK   vectors: the CPU has AVX-512,", "OK   vectors: the CPU has AVX2,")
     for form, start in zip(FORMS, (*expected, "NOTE vectors: neither AVX2 nor"), strict=True):
