@@ -10,10 +10,11 @@ pixels       every pipeline against the CPU
 devices      one and several pipelines: each row once, with the same pixels
 resume       a state saved on CPU or GPU, continued on the other and on more of them
 faults       bad files, a reader that is killed, an error in an operator of the GPU
+times        of the CUDA kernels
 benchmarks   suites of bench.py, --quick unless --full is given; a part is e.g. benchmarks:jpeg
 
-Each runs in a process of its own, and the others run whatever becomes of it. The first six take 10
-minutes at most. --out gets NAME.json and NAME.md, written anew after each stage, which can be
+Each runs in a process of its own, and the others run whatever becomes of it. All but the last take
+10 minutes at most. --out gets NAME.json and NAME.md, written anew after each stage, which can be
 committed to tests/benchmarks/results, and NAME.log with all output.
 
 The exit status is 0 if all passed, 1 if not, and 2 if there is no GPU, where nothing runs.

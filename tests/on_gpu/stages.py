@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,7 +30,6 @@ FILES = {
         "dali_pipelines/graph/test_decode_jpeg.py",
         "dali_pipelines/graph/test_operators_psf.py",
         "dali_pipelines/graph/gpu/test_memory.py",
-        "dali_pipelines/runtime/test_jpeg_regions.py",
     ),
     "devices": ("on_gpu/test_devices.py",),
     "resume": ("on_gpu/test_resume.py",),
@@ -38,12 +38,13 @@ FILES = {
 """Stage -> its files below ``tests/``; of these, the tests that are marked ``gpu``."""
 
 LIMITS_S = {
-    "environment": 130,  # of which decoding regions of JPEG images may take 120
+    "environment": 60,
     "kernels": 90,
     "pixels": 190,
     "devices": 60,
     "resume": 60,
     "faults": 60,
+    "times": 60,
     "benchmarks": 600,  # for each suite; all others together have 10 minutes
 }
 
@@ -68,6 +69,7 @@ def stages(names: Iterable[str], num_gpus: int, folder: Path, *, quick: bool = T
     commands = {
         "environment": _doctor(num_gpus),
         **{name: _tests(files) for name, files in FILES.items()},
+        "times": (sys.executable, "-m", "on_gpu.times"),
         **{f"benchmarks:{suite}": _benchmark(suite, folder, quick=quick) for suite in SUITES},
     }
     limits = LIMITS_S if quick else LIMITS_S | {"benchmarks": _FULL_LIMIT_S}
@@ -102,5 +104,6 @@ def _tests(files: Iterable[str]) -> tuple[str, ...]:
 
 
 def _benchmark(suite: str, folder: Path, *, quick: bool) -> tuple[str, ...]:
-    command = (sys.executable, "-m", "benchmarks.main", f"--suite={suite}", f"--out={folder}")
-    return (*command, "--quick") if quick else command
+    readers = max(2, (os.cpu_count() or 2) - 2)
+    flags = [f"--suite={suite}", f"--out={folder}", f"--num_read_processes={readers}"]
+    return (sys.executable, "-m", "benchmarks.main", *flags, *(["--quick"] if quick else []))
