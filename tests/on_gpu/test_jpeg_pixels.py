@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 from image_files import LOSSLESS
 
-from dali_pipelines import Index, jpeg_pipeline, with_mcu_rows
+from dali_pipelines import (
+    Blur,
+    ColorJitter,
+    Erase,
+    Index,
+    Noise,
+    RandAugment,
+    RandomGrayscale,
+    TrivialAugment,
+    jpeg_pipeline,
+    with_mcu_rows,
+)
 from on_gpu import archives
 from on_gpu.devices import (
     DEVICES,
@@ -62,6 +73,25 @@ def test_stored_integers(lossless: Index, dtype: str, device: int | None) -> Non
     settings = {**WINDOW, "dtype": dtype}
     expected = one_by_one(jpeg_pipeline, index, **settings)
     check(epoch(jpeg_pipeline, index, [device], **settings), expected)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "augment",
+    [
+        (ColorJitter(0.4, 0.4, 0.4, 0.1), RandomGrayscale(0.5)),
+        (Blur(3, p=0.5), Erase(p=0.5), Noise(2.0)),
+        (TrivialAugment(),),
+        (RandAugment(),),
+    ],
+    ids=lambda augment: type(augment[0]).__name__,
+)
+def test_augmented(lossless: Index, augment: tuple[Any, ...], device: int | None) -> None:
+    """Of some batches no image is blurred or erased, of others all are."""
+    deep = np.array([Path(path).name in DEEP for path in lossless.table["path"].to_pylist()])
+    index, settings = lossless.select(~deep), {**WINDOW, "augment": augment}
+    expected = one_by_one(jpeg_pipeline, index, **settings)
+    check_most(epoch(jpeg_pipeline, index, [device], **settings), expected)
 
 
 @pytest.mark.parametrize("device", DEVICES)
