@@ -31,6 +31,7 @@ COLUMNS = {
 of planes of the image; ``plane`` exists if there is a row for each."""
 
 _TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
+_IN_UTC = "DATE"
 # Years that fit into 64 bits of nanoseconds; others overflow silently in NumPy.
 _TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 _JSOC_TAI = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_([0-9:.]+)_TAI")
@@ -44,14 +45,17 @@ _AHEAD_OF_TAI = {
 }
 """Nanoseconds, of the other time scales that are converted: TT is TAI + 32.184 s, and TDB is within
 2 ms of TT."""
-_SCALE = "TIMESYS"
 _BATCH_ROWS = 8192
 
 
 def keys_to_read(keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the keywords to read for these columns: TIMESYS, too, if one of them is a time."""
-    has_times = any(map(_TIME_KEY.fullmatch, keys))
-    return (*keys, _SCALE) if has_times and _SCALE not in keys else (*keys,)
+    """Return the keywords to read for these columns: for each time its TIMESYS, too."""
+    times = (key for key in keys if _TIME_KEY.fullmatch(key) and key != _IN_UTC)
+    return (*keys, *map(_scale_of, times))
+
+
+def _scale_of(key: str) -> str:
+    return f"TIMESYS:{key}"  # see readers.fits.facts.inherited
 
 
 class FactTable:
@@ -111,7 +115,7 @@ class FactTable:
             if name in COLUMNS:
                 columns[name] = column.cast(COLUMNS[name])
             elif _TIME_KEY.fullmatch(name) and column.type in (pa.string(), pa.null()):
-                scales = _scales(None if name == "DATE" else found.get(_SCALE), len(column))
+                scales = _scales(found.get(_scale_of(name)), len(column))
                 columns[column_name(name)], bad = _times(column, scales)
                 if bad:
                     self.not_times[column_name(name)] = len(bad), bad[0]

@@ -22,8 +22,9 @@ PIXELS = np.zeros((4, 5), np.int16)
 @pytest.fixture
 def archive(tmp_path: Path) -> Index:
     for number in range(6):
-        primary = fits.Header({"DATE-OBS": f"2024-05-10T23:5{number}:00", "GAIN": 1.0})
-        image = fits.Header({"WAVELNTH": 171 + number, "GAIN": 2.0, "TIMESYS": "TAI"})
+        start = {"DATE-OBS": f"2024-05-10T23:5{number}:00", "TIMESYS": "TAI"}
+        primary = fits.Header({**start, "GAIN": 1.0})
+        image = fits.Header({"WAVELNTH": 171 + number, "GAIN": 2.0, "TIMESYS": "UTC"})
         hdus = [
             fits.PrimaryHDU(header=primary),
             fits.ImageHDU(PIXELS, image),

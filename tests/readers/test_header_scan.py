@@ -149,6 +149,33 @@ class TestKeys:
         facts = fits_facts(path, ["EXPTIME", "GAIN"])
         assert (facts["EXPTIME"], facts["GAIN"]) == (expected, 3.0)
 
+    @pytest.mark.parametrize(("inherit", "card"), [(True, {}), (False, {"INHERIT": True})])
+    def test_a_time_has_the_scale_of_its_header(
+        self, tmp_path: Path, inherit: bool, card: dict[str, bool]
+    ) -> None:
+        primary = fits.Header({"DATE-OBS": "2020-01-01T00:00:00", "TIMESYS": "UTC"})
+        own = {"T_OBS": "2020-01-01T00:00:37", "TIMESYS": "TAI", "EXTNAME": "A", **card}
+        heir = {"T_OBS": "2020-01-01", "EXTNAME": "B", **card}
+        hdus = [fits.ImageHDU(PIXELS, fits.Header(one)) for one in (own, heir)]
+        path = save(tmp_path / "a.fits", fits.PrimaryHDU(header=primary), *hdus)
+        keys = keys_to_read(["DATE-OBS", "T_OBS"])
+        scales = [
+            [facts[key] for key in keys[2:]]
+            for facts in images.fits_facts(path, keys, "all", inherit=inherit)
+        ]
+        assert scales == [["UTC", "TAI"], ["UTC", "UTC"]]
+
+    @pytest.mark.parametrize("key", ["BZERO", "naxis2", "SIMPLE", "EXTNAME"])
+    def test_keys_of_the_primary_data_are_not_inherited(self, tmp_path: Path, key: str) -> None:
+        primary = fits.PrimaryHDU(PIXELS.astype(np.uint16), fits.Header({"EXTNAME": "FIRST"}))
+        assert key in primary.header
+        image = fits.ImageHDU(np.zeros(8, np.float32), fits.Header({"INHERIT": True}))
+        path = save(tmp_path / "a.fits", primary, image)
+        assert fits_facts(path, [key], 1)[key] is None
+        del image.header["INHERIT"]
+        path = save(tmp_path / "b.fits", primary, image)
+        assert fits_facts(path, [key], 1, inherit=True)[key] is None
+
     @pytest.mark.parametrize("card", [{}, {"INHERIT": False}])
     @pytest.mark.parametrize("kind", [fits.ImageHDU, fits.CompImageHDU])
     def test_keys_that_an_extension_lacks(
@@ -356,13 +383,13 @@ class TestHdusAndPlanes:
             module.file_facts(path, hdu="all", planes=(0, 1))
 
 
-BASE = dict.fromkeys([*COLUMNS, "TIMESYS"]) | {"path": "/a.fits"}
+BASE = dict.fromkeys(COLUMNS) | {"path": "/a.fits"}
 
 
 def column(key: str, values: list[Any]) -> tuple[pa.ChunkedArray, FactTable]:
     facts = FactTable([key])
     for value in values:
-        facts.add({**BASE, key: value})
+        facts.add({**dict.fromkeys(keys_to_read([key])), **BASE, key: value})
     found = facts.table()[column_name(key)]
     return found, facts
 
@@ -373,7 +400,7 @@ def times(
     """Return the column of a keyword of times, beside TIMESYS."""
     facts = FactTable([key])
     for text, scale in zip(texts, scales, strict=True):
-        facts.add({**BASE, key: text, "TIMESYS": scale})
+        facts.add({**BASE, key: text, f"TIMESYS:{key}": scale})
     return facts.table()[column_name(key)], facts
 
 
@@ -539,8 +566,7 @@ class TestTable:
 
     def test_timesys_is_read_for_times_and_no_column_of_its_own(self) -> None:
         assert keys_to_read(["WAVELNTH"]) == ("WAVELNTH",)
-        assert keys_to_read(["T_OBS"]) == ("T_OBS", "TIMESYS")
-        assert keys_to_read(["TIMESYS", "T_OBS"]) == ("TIMESYS", "T_OBS")
+        assert keys_to_read(["DATE", "T_OBS"]) == ("DATE", "T_OBS", "TIMESYS:T_OBS")
         assert "timesys" not in column("DATE-OBS", [None])[1].table().column_names
 
     def test_each_row_has_its_time_scale(self) -> None:

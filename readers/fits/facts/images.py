@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from astropy.io import fits
 
 from readers.fits.facts.cards import Fact, Unusual
+from readers.fits.facts.inherited import headers_of
 from readers.fits.facts.usual import keyword_facts, usual_images
 from readers.fits.file import FitsFile, Where, read_errors
 from readers.fits.hdus import HduName
@@ -35,7 +36,8 @@ def fits_facts(
     -------
     list of dict
         For each image the keywords as they are spelt in `keys`: None if the value is missing,
-        undefined, blank, 'nan', or cannot be parsed. Then ``hdu`` (its number), ``planes``,
+        undefined, blank, 'nan', or cannot be parsed; ``TIMESYS:KEY`` is the time scale of KEY, see
+        `readers.fits.facts.inherited.headers_of`. Then ``hdu`` (its number), ``planes``,
         ``height``, ``width``, ``bitpix`` (of the image, not of the table it is compressed into) and
         ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty for none.
 
@@ -48,7 +50,8 @@ def fits_facts(
     Notes
     -----
     If the image's header has INHERIT = T, or `inherit` is true, keywords that it lacks are taken
-    from the primary header (FITS Standard 4.0, appendix K).
+    from the primary header (FITS Standard 4.0, appendix K), but for those of its own data, such as
+    BZERO.
     """
     place = LOCAL.at(file) if isinstance(file, str) else file
     every = hdu == ALL or hdus is not None
@@ -94,10 +97,10 @@ def _image_facts(
     headers = [image.header]
     if number > 0 and (inherit or _value(image.header, "INHERIT") is True):
         headers.append(hdus[0].header)
-    facts: dict[str, Fact] = {
-        key: next((_value(header, key) for header in headers if key in header), None)
-        for key in keys
-    }
+    facts: dict[str, Fact] = {}
+    for key in keys:
+        name, among = headers_of(key, headers, fits.Header.__contains__)
+        facts[key] = next((_value(header, name) for header in among if name in header), None)
     codec = str(getattr(image, "compression_type", ""))
     return facts | _facts(number, image.shape, image.header["BITPIX"], codec)
 

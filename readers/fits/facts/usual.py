@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from readers.fits.facts.cards import Cards, Fact, Unusual, card_name
+from readers.fits.facts.inherited import headers_of
 from readers.fits.facts.table import is_of_table, table_facts
 from readers.fits.hdus import HduExtent, HduName, HeaderReader, is_wanted
 from readers.fits.headers import TABLE
@@ -82,8 +83,9 @@ def keyword_facts(
         sources.append(primary)
     facts: dict[str, Fact] = {}
     for key in keys:
-        hdu = next((hdu for hdu in sources if hdu.holds(key)), None)
-        facts[key] = None if hdu is None else hdu.cards.fact(card_name(key))
+        name, hdus = headers_of(key, sources, UsualHdu.holds)
+        hdu = next((hdu for hdu in hdus if hdu.holds(name)), None)
+        facts[key] = None if hdu is None else hdu.cards.fact(card_name(name))
     return facts
 
 

@@ -28,6 +28,7 @@ HEIR = OWN.copy()
 HEIR["INHERIT"] = True
 HEIR["EXTNAME"] = "SCI"
 KEYS = ("EXPTIME", "t_obs", "FLAG", "QUALITY", "EMPTY", "EXTNAME", "INHERIT", "GAIN", "MISSING")
+KEYS += ("TIMESYS:t_obs", "TIMESYS:GAIN")
 
 
 def content(*hdus: Any) -> bytes:
@@ -43,13 +44,13 @@ def table(name: str) -> Any:
 FILES = {
     "primary": content(fits.PrimaryHDU(INTEGERS, OWN), fits.ImageHDU(FLOATS)),
     "extensions": content(
-        fits.PrimaryHDU(header=fits.Header({"GAIN": 1.5})),
+        fits.PrimaryHDU(header=fits.Header({"GAIN": 1.5, "TIMESYS": "TAI"})),
         table("T"),
         fits.ImageHDU(INTEGERS, HEIR),
         fits.ImageHDU(FLOATS, name="SCI", ver=2),
     ),
     "compressed": content(
-        fits.PrimaryHDU(header=fits.Header({"GAIN": 1.5})),
+        fits.PrimaryHDU(header=fits.Header({"GAIN": 1.5, "TIMESYS": "TAI"})),
         fits.CompImageHDU(INTEGERS, HEIR),
         fits.CompImageHDU(FLOATS, OWN, compression_type="GZIP_2", dither_seed=5),
     ),
