@@ -10,6 +10,7 @@ from typing import BinaryIO, cast
 from astropy.io import fits
 from isal import igzip
 
+from dali_pipelines.aia.calibrate import decoded
 from readers.contract import Row
 from readers.errors import ReadError
 from readers.fits.file import read_errors
@@ -25,8 +26,8 @@ def check_whole(row: Row, planes: int = 1) -> None:
 
     Of a JPEG the entropy-coded data are gone through, too: by libjpeg-turbo, whose warnings count
     as errors, and, where they are coded sequentially in one scan, by the toolkit's own kernel.
-    A FITS file is also read as pipelines do. The HDU of the row is the one that holds the image, of
-    so many `planes`.
+    A FITS file is also read and decoded as pipelines do. The HDU of the row is the one that holds
+    the image, of so many `planes`.
 
     Raises
     ------
@@ -34,10 +35,14 @@ def check_whole(row: Row, planes: int = 1) -> None:
         If something is wrong.
     """
     if row.hdu is not None:
-        reader = FitsReader(row.hdu, planes=range(planes) if planes > 1 else None)
-        whole = replace(row, plane=None)
-        reader.read(whole, None)  # scaling, and streams that astropy decodes although they are cut
-        reader.verify(whole)
+        reader = FitsReader(row.hdu)
+        # Before astropy, which passes over some scalings, and streams that are cut or damaged.
+        for plane in range(planes):
+            one = replace(row, plane=plane if planes > 1 else None)
+            decoded(one, reader.read(one, None))
+        FitsReader(row.hdu, planes=range(planes) if planes > 1 else None).verify(
+            replace(row, plane=None)
+        )
         _check_data_sum(row.place, row.hdu)
         return
     JpegReader().verify(row)

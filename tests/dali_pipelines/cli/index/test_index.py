@@ -311,7 +311,7 @@ class TestVerify:
     def test_what_only_the_reader_rejects(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
     ) -> None:
-        """astropy decodes a stream that ends early, and stored values whatever their scale."""
+        """astropy decodes streams that end early or are damaged, and values whatever their scale."""
         monkeypatch.chdir(tmp_path)
         stored = np.random.default_rng(0).integers(0, 255, (20, 23), np.int16)
         fits.PrimaryHDU(stored, fits.Header({"OBJECT": "2.0"})).writeto("scale.fits")
@@ -324,10 +324,17 @@ class TestVerify:
         length = int.from_bytes(content[at : at + 4], "big")
         Path("tiles.fits").write_bytes(overwritten(content, at, (length - 1).to_bytes(4, "big")))
         fits.getdata("tiles.fits")
-        assert "2 rows kept, 0 rejected" in run("*.fits")[1]
+        cube = np.stack((stored, stored))
+        tiled = fits.CompImageHDU(cube, compression_type="PLIO_1", tile_shape=(1, 20, 23))
+        tiled.writeto("words.fits")
+        content = Path("words.fits").read_bytes()
+        at = len(content.rstrip(b"\0")) - 300
+        Path("words.fits").write_bytes(overwritten(content, at, b"\xff" * 16))
+        assert fits.getdata("words.fits").shape == cube.shape
+        assert "3 rows kept, 0 rejected" in run("*.fits")[1]
         status, _, err = run("*.fits", "--verify")
         assert status == 1
-        assert f"none of 2 files can be read, the first: {tmp_path}/scale.fits: BSCALE" in err
+        assert f"none of 3 files can be read, the first: {tmp_path}/scale.fits: BSCALE" in err
 
     def test_a_file_that_kills_its_process(
         self, archive: Path, run: Run, monkeypatch: pytest.MonkeyPatch
