@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import sys
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, BinaryIO
 
     from readers.fits.hdus import HduName
     from readers.index.table import Index
     from readers.places.storage import Storage
 
+_DATA = re.compile(
+    rb"SIMPLE  =|\xff\xd8\xff|\x89PNG|RIFF|II\*\0|MM\0\*|\x93NUMPY|PAR1|ARROW1|\x1f\x8b"
+)
+"""First bytes of files that hold images, or an Index."""
 _LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
 """Fields of a row that say what is read; columns of the same names."""
 
@@ -92,24 +98,44 @@ def check_output(path: str) -> None:
         raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
 
 
-def check_outputs(**paths: str | None) -> None:
-    """Check each file as `check_output` does; reject two flags that name the same one."""
+def check_outputs(config: Any, **paths: str | None) -> None:
+    """Reject what cannot be written, what is read, and what two flags name.
+
+    Read are the existing files that settings of `config` name, but for those in `paths`, and for
+    `resume`, which may be the `state` that is written. All but `out` are tables and reports, which
+    must not replace images.
+    """
     flags: dict[str, str] = {}
+    for field in fields(config):
+        values = getattr(config, field.name) if field.name not in (*paths, "resume") else None
+        for value in values if isinstance(values, list | tuple) else [values]:
+            if isinstance(value, str) and os.path.isfile(value):
+                flags[os.path.realpath(value)] = field.name
     for flag, path in paths.items():
         if path is None:
             continue
         check_output(path)
+        if flag != "out":
+            _check_text(path)
         other = flags.setdefault(os.path.realpath(path), flag)
         if other != flag and not _is_device(path):
             raise Refusal(f"--{other} and --{flag} both name {path}: give each a file of its own")
 
 
+def _check_text(path: str) -> None:
+    if os.path.isfile(path) and not _is_device(path):
+        with open(path, "rb") as file:
+            if _DATA.match(file.read(16)):
+                raise Refusal(f"{path} exists, and holds images or an Index: give another name")
+
+
 class OutputFile:
     """A file that takes its name when it is closed, so that no half of it is ever there.
 
-    Until then it is called ``NAME.part``, and what has the name keeps it. A device, such as
-    /dev/stdout, is written to as it is. As a context manager it is given up where the block raises.
-    Text is written as UTF-8, and its lines end as they are.
+    Until then it is called ``NAME.part``, and what has the name keeps it. A device is written to as
+    it is, and so is an open file, such as /dev/stdout, from where it is written on. As a context
+    manager it is given up where the block raises. Text is written as UTF-8, and its lines end as
+    they are.
 
     Raises
     ------
@@ -122,7 +148,7 @@ class OutputFile:
         self._part = path if _is_device(path) else f"{path}.part"
         self._failed = False
         with self._named():
-            self._file = open(self._part, "wb")  # noqa: SIM115
+            self._file = _opened(self._part)
 
     def write(self, content: str | bytes) -> None:
         """Write a text, or bytes."""
@@ -177,6 +203,25 @@ def write_table(path: str, header: Sequence[str], rows: Iterable[Sequence[object
         writer = csv.writer(file)
         writer.writerow(header)
         writer.writerows(rows)
+
+
+def _opened(path: str) -> BinaryIO:
+    number = _descriptor(path)
+    if number is None:
+        return open(path, "wb")
+    sys.stdout.flush()  # what was printed before comes before
+    # To open the path would cut off the file, and write at a place of its own.
+    return os.fdopen(os.dup(number), "wb")
+
+
+def _descriptor(path: str) -> int | None:
+    """Return which of its open files this process calls so; None for another path."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if os.path.realpath(folder) == f"/proc/{os.getpid()}/fd":
+        return int(name)
+    if not (os.path.islink(path) and os.path.exists(path)):
+        return None
+    return _descriptor(os.path.join(folder, os.readlink(path)))
 
 
 def _is_device(path: str) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
@@ -110,15 +109,12 @@ class CutoutFlags:
         return Objects(self.cutouts)
 
 
-def check(config: CutoutFlags, files: Sequence[str]) -> None:
-    """Reject, before a scan, a catalogue that cannot be read, lacks columns, or is an output."""
+def check(config: CutoutFlags) -> None:
+    """Reject, before a scan, a catalogue that cannot be read or lacks columns."""
     with refusing(OSError, ValueError, TypeError, KeyError, doing="--cutouts"):
         settings, objects = config.settings, config.objects
         if settings is not None and objects is not None:
             settings.check(objects)
-            for file in files:
-                if os.path.realpath(file) == os.path.realpath(objects.name):
-                    raise ValueError(f"{file} is the catalogue: give -o another name")
 
 
 def cut(

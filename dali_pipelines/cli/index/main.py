@@ -80,8 +80,8 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     config = parse(IndexConfig, argv, __doc__, "index")
     splitting.check_fractions(config)
     for file in splitting.files(config):
-        output.check(file, data=config.data, rejected=config.rejected, overwrite=config.overwrite)
-    cutouts.check(config, splitting.files(config))
+        output.check(file, config)
+    cutouts.check(config)
     with executor_of(config.executor, executor) as workers:
         if output.is_table(config.data):
             _index_table(config, workers)

@@ -11,23 +11,23 @@ from dali_pipelines.cli.paths import check_outputs
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dali_pipelines.cli.index.config import IndexConfig
+
 # Kept in the file beside the table, with the names of the columns, to tell what may be overwritten:
 # who adds a column of their own makes the file theirs.
 MARK = b"dali-pipelines scripts/index.py"
 
 
-def check(out: str, *, data: str, rejected: str | None, overwrite: bool) -> None:
+def check(out: str, config: IndexConfig) -> None:
     """Reject before the scan what could not be written after it."""
     from readers.index.table import INDEX_SUFFIXES
 
     if not out.endswith(INDEX_SUFFIXES):
         suffixes = " or ".join(INDEX_SUFFIXES)
         raise Refusal(f"-o must end in {suffixes}, as each Index does, got {out}")
-    check_outputs(out=out, rejected=rejected)
-    if os.path.exists(out) and not (overwrite or _is_ours(out)):
+    check_outputs(config, out=out, rejected=config.rejected)
+    if os.path.exists(out) and not (config.overwrite or _is_ours(out)):
         raise Refusal(f"{out} exists and is not an Index of this command; --overwrite replaces it")
-    if is_table(data) and os.path.realpath(data) == os.path.realpath(out):
-        raise Refusal(f"{out} is the Index that is read: give -o another name")
 
 
 def is_table(data: str) -> bool:

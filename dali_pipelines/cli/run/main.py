@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ranks = Ranks.of()
         config = share_of(config, ranks)
         outputs = ("rejected", "report", "audit", "state")
-        check_outputs(**{name: getattr(config, name) for name in outputs})
+        check_outputs(config, **{name: getattr(config, name) for name in outputs})
         if config.data is None and ranks.rank == 0:
             job = SAMPLE_JOBS[config.pipeline]
             print(f"Without --data: the sample set, and unless given {job}", file=sys.stderr)

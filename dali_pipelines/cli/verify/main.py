@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.options import log_errors, parse
-from dali_pipelines.cli.paths import check_output, index_of, write_file
+from dali_pipelines.cli.paths import check_outputs, index_of, write_file
 from dali_pipelines.cli.verify.compare import records_of, records_of_workers
 from dali_pipelines.cli.verify.config import VerifyConfig
 from dali_pipelines.runtime.ranks import Ranks
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
     report = config.json and config.own_file(config.json)
     if report is not None:
-        check_output(report)
+        check_outputs(config, json=report)
     device = None
     if config.executor is None and executor is None:
         with refusing(ValueError):

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from astropy.io import fits
 from jobs import ROOT
 
 from dali_pipelines.cli.errors import Refusal
 from dali_pipelines.cli.paths import OutputFile, check_outputs, index_of, write_file, write_table
+from dali_pipelines.cli.run_config import RunConfig
 from readers import Index, Storage
 
 
@@ -33,10 +36,24 @@ def test_images_of_an_index_keep_where_they_lie(tmp_path: Path) -> None:
 
 
 def test_two_outputs_may_share_a_device_alone(tmp_path: Path) -> None:
-    check_outputs(report="/dev/null", audit="/dev/null", state=None)
+    config = RunConfig(batch_size=1)
+    check_outputs(config, report="/dev/null", audit="/dev/null", state=None)
     (tmp_path / "link").symlink_to("file")
     with pytest.raises(Refusal, match="--report and --audit both name"):
-        check_outputs(report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
+        check_outputs(config, report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
+
+
+def test_no_output_replaces_what_is_read(tmp_path: Path) -> None:
+    for name in ("a.csv", "state.json", "list.txt"):
+        (tmp_path / name).write_text("text")
+    fits.PrimaryHDU(np.zeros((2, 2), np.int16)).writeto(tmp_path / "a.fits")
+    table, state, image = (str(tmp_path / name) for name in ("a.csv", "state.json", "a.fits"))
+    config = RunConfig(batch_size=1, data=table, resume=state)
+    check_outputs(config, state=state, report=str(tmp_path / "list.txt"))
+    with pytest.raises(Refusal, match=r"--data and --audit both name .*a.csv: give each a"):
+        check_outputs(config, audit=table)
+    with pytest.raises(Refusal, match=r"a.fits exists, and holds images or an Index: give another"):
+        check_outputs(config, report=image)
 
 
 def test_it_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
@@ -82,13 +99,19 @@ def test_a_device_is_written_to_as_it_is() -> None:
 def test_an_open_file_is_written_to_as_it_is(tmp_path: Path, name: str) -> None:
     """The link /dev/stdout, of which this one is a copy, was replaced by a file."""
     os.symlink("/proc/self/fd/1", tmp_path / "link")
-    command = f"from dali_pipelines.cli.paths import write_file; write_file({name!r}, 'text')"
-    with (tmp_path / "out").open("wb") as out:
+    command = f"""
+from dali_pipelines.cli.paths import write_file
+print("one")
+write_file({name!r}, "text\\n")
+print("two")
+"""
+    (tmp_path / "out").write_text("before\n")
+    with (tmp_path / "out").open("ab") as out:
         environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run(
             [sys.executable, "-c", command], cwd=tmp_path, stdout=out, env=environ, check=True
         )
-    assert (tmp_path / "out").read_text() == "text"
+    assert (tmp_path / "out").read_text() == "before\none\ntext\ntwo\n"
     assert os.readlink(tmp_path / "link") == "/proc/self/fd/1"
     assert sorted(os.listdir(tmp_path)) == ["link", "out"]
 

@@ -137,7 +137,7 @@ def test_a_configuration(run: Run) -> None:
         ([*SKY, "--ra=ra"], "stars.csv has no column 'ra'; did you mean RA? it has RA, DE, mag"),
         (["--cutouts=none.csv", "--size=8"], "--cutouts: none.csv: No such file or directory"),
         (["--cutouts=survey/dark.fits", "--size=8"], "dark.fits: expected a catalogue (CSV,"),
-        (["--cutouts=c.parquet", "--size=8", "-o", "c.parquet", "--overwrite"], "is the catalogue"),
+        (["--cutouts=c.parquet", "--size=8", "-o", "c.parquet", "--overwrite"], "and --out both"),
     ],
 )
 def test_wrong_usage(
