@@ -101,11 +101,13 @@ class RunningPipelines:
                 self.close()
                 return None
             return [self.intake.accept(batch) for batch in batches]
-        except RuntimeError as error:
+        except Exception as error:
             closed = not self.pipelines
             self.close()
-            if closed:
+            if closed:  # whatever DALI made of that
                 raise RuntimeError(_CLOSED) from None
+            if not isinstance(error, RuntimeError):
+                raise
             if isinstance(error, ReaderProcessError):
                 self._use_restart(error)
             else:  # DALI fails the whole batch for one stream that it cannot decode.

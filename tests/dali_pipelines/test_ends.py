@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from operator import le
 from pathlib import Path
@@ -17,6 +18,7 @@ import psutil
 import pytest
 from fakes import MarkingReader
 from jobs import run
+from nvidia.dali import Pipeline
 
 from dali_pipelines import Index, Loader, npy_pipeline
 from dali_pipelines.config import PipelineConfig
@@ -254,6 +256,25 @@ def test_another_thread_may_close_it_while_it_waits(npy_index: Index, tmp_path: 
         next(iter(loader))
     thread.join()
     assert (loader.step, loader.stats.restarts, loader.pipelines) == (0, 0, ())
+
+
+def test_another_thread_may_close_it_while_dali_takes_the_last_batch_back(
+    npy_index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = Pipeline.release_outputs
+    loader = Loader(npy_pipeline, npy_index, batch_size=4, devices=[None])
+
+    def closed_before(pipeline: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(loader.close).result()
+        return release(pipeline)
+
+    loop = iter(loader)
+    next(loop)
+    monkeypatch.setattr(Pipeline, "release_outputs", closed_before)
+    with pytest.raises(RuntimeError, match="was closed by another thread"):
+        next(loop)
+    assert loader.step == 1
 
 
 def test_no_step_is_lost_where_it_is_closed_before_it_waits(
