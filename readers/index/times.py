@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.index.schema import as_nanoseconds, is_time
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from astropy.units import Quantity
@@ -33,10 +35,7 @@ def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = F
 
 def times_of(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return a column of times in nanoseconds since 1970, and a mask of rows that have one."""
-    import pyarrow as pa
-
     column = table[name]
-    if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+    if not is_time(column.type):
         raise TypeError(f"column {name!r} must hold times, it is {column.type}")
-    numbers = column.cast(pa.timestamp("ns")).cast(pa.int64())
-    return numbers.fill_null(0).to_numpy(), column.is_valid().to_numpy()
+    return as_nanoseconds(name, column).fill_null(0).to_numpy(), column.is_valid().to_numpy()

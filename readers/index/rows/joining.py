@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,12 +67,12 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
         raise ValueError(
             f"column {name!r} needs {table.num_rows} values, one for each row, got {len(column)}"
         )
+    if name in CORNERS:
+        table = with_window_size(table, None)
     if name not in table.column_names:
         return table.append_column(name, column)
     if name in LABELS:
         table = without_classes(table)
-    if name in CORNERS:
-        table = with_window_size(table, None)
     return table.set_column(table.column_names.index(name), name, column)
 
 
@@ -125,6 +125,12 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
         return values
     if isinstance(values, str | bytes):
         raise ValueError(f"column {name!r} needs a value for each row, got {values!r}")
+    if isinstance(values, Set | Mapping):
+        raise TypeError(
+            f"column {name!r} needs values in the order of the rows, and got a "
+            f"{type(values).__name__}: make a list of them, e.g. [values[path] for path in "
+            "index.table['path'].to_pylist()]"
+        )
     _check_masks(name, values)
     if holds_arrays(values):
         return column_of_arrays(name, values)

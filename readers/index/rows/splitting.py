@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.grouping.frames import Frames, frames_of
+from readers.index.schema import as_nanoseconds
 from readers.index.times import nanoseconds, times_of
 from readers.messages import did_you_mean, printable
 
@@ -184,9 +185,8 @@ def _bytes_of(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _bytes_of(name, column.cast(kind.value_type))
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
-    elif pa.types.is_boolean(kind):
+    column = as_nanoseconds(name, column)
+    if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)

@@ -27,8 +27,19 @@ OWN = fits.Header(
 HEIR = OWN.copy()
 HEIR["INHERIT"] = True
 HEIR["EXTNAME"] = "SCI"
-KEYS = ("EXPTIME", "t_obs", "FLAG", "QUALITY", "EMPTY", "EXTNAME", "INHERIT", "GAIN", "MISSING")
-KEYS += ("TIMESYS:t_obs", "TIMESYS:GAIN")
+KEYS = (
+    "EXPTIME",
+    "t_obs",
+    "FLAG",
+    "QUALITY",
+    "EMPTY",
+    "EXTNAME",
+    "INHERIT",
+    "GAIN",
+    "MISSING",
+    "TIMESYS:t_obs",
+    "TIMESYS:GAIN",
+)
 
 
 def content(*hdus: Any) -> bytes:

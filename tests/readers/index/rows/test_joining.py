@@ -193,6 +193,11 @@ class TestWithColumn:
         with pytest.raises(ValueError, match=message):
             index().with_column("x", values)
 
+    @pytest.mark.parametrize("values", [{3, 1}, {"a": 3, "b": 1}, {}.keys()])
+    def test_values_without_an_order_of_rows(self, values: Any) -> None:
+        with pytest.raises(TypeError, match="column 'x' needs values in the order of the rows"):
+            index().with_column("x", values)
+
     def test_rows_of_a_matrix_are_lists_of_a_fixed_length(self) -> None:
         for values in (np.arange(6).reshape(2, 3), np.arange(6, dtype=">i8").reshape(2, 3)):
             column = index().with_column("x", values).table["x"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from readers import TimeBlocks
 from readers.errors import ReadError
 from readers.index.table import Index
 
@@ -109,6 +111,21 @@ def test_times_of_tensors_must_fit_too() -> None:
     late = pa.array([10**12], pa.timestamp("s"))
     with pytest.raises(ValueError, match="'late' must hold times from 1677 to 2262"):
         Index(pa.table({"path": ["a"], "late": late})).columns(("late",))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda index: index.group([171], time="late"),
+        lambda index: index.split({"a": 0.5, "b": 0.5}, by="late"),
+        lambda index: index.split({"a": 0.5, "b": 0.5}, by=TimeBlocks("late", block="1d")),
+    ],
+)
+def test_times_that_order_rows_must_fit_too(use: Callable[[Index], Any]) -> None:
+    late = pa.array([0, 253402214400], pa.timestamp("s"))  # 9999-12-31
+    index = Index(pa.table({"path": ["a", "b"], "late": late, "wavelnth": [171, 171]}))
+    with pytest.raises(ValueError, match="'late' must hold times from 1677 to 2262"):
+        use(index)
 
 
 def test_rows_without_lists_have_the_width_of_others() -> None:

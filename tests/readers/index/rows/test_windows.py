@@ -33,6 +33,7 @@ def test_the_size_is_kept_with_the_corners(tmp_path: Path) -> None:
     for index in (
         *(index_of([(30, 40)]), grid.with_column("x", [0] * len(grid))),
         *(Index.concat([grid, other]), Index(grid.table.drop_columns(["y"]))),
+        Index(grid.table.drop_columns(["y"])).with_column("y", [0] * len(grid)),
     ):
         assert index.window_size is None
 
