@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import (
     BrokenExecutor,
@@ -26,6 +27,10 @@ from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+_END_S = 2
+"""For threads that wait for killed processes, which may hang in a file system."""
 
 
 class Crash(Exception):
@@ -72,9 +77,12 @@ class ProcessPool(Executor):
             self._threads.shutdown(cancel_futures=cancel_futures)
         with self._lock:
             self._ended = True
-            for process in self._processes:
-                _kill(process)
+            managers = [_kill(process) for process in self._processes]
         self._threads.shutdown(wait=False, cancel_futures=True)
+        # At the exit of Python one that is about to end would be woken by a pipe that it closes.
+        until = time.monotonic() + _END_S
+        for manager in filter(None, managers):
+            manager.join(max(0, until - time.monotonic()))
 
     def _do(self, call: Callable[[], Result]) -> Result:
         """Do a task in the process that belongs to this thread: if it dies, its task is known."""
@@ -103,10 +111,13 @@ class ProcessPool(Executor):
         return process
 
 
-def _kill(pool: ProcessPoolExecutor) -> None:
+def _kill(pool: ProcessPoolExecutor) -> threading.Thread | None:
+    """Kill the process of a pool; return the thread of this process that looks after it."""
+    manager: threading.Thread | None = pool._executor_manager_thread  # type: ignore[attr-defined]
     for process in list((pool._processes or {}).values()):
         process.kill()
     pool.shutdown(wait=False, cancel_futures=True)
+    return manager
 
 
 def follow_parent() -> None:

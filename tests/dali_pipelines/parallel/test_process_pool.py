@@ -34,6 +34,16 @@ def test_a_process_that_dies_within_its_result() -> None:
         assert pool.submit(die_of, "harmless").result() == "harmless"
 
 
+def test_no_thread_looks_after_a_killed_process() -> None:
+    """Python woke it at its exit while it closed its pipe, and had a traceback."""
+    before = {*threading.enumerate()}
+    pool = ProcessPool(2)
+    assert [*pool.map(die_of, ["a", "b", "c", "d"])] == ["a", "b", "c", "d"]
+    pool.shutdown(wait=False)
+    managers = [one for one in {*threading.enumerate()} - before if "Manager" in type(one).__name__]
+    assert managers == []
+
+
 @pytest.fixture
 def other_thread() -> Iterator[None]:
     """Take the signals that the main thread holds back, as a library's threads do."""
