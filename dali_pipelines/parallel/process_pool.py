@@ -21,7 +21,7 @@ from concurrent.futures import (
 )
 from functools import partial
 from multiprocessing import resource_tracker
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from dali_pipelines.runtime.interrupts import ctrl_c_blocked
 
@@ -113,7 +113,8 @@ class ProcessPool(Executor):
 
 def _kill(pool: ProcessPoolExecutor) -> threading.Thread | None:
     """Kill the process of a pool; return the thread of this process that looks after it."""
-    manager: threading.Thread | None = pool._executor_manager_thread  # type: ignore[attr-defined]
+    # typeshed has another type for it.
+    manager = cast("threading.Thread | None", pool._executor_manager_thread)
     for process in list((pool._processes or {}).values()):
         process.kill()
     pool.shutdown(wait=False, cancel_futures=True)

@@ -149,6 +149,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     claim(config.out, SETTINGS, maker.settings(), targets)
     targets = [target for target in targets if config.in_shard(target.row.path)]
     left = [target for target in targets if not os.path.exists(target.path)]
+    _report_newer(target for target in targets if os.path.exists(target.path))
     with (
         refusing(OSError, MemoryError, status=1, doing="stopped"),
         unfinished_folder(os.path.abspath(config.out), clean=config.num_shards is None) as folder,
@@ -198,6 +199,23 @@ def _settings(config: PrepConfig) -> Level15:
 
 
 # ---- The files ---------------------------------------------------------------------------------
+
+
+def _report_newer(finished: Iterable[Target]) -> None:
+    """Say which files have changed since others were made of them."""
+    from readers.messages import printable
+
+    newer = [
+        path
+        for row, path in finished
+        if os.path.exists(row.path) and os.path.getmtime(row.path) > os.path.getmtime(path)
+    ]
+    if newer:
+        print(
+            f"{len(newer)} finished before are older than their sources, the first: "
+            f"{printable(newer[0])}; remove them to make them again",
+            file=sys.stderr,
+        )
 
 
 def _report(targets: Sequence[Target], results: Iterable[Made | Crash]) -> int:

@@ -84,6 +84,13 @@ class TestRun:
         assert prep(archive) == (0, ["3 files: 1 written, 2 finished before, 0 bad"])
         assert os.stat(tmp_path / "out/a.fits") == before
         assert written(tmp_path / "out") == ["a.fits", "b.fits", "prep.json", "sub/c.fits"]
+        later = before.st_mtime + 10
+        os.utime(archive / "a.fits", (later, later))
+        older, summary = prep(archive)[1]
+        assert older.startswith(
+            f"1 finished before are older than their sources, the first: {tmp_path}"
+        )
+        assert summary == "3 files: 0 written, 3 finished before, 0 bad"
 
     def test_flags(self, archive: Path, prep: Any, tmp_path: Path) -> None:
         (tmp_path / "V10.csv").write_text(CORRECTION.replace("193", "171"))
