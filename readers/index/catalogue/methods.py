@@ -1,24 +1,29 @@
-"""Index of the cutouts of a catalogue."""
+"""Index of the cutouts of a catalogue, and columns of a catalogue by time."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from readers.index.catalogue.cutouts import Cutouts
+from readers.index.catalogue.nearest import nearest_columns
 from readers.index.catalogue.tables import Catalogue, Objects
 from readers.index.sources import IndexSources
+from readers.index.times import nanoseconds
 from readers.places.opener import Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
+
+if TYPE_CHECKING:
+    from astropy.units import Quantity
 
 logger = logging.getLogger(__name__)
 
 
 class IndexCutouts(IndexSources):
-    """A constructor of an Index from a catalogue; see `readers.index.table.Index`."""
+    """What an Index makes of a catalogue; see `readers.index.table.Index`."""
 
     @classmethod
     def cutouts(
@@ -133,3 +138,68 @@ class IndexCutouts(IndexSources):
         if left_out:
             logger.warning("%s", left_out.message())
         return cls(table)
+
+    def with_nearest(
+        self,
+        catalogue: Catalogue,
+        tolerance: float | str | Quantity,
+        *,
+        time: str = "t_obs",
+        catalogue_time: str = "time",
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+    ) -> Self:
+        """Return an Index with columns of a table: for each row, of that nearest to it in time.
+
+        For labels that come with times of their own, such as fluxes of GOES.
+
+        Parameters
+        ----------
+        catalogue : path, astropy Table or pyarrow Table
+            A row for each time, in any order. Files are CSV, ECSV, Parquet, FITS tables or
+            VOTables.
+        tolerance : float, str or Quantity
+            How far a row of the table may be from the time of an image at most, in seconds or as
+            ``"12 min"``.
+        time : str
+            Column of times of the Index; that of `group` is ``time``.
+        catalogue_time : str
+            Column of times of the table, in UTC; astropy's Time is converted to it.
+        columns : sequence of str, or mapping of str to str, optional
+            Columns of the table to take, by default all but its times. A mapping gives them other
+            names.
+
+        Returns
+        -------
+        Index
+            The same rows. A row without a time, or without one of the table near enough, has null.
+            Of two that are equally near it has the earlier one.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        KeyError
+            If there is no such column; it lists those that exist.
+        TypeError
+            If a column does not hold times, or one to take is of a kind that an Index cannot hold.
+        ValueError
+            If the tolerance is no duration, or a column would be there twice.
+
+        Notes
+        -----
+        The log counts the rows that have none.
+        """
+        table, without = nearest_columns(
+            self.table,
+            Objects(catalogue),
+            nanoseconds("tolerance", tolerance),
+            time=time,
+            object_time=catalogue_time,
+            columns=columns,
+        )
+        if without:
+            logger.warning(
+                "%d of %d rows have no time of the catalogue within %s, and null in its columns",
+                *(without, len(self.table), tolerance),
+            )
+        return type(self)(table)
