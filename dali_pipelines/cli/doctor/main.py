@@ -6,6 +6,9 @@
     NOTE  what was found, and is worth knowing
     BAD   what was found: the remedy
 
+Of files it reads up to 64 rows, as a reader of the run would: whether they can be read, and whether
+images of one batch would differ in size. It decodes none of them: verify does.
+
 Of URLs it says where credentials are found, how long an answer takes, whether ranges, ETags and
 If-Match work, how fast bytes come, and how many samples each reader must read at once to be busy.
 
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dali_pipelines.cli.doctor import files, limits, remote, software
+from dali_pipelines.cli.doctor import files, limits, remote, rows, software
 from dali_pipelines.cli.doctor.finding import Finding, Job, Unknown, note
 from dali_pipelines.cli.errors import command
 from dali_pipelines.cli.options import log_errors, parse
@@ -51,6 +54,7 @@ CHECKS: tuple[Check, ...] = (
     files.data,
     *REMOTE,
     limits.settings,
+    rows.rows,
     limits.shared_memory,
     limits.memory,
     limits.open_files,

@@ -21,7 +21,7 @@ import pytest
 from astropy.io import fits
 from jobs import SCRIPTS, run
 
-from dali_pipelines.cli.doctor import files, limits, main, software
+from dali_pipelines.cli.doctor import files, limits, main, rows, software
 from dali_pipelines.cli.doctor.finding import Finding, Job
 from dali_pipelines.cli.doctor.nvml import Driver
 from dali_pipelines.cli.run_config import RunConfig
@@ -478,6 +478,41 @@ def test_files_that_cannot_be_read(job: Any, archive: Path, tmp_path: Path) -> N
     assert line(files.data, job(data=str(catalogue), bad_sample="skip")) == (
         f"NOTE data: 1 of 3 files tried cannot be read and will be left out, the first: {cause}"
     )
+
+
+def test_rows_are_read_as_by_a_run(job: Any, archive: Path, tmp_path: Path) -> None:
+    """Those of all shards; one is cut off, of which its header says nothing."""
+    assert line(rows.rows, job(num_gpus=3)) == "OK   rows: 4 tried, all are read"
+    for number in range(4):
+        os.link(archive / f"{number}.fits", tmp_path / f"{number}.fits")
+    cut = tmp_path / "9.fits"
+    cut.write_bytes((archive / "0.fits").read_bytes()[:600_000])
+    found = line(rows.rows, job(data=str(tmp_path), num_gpus=3))
+    assert found.startswith(f"BAD  rows: 1 of 5 tried cannot be read (the first: {cut}: ")
+    assert found.endswith("): fix it, or leave such files out by --bad_sample=skip")
+    skipped = line(rows.rows, job(data=str(tmp_path), bad_sample="skip"))
+    assert skipped.startswith("NOTE rows: 1 of 5 tried cannot be read and will be left out, the fi")
+    assert line(rows.rows, job(data=str(tmp_path / "no"))).startswith("NOTE rows: not checked")
+
+
+def test_rows_whose_images_differ_in_size(job: Any, archive: Path, tmp_path: Path) -> None:
+    os.link(archive / "0.fits", tmp_path / "0.fits")
+    fits.PrimaryHDU(np.zeros((8, 9), np.int16)).writeto(tmp_path / "1.fits")
+    found = functools.partial(job, data=str(tmp_path), shuffle=False)
+    assert line(rows.rows, found()) == (
+        f"BAD  rows: the images of a batch differ in size, as 1024x512 ({tmp_path}/0.fits) and 8x9 "
+        f"({tmp_path}/1.fits): give --crop or --resize, or --ragged"
+    )
+    for settings in ({"crop": (4,)}, {"resize": (4,)}, {"ragged": "pad"}, {"batch_size": 1}):
+        assert line(rows.rows, found(**settings)).startswith("OK   rows: 2 tried")
+
+
+def test_reading_rows_is_bounded(job: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(rows, "_ROWS", 2)
+    assert line(rows.rows, job()) == "OK   rows: 2 tried, all are read"
+    monkeypatch.setattr(rows, "_ROWS", 4)
+    monkeypatch.setattr(rows, "_SECONDS", -1.0)
+    assert line(rows.rows, job()) == "OK   rows: 2 tried, all are read"
 
 
 def test_reading_is_bounded(archive: Path, monkeypatch: Any) -> None:

@@ -1,0 +1,89 @@
+"""Check of `doctor`: rows of the data, read as the reader processes of a run read them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
+from readers.places.urls import is_url
+from readers.sampling.shard import Shard
+from readers.worker.read_report import ReadReport
+
+if TYPE_CHECKING:
+    from dali_pipelines.cli.doctor.finding import Job
+    from readers.source import Source
+
+_ROWS = 64
+"""Rows that are read at most, spread over the epoch."""
+_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Tried:
+    """Result of reading some rows."""
+
+    rows: int = 0
+    failures: list[str] = field(default_factory=list)
+    """Path and reason of each row that could not be read."""
+    sizes: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Sizes of the images that are not cut or resized to one, each with its first path."""
+
+
+def rows(job: Job) -> Finding | None:
+    """Whether rows can be read, with these settings, and fit into one batch; None of URLs."""
+    source = job.known_pipelines[0].source
+    if is_url(job.index.path(0)):
+        return None
+    tried = _read_rows(source)
+    wrong, remedies = [], []
+    left_out = ""
+    if tried.failures:
+        found = f"{len(tried.failures)} of {tried.rows} tried cannot be read"
+        first = f"the first: {tried.failures[0]}"
+        if job.config.bad_sample == "skip":
+            left_out = f"{found} and will be left out, {first}"
+        else:
+            wrong.append(f"{found} ({first})")
+            remedies.append("fix it, or leave such files out by --bad_sample=skip")
+    if len(tried.sizes) > 1 and _must_be_even(job):
+        examples = [f"{h}x{w} ({path})" for (h, w), path in tried.sizes.items()][:2]
+        wrong.append(f"the images of a batch differ in size, as {' and '.join(examples)}")
+        remedies.append("give --crop or --resize, or --ragged")
+    if wrong:
+        return bad(f"rows: {'; '.join(wrong)}", "; ".join(remedies))
+    return note(f"rows: {left_out}") if left_out else ok(f"rows: {tried.rows} tried, all are read")
+
+
+def _must_be_even(job: Job) -> bool:
+    """Return whether images of several sizes are an error; a transform may make one of them."""
+    config = job.config
+    return config.batch_size > 1 and config.ragged is None and config.transform is None
+
+
+def _read_rows(source: Source) -> _Tried:
+    """Read rows of the first epoch until time is up."""
+    every = replace(source.schedule, shard=Shard(0, 1), tail="partial")
+    source = replace(source, schedule=every, num_epochs=None)
+    names = [spec.name for spec in source.specs]
+    one_size = source.blank_shape is not None or source.resize is not None
+    tried = _Tried()
+    count = len(source.columns)
+    for number in range(0, count, -(-count // _ROWS)):
+        if tried.rows < 2:  # the first may compile what decodes it
+            started = time.perf_counter()
+        elif time.perf_counter() - started > _SECONDS:
+            break
+        sent = dict(zip(names, source(SimpleNamespace(idx_in_epoch=number)), strict=True))
+        (report,) = ReadReport.unpack(sent["report"][None])
+        tried.rows += 1
+        if report.rejected_row is not None:
+            name = source.columns.row(report.rejected_row).name
+            tried.failures.append(f"{name}: {report.reason}")
+        elif not one_size:
+            row = source.columns.row(int(sent["row"]))
+            peek = source.reader.peek(row, None)
+            tried.sizes.setdefault((peek.height, peek.width), row.name)
+    return tried
