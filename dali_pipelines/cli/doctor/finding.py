@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dali_pipelines.cli.doctor.nvml import Driver, installed_driver, usable_gpus
 from dali_pipelines.cli.errors import count, one_line
 from dali_pipelines.cli.run_config import new_loader, open_index
+from readers.index.columns import PART
 from readers.places.failures import is_of_store
 from readers.places.opener import Places
 from readers.places.urls import is_url
@@ -134,15 +135,19 @@ class Job:
         return self._index()
 
     @cached_property
-    def paths(self) -> pa.ChunkedArray | pa.Array:
-        """Paths of the files; each once, where rows are members of containers."""
-        table = self.index.table
-        return table["path"].unique() if "offset" in table.column_names else table["path"]
+    def paths(self) -> pa.Array:
+        """Paths of the files, each once: rows may share them, or have several."""
+        import pyarrow as pa
+
+        names = [f"{PART}{part}" for part in self.index.parts] or ["path"]
+        columns = [self.index.table[name].cast(pa.large_string()) for name in names]
+        every = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
+        return every.unique().drop_null()
 
     def counted(self, noun: str) -> str:
-        """Return the number of files in words, and of rows where these are members of them."""
+        """Return the number of files in words, and of rows where there are more or fewer."""
         files, rows = len(self.paths), len(self.index)
-        return count(files, noun) + (f" of {count(rows, 'row')}" if files < rows else "")
+        return count(files, noun) + (f" of {count(rows, 'row')}" if files != rows else "")
 
     @property
     def remote_rows(self) -> list[Row]:
@@ -184,7 +189,10 @@ class Job:
         except OSError as error:
             if is_of_store(error):  # else it is one object
                 raise Unknown("the objects cannot be asked") from error
-        return new_loader(self.config, index, [None] * self.config.num_gpus).make_pipelines()
+        try:
+            return new_loader(self.config, index, [None] * self.config.num_gpus).make_pipelines()
+        except (KeyError, TypeError) as error:  # of a setting, as `run` takes them
+            raise ValueError(one_line(error)) from error
 
     @property
     def known_pipelines(self) -> list[ReaderPipeline]:

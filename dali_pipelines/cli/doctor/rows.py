@@ -54,7 +54,9 @@ def rows(job: Job) -> Finding | None:
         remedies.append("give --crop or --resize, or --ragged")
     if wrong:
         return bad(f"rows: {'; '.join(wrong)}", "; ".join(remedies))
-    return note(f"rows: {left_out}") if left_out else ok(f"rows: {tried.rows} tried, all are read")
+    return (
+        note(f"rows: {left_out}") if left_out else ok(f"rows: {tried.rows} tried, all can be read")
+    )
 
 
 def _must_be_even(job: Job) -> bool:

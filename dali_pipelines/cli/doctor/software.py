@@ -148,7 +148,7 @@ def start_method(job: Job) -> Finding:
 
 def vectors(job: Job) -> Finding:
     """Vectors of the CPU that the decoder of RICE_1 can use."""
-    if job.config.pipeline != "fits" or job.on_gpu:
+    if job.config.pipeline == "jpeg" or job.on_gpu:
         return ok("vectors: not used, as no FITS image is decoded on the CPU")
     from dali_pipelines.kernels import vectors
 

@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pynvml
 import pytest
 from astropy.io import fits
 from jobs import SCRIPTS, run
 
+from dali_pipelines import Index
 from dali_pipelines.cli.doctor import files, limits, main, rows, software
 from dali_pipelines.cli.doctor.finding import Finding, Job
 from dali_pipelines.cli.doctor.nvml import Driver
@@ -289,6 +291,7 @@ def test_vectors(job: Any, monkeypatch: Any) -> None:
     for form, start in zip(FORMS, (*expected, "NOTE vectors: neither AVX2 nor"), strict=True):
         monkeypatch.setattr("dali_pipelines.kernels.vectors.FORM", form)
         assert line(software.vectors, job()).startswith(start)
+    assert line(software.vectors, job(pipeline="aia")).startswith("NOTE vectors: neither AVX2")
     assert line(software.vectors, job(pipeline="jpeg")).startswith("OK   vectors: not used")
 
 
@@ -451,6 +454,21 @@ def test_members_are_counted_by_their_files(job: Any, archive: Path, tmp_path: P
     assert found.startswith("OK   data: 1 file of 4 rows; one process read 1 of them, 4.2 MB, at ")
 
 
+def test_files_of_samples_are_counted(job: Any, archive: Path, tmp_path: Path) -> None:
+    """Of two samples, which share a file; one lacks another."""
+    names = [str(archive / f"{number}.fits") for number in range(3)]
+    columns = {"path": names[:2], "path_a": names[:2], "path_b": [names[2], None]}
+    Index(pa.table(columns)).save(tmp_path / "a.parquet")
+    found = line(files.data, job(data=str(tmp_path / "a.parquet")))
+    assert found.startswith("OK   data: 3 files of 2 rows; one process read 3 of them, 3.2 MB, at ")
+
+
+def test_a_wrong_column_is_a_wrong_setting(job: Any) -> None:
+    assert line(limits.settings, job(columns=("target",))) == (
+        "BAD  settings: the Index has no column 'target', it has path"
+    )
+
+
 def test_the_folder_of_the_cache(job: Any, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     fits = line(files.folders, job(cache=str(cache), cache_bytes=10**7))
@@ -482,7 +500,7 @@ def test_files_that_cannot_be_read(job: Any, archive: Path, tmp_path: Path) -> N
 
 def test_rows_are_read_as_by_a_run(job: Any, archive: Path, tmp_path: Path) -> None:
     """Those of all shards; one is cut off, of which its header says nothing."""
-    assert line(rows.rows, job(num_gpus=3)) == "OK   rows: 4 tried, all are read"
+    assert line(rows.rows, job(num_gpus=3)) == "OK   rows: 4 tried, all can be read"
     for number in range(4):
         os.link(archive / f"{number}.fits", tmp_path / f"{number}.fits")
     cut = tmp_path / "9.fits"
@@ -509,10 +527,10 @@ def test_rows_whose_images_differ_in_size(job: Any, archive: Path, tmp_path: Pat
 
 def test_reading_rows_is_bounded(job: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(rows, "_ROWS", 2)
-    assert line(rows.rows, job()) == "OK   rows: 2 tried, all are read"
+    assert line(rows.rows, job()) == "OK   rows: 2 tried, all can be read"
     monkeypatch.setattr(rows, "_ROWS", 4)
     monkeypatch.setattr(rows, "_SECONDS", -1.0)
-    assert line(rows.rows, job()) == "OK   rows: 2 tried, all are read"
+    assert line(rows.rows, job()) == "OK   rows: 2 tried, all can be read"
 
 
 def test_reading_is_bounded(archive: Path, monkeypatch: Any) -> None:
