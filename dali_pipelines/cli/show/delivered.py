@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.own_flags import augmentation_of
 from dali_pipelines.cli.shared_flags import factory_of
+from dali_pipelines.cli.show.captions import captions_of
 from dali_pipelines.cli.show.pictures import (
     Targets,
     image_picture,
+    left_out_picture,
     missing_picture,
     rejected_picture,
 )
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.show.sky import sky_position
 from dali_pipelines.cli.single_rows import Rejections, single_rows
-from dali_pipelines.loading.batches import listed
+from readers.index.schema import check_column
 from readers.places.opener import Places
 
 if TYPE_CHECKING:
@@ -40,8 +42,9 @@ def delivered_pictures(
         **config.own_settings(),
         "seed": config.seed,
         "storage": config.storage,
-        "columns": tuple(config.captions or ()),
     }
+    for name in config.captions or ():
+        check_column(index.table, name)
     if targets := config.targets():
         settings["targets"] = targets
     if calibration is not None:
@@ -72,9 +75,11 @@ def _pictures(
             refusal = rejections.reason(loader, number)
             for place, file in enumerate(files):
                 if file is None:
-                    yield missing_picture(parts[place], row)
+                    yield missing_picture(parts[place])
                 elif refusal is not None:
-                    yield rejected_picture(file, refusal)
+                    bad = _bad_part(refusal, parts)
+                    is_bad = bad is None or bad == parts[place]
+                    yield rejected_picture(file, refusal) if is_bad else left_out_picture(file)
                 else:
                     image = batch["image"][0]
                     if parts:
@@ -82,11 +87,17 @@ def _pictures(
                     targets = Targets.of(batch, config.labels)
                     time = parts[place : place + 1] if index.offsets else ()
                     lines = [*caption, *time, *_placed(batch, config.outputs or ())]
-                    lines += [f"{name} {listed(batch[name])[0]}" for name in config.captions or ()]
+                    lines += captions_of(index.table, config.captions or (), number)
                     if "matrix" in batch and config.window == "row":
                         lines.append(sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)
             del batch  # what is held here cannot be reused for the next one
+
+
+def _bad_part(reason: str, parts: Sequence[str]) -> str | None:
+    """Return the part for which a sample is rejected; None if it is none of them alone."""
+    begins = {part: (f"part {part}:", f"part {part},") for part in parts}
+    return next((part for part in parts if reason.startswith(begins[part])), None)
 
 
 def _placed(batch: dict[str, torch.Tensor], outputs: Sequence[str]) -> list[str]:

@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not find_spec("sunpy"):
         raise Refusal("show needs SunPy: pip install 'dali-pipelines[aia]'")
     from dali_pipelines.cli.show.delivered import delivered_pictures
-    from dali_pipelines.cli.show.pictures import MISSING
+    from dali_pipelines.cli.show.pictures import LEFT_OUT, MISSING
     from dali_pipelines.cli.show.sheet import save_sheet
 
     with refusing(OSError, ValueError):
@@ -83,8 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, RuntimeError, MemoryError) as error:
         raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
     shown = sum(picture.pixels is not None for picture in pictures)
-    missing = sum(picture.remark == MISSING for picture in pictures)
-    counts = f"{shown} images, {len(pictures) - shown - missing} rejected"
+    remarks = [picture.remark for picture in pictures]
+    left_out, missing = remarks.count(LEFT_OUT), remarks.count(MISSING)
+    counts = f"{shown} images, {len(pictures) - shown - left_out - missing} rejected"
+    counts += f", {left_out} left out with them" * (left_out > 0)
     counts += f", {missing} missing" * (missing > 0)
     print(f"{config.output}: {counts}", file=sys.stderr)
     return 0 if shown else 1

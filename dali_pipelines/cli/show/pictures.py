@@ -25,6 +25,8 @@ COLOURS = tuple(f"C{number}" for number in range(10))
 
 MISSING = "missing: the sample has no such file"
 """Remark in a cell of a part without file."""
+LEFT_OUT = "left out: another file of the sample is rejected"
+"""Remark in a cell of a file that is not at fault."""
 
 _DEEP = 1020
 """Photographs with larger values have 16 bits: those of 8 that are resized or made brighter exceed
@@ -111,9 +113,14 @@ def _outlines(
     return outlines
 
 
-def missing_picture(part: str, row: Row) -> Picture:
+def missing_picture(part: str) -> Picture:
     """Return the cell of a part that has no file."""
-    return Picture((f"part {part}", f"of {row.name}"), None, MISSING)
+    return Picture((f"part {part}", "-"), None, MISSING)
+
+
+def left_out_picture(file: Row) -> Picture:
+    """Return the cell of a file whose sample is rejected for another one."""
+    return Picture((file.name, "left out"), None, LEFT_OUT)
 
 
 def rejected_picture(file: Row, reason: str) -> Picture:

@@ -44,7 +44,7 @@ class Picture:
     """One cell of a sheet."""
 
     caption: tuple[str, ...]
-    """Lines under it; one that is too long loses its beginning."""
+    """Lines under it; one that is too long loses its end, or its beginning if it has a path."""
     pixels: NDArray[np.uint8] | None
     """RGB, shape (height, width, 3), first row on top; None for a cell without picture."""
     remark: str = ""
@@ -81,7 +81,7 @@ def save_sheet(path: str, rows: Sequence[Sequence[Picture]], *, heading: str, si
             x, y = GAP + column * (size + GAP), top + number * pitch
             _draw(figure, x, y, size, picture)
             _write(figure, x + 6, y + 6, _wrapped(picture.remark, size), "firebrick")
-            _write(figure, x, y + size + 3, [_ending(line, size) for line in picture.caption])
+            _write(figure, x, y + size + 3, [_fitting(line, size) for line in picture.caption])
     image = io.BytesIO()
     figure.savefig(image, format="png", dpi=DPI)
     write_file(path, image.getvalue())
@@ -133,7 +133,9 @@ def _wrapped(text: str, size: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[: most - 1], "…"]
 
 
-def _ending(line: str, size: int) -> str:
-    """Return the end of a line, as the end of a path says more than its beginning."""
+def _fitting(line: str, size: int) -> str:
+    """Shorten a line to a cell: of a path the end is kept, which says more than its beginning."""
     most = int(size / CHARACTER)
-    return line if len(line) <= most else "…" + line[len(line) - most + 1 :]
+    if len(line) <= most:
+        return line
+    return "…" + line[len(line) - most + 1 :] if "/" in line else line[: most - 1] + "…"

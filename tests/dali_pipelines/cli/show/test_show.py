@@ -151,6 +151,32 @@ def test_what_cannot_be_read_is_there_with_the_reason(
         assert (remark != GREY).any()
 
 
+def test_values_of_the_index_are_short_and_in_words(
+    tmp_path: Path, show: Show, captions: Captions
+) -> None:
+    """Also of columns that have the name of an array of the graph."""
+    times = pa.array([1420070417260000001, None], pa.timestamp("ns"))
+    values = {
+        "target": pa.array([1.8889539887823048e-06, 0.5], pa.float32()),
+        "box": [[1.23456789, 2.0], []],
+        "flip": [171, None],
+        "t_obs": times,
+        "note": ["two\nlines", "one"],
+    }
+    paths = [str(aia(tmp_path)), str(aia(tmp_path, 193))]
+    Index(pa.table({"path": paths, **values})).save(tmp_path / "a.arrow")
+    show(tmp_path / "a.arrow", "--captions", *values)
+    assert [lines[-5:] for lines, _ in captions] == [
+        (
+            *("target 1.88895e-06", "box [1.23457, 2]", "flip 171"),
+            *("t_obs 2015-01-01T00:00:17", "note two lines"),
+        ),
+        ("target 0.5", "box []", "flip -", "t_obs -", "note one"),
+    ]
+    _, err = show(tmp_path / "a.arrow", "--captions", "none", status=2)
+    assert "show: the Index has no column 'none', it has path, target" in err
+
+
 def test_nothing_to_show(tmp_path: Path, show: Show) -> None:
     (tmp_path / "a.fits").write_text("text")
     assert "0 images, 1 rejected" in show(tmp_path / "a.fits", status=1)[1]
@@ -308,8 +334,9 @@ def test_an_output_that_cannot_be_written(
 
 def test_long_texts_stay_in_their_cells() -> None:
     long = "/a/path/that/is/longer/than/a/cell/of/the/sheet.fits"
-    assert sheet._ending(long, 128) == "…" + long[-20:]
-    assert sheet._ending("short", 128) == "short"
+    assert sheet._fitting(long, 128) == "…" + long[-20:]
+    assert sheet._fitting("target 1.88895e-06 and more", 128) == "target 1.88895e-06 a…"
+    assert sheet._fitting("short", 128) == "short"
     lines = sheet._wrapped("word " * 200, 100)
     assert len(lines) * sheet.LINE <= 100 - 12
     assert lines[-1] == "…"
@@ -370,16 +397,17 @@ def test_samples_have_a_picture_for_each_channel(
     )
     index.save(tmp_path / "samples.parquet")
     sheet, err = show(tmp_path / "samples.parquet", "--pipeline=aia", "--exposure")
-    assert "2 images, 2 rejected, 2 missing" in err
+    assert "2 images, 1 rejected, 1 left out with them, 2 missing" in err
     assert [lines[:2] for lines, _ in captions] == [
         (first, f"AIA 171 {header['T_OBS'][:19]}Z"),
-        ("part 304", f"of {first}"),
+        ("part 304", "-"),
         (second, "HMI magnetogram 2011.02.15_00:01:12_TAI"),
-        (first, "rejected"),
-        ("part 304", f"of {first}"),
+        (first, "left out"),
+        ("part 304", "-"),
         (bad, "rejected"),
     ]
     assert captions[1][1] == "missing: the sample has no such file"
+    assert captions[3][1] == "left out: another file of the sample is rejected"
     assert "CROTA2 is missing" in captions[5][1]
     expected = calibrate(Row(0, first), Calibration(exposure=True))
     assert captions[0][0][3] == range_of(expected)
