@@ -45,6 +45,8 @@ SUITES = (
     *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts"),
     *("containers", "remote", "headers", "kernels"),
 )
+_OWN_FILES = ("decode", "remote", "headers", "kernels")
+"""Suites that make what they read: --data is not for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,11 @@ class BenchConfig:
     """Flags of bench.py."""
 
     suite: str = option("loader", "what to compare", choices=(*SUITES, "all"))
-    data: str | None = option(None, "folder, glob or Index file (default: the sample sets)")
+    data: str | None = option(
+        None,
+        "folder, glob or Index file (default: the sample sets); "
+        f"{', '.join(_OWN_FILES[:-1])} and {_OWN_FILES[-1]} make their own files",
+    )
     out: str | None = option(None, "write tables, figures and plots there", metavar="FOLDER")
     quick: bool = option(False, "few files and two rounds, to see that it works")
     rounds: int = option(5, "timed rounds; medians and ranges are given")
@@ -66,6 +72,11 @@ class BenchConfig:
         for name in ("rounds", "num_read_processes", "num_threads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        if self.data is not None and self.suite in _OWN_FILES:
+            takers = ", ".join(suite for suite in SUITES if suite not in _OWN_FILES)
+            raise ValueError(
+                f"--data is for the suites {takers}: {self.suite} makes its own files, leave it out"
+            )
         if self.quick:
             object.__setattr__(self, "rounds", min(self.rounds, 2))
 

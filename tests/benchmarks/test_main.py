@@ -88,6 +88,17 @@ def test_wrong_numbers_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--rounds must be at least 1, got 0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("suite", ["decode", "remote", "headers", "kernels"])
+def test_data_are_not_for_suites_that_make_their_own(
+    suite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert script.main([f"--suite={suite}", "--data=a"]) == 2
+    assert (
+        "--data is for the suites loader, strategies, scaling, aia, jpeg, cutouts, containers: "
+        f"{suite} makes its own files, leave it out"
+    ) in capsys.readouterr().err
+
+
 def test_a_folder_without_such_files_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
