@@ -107,9 +107,6 @@ class RunConfig(
         nargs="+",
         metavar="PIXELS",
     )
-    order: int | None = option(
-        None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
-    )
     shuffle: bool | None = option(
         None,
         "a new order in each epoch (default: yes, but not in mode eval)",
@@ -184,8 +181,7 @@ class RunConfig(
 
     def calibration_settings(self) -> dict[str, Any]:
         """Return the settings of a `dali_pipelines.Calibration` that are given."""
-        settings = {"size": pair("size", self.size), "order": self.order}
-        given = {name: value for name, value in settings.items() if value is not None}
+        given = {} if self.size is None else {"size": pair("size", self.size)}
         return super().calibration_settings() | given
 
     def least_readers(self, shards: int) -> int:

@@ -170,6 +170,9 @@ class PipelineFlags(TableFlags):
     preset: str | None = option(
         None, "aia: calibrate and stretch by this recipe, a name or a .toml file", metavar="NAME"
     )
+    order: int | None = option(
+        None, "aia: spline, 1 is bilinear (default: 3)", type=int, choices=(1, 3)
+    )
     exposure: bool | None = option(
         None,
         "aia: divide by the exposure time (default: as the preset says, or not)",
@@ -190,7 +193,7 @@ class PipelineFlags(TableFlags):
 
     def calibration_settings(self) -> dict[str, Any]:
         """Return the settings of a `dali_pipelines.Calibration` that are given."""
-        names = ("preset", "pointing_table", "correction_table", "exposure", "psf")
+        names = ("preset", "order", "pointing_table", "correction_table", "exposure", "psf")
         settings = {name: getattr(self, name) for name in names}
         return {name: value for name, value in settings.items() if value is not None}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags
+from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, pair
 from dali_pipelines.cli.options import at_least, option
 from dali_pipelines.cli.own_flags import OwnFlags
 from dali_pipelines.cli.shared_flags import FileFlags, HduFlags, PipelineFlags, StorageFlags
@@ -29,7 +29,8 @@ class ShowConfig(
         "geometry and augmentation": "mode seed crop window outside missing flip rotate zoom "
         "random_area random_aspect_ratio resize_shorter resize augment transform ragged outputs",
         "targets": "mask boxes labels",
-        "frames of AIA and HMI": "preset pointing_table correction_table exposure psf",
+        "frames of AIA and HMI": "preset registered_size order pointing_table correction_table "
+        "exposure psf",
     }
 
     output: str = option(None, "the file to write", short="-o", required=True, metavar="SHEET.png")
@@ -50,11 +51,21 @@ class ShowConfig(
     captions: tuple[str, ...] | None = option(
         None, "columns of the Index to write under each image", nargs="+", metavar="COLUMN"
     )
-    size: int = option(256, "of an image", type=at_least(64), metavar="PIXELS")
+    size: int = option(256, "of a picture on the sheet", type=at_least(64), metavar="PIXELS")
+    registered_size: tuple[int, ...] | None = option(
+        None,
+        "aia: size of the whole registered image, which is size of run and aia_pipeline: height "
+        "and width or one (default: the preset's, or 1024)",
+        type=int,
+        nargs="+",
+        metavar="PIXELS",
+    )
 
     def __post_init__(self) -> None:
         if not self.output.lower().endswith(".png"):
             raise ValueError(f"-o must end in .png, got {self.output}")
+        if self.registered_size is not None and self.pipeline != "aia":
+            raise ValueError(f"--registered_size is for --pipeline=aia, got {self.pipeline}")
         StorageFlags.__post_init__(self)
         PipelineFlags.__post_init__(self)
         ImageFlags.__post_init__(self)
@@ -66,3 +77,8 @@ class ShowConfig(
             raise ValueError("--captions and --before_after do not go together: leave out one")
         if self.each_augment and (not self.augment or self.before_after):
             raise ValueError("--each_augment needs --augment, and goes without --before_after")
+
+    def calibration_settings(self) -> dict[str, Any]:
+        """Return the settings of a `dali_pipelines.Calibration` that are given."""
+        size = pair("registered_size", self.registered_size)
+        return super().calibration_settings() | ({} if size is None else {"size": size})

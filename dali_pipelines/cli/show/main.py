@@ -1,7 +1,8 @@
 """Draw a contact sheet of what a network will see: images as the pipeline delivers them.
 
     dali-pipelines show archive/ -o sheet.png
-    dali-pipelines show archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10
+    dali-pipelines show archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10.txt
+    dali-pipelines show archive/ -o crop.png --pipeline aia --registered_size 512 --crop 128
     dali-pipelines show photos/ -o draws.png --pipeline jpeg --crop 224 --window random --draws 6
     dali-pipelines show photo.jpg -o each.png --pipeline jpeg --augment "Erase()" --each_augment
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
@@ -13,6 +14,9 @@ value are grey. Masks are laid over the images in colours, and boxes are outline
 cannot be read has its reason in place of the image. A sample of several files has a picture for
 each, in the order of the channels; a sequence is a row of its frames. With --window row FITS images
 have the position on the sky of their middle.
+
+Flags that run has, too, do the same, but for --size, the width and height of a picture: what --size
+is for run, the size of a whole registered frame of AIA, is --registered_size here.
 
 With --before_after there is one file, and a picture after each step of its calibration; then the
 limb, at full resolution, and the circle on which the header says that it is.

@@ -307,6 +307,8 @@ def test_images_are_spread_over_the_index(tmp_path: Path, show: Show, captions: 
             [".", "--pipeline=jpeg", "--before_after"],
             "--before_after is for --pipeline=aia, got jp",
         ),
+        ([".", "--registered_size=64"], "--registered_size is for --pipeline=aia, got fits"),
+        ([".", "--pipeline=aia", "--registered_size", "1", "2", "3"], "takes one number or two"),
         ([".", "--columns=0"], "expected an integer from 1 on"),
         (
             [".", "--pipeline=aia", "--before_after", "--captions", "a"],
@@ -374,6 +376,14 @@ def test_what_the_network_will_see(
     assert lines == (str(good), f"AIA 171 {time}", "512x512", range_of(expected))
     assert "16 (dark image)" in quality
     assert "has nothing for 4500" in channel or "no channel 4500" in channel
+
+
+def test_frames_are_registered_as_by_a_run(tmp_path: Path, show: Show, captions: Captions) -> None:
+    pixels, header = solar_files.frame()
+    path = solar_files.save(tmp_path / "a.fits", pixels, header)
+    show(path, "--pipeline=aia", "--registered_size", 96, 128, "--order=1", "--crop=32")
+    whole = calibrate(Row(0, str(path)), Calibration(size=(96, 128), order=1))
+    assert captions[0][0][2:] == ("32x32", range_of(whole[32:64, 48:80]))
 
 
 def test_samples_have_a_picture_for_each_channel(
