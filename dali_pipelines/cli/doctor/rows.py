@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
+from readers.places.opener import Places
 from readers.places.urls import is_url
 from readers.sampling.shard import Shard
 from readers.worker.read_report import ReadReport
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from readers.source import Source
 
 _ROWS = 64
-"""Rows that are read at most, spread over the epoch."""
+"""Rows of files that are read at most, spread over the epoch."""
+_REMOTE_ROWS = 8
+"""Likewise, where the first is a URL."""
 _SECONDS = 2.0
 
 
@@ -32,12 +35,13 @@ class _Tried:
     """Sizes of the images that are not cut or resized to one, each with its first path."""
 
 
-def rows(job: Job) -> Finding | None:
-    """Whether rows can be read, with these settings, and fit into one batch; None of URLs."""
+def rows(job: Job) -> Finding:
+    """Whether rows can be read, with these settings, and fit into one batch."""
     source = job.known_pipelines[0].source
-    if is_url(job.index.path(0)):
-        return None
-    tried = _read_rows(source)
+    # Without the cache of the run, which is for the files of the run.
+    columns = source.columns.with_places(Places(job.config.storage))
+    most = _REMOTE_ROWS if is_url(job.index.path(0)) else _ROWS
+    tried = _read_rows(replace(source, columns=columns), most)
     wrong, remedies = [], []
     left_out = ""
     if tried.failures:
@@ -65,15 +69,15 @@ def _must_be_even(job: Job) -> bool:
     return config.batch_size > 1 and config.ragged is None and config.transform is None
 
 
-def _read_rows(source: Source) -> _Tried:
-    """Read rows of the first epoch until time is up."""
+def _read_rows(source: Source, most: int) -> _Tried:
+    """Read some rows of the first epoch until time is up."""
     every = replace(source.schedule, shard=Shard(0, 1), tail="partial")
     source = replace(source, schedule=every, num_epochs=None)
     names = [spec.name for spec in source.specs]
     one_size = source.blank_shape is not None or source.resize is not None
     tried = _Tried()
     count = len(source.columns)
-    for number in range(0, count, -(-count // _ROWS)):
+    for number in range(0, count, -(-count // most)):
         if tried.rows < 2:  # the first may compile what decodes it
             started = time.perf_counter()
         elif time.perf_counter() - started > _SECONDS:

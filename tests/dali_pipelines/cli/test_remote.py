@@ -232,6 +232,14 @@ class TestDoctor:
         assert credentials == "OK   credentials: none are needed"
         assert requests.startswith("OK   requests: N object; an answer takes N ms (median of N)")
 
+    def test_objects_that_cannot_be_read(self, weed: Weed, command: Command) -> None:
+        """One of two."""
+        weed.put(OPEN, "mixed/a.fits", frame(0))
+        weed.put(OPEN, "mixed/b.fits", b"text")
+        out, _ = command("doctor", f"--data=s3://{OPEN}/mixed/", *self.FLAGS, status=1)
+        first = f"s3://{OPEN}/mixed/b.fits: not a FITS file"
+        assert f"BAD  rows: 1 of 2 tried cannot be read (the first: {first}" in out
+
     def test_of_a_server_that_denies(self, bucket: str, command: Command, s3_proxy: Proxy) -> None:
         s3_proxy.fault(Fault(status=403))
         flags = (f"--data={bucket}/frames/", *self.FLAGS)
