@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import math
 import importlib.metadata
 import os
 import resource
@@ -48,6 +49,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def job(archive: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
     """Make a job, by default a small one on the CPU, on a machine with the driver given."""
+    monkeypatch.setattr(rows, "_SECONDS", math.inf)
 
     def job(driver: Driver | None = None, **settings: Any) -> Job:
         monkeypatch.setattr("dali_pipelines.cli.doctor.finding.installed_driver", lambda: driver)
