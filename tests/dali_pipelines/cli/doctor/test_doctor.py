@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import functools
-import math
 import importlib.metadata
+import math
 import os
 import resource
 import sys
