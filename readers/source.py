@@ -36,6 +36,9 @@ from readers.window import Window
 from readers.worker.read_report import REPORT_BYTES, ReadReport
 from readers.worker.timeout import TimeLimit, within
 
+COLUMN, TARGET = "column:", "target:"
+"""What names of the arrays of columns and targets begin with: Readers have arrays of any name."""
+
 NEIGHBOURS = 64
 """Rows to try for a substitute: the size (with tail `fill`, the pixels) of a slot that cannot have
 its own."""
@@ -97,7 +100,8 @@ class Source(Geometry):
 
     @cached_property
     def _of_sample(self) -> tuple[SampleSpec, ...]:
-        return (*self.reader.specs, *self._geometry_specs, *self.targets.specs)
+        targets = (replace(spec, name=TARGET + spec.name) for spec in self.targets.specs)
+        return (*self.reader.specs, *self._geometry_specs, *targets)
 
     @cached_property
     def _geometry_specs(self) -> tuple[SampleSpec, ...]:
@@ -114,7 +118,7 @@ class Source(Geometry):
         """Specs of the arrays that a call returns: the Reader's, the graph's, the slot's."""
         kinds = {name: self.columns.dtype(name) for name in self.sent_columns}
         columns = [
-            SampleSpec(name=name, dtype=kind.base.name, shape=kind.shape)
+            SampleSpec(name=COLUMN + name, dtype=kind.base.name, shape=kind.shape)
             for name, kind in kinds.items()
         ]
         return (
@@ -219,10 +223,10 @@ class Source(Geometry):
         geometry = self.geometry_arrays(self.reader, window, image, placement)
         arrays, nbytes = {**sample.arrays, **geometry}, sample.input_bytes
         if placement is not None and row is None:
-            arrays |= self.targets.blank(placement.shape)
+            arrays |= _of_targets(self.targets.blank(placement.shape))
         elif placement is not None and row is not None:
             found = self.targets.read(self.columns, row, placement)
-            arrays |= found.arrays
+            arrays |= _of_targets(found.arrays)
             nbytes += found.input_bytes
         return replace(sample, arrays=arrays, input_bytes=nbytes)
 
@@ -274,6 +278,10 @@ class Source(Geometry):
         for spec in self.reader.specs:
             spec.check(sample[spec.name])
         return self._completed(sample, window, flip, row)
+
+
+def _of_targets(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {TARGET + name: array for name, array in arrays.items()}
 
 
 def _took_long(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections import UserDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
@@ -39,7 +39,7 @@ from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
 from readers.contract import Peek, Reader
 from readers.index.table import Index
 from readers.sampling.placement import PLACEMENT_SPECS
-from readers.source import Source
+from readers.source import COLUMN, TARGET, Source
 from readers.worker import setup
 
 _LARGE_BATCH = 256 << 20
@@ -205,6 +205,7 @@ def reader_pipeline(
         targets = [spec.name for spec in source.targets.specs]
         named = _outputs(image, nodes, decoded, config, targets)
         named, pipeline.listed = listed_or_padded(named, decoded, source.targets, config.ragged)
+        _check_names([name for name, _ in named], targets=targets, columns=config.columns)
         pipeline.output_names, outputs = zip(*named, strict=True)
         pipeline.set_outputs(*outputs)
     if source.num_draws is not None:
@@ -244,7 +245,8 @@ def _outputs(
 ) -> list[tuple[str, Any]]:
     """Return names and DataNodes of the pipeline's outputs."""
     placed = [(name, nodes[PLACEMENT_SPECS[name].name]) for name in config.outputs]
-    columns = [(name, nodes[name]) for name in (*config.columns, *targets)]
+    columns = [(name, nodes[COLUMN + name]) for name in config.columns]
+    columns += [(name, nodes[TARGET + name]) for name in targets]
     others = columns + placed + list(decoded.others.items())
     if config.device_id is not None:
         others = [(name, node.gpu()) for name, node in others]
@@ -264,6 +266,14 @@ def _outputs(
             valid, report = valid.cpu(), report.cpu()
     row = ("row", nodes["row"])
     return [("image", image), row, ("valid", valid), *others, ("report", report)]
+
+
+def _check_names(names: Sequence[str], **asked: Collection[str]) -> None:
+    """Raise ValueError if two outputs have one name; `asked` are those that can be renamed."""
+    twice = {name for name in names if names.count(name) > 1}
+    for what, own in asked.items():
+        if taken := sorted(twice.intersection(own)):
+            raise ValueError(f"{what} {taken} have the name of another output: rename them")
 
 
 class _Arrays(UserDict[str, Any]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -12,7 +12,6 @@ from nvidia.dali import fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
-from dali_pipelines.graph.ragged import SIZE
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
 from readers.index.paths.absolute import begins_with_urls, holds_urls
@@ -24,7 +23,6 @@ from readers.places.opener import Places
 from readers.sampling.blocks import BLOCK_ROWS, BlockOrder
 from readers.sampling.geometry import Geometry
 from readers.sampling.order import Order
-from readers.sampling.placement import PLACEMENT_SPECS
 from readers.sampling.schedule import Schedule
 from readers.sampling.shard import Shard
 from readers.sampling.weighted import WeightedOrder
@@ -69,19 +67,8 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
             f"({', '.join(index.parts)}), and {type(reader).__name__} reads one: use a "
             "ChannelsReader, or one of the factories, without hdus"
         )
-    others: tuple[str, ...] = ("image", "row", "valid", "report")
-    others += ("flip", "draws", "part", "affine")
-    placed = (spec.name for spec in PLACEMENT_SPECS.values())
-    geometry = {one.name: getattr(config, one.name) for one in fields(Geometry)}
-    sent = (*reader.specs, *Geometry(**geometry).geometry_specs(reader))
-    others += (SIZE,) * (config.ragged == "pad")
-    names = (*others, *config.outputs, *placed, *(spec.name for spec in sent))
-    names += tuple(getattr(reader, "outputs", ()))
-    if taken := set(config.columns) & set(names):
-        raise ValueError(f"columns {sorted(taken)} have the name of another output: rename them")
-    targets = Targets(config.targets).fitted(index.table)
-    _check_target_names([spec.name for spec in targets.specs], {*names, *config.columns})
     _check_window_size(index, config)
+    targets = Targets(config.targets).fitted(index.table)
     corners = _corner_columns(index, config) if config.window == "row" else ()
     columns = index.columns(
         dict.fromkeys((*config.columns, *corners)),
@@ -115,7 +102,7 @@ def make_source(index: Index, reader: Reader, config: PipelineConfig) -> Source:
         read_timeout=config.read_timeout,
         read_threads=_read_threads(index, config),
         ragged=config.ragged is not None,
-        **geometry,
+        **{one.name: getattr(config, one.name) for one in fields(Geometry)},
     )
 
 
@@ -177,13 +164,6 @@ def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:
             "floats, so windows are resampled: round these to integers, or choose float32"
         )
     return "y", "x"
-
-
-def _check_target_names(names: Sequence[str], taken: Collection[str]) -> None:
-    """Raise ValueError if outputs of targets have the name of another output."""
-    twice = sorted({name for name in names if name in taken or names.count(name) > 1})
-    if twice:
-        raise ValueError(f"targets {twice} have the name of another output: rename them")
 
 
 def _order(index: Index, config: PipelineConfig) -> Order | BlockOrder | WeightedOrder:

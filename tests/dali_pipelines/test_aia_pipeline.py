@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from solar_files import changed, frame, hmi_header, save
 
-from dali_pipelines import Calibration, Loader, Stretch, aia_pipeline
+from dali_pipelines import Boxes, Calibration, Loader, Stretch, aia_pipeline
 from dali_pipelines.aia.calibrate import calibrate
-from readers import Draws, Index, Row, Window
+from readers import AiaReader, Draws, Index, Row, Window
 
 PIXELS, HEADER = frame()
 GRID: dict[str, Any] = {"size": 128, "scale": 19.2}
@@ -106,6 +106,25 @@ def test_a_calibration_given_whole(archive: Index) -> None:
     assert found[2].dtype == np.float16
     expected = calibrate(row_of(archive, 2), calibration)
     np.testing.assert_allclose(found[2][0], expected, rtol=2**-11)
+
+
+def test_columns_and_targets_may_have_the_names_of_what_is_sent_besides(archive: Index) -> None:
+    of_source = ("flip", "draws", "part", "affine", "inside", "nearest", "record", "placed_matrix")
+    names = (*(spec.name for spec in AiaReader.specs if spec.name != "matrix"), *of_source)
+    index = archive.with_column("matrix", [[[0.0, 0, 9, 7]]] * SIX)
+    for place, name in enumerate(names):
+        index = index.with_column(name, [10 * place + row for row in range(SIX)])
+    options: dict[str, Any] = {"crop": 40, "flip": "hv", "outputs": ("window",), **GRID}
+    expected = images(archive, **options)
+    options |= {"batch_size": 2, "devices": [None], "num_read_processes": 1}
+    options |= {"columns": names, "targets": {"matrix": Boxes("matrix")}}
+    with Loader(aia_pipeline, index, **options) as loader:
+        for (batch,) in loader:
+            assert batch["matrix"].shape == (2, 1, 4)
+            for slot, row in enumerate(batch["row"].tolist()):
+                np.testing.assert_array_equal(batch["image"][slot], expected[row])
+                assert [int(batch[name][slot]) % 10 for name in names] == [row] * len(names)
+                assert [int(batch[name][slot]) // 10 for name in names] == list(range(len(names)))
 
 
 def test_unfit_files_are_named(tmp_path: Path) -> None:

@@ -169,10 +169,20 @@ def test_columns_may_not_have_the_names_of_outputs(ramps: Index) -> None:
     options: dict[str, Any] = {"columns": ("window",), "outputs": ("window",), "crop": 8}
     with pytest.raises(ValueError, match=r"\['window'\] have the name of another output"):
         npy_pipeline(index, channels=3, batch_size=1, **options)
-    index = ramps.with_column("placed_matrix", np.arange(len(ramps)))
-    options = {"columns": ("placed_matrix",), "outputs": ("matrix",), "crop": 8}
-    with pytest.raises(ValueError, match=r"\['placed_matrix'\] have the name of another output"):
-        npy_pipeline(index, channels=3, batch_size=1, **options)
+
+
+def shown_pipeline(index: Index, **options: Any) -> Any:
+    def decode(arrays: Any, config: PipelineConfig) -> Any:
+        return decode_array(arrays, config)._replace(others={"shown": arrays["image"]})
+
+    return reader_pipeline(index, NpyReader("float32", 3), decode, PipelineConfig(**options))
+
+
+def test_outputs_of_decoders_have_names_of_their_own(ramps: Index) -> None:
+    index = ramps.with_column("shown", np.arange(len(ramps)))
+    shown_pipeline(index, batch_size=1, num_read_processes=0).close()
+    with pytest.raises(ValueError, match=r"columns \['shown'\] have the name of another output"):
+        shown_pipeline(index, batch_size=1, columns=("shown",))
 
 
 # Operators of users.

@@ -52,6 +52,7 @@ def columns(num_rows: int = ROWS) -> Columns:
 
 
 COLUMNS = columns()
+LABEL = "column:label"
 
 
 def source(
@@ -384,10 +385,10 @@ class TestDraws:
 
 def test_columns_travel_with_their_row() -> None:
     made = source(sent_columns=("label",))
-    assert [spec.name for spec in made.specs[-4:]] == ["row", "valid", "label", "report"]
+    assert [spec.name for spec in made.specs[-4:]] == ["row", "valid", LABEL, "report"]
     for slot in epoch_of(made):
-        assert slot["label"] == slot.row * 10
-        assert slot["label"].dtype == np.int16
+        assert slot[LABEL] == slot.row * 10
+        assert slot[LABEL].dtype == np.int16
 
 
 @pytest.mark.parametrize("tail", TAILS)
@@ -399,7 +400,7 @@ def test_an_index_file_that_is_written_to_is_told_as_data(tmp_path: Path, tail: 
     made.columns = Index.load(file).columns(["label"])
     before = Slot(made, 1)
     assert before.valid
-    assert before["label"] == before.row
+    assert before[LABEL] == before.row
     os.truncate(file, 900)
     for found in epoch_of(made):
         assert not found.valid
@@ -418,7 +419,7 @@ def test_a_column_alone_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(made, "columns", copy.copy(COLUMNS))
     monkeypatch.setattr(made.columns, "value", fail)
     found = Slot(made, 0)
-    assert (found.valid, found["label"], found.report.reason) == (False, 0, "gone")
+    assert (found.valid, found[LABEL], found.report.reason) == (False, 0, "gone")
     assert found.report.rejected_row == found.row
 
 

@@ -66,11 +66,6 @@ class HdusReader:
         return self.main.channels
 
     @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the other images."""
-        return tuple(self.kinds)
-
-    @property
     def nearest(self) -> bool:
         """Whether the graph takes the nearest pixels where it resamples."""
         return any(kind.dtype != "float32" for kind in self.kinds.values())
