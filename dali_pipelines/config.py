@@ -32,6 +32,7 @@ from dali_pipelines.values import (
     check_several_names,
     check_targets,
     check_transform,
+    check_type,
     numbers_of,
     pair_of,
     shuffle_of,
@@ -287,12 +288,8 @@ class PipelineConfig:
                 object.__setattr__(self, name, int(value))  # DALI rejects some of NumPy's
         if self.seed >= 2**64:
             raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
-        for name, kind, expected in (
-            ("rotate", Real, "a number of degrees"),
-            ("weights", str | None, "the name of a column, or None"),
-        ):
-            if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"{name} must be {expected}, got {getattr(self, name)!r}")
+        check_type("rotate", self.rotate, Real, "a number of degrees")
+        check_type("weights", self.weights, str | None, "the name of a column, or None")
         check_transform(self.transform)
         object.__setattr__(self, "shuffle", shuffle_of("shuffle", self.shuffle))
         check_rejected(self.rejected)

@@ -26,6 +26,7 @@ from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
+from dali_pipelines.values import check_type
 from readers.channels import ChannelsReader
 from readers.contract import Reader
 from readers.fits.hdus import HduName
@@ -191,6 +192,7 @@ def aia_pipeline(
     names = {field.name for field in dataclasses.fields(Calibration)}
     rest: dict[str, Any] = dict(settings)
     own = {name: rest.pop(name) for name in settings if name in names}
+    check_type("calibration", calibration, Calibration | None, "a Calibration, or None")
     if calibration is None:
         calibration = Calibration.of(preset, **own)
     elif own or preset is not None:

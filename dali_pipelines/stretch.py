@@ -6,12 +6,14 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.kernels import stretch_parameters as kernel
+from dali_pipelines.values import are_all, check_positive
 
 Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
 Array = TypeVar("Array")
@@ -78,15 +80,13 @@ class Stretch:
             known = ", ".join(map(repr, _CURVES))
             raise ValueError(f"kind must be one of {known}, got {self.kind!r}")
         for name in ("unit", "a", "std"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be a positive number, got {value}")
-        if not math.isfinite(self.mean):
-            raise ValueError(f"mean must be a number, got {self.mean}")
+            check_positive(name, getattr(self, name))
+        if not isinstance(self.mean, Real) or not math.isfinite(self.mean):
+            raise ValueError(f"mean must be a number, got {self.mean!r}")
         for name in ("clip", "clip_output"):
-            low, high = getattr(self, name)
-            if not low < high:
-                raise ValueError(f"{name} must be (low, high) with low < high, got {(low, high)}")
+            limits = getattr(self, name)
+            if not are_all(limits, Real) or len(limits) != 2 or not limits[0] < limits[1]:
+                raise ValueError(f"{name} must be (low, high) with low < high, got {limits!r}")
         if self.a != 1 and self.kind != "asinh":
             raise ValueError(f"a={self.a} is for kind 'asinh', got kind {self.kind!r}")
         if self.kind == "sqrt" and self.clip[0] < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from threading import TIMEOUT_MAX
@@ -28,6 +29,19 @@ def check_integer(name: str, value: object, least: int) -> None:
     """Raise ValueError if the value of a setting is no integer, or less than `least`."""
     if not is_integer(value, least):
         raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Raise ValueError if the value of a setting is no finite number above 0."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+
+
+def check_type(name: str, value: object, kind: Any, expected: str) -> None:
+    """Raise ValueError if the value of a setting is not of a type, or of one of several."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
 
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:

@@ -6,18 +6,29 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal, TypedDict, Unpack, get_args
+
+import numpy as np
 
 from dali_pipelines.aia.preset import Negative, Preset, load_preset
 from dali_pipelines.aia.psf import check_psf_channel
 from dali_pipelines.stretch import Stretch
+from dali_pipelines.values import (
+    are_all,
+    check_choice,
+    check_integer,
+    check_positive,
+    check_type,
+    pair_of,
+)
 from readers.aia.degradation import OFFICIAL_SHA256, OFFICIAL_URL, CorrectionTable
 from readers.aia.pointing import PointingTable
 from readers.aia.reader import AiaReader
 from readers.aia.registration import PLATE_SCALE, Center
 from readers.aia.rules import HeaderRules
 
+_TABLES: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": CorrectionTable}
 _FRAME = 4096
 _SUN = 976.0
 """Approximate radius of the Sun in arcsec, to convert `radius` to a scale."""
@@ -84,23 +95,40 @@ class Calibration:
     """HDU of the images; by default the first that holds one."""
 
     def __post_init__(self) -> None:
-        size = (self.size, self.size) if isinstance(self.size, int) else tuple(self.size)
-        object.__setattr__(self, "size", size)
-        if len(size) != 2 or min(size) < 1:
-            raise ValueError(f"size must be (height, width) in pixels, got {self.size!r}")
+        self._check_types()
         if self.scale is not None and self.radius is not None:
             raise ValueError("give scale or radius, not both")
-        if self.reduce is not None and self.reduce < 1:
-            raise ValueError(f"reduce must be at least 1, got {self.reduce}")
-        if self.order not in (1, 3):
-            raise ValueError(f"order must be 1 or 3, got {self.order}")
-        if self.negative not in get_args(Negative):
-            known = ", ".join(map(repr, get_args(Negative)))
-            raise ValueError(f"negative must be one of {known}, got {self.negative!r}")
-        if not isinstance(self.missing, Real):
-            raise ValueError(f"missing must be a number, such as math.nan, got {self.missing!r}")
         for channel in self.psf:
             check_psf_channel(channel)
+
+    def _check_types(self) -> None:
+        if (size := pair_of("size", self.size)) is None:
+            raise ValueError("size must be (height, width) in pixels, got None")
+        object.__setattr__(self, "size", size)
+        for name in ("scale", "radius"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        if self.reduce is not None:
+            check_integer("reduce", self.reduce, 1)
+        check_choice("order", self.order, (1, 3))
+        check_choice("center", self.center, get_args(Center))
+        check_choice("negative", self.negative, get_args(Negative))
+        check_type("exposure", self.exposure, bool | np.bool_, "True or False")
+        check_type("missing", self.missing, Real, "a number, such as math.nan")
+        check_type("rules", self.rules, HeaderRules, "HeaderRules, as HeaderRules(percentd=99)")
+        for name, table in _TABLES.items():
+            expected = f"a {table.__name__}, such as {table.__name__}.read(path)"
+            check_type(name, getattr(self, name), table | None, expected)
+        if not are_all(self.psf, Integral) and self.psf not in ((), []):
+            raise ValueError(f"psf must be channels in a tuple, as (171,), got {self.psf!r}")
+        object.__setattr__(self, "psf", tuple(map(int, self.psf)))
+        stretch = self.stretch
+        stretches = [*stretch.values()] if isinstance(stretch, Mapping) else [stretch]
+        if not stretches or not all(isinstance(one, Stretch) for one in stretches):
+            raise ValueError(
+                "stretch must be a Stretch, such as Stretch(kind='asinh'), or one by channel, as "
+                f"{{171: Stretch()}}, got {stretch!r}"
+            )
 
     @classmethod
     def of(
@@ -124,14 +152,12 @@ class Calibration:
         known = {field.name for field in fields(cls)}
         if unknown := set(given) - known:
             raise TypeError(f"unknown settings {sorted(unknown)}, known are {sorted(known)}")
-        for name, table in (
-            ("pointing_table", PointingTable),
-            ("correction_table", CorrectionTable),
-        ):
-            if given.get(name) is not None and not isinstance(given[name], table):
+        for name, table in _TABLES.items():
+            if isinstance(given.get(name), str | os.PathLike):
                 given[name] = table.read(given[name])
         if preset is None:
             return cls(**given)
+        check_type("preset", preset, str | os.PathLike | Preset, "a name, a path or a Preset")
         recipe = preset if isinstance(preset, Preset) else load_preset(preset)
         if recipe.degradation and given.get("correction_table") is None:
             raise ValueError(

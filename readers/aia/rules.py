@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -86,6 +87,19 @@ class HeaderRules:
     """Least PERCENTD, the percentage of pixels that are not missing. 0 for any."""
     full_disk: bool = True
     """The whole Sun must be in the image, as in aiapy."""
+
+    def __post_init__(self) -> None:
+        for name, kind, expected in (
+            ("quality", Integral, "an integer, the bits that reject a file"),
+            ("hmi_quality", Integral, "an integer, the bits that reject a file"),
+            ("level", Real | None, "a number, or None"),
+            ("img_type", str | None, "text, or None"),
+            ("exposed", bool, "True or False"),
+            ("percentd", Real, "a percentage"),
+            ("full_disk", bool, "True or False"),
+        ):
+            if not isinstance(value := getattr(self, name), kind):
+                raise ValueError(f"{name} must be {expected}, got {value!r}")
 
     def check(self, header: Mapping[str, Any]) -> None:
         """Reject a header that breaks a rule: its `KEYS`, and NAXIS1 and NAXIS2 of the image.

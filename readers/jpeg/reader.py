@@ -90,6 +90,8 @@ class JpegReader:
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
             raise ValueError(f"channels must be 3 (RGB) or 1 (gray), got {self.channels!r}")
+        if not isinstance(self.check_entropy, bool):
+            raise ValueError(f"check_entropy must be True or False, got {self.check_entropy!r}")
         if self.stored not in (None, *_BITS):
             raise ValueError(f"stored must be one of {tuple(_BITS)} or None, got {self.stored!r}")
 

@@ -191,6 +191,7 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
             {"calibration": Calibration(), "preset": "iti", "size": 4},
             "give a calibration or size, preset, not both",
         ),
+        ({"calibration": "iti"}, "calibration must be a Calibration, or None, got 'iti'"),
         ({"crop": 200}, r"crop 200x200 is larger than the image 128x128"),
     ],
 )

@@ -136,6 +136,7 @@ def test_noted_rows_and_uint16(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"dtype": "int16"}, "uint8 images cannot be converted to int16"),
+        ({"check_entropy": "no"}, "check_entropy must be True or False, got 'no'"),
         ({"channels": 2}, r"channels must be 3 \(RGB\) or 1 \(gray\), got 2"),
         ({"dtype": "uint16", "std": 2}, "dtype 'uint16' gives the values as stored"),
         ({"channels": 1, "mean": (1, 2, 3)}, "mean must be one number, or 1, one for each"),

@@ -22,7 +22,7 @@ from dali_pipelines.aia import calibrate as module
 from dali_pipelines.aia.calibrate import calibrate
 from dali_pipelines.aia.deconvolve import Deconvolver
 from dali_pipelines.aia.psf import psf
-from readers import ReadError, Row, Window
+from readers import CorrectionTable, ReadError, Row, Window
 from readers.aia import reader as aia_reader
 
 PIXELS, HEADER = frame()
@@ -182,10 +182,33 @@ def test_presets(tmp_path: Path, shared_data: Path) -> None:
     ("settings", "message"),
     [
         ({"scale": 1, "radius": 2}, "give scale or radius, not both"),
-        ({"reduce": 0}, "reduce must be at least 1, got 0"),
-        ({"order": 2}, "order must be 1 or 3, got 2"),
+        ({"reduce": 0}, "reduce must be an integer, at least 1, got 0"),
+        ({"order": 2}, "order must be one of 1, 3, got 2"),
+        ({"order": "3"}, "order must be one of 1, 3, got '3'"),
+        ({"center": "disk"}, "center must be one of 'reference_pixel', 'sun', got 'disk'"),
         ({"missing": "nan"}, "missing must be a number, such as math.nan, got 'nan'"),
         ({"size": (1, 2, 3)}, r"size must be \(height, width\) in pixels"),
+        ({"size": "64"}, r"size must be \(height, width\) in pixels, .*, got '64'"),
+        ({"size": None}, r"size must be \(height, width\) in pixels, got None"),
+        (
+            {"size": "64", "preset": "iti", "correction_table": CorrectionTable("", "", None, {})},
+            r"size must be \(height, width\) in pixels, .*, got '64'",
+        ),
+        ({"scale": 0}, "scale must be a positive number, got 0"),
+        ({"radius": "50"}, "radius must be a positive number, got '50'"),
+        ({"exposure": "yes"}, "exposure must be True or False, got 'yes'"),
+        ({"rules": "aia"}, r"rules must be HeaderRules, as HeaderRules\(.*\), got 'aia'"),
+        ({"psf": True}, r"psf must be channels in a tuple, as \(171,\), got True"),
+        ({"psf": ("171",)}, r"psf must be channels in a tuple, as \(171,\), got \('171',\)"),
+        ({"stretch": "asinh"}, r"stretch must be a Stretch, such as .*, got 'asinh'"),
+        ({"stretch": {}}, "stretch must be a Stretch, .*, or one by channel, .*, got {}"),
+        ({"stretch": {171: "log1p"}}, "stretch must be a Stretch, .* got {171: 'log1p'}"),
+        (
+            {"pointing_table": 3},
+            r"must be a PointingTable, such as PointingTable.read\(path\), got 3",
+        ),
+        ({"correction_table": True}, "correction_table must be a CorrectionTable, .*, got True"),
+        ({"preset": 3}, "preset must be a name, a path or a Preset, got 3"),
         ({"negative": "drop"}, "negative must be one of 'keep', 'zero', 'missing', got 'drop'"),
         ({"psf": (1600,)}, "1600"),
         ({"preset": "iti"}, "preset 'iti' divides by the degradation: give correction_table"),
@@ -196,6 +219,14 @@ def test_presets(tmp_path: Path, shared_data: Path) -> None:
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, OSError), match=message):
         Calibration.of(**settings)
+
+
+def test_settings_of_other_types_that_make_sense() -> None:
+    given: dict[str, Any] = {"size": np.int64(64), "psf": [np.int32(171)], "exposure": np.True_}
+    given["radius"] = np.float32(20)
+    calibration = Calibration(**given)
+    assert (calibration.size, calibration.psf) == ((64, 64), (171,))
+    assert Calibration(psf=[]).psf == ()  # type: ignore[arg-type]
 
 
 def test_unknown_settings() -> None:

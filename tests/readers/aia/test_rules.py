@@ -191,3 +191,18 @@ def test_columns_that_may_be_missing() -> None:
 def test_columns_that_may_not(key: str) -> None:
     with pytest.raises(ValueError, match=f"no column '{key.lower()}', which the rules need: scan"):
         HeaderRules().select(table(HEADERS).drop_columns([key.lower()]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"quality": "all"}, "quality must be an integer, the bits that reject a file, got 'all'"),
+        ({"level": "1"}, "level must be a number, or None, got '1'"),
+        ({"img_type": 1}, "img_type must be text, or None, got 1"),
+        ({"exposed": None}, "exposed must be True or False, got None"),
+        ({"percentd": None}, "percentd must be a percentage, got None"),
+    ],
+)
+def test_rules_of_wrong_types(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HeaderRules(**settings)
