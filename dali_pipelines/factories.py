@@ -37,7 +37,6 @@ from readers.index.grouping.frames import check_frames, lacks_files
 from readers.index.table import Index
 from readers.jpeg.reader import JpegReader
 from readers.npy import NpyReader
-from readers.window import Window
 
 _LARGEST_GPU_TILE = 1 << 16
 """A tile is decoded by one thread of the GPU, which takes an estimated 13 s for 4096x4096 pixels;
@@ -199,6 +198,14 @@ def aia_pipeline(
         given = sorted(own) + ["preset"] * (preset is not None)
         raise ValueError(f"give a calibration or {', '.join(given)}, not both")
     config = PipelineConfig(**rest)
+    _check_registered(config, *calibration.size)
+    reader: Reader = dataclasses.replace(calibration.reader(), largest_tile=_largest_tile(config))
+    decode = aia_decoder(calibration, len(index.frames.parts))
+    return _of_files(index, reader, decode, config, blank_is_nan=True)
+
+
+def _check_registered(config: PipelineConfig, height: int, width: int) -> None:
+    """Raise ValueError if settings are not for registered images of this size."""
     for name, remedy in (
         ("random_area", "crop, window and zoom"),
         ("resize_shorter", "size and crop"),
@@ -210,12 +217,16 @@ def aia_pipeline(
             raise ValueError(f"{name} is not for aia_pipeline: give {remedy}")
     if config.dtype not in ("float32", "float16"):
         raise ValueError(f"calibrated images are float32 or float16, got dtype {config.dtype!r}")
-    if config.crop is not None:
-        # A crop that is too large is an error of the settings here, not of a file.
-        Window(height=config.crop[0], width=config.crop[1]).place(*calibration.size)
-    reader: Reader = dataclasses.replace(calibration.reader(), largest_tile=_largest_tile(config))
-    decode = aia_decoder(calibration, len(index.frames.parts))
-    return _of_files(index, reader, decode, config, blank_is_nan=True)
+    if config.outside == "fill":
+        raise ValueError(
+            "outside='fill' is not for aia_pipeline, whose images go on beyond the frame with the "
+            "value missing: give a larger size, or outside='shift' for window 'row'"
+        )
+    if config.crop is not None and (config.crop[0] > height or config.crop[1] > width):
+        raise ValueError(
+            f"crop {config.crop[0]}x{config.crop[1]} is larger than the registered image "
+            f"{height}x{width} (height x width): give a smaller crop, or a larger size"
+        )
 
 
 def jpeg_pipeline(

@@ -192,7 +192,11 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
             "give a calibration or size, preset, not both",
         ),
         ({"calibration": "iti"}, "calibration must be a Calibration, or None, got 'iti'"),
-        ({"crop": 200}, r"crop 200x200 is larger than the image 128x128"),
+        (
+            {"crop": (128, 129)},
+            r"crop 128x129 is larger than the registered image 128x128 .*: give a smaller crop",
+        ),
+        ({"crop": 200, "outside": "fill"}, "outside='fill' is not for aia_pipeline, whose images"),
     ],
 )
 def test_wrong_settings(archive: Index, settings: dict[str, Any], message: str) -> None:
