@@ -26,7 +26,7 @@ from dali_pipelines.graph.pipeline import ReaderPipeline, reader_pipeline
 from dali_pipelines.graph.source import check_index, first_readable, places_of
 from dali_pipelines.jpeg_index import warn_of_old_rows
 from dali_pipelines.settings import AiaSettings, PipelineSettings, check_names, names_of
-from dali_pipelines.values import check_type
+from dali_pipelines.values import check_type, warn_of_fractions
 from readers.channels import ChannelsReader
 from readers.contract import Reader
 from readers.fits.hdus import HduName
@@ -277,6 +277,8 @@ def jpeg_pipeline(
     stored, needed_by = settings.dtype if settings.dtype in ("uint8", "uint16") else None, None
     if names := need_8_bits(config.get("augment", ())):  # in mode eval, too
         stored, needed_by = "uint8", f"{', '.join(names)}: leave that out, or convert the file"
+    if settings.transform is None:  # it comes before mean and std, and may have scaled the images
+        warn_of_fractions(settings.mean, settings.std)
     reader = JpegReader(channels, stored, check_entropy, needed_by)
     decode = functools.partial(decode_jpeg, channels=channels)
     return _of_files(index, reader, decode, settings)

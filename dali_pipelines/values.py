@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
@@ -13,6 +15,8 @@ import numpy as np
 from readers.places.storage import Storage
 from readers.sampling.order import Shuffle
 from readers.targets.contract import Target
+
+logger = logging.getLogger(__name__)
 
 _MOST = float(np.finfo(np.float32).max)
 _LEAST_STD = 2.0**-126
@@ -118,6 +122,21 @@ def check_mean_and_std(mean: tuple[float, ...] | None, std: tuple[float, ...] | 
             f"std must be positive, got {std}"
             + "; and its inverse must be finite in float32" * all(value > 0 for value in std)
         )
+
+
+@functools.cache  # a Loader makes several pipelines
+def warn_of_fractions(mean: tuple[float, ...] | None, std: tuple[float, ...] | None) -> None:
+    """Log a warning if mean and std look like those of images from 0 to 1, as torchvision has."""
+    given = [(name, values) for name, values in (("mean", mean), ("std", std)) if values]
+    numbers = [abs(value) for _, values in given for value in values]
+    if all(value in (0, 1) for value in numbers) or max(numbers) > 1:
+        return
+    found = " and ".join(f"{name}={values}" for name, values in given)
+    meant = ", ".join(
+        f"{name}={tuple(float(f'{255 * value:.6g}') for value in values)}" for name, values in given
+    )
+    message = "%s: images of 8 bits have values from 0 to 255, and this is for 0 to 1: give %s"
+    logger.warning(message, found, meant)
 
 
 def check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any]) -> None:

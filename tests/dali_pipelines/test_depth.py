@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from image_files import C8, C16, G8, G16, LOSSLESS, pillow, png, refused
 from PIL import Image
 
 from dali_pipelines import Index, Loader, fits_pipeline, jpeg_pipeline, with_mcu_rows
+from dali_pipelines.values import warn_of_fractions
 from readers.index.table import SUFFIXES
 
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -145,6 +147,32 @@ def test_noted_rows_and_uint16(tmp_path: Path) -> None:
 def test_settings_that_make_no_sense(index: Index, settings: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         jpeg_pipeline(index, batch_size=1, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
+            "mean=(0.485, .*) and std=(0.229, .*): images .* mean=(123.675, .*), std=(58.395, .*)",
+        ),
+        ({"std": 0.5}, "std=(0.5,): images of 8 bits .*: give std=(127.5,)"),
+        ({"mean": 0.5, "std": 1}, ": give mean=(127.5,), std=(255.0,)"),
+        ({"mean": 0, "std": 1}, ""),
+        ({"mean": 0.5, "std": 100}, ""),
+        ({"mean": 0.5, "transform": lambda image, *_: image / 255.0}, ""),
+        ({}, ""),
+    ],
+)
+def test_mean_and_std_of_values_from_0_to_1(
+    index: Index, settings: dict[str, Any], message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_fractions.cache_clear()
+    for _ in range(2):
+        jpeg_pipeline(index, batch_size=1, start_method="fork", **settings)
+    pattern = re.escape(message).replace(r"\.\*", ".*")
+    assert len(caplog.messages) == bool(message)
+    assert re.search(pattern, caplog.text)
 
 
 def test_fits_has_no_uint16(index: Index) -> None:
