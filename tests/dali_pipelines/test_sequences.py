@@ -462,6 +462,28 @@ def test_columns_of_the_sequence_are_needed(archive: Path) -> None:
     )
 
 
+def test_a_table_that_has_lost_its_offsets(archive: Path, caplog: pytest.LogCaptureFixture) -> None:
+    index = sequences(archive)
+    files = files_of(archive, ".fits")
+    of_one = files.where("wavelnth = 171").group(offsets=OFFSETS)
+    plain = files.group(CHANNELS, missing="keep").table
+    short = Index(plain.rename_columns({"path_193": "path_0", "path_171": "path_a-b"}))
+    for kept in (index, of_one, short):
+        fits_pipeline(kept, batch_size=1, num_read_processes=0).close()
+    assert not caplog.messages
+    for lost in (index, of_one):
+        for _ in range(2):
+            table = pa.Table.from_pandas(lost.table.to_pandas())
+            pipeline = fits_pipeline(Index(table), batch_size=1, num_read_processes=0)
+            assert pipeline.source.reader.channels == len(lost.parts)
+            pipeline.close()
+        (message,) = caplog.messages
+        assert f"columns path_{lost.parts[0]}, path_" in message
+        caplog.clear()
+    kept = Index(table.replace_schema_metadata(of_one.table.schema.metadata))
+    assert kept.offsets == of_one.offsets
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+import logging
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +17,10 @@ from readers.index.times import nanoseconds
 if TYPE_CHECKING:
     import pyarrow as pa
 
+logger = logging.getLogger(__name__)
+
+_OF_SEQUENCE = re.compile(r"([+]0|[+-][0-9.]+(e[+-]?[0-9]+)?[a-zA-Z]+)$")
+"""The end of the name of a part that has an offset."""
 _KEY = b"dali-pipelines frames"
 
 
@@ -93,14 +100,31 @@ def frames_of(table: pa.Table) -> Frames:
     return Frames(**{name: tuple(names) for name, names in json.loads(stored).items()})
 
 
-def check_frames(frames: Frames, parts: Sequence[str]) -> None:
-    """Raise ValueError if one of the frames is not among the parts of a table."""
+def check_frames(frames: Frames, parts: tuple[str, ...]) -> None:
+    """Raise ValueError if one of the frames is not among the parts of a table.
+
+    Log a warning if the parts are named like frames of a sequence, and the table has no offsets.
+    """
+    named = {*parts} - {"0"}
+    if not frames.offsets and named and all(map(_OF_SEQUENCE.search, named)):
+        _warn_of_lost_offsets(parts)
     if lacking := [part for part in frames.parts if part not in parts]:
         raise ValueError(
             f"the samples of the Index have channels {', '.join(frames.channels) or '(one)'} at "
             f"{', '.join(frames.offsets)}, and there is no column 'path_{lacking[0]}': keep the "
             "columns that Index.group made"
         )
+
+
+@functools.cache  # a Loader makes several pipelines
+def _warn_of_lost_offsets(parts: tuple[str, ...]) -> None:
+    logger.warning(
+        "columns path_%s are named like the frames of a sequence, but the table has no offsets, "
+        "so that each is a channel. If its metadata were dropped, put them back: "
+        "Index(table.replace_schema_metadata(index.table.schema.metadata)), with the Index that "
+        "Index.group made",
+        ", path_".join(parts),
+    )
 
 
 def lacks_files(table: pa.Table, parts: Iterable[str]) -> bool:
