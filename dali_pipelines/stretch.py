@@ -113,6 +113,19 @@ class Stretch:
     ) -> Stretch:
         """Return the stretch that maps the range of `clip` onto the range from low to high.
 
+        Parameters
+        ----------
+        low, high : float
+            Lowest and highest value of the result.
+        clip : tuple of float
+            Lowest and highest value before the curve, in multiples of `unit`.
+        kind : {"none", "sqrt", "log1p", "signed_log1p", "asinh"}
+            The curve, see `Stretch`.
+        unit, a : float
+            As of `Stretch`.
+
+        Notes
+        -----
         With clip (0, 1), kind ``asinh`` and the range 0 to 1 it equals astropy's
         ``ImageNormalize(vmin=0, vmax=unit, stretch=AsinhStretch(a), clip=True)``.
         """

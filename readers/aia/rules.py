@@ -67,8 +67,10 @@ class Selection(NamedTuple):
 class HeaderRules:
     """Rules for the header of an AIA or HMI image.
 
-    HMI has neither LVL_NUM nor IMG_TYPE, and other bits in QUALITY: for HMI only QUALITY and the
-    geometry are checked. The rotation is always required, as CROTA2, PCi_j or CDi_j.
+    It must have INSTRUME, QUALITY, LVL_NUM, IMG_TYPE, EXPTIME, PERCENTD, RSUN_OBS, CRPIXi, CRVALi,
+    CUNITi, CDELTi (not with CDi_j), and the rotation, as CROTA2, PCi_j or CDi_j; where a
+    rule is off, its keyword may be missing. HMI has neither LVL_NUM nor IMG_TYPE, and other bits in
+    QUALITY: for HMI only QUALITY and the geometry are checked.
     """
 
     quality: int = 0xFFFF_FFFF & ~(0x1F | 1 << 30)
