@@ -57,7 +57,7 @@ def make_frames(folder):
 def make_loaders(index):
     """Return a Loader of the training, and one of the validation."""
     samples = index.group(time="time", offsets=OFFSETS, tolerance="1min")
-    blocks = TimeBlocks("time", block="8h", gap="40min")
+    blocks = TimeBlocks("time", block="6h", gap="40min")
     parts = samples.split({"train": 0.8, "val": 0.2}, by=blocks)
     settings = {
         "batch_size": 8,

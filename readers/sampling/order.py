@@ -176,12 +176,13 @@ def _permute_all(
 ) -> NDArray[np.uint64]:
     high, low = np.divmod(values, b)
     for even, odd in keys.reshape(-1, 2):
-        high = (high + _mix_all(low ^ even) % a) % a  # reduced first, since 64 bits overflow
-        low = (low + _mix_all(high ^ odd) % b) % b
+        high = (high + mix_all(low ^ even) % a) % a  # reduced first, since 64 bits overflow
+        low = (low + mix_all(high ^ odd) % b) % b
     return high * b + low
 
 
-def _mix_all(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_all(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the values after the finaliser of SplitMix64, see `Order`."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

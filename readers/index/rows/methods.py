@@ -131,8 +131,12 @@ class IndexRows(IndexSources):
         part gets the hashes in its share of [0, 2**64), in the order of the fractions. By ``path``
         a part depends on the whole path: an archive that was moved splits differently.
 
-        Block number n of time has hash ``n * 0x9e3779b97f4a7c15 + BLAKE2b(b"")`` modulo 2**64, so
-        that any run of blocks has nearly the wanted fractions.
+        Blocks of time 10 n to 10 n + 9 are run n. Its hashes lie in different tenths of [0, 2**64),
+        in a random order, and those of runs 2 n and 2 n + 1 in different twentieths, so that each
+        run has nearly the wanted fractions. Let h(n) be ``mix(n * 0x9e3779b97f4a7c15 + start)`` of
+        SplitMix64, where start is the hash of no bytes, and r the rank of h(block) in its run. Then
+        the half of the tenth is ``half = (mix(h(run // 2) + r) + run) % 2``, and the hash
+        ``(2 * r + half) * (2**64 // 20) + h(block) % 2**32 * (2**32 // 20)``.
         """
         parts = split_rows(self.table, fractions, by, seed)
         return {name: self.select(rows) for name, rows in parts.items()}

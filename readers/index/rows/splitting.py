@@ -19,6 +19,7 @@ from readers.index.grouping.frames import Frames, frames_of
 from readers.index.schema import as_nanoseconds
 from readers.index.times import nanoseconds, times_of
 from readers.messages import did_you_mean, printable
+from readers.sampling.order import mix_all
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,15 +29,18 @@ logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1 << 16
 """Values that are Python objects at the same time."""
-_WEYL = 0x9E3779B97F4A7C15
-"""2**64 / golden ratio: its multiples modulo 2**64 are spread more evenly than random numbers."""
+_RUN = 10
+"""Blocks in a row, whose hashes lie in different tenths."""
+_GAMMA = 0x9E3779B97F4A7C15
+"""Step of SplitMix64 (Steele et al., OOPSLA 2014)."""
 
 
 @dataclass(frozen=True)
 class TimeBlocks:
     """Blocks of time that a split keeps whole, with gaps between parts.
 
-    For images whose neighbours in time are nearly equal, as those of the Sun.
+    For images whose neighbours in time are nearly equal, as those of the Sun. Each ten blocks in a
+    row are divided by the fractions, in a random order.
 
     Raises
     ------
@@ -73,17 +77,37 @@ class TimeBlocks:
         times, timed = times_of(table, self.column)
         _check_present(table, self.column, timed)
         blocks, in_block = np.divmod(times, self._block_ns)
-        shift = _hashes([b""], seed)[0]
+        start = _hashes([b""], seed)[0]
 
         def part(numbers: NDArray[np.int64]) -> NDArray[np.intp]:
-            spread = numbers.view(np.uint64) * np.uint64(_WEYL) + shift
-            return np.searchsorted(bounds, spread, side="right")
+            return np.searchsorted(bounds, _hashes_of_blocks(numbers, start), side="right")
 
         parts = part(blocks)
         in_gap = (in_block >= self._block_ns - self._gap_ns) & (part(blocks + 1) != parts)
         if count := int(in_gap.sum()):
             logger.info("%d of %d rows lie in gaps, and are in no part", count, table.num_rows)
         return np.where(in_gap, -1, parts)
+
+
+def _hashes_of_blocks(blocks: NDArray[np.int64], start: np.uint64) -> NDArray[np.uint64]:
+    """Return the hash of each block, see `Index.split`.
+
+    Parts are spread over time: the hashes of a run lie in different tenths of [0, 2**64), those of
+    two runs in different twentieths. And the order in a run is random, as any fixed one could have
+    the period of the year.
+    """
+
+    def drawn(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+        return mix_all(numbers.view(np.uint64) * np.uint64(_GAMMA) + start)
+
+    own, run = drawn(blocks), blocks // _RUN
+    tenth = np.zeros(len(blocks), np.uint64)
+    for number in range(_RUN):
+        tenth += drawn(run * _RUN + number) < own
+    half = (mix_all(drawn(run // 2) + tenth) + run.view(np.uint64)) % np.uint64(2)
+    part = np.uint64(2) * tenth + half
+    within = own & np.uint64(2**32 - 1)
+    return part * np.uint64(2**64 // (2 * _RUN)) + within * np.uint64(2**32 // (2 * _RUN))
 
 
 def usual_column(names: Collection[str]) -> str:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
+from hashlib import blake2b
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,61 @@ class TestTimeBlocks:
         assert all(count == 120 for part in blocks.values() for count in part.values())
         for name, share in SHARES.items():
             assert abs(len(blocks[name]) - 36 * share) <= 1
+
+    def test_each_ten_blocks_have_the_fractions(self) -> None:
+        by = TimeBlocks("t_obs", "1 d")
+        parts = days(np.arange(-3000, 3000)).split(SHARES, by=by, seed=3)
+        numbers = {
+            name: part.table["t_obs"].to_numpy().astype(np.int64) // DAY
+            for name, part in parts.items()
+        }
+        for name, share in SHARES.items():
+            assert (np.unique(numbers[name] // 10, return_counts=True)[1] == 10 * share).all()
+        small = days(np.arange(-3000, 3000)).split({"a": 0.95, "b": 0.05}, by=by, seed=3)["b"]
+        numbers["b"] = small.table["t_obs"].to_numpy().astype(np.int64) // DAY
+        assert (np.diff(numbers["b"] // 20) == 1).all()
+        assert len(numbers["b"]) == 300
+        # 600 runs: in each place of a run 60 blocks, with a standard deviation of 7.3.
+        assert np.abs(np.bincount(numbers["val"] % 10) - 60).max() < 4 * 7.3
+
+    @pytest.mark.parametrize("block", ["7 d", "14 d", "27 d", "36.525 d", "60 d"])
+    def test_seeds_and_seasons(self, block: str) -> None:
+        """Ten years: seeds have few rows in common, and no block length favours months."""
+        given, by = days(np.arange(14975, 14975 + 3652)), TimeBlocks("t_obs", block)
+        parts = [given.split(SHARES, by=by, seed=seed)["val"].table["t_obs"] for seed in range(12)]
+        times = [part.to_numpy() for part in parts]
+        shared = [len(np.intersect1d(*two)) / len(two[0]) for two in combinations(times, 2)]
+        assert 0 < np.mean(shared) < 0.2
+        months = [len({*(part.astype("M8[M]").astype(int) % 12)}) for part in times]
+        assert np.mean(months) > 10
+
+    @pytest.mark.parametrize("seed", [0, 2**64 - 1])
+    def test_the_hash_is_as_documented(self, seed: int) -> None:
+        """Computed again with the integers of Python."""
+        mask = 2**64 - 1
+        salt = seed.to_bytes(8, "little")
+        start = int.from_bytes(blake2b(b"", digest_size=8, salt=salt).digest())
+
+        def mix(value: int) -> int:
+            value &= mask
+            value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & mask
+            value = ((value ^ value >> 27) * 0x94D049BB133111EB) & mask
+            return value ^ value >> 31
+
+        def h(number: int) -> int:
+            return mix(number * 0x9E3779B97F4A7C15 + start)
+
+        def part(block: int) -> str:
+            run = block // 10
+            r = sum(h(10 * run + other) < h(block) for other in range(10))
+            twentieth = 2 * r + (mix(h(run // 2) + r) + run) % 2
+            hash_ = twentieth * (2**64 // 20) + h(block) % 2**32 * (2**32 // 20)
+            return "low" if hash_ < 0.37 * 2**64 else "high"
+
+        numbers = range(-60, 60)
+        by = TimeBlocks("t_obs", "1 d")
+        found = part_of(days(numbers).split({"low": 0.37, "high": 0.63}, by=by, seed=seed))
+        assert found == {f"/{row}": part(number) for row, number in enumerate(numbers)}
 
     @given(
         st.lists(st.floats(-5000, 20000), min_size=100, max_size=300),
