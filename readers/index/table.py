@@ -199,7 +199,8 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         gets it (the later of two equally near ones) and the others lack the channel. If files have
         the same channel and time, the first row is used. Rows without a time are left out. The log
         counts both as warnings, and at level INFO the rows that are near no sample, or near one
-        that is dropped.
+        that is dropped. It counts dropped samples, and what they lack, too: as a warning if they
+        are more than half.
 
         With `offsets` each frame is the nearest file, too, and a file is in many samples. Parts of
         a `split` have no file in common if it is by ``TimeBlocks("time", block, gap)``, where `gap`
@@ -218,7 +219,9 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
             cadence=cadence,
             offsets=offsets,
         )
-        return Index(grouping.apply(self.table))
+        samples, dropped = grouping.apply(self.table)
+        dropped.log()
+        return Index(samples)
 
     @cached_property
     def digest(self) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from readers.index.grouping.groups import Grouping
+    from readers.index.grouping.left_out import Dropped
 
 
 def check(grouping: Grouping | None, names: Sequence[str]) -> None:
@@ -24,8 +25,8 @@ def check(grouping: Grouping | None, names: Sequence[str]) -> None:
         raise Refusal(f"{_flag(grouping)}: {error.args[0]}") from error
 
 
-def told(grouping: Grouping, samples: pa.Table) -> str:
-    """Describe how many samples there are, and how many of them lack a channel or a frame."""
+def told(grouping: Grouping, samples: pa.Table, dropped: Dropped | None) -> str:
+    """Describe how many samples there are, and how many lack a channel or a frame."""
     frames = grouping.frames
     lacking = {part: samples[f"path_{part}"].null_count for part in frames.parts}
     missing = (f", {part} is missing in {count}" for part, count in lacking.items() if count)
@@ -34,13 +35,13 @@ def told(grouping: Grouping, samples: pa.Table) -> str:
     if channels and times:
         made_of += f" at {times} times"
     made = f"{samples.num_rows} samples of {made_of} made of them"
-    return "".join((made, *missing))
+    return "".join((made, *missing, f"; {dropped}" if dropped and dropped.count else ""))
 
 
-def grouped(grouping: Grouping | None, table: pa.Table) -> pa.Table:
-    """Return the table of the samples; the table itself without a grouping."""
+def grouped(grouping: Grouping | None, table: pa.Table) -> tuple[pa.Table, Dropped | None]:
+    """Return the table of the samples, and what it lacks; the table itself without a grouping."""
     if grouping is None:
-        return table
+        return table, None
     try:
         return grouping.apply(table)
     except TypeError as error:

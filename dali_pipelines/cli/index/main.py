@@ -168,7 +168,7 @@ def _finish(
     if not kept.num_rows:
         flags = " and ".join(f"--{name}" for name in ("rules", "where") if getattr(config, name))
         raise Refusal(f"nothing was written: {flags} dropped all rows", 1)
-    samples = grouping.grouped(config.grouping, kept)
+    samples, lacking = grouping.grouped(config.grouping, kept)
     samples = _with_notes(config, executor, samples)
     samples = _cutouts(config, samples, rejected or [])
     tables = splitting.parts(config, samples)
@@ -180,7 +180,7 @@ def _finish(
         f"{dropped}{fit.num_rows - kept.num_rows} dropped by --where."
     )
     if config.grouping is not None:
-        print(f"{grouping.told(config.grouping, samples)}.")
+        print(f"{grouping.told(config.grouping, samples, lacking)}.")
     if config.cutouts is not None:
         print(f"{cutouts.told(config, samples)}.")
     if config.split is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from readers.index.columns import ETAG, FILE_BYTES, LOCATING
 from readers.index.grouping.frames import Frames, Offset, offsets_of, with_frames
-from readers.index.grouping.left_out import log_left_out
+from readers.index.grouping.left_out import LISTED, Dropped, log_left_out
 from readers.index.grouping.nearest import Channel, each_once, shifted
 from readers.index.schema import part_names
 from readers.index.times import nanoseconds, times_of
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 Missing = Literal["drop", "keep"]
 """Whether to drop a sample that lacks a channel, or to keep it."""
-
-_LISTED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +98,8 @@ class Grouping:
                     "of a header keyword by with_keys(index, keys) or index --keys, or name another"
                 )
 
-    def apply(self, table: pa.Table) -> pa.Table:
-        """Return the table of samples, see `readers.index.table.Index.group`."""
+    def apply(self, table: pa.Table) -> tuple[pa.Table, Dropped]:
+        """Return the table of samples, see `readers.index.table.Index.group`, and what it lacks."""
         import pyarrow as pa
 
         if parts := part_names(table):
@@ -124,9 +122,10 @@ class Grouping:
             ]
         )
         present = files >= 0
-        kept = present.all(axis=0) if self.missing == "drop" else present.any(axis=0)
+        kept = (np.logical_and if self.missing == "drop" else np.logical_or).reduce(present)
         if not kept.any():
             raise ValueError(self._nothing_left(channels, times, present))
+        dropped = Dropped.by(kept, present, self.frames.parts)
         times, files, present = times[kept], files[:, kept], present[:, kept]
         log_left_out(table, self.time, belonging, timed, channels, files)
         first = files[present.argmax(axis=0), np.arange(len(times))]
@@ -135,7 +134,7 @@ class Grouping:
             columns |= _located(table, rows, f"_{part}")
             away = (file_times[rows] - times) / 1e9
             columns[f"dt_{part}"] = pa.array(np.where(rows >= 0, away, math.nan))
-        return with_frames(pa.table(columns), self.frames)
+        return with_frames(pa.table(columns), self.frames), dropped
 
     def _belonging(self, table: pa.Table) -> list[NDArray[np.bool_]]:
         """Return for each channel which rows are of it."""
@@ -197,8 +196,8 @@ class Grouping:
             if not count:
                 seconds = channel.least_distance(times, offset.nanoseconds) / 1e9
                 counts[-1] += f" (the nearest is {seconds:.12g} s off)"
-        if (more := len(counts) - _LISTED) > 0:
-            counts[_LISTED:] = [f"and so on for {more} more"]
+        if (more := len(counts) - LISTED) > 0:
+            counts[LISTED:] = [f"and so on for {more} more"]
         what = "channels" if self.offsets is None else "frames"
         return (
             f"no sample has all {what} within {self._tolerance_ns / 1e9:g} s: of "
@@ -223,7 +222,7 @@ def _equal(column: pa.ChunkedArray, channel: Any) -> NDArray[np.bool_]:
 def _values(column: pa.ChunkedArray) -> str:
     counts = column.drop_null().value_counts().to_pylist()
     counts.sort(key=lambda count: -count["counts"])
-    listed = [f"{count['values']!r} ({count['counts']} rows)" for count in counts[:_LISTED]]
+    listed = [f"{count['values']!r} ({count['counts']} rows)" for count in counts[:LISTED]]
     more = len(counts) - len(listed)
     return ", ".join(listed + [f"{more} more"] * (more > 0)) or "no values"
 

@@ -1,9 +1,10 @@
-"""Rows of the grouped channels that are in no sample: the log says how many, and why."""
+"""What grouping leaves out: samples that lack a file, and rows that are in no sample."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,45 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
+
+LISTED = 20
+"""Channels, or frames, that a message names."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Samples that are left out, as they lack a file."""
+
+    count: int
+    """How many."""
+    of: int
+    """How many samples there are with them."""
+    missing: Mapping[str, int]
+    """How many of them lack each part."""
+
+    @classmethod
+    def by(
+        cls, kept: NDArray[np.bool_], present: NDArray[np.bool_], parts: Sequence[str]
+    ) -> Dropped:
+        """Count them by which samples are kept, shape (n,), and which parts exist, (parts, n)."""
+        dropped = present.any(axis=0) & ~kept  # no sample is where no file is
+        lacking = (~present[:, dropped]).sum(axis=1).tolist()
+        return cls(
+            int(dropped.sum()), int((dropped | kept).sum()), dict(zip(parts, lacking, strict=True))
+        )
+
+    def __str__(self) -> str:
+        """Describe them in a line."""
+        listed = [f"{part} is missing in {count}" for part, count in self.missing.items() if count]
+        if (more := len(listed) - LISTED) > 0:
+            listed[LISTED:] = [f"and so on for {more} more"]
+        return f"{self.count} of {self.of} samples dropped: {', '.join(listed)}"
+
+    def log(self) -> None:
+        """Write the line, as a warning if they are more than half."""
+        if self.count:
+            level = logging.WARNING if 2 * self.count > self.of else logging.INFO
+            logger.log(level, "%s; a larger tolerance or missing='keep' keeps more", self)
 
 
 def log_left_out(

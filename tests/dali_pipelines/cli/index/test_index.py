@@ -784,7 +784,8 @@ class TestGroup:
         status, out, err = run(sun, "--group", "171,193", "--tolerance=7")
         assert (status, err) == (0, "")
         assert "5 files found: 5 rows kept, 0 rejected, 0 dropped by --where.\n" in out
-        assert "\n2 samples of 2 channels made of them.\n" in out
+        dropped = "1 of 3 samples dropped: 193 is missing in 1"
+        assert f"\n2 samples of 2 channels made of them; {dropped}.\n" in out
         assert out.endswith(f" files/s. Written to {Path.cwd()}/index.parquet\n")
         table = saved()
         assert names() == ["171_1.fits", "171_2.fits"]
@@ -847,7 +848,8 @@ class TestGroup:
         index = Index.load("index.parquet")
         assert (index.channels, index.offsets) == (("171", "193"), ("-12s", "0"))
         status, out, _ = run(sun, "--where=wavelnth = 171", "--overwrite", *arguments[:3])
-        assert "\n2 samples of 2 frames made of them.\n" in out
+        dropped = "1 of 3 samples dropped: -12s is missing in 1"
+        assert f"\n2 samples of 2 frames made of them; {dropped}.\n" in out
         assert Index.load("index.parquet").parts == ("-12s", "0")
 
     @pytest.mark.parametrize(

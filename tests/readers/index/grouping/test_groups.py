@@ -131,9 +131,40 @@ class TestGroup:
         rows = [(1, 0), (2, 0), (1, 24), (2, 24), (2, 36), (2, 60), (1, 80), (1, 100)]
         with caplog.at_level(logging.INFO, "readers.index.grouping"):  # commands set its level
             index_of(rows).group([1, 2], **{"tolerance": 3, **arguments})
-        [record] = caplog.records
-        assert record.levelno == logging.INFO
-        assert record.message.startswith(f"{count} of 8 rows are in no sample: they are the near")
+        first, *others = caplog.records
+        assert first.levelno == logging.INFO
+        assert first.message.startswith(f"{count} of 8 rows are in no sample: they are the near")
+        assert all("samples dropped" in record.message for record in others)
+
+    @pytest.mark.parametrize(
+        ("arguments", "level", "message"),
+        [
+            ({}, logging.INFO, "2 of 4 samples dropped: 2 is missing in 2; a larger tolerance or"),
+            ({"tolerance": 0}, logging.WARNING, "3 of 4 samples dropped: 2 is missing in 3;"),
+            ({"tolerance": 5}, logging.INFO, "1 of 4 samples dropped: 2 is missing in 1;"),
+            # At 72, 96 and other multiples there is no file, so they are none of the samples.
+            ({"cadence": "8s"}, logging.INFO, "1 of 3 samples dropped: 2 is missing in 1;"),
+        ],
+    )
+    def test_dropped_samples_are_counted(
+        self, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any], level: int, message: str
+    ) -> None:
+        """And what they lack: a warning, if more than half are lost."""
+        rows = [(1, 0), (2, 1), (1, 24), (2, 24), (1, 80), (2, 75), (1, 100)]
+        with caplog.at_level(logging.INFO, "readers.index.grouping"):
+            index_of(rows).group([1, 2], **{"tolerance": 2, **arguments})
+        [record] = (record for record in caplog.records if "dropped" in record.message)
+        assert record.levelno == level
+        assert record.message.startswith(message)
+
+    def test_many_dropped_frames_take_one_line(self, caplog: pytest.LogCaptureFixture) -> None:
+        offsets = range(0, 300, 12)
+        index_of([(1, 12 * number) for number in range(30)]).group(
+            [1], offsets=offsets, tolerance=1
+        )
+        [message] = caplog.messages
+        assert message.startswith("24 of 30 samples dropped: 1+12s is missing in 1, 1+24s is")
+        assert "1+240s is missing in 20, and so on for 4 more; a larger tolerance" in message
 
     def test_a_log_of_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.INFO, "readers.index.grouping"):
