@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
+from readers.messages import printable
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+logger = logging.getLogger(__name__)
 
 LABELS = ("label", "labels")
 """Columns of class numbers: one for each row, or one for each box."""
@@ -55,7 +60,8 @@ def labels_of(folders: Sequence[str], classes: Iterable[str] | None) -> dict[str
 def class_table(root: str, paths: Sequence[str], classes: Iterable[str] | None) -> pa.Table:
     """Return the table of the files in one folder for each class below `root`.
 
-    Raises ValueError if a file lies beside the folders, and like `labels_of`.
+    Raises ValueError if a file lies beside the folders, and like `labels_of`. Without `classes`, a
+    warning names the folders that are none, as they have no file.
     """
     import pyarrow as pa
 
@@ -65,6 +71,12 @@ def class_table(root: str, paths: Sequence[str], classes: Iterable[str] | None) 
         )
     names = [os.path.relpath(path, root).split(os.sep)[0] for path in paths]
     labels = labels_of(names, classes)
+    if classes is None and (empty := _visible_folders(root) - labels.keys()):
+        logger.warning(
+            "%s: these subfolders have no file to read, and so are no classes: %s; to give them "
+            "labels, name all classes by classes=",
+            *(printable(root), _shortened(sorted(empty))),
+        )
     table = pa.table(
         {
             "path": pa.array(paths, pa.large_string()),
@@ -105,6 +117,11 @@ def without_classes(table: pa.Table) -> pa.Table:
         if key not in (_KEY, _IDS_KEY)
     }
     return table.replace_schema_metadata(kept or None)
+
+
+def _visible_folders(root: str) -> set[str]:
+    with os.scandir(root) as entries:
+        return {entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."}
 
 
 def _shortened(names: Sequence[str]) -> str:

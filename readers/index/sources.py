@@ -202,7 +202,7 @@ class IndexSources:
         classes : sequence of str, or Index, optional
             Names of all classes in the order of their labels, or the Index of the training files,
             to keep the labels if a folder lacks a class. By default the sorted names of the
-            subfolders that have files.
+            subfolders that have files; a warning names the others.
         suffixes : sequence of str
             Suffixes to search for, in lower case, with the dot.
 

@@ -247,16 +247,38 @@ class TestFile:
 
 class TestClassFolders:
     def test_labels_are_sorted(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        for name in ("b/2.jpg", "a/deep/1.PNG", "b/1.tiff", "c/notes.txt"):
+        for name in ("b/2.jpg", "a/deep/1.PNG", "b/1.tiff"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).touch()
+        (tmp_path / ".thumbnails").mkdir()
         index = Index.from_class_folders(tmp_path)
-        assert caplog.messages == [f"{tmp_path}: 1 file left out: 1 .txt"]
+        [hidden] = caplog.messages
+        assert hidden.endswith(f"begin with a dot, the first: {tmp_path}/.thumbnails/")
         assert index.table.drop_columns("path").to_pydict() == {
             "label": [0, 1, 1],
             "class_name": ["a", "b", "b"],
         }
         assert paths(index) == named(tmp_path, ["a/deep/1.PNG", "b/1.tiff", "b/2.jpg"])
+
+    def test_folders_without_a_file_are_named(
+        self, split: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As those after them have other labels than with a file there."""
+        root = split / "val"
+        (root / "ant").mkdir()
+        (root / "b").mkdir()
+        (root / "b" / "notes.txt").touch()
+        assert Index.from_class_folders(root).classes == ("a", "c")
+        left_out, unlabelled = caplog.messages
+        assert left_out == f"{root}: 1 file left out: 1 .txt"
+        assert unlabelled == (
+            f"{root}: these subfolders have no file to read, and so are no classes: 'ant', 'b'; to "
+            "give them labels, name all classes by classes="
+        )
+        caplog.clear()
+        classes = ["a", "ant", "b", "c"]
+        assert Index.from_class_folders(root, classes=classes).table["label"].to_pylist() == [0, 3]
+        assert caplog.messages == [left_out]
 
     @pytest.fixture
     def split(self, tmp_path: Path) -> Path:
