@@ -131,7 +131,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     )
     rejected: str | None = option(
         None,
-        "where to list all files that could not be read, and objects without a row",
+        "where to list all files that could not be read or that --rules drops, and objects without "
+        "a row",
         metavar="FILE.csv",
     )
     overwrite: bool = option(False, "replace OUT even if it is not from this command")
@@ -203,7 +204,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         for name in changed:
             if name in ("container", "image") and is_table(self.data):
                 raise ValueError(f"--{name} is for containers, and {self.data} is a table")
-            is_of_scan = name in _OF_FILES and not (name == "rejected" and self.cutouts)
+            lists_rows = name == "rejected" and (self.cutouts or self.rules)
+            is_of_scan = name in _OF_FILES and not lists_rows
             if (is_of_scan or name in _OF_ARRAYS) and is_table(self.data):
                 raise ValueError(f"--{name} is for a scan of files, and {self.data} is a table")
             if name in _OF_GROUPS and self.group is None and self.offsets is None:

@@ -161,7 +161,10 @@ def _finish(
     rejected: Rejected | None = None,
 ) -> None:
     """Filter, group and save the rows, and say how many there are."""
-    fit, dropped = _by_rules(table, config)
+    fit, unfit, dropped = _by_rules(table, config)
+    left_out = [*(rejected or []), *unfit]
+    if config.rules is not None:
+        _write_rejected(config, left_out)
     kept = fit
     if config.where is not None:
         kept = fit.take(where.matching(config.where, keys, fit))
@@ -170,7 +173,7 @@ def _finish(
         raise Refusal(f"nothing was written: {flags} dropped all rows", 1)
     samples, lacking = grouping.grouped(config.grouping, kept)
     samples = _with_notes(config, executor, samples)
-    samples = _cutouts(config, samples, rejected or [])
+    samples = _cutouts(config, samples, left_out)
     tables = splitting.parts(config, samples)
     for table, file in zip(tables, splitting.files(config), strict=True):
         output.save(table, file)
@@ -229,24 +232,24 @@ def _with_notes(config: IndexConfig, executor: Executor | None, table: pa.Table)
     return index.table
 
 
-def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, str]:
-    """Return the rows that the rules let pass, and how many they drop for what."""
+def _by_rules(table: pa.Table, config: IndexConfig) -> tuple[pa.Table, Rejected, str]:
+    """Return the rows that the rules let pass, those that they drop, and how many for what."""
     if config.rules is None:
-        return table, ""
+        return table, [], ""
     import pyarrow as pa
 
     from readers.aia.rules import HeaderRules
+    from readers.index.table import Index
 
     with refusing(ValueError, doing="--rules"):  # of a table that was made without --rules
         selection = HeaderRules().select(table)
-    _list(
-        [f"dropped {table['path'][row]}: {bad.message}" for row, bad in selection.refused.items()]
-    )
+    columns = Index(table).columns()
+    unfit = [(columns.row(row).name, bad.message) for row, bad in selection.refused.items()]
+    _list([f"dropped {path}: {reason}" for path, reason in unfit])
     counts = Counter(violation.rule for violation in selection.refused.values())
     reasons = ", ".join(f"{count} for {rule}" for rule, count in counts.most_common())
-    return table.take(pa.array(selection.rows)), (
-        f"{len(selection.refused)} dropped by --rules{f' ({reasons})' if reasons else ''}, "
-    )
+    dropped = f"{len(unfit)} dropped by --rules{f' ({reasons})' if reasons else ''}, "
+    return table.take(pa.array(selection.rows)), unfit, dropped
 
 
 def _report_rejected(rejected: Rejected, config: IndexConfig, *, everything: bool) -> None:
@@ -254,7 +257,7 @@ def _report_rejected(rejected: Rejected, config: IndexConfig, *, everything: boo
     if everything:
         path, reason = rejected[0]
         raise Refusal(f"none of {len(rejected)} files can be read, the first: {path}: {reason}", 1)
-    _list([f"rejected {path}: {reason}" for path, reason in rejected], " (--rejected lists all)")
+    _list([f"rejected {path}: {reason}" for path, reason in rejected])
 
 
 def _write_rejected(config: IndexConfig, rejected: Rejected) -> None:
@@ -263,14 +266,14 @@ def _write_rejected(config: IndexConfig, rejected: Rejected) -> None:
             write_table(config.rejected, ("path", "reason"), rejected)
 
 
-def _list(lines: Sequence[str], where_all: str = "") -> None:
+def _list(lines: Sequence[str]) -> None:
     """Print the first lines, and how many more there are."""
     from readers.messages import printable
 
     for line in lines[:LISTED]:
         print(printable(line), file=sys.stderr)
     if len(lines) > LISTED:
-        print(f"and {len(lines) - LISTED} more{where_all}", file=sys.stderr)
+        print(f"and {len(lines) - LISTED} more (--rejected lists all)", file=sys.stderr)
 
 
 def _report_absent(config: IndexConfig, table: pa.Table, facts: FactTable) -> None:

@@ -522,15 +522,28 @@ class TestRules:
     ) -> None:
         monkeypatch.setattr(script, "LISTED", 1)
         _, _, err = run(solar, "--rules=aia")
-        assert err.splitlines()[-1] == "and 2 more"
+        assert err.splitlines()[-1] == "and 2 more (--rejected lists all)"
+
+    def test_all_are_listed(self, solar: Path, run: Run) -> None:
+        """After the files that cannot be read, with or without a row that is left."""
+        (solar / "f.fits").write_text("text")
+        run(solar, "--rules=aia", "--rejected=bad.csv")
+        with open("bad.csv", newline="") as file:
+            rows = list(csv.reader(file))
+        assert [Path(path).name for path, _ in rows[1:]] == ["f.fits", "b.fits", "c.fits", "e.fits"]
+        assert rows[2][1].startswith("QUALITY is 0x00020000")
+        status, *_ = run(solar / "b.fits", "--rules=aia", "--rejected=bad.csv", "--overwrite")
+        assert status == 1
+        assert "b.fits,QUALITY is" in Path("bad.csv").read_text()
 
     def test_of_an_index(self, solar: Path, run: Run) -> None:
         run(solar, "--rules=aia", "--where=wavelnth > 0", "-o", "all.parquet")
         table = saved("all.parquet")
         table = table.set_column(table.column_names.index("quality"), "quality", [[0, 1 << 17]])
         Index(table).save("other.parquet")
-        status, out, _ = run("other.parquet", "--rules=aia")
+        status, out, _ = run("other.parquet", "--rules=aia", "--rejected=bad.csv")
         assert (status, names()) == (0, ["a.fits"])
+        assert Path("bad.csv").read_text().splitlines()[1].startswith(f"{solar / 'd.fits'},QUALITY")
         assert "2 rows found: 1 rows kept, 1 dropped by --rules (1 for QUALITY), 0 dropped" in out
 
     def test_of_an_index_that_does_not_tell(self, solar: Path, run: Run) -> None:
