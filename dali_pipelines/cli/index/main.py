@@ -95,14 +95,12 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
 
 def _index_table(config: IndexConfig, executor: Executor | None) -> None:
-    from readers.index.fact_table import column_name
     from readers.index.table import Index
 
     with refusing(OSError, ValueError):
         table = Index.scan(config.data).table
     _check_columns(config, table.column_names)
-    keys = [key for key in config.all_keys if column_name(key) in table.column_names]
-    _finish(config, executor, keys, table, f"{table.num_rows} rows found")
+    _finish(config, executor, table, f"{table.num_rows} rows found")
 
 
 def _index_files(config: IndexConfig, executor: Executor | None) -> None:
@@ -113,7 +111,7 @@ def _index_files(config: IndexConfig, executor: Executor | None) -> None:
         return
     unknown = with_labels(unknown_facts(config), files)
     if config.where is not None:
-        where.check(config.where, config.all_keys, unknown)
+        where.check(config.where, unknown)
     _check_columns(config, unknown.column_names)
     if config.shard_id is not None:
         scan_shard(files, config, executor)
@@ -125,7 +123,7 @@ def _index_files(config: IndexConfig, executor: Executor | None) -> None:
     for line in facts.not_times_lines():
         print(line, file=sys.stderr)
     _report_absent(config, table, facts)
-    _finish(config, executor, config.all_keys, table, f"{len(files)} files found", rejected)
+    _finish(config, executor, table, f"{len(files)} files found", rejected)
     seconds = time.perf_counter() - start
     print(f"{seconds:.1f} s, {len(files) / seconds:.0f} files/s. ", end="")
 
@@ -139,7 +137,7 @@ def _index_members(config: IndexConfig, executor: Executor | None, members: pa.T
         if config.num_shards is not None:
             raise Refusal("--num_shards is for headers, and no flag asks for those of the samples")
         _check_columns(config, members.column_names)
-        _finish(config, executor, [], members, found)
+        _finish(config, executor, members, found)
         return
     if config.shard_id is not None:
         scan_shard(members, config, executor)
@@ -149,13 +147,12 @@ def _index_members(config: IndexConfig, executor: Executor | None, members: pa.T
     _report_rejected(rejected, config, everything=not table.num_rows)
     _report_absent(config, table, facts)
     _check_columns(config, table.column_names)
-    _finish(config, executor, config.all_keys, table, found, rejected)
+    _finish(config, executor, table, found, rejected)
 
 
 def _finish(
     config: IndexConfig,
     executor: Executor | None,
-    keys: list[str],
     table: pa.Table,
     found: str,
     rejected: Rejected | None = None,
@@ -167,7 +164,7 @@ def _finish(
         _write_rejected(config, left_out)
     kept = fit
     if config.where is not None:
-        kept = fit.take(where.matching(config.where, keys, fit))
+        kept = fit.take(where.matching(config.where, fit))
     if not kept.num_rows:
         flags = " and ".join(f"--{name}" for name in ("rules", "where") if getattr(config, name))
         raise Refusal(f"nothing was written: {flags} dropped all rows", 1)

@@ -69,8 +69,9 @@ class IndexRows(IndexSources):
         ----------
         condition : str
             SQL expression on the columns, in DuckDB's dialect, e.g. ``"wavelnth = 171 AND exptime >
-            1.9"``. Names of columns are those of the Index, in any case. It cannot reach anything
-            but the table. A row for which it is null, e.g. because a value is missing, is left out.
+            1.9"``. Names of columns are those of the Index, in any case, or keywords as FITS spells
+            them in double quotes, as ``"DATE-OBS"`` for ``date_obs``. It cannot reach anything but
+            the table. A row for which it is null, e.g. because a value is missing, is left out.
             NaN is a missing value, too: ``flux IS NULL`` finds it.
 
         Raises

@@ -29,7 +29,7 @@ _DUCKDB_CONFIG = {
 }
 
 
-def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[np.int64]:
+def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
     """Return the rows for which the condition is true, in order, shape (k,).
 
     NaN in a column of floats is a missing value, as null is.
@@ -41,9 +41,8 @@ def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[n
     table : pyarrow.Table
         Any table.
     where : str
-        The condition.
-    keys : sequence of str
-        Header keywords whose columns may also be named as FITS spells them, in double quotes.
+        The condition. Columns of header keywords may also be named as FITS spells them, in double
+        quotes.
 
     Raises
     ------
@@ -65,9 +64,7 @@ def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[n
         )
     names = table.column_names
     _check_case(where, names)
-    for key in keys:
-        if column_name(key) != key.lower():
-            table = table.append_column(key, table[column_name(key)])
+    table = _with_keywords(table, where)
     row_name = _ROW
     while row_name in map(str.lower, table.column_names):
         row_name += "_"
@@ -87,7 +84,10 @@ def matching(table: pa.Table, where: str, keys: Sequence[str] = ()) -> NDArray[n
         # With the names that it proposes, but without the query and long lists of functions.
         reason = re.split(r"\n[\n\t]", str(error))[0]
         if "Candidate bindings" in reason:  # of a name that is no column: some that are like it
-            reason = f"{reason}; the columns are {', '.join(names)}"
+            reason = (
+                f"{reason}; the columns are {', '.join(names)}: add that of a header keyword by "
+                "with_keys(index, keys) or index --keys, or name another"
+            )
         raise ValueError(f"where {where!r}: {reason}") from error
     finally:
         connection.close()
@@ -103,6 +103,17 @@ def _check_case(where: str, names: Sequence[str]) -> None:
                 f"where {where!r}: columns {other!r} and {name!r} differ only in case, and SQL "
                 "does not tell them apart: rename one of them"
             )
+
+
+def _with_keywords(table: pa.Table, where: str) -> pa.Table:
+    """Return the table with columns of such names as ``"DATE-OBS"``, for date_obs."""
+    known = {name.lower(): name for name in table.column_names}
+    for quoted in re.findall(r'"([^"]+)"', where):
+        own = known.get(column_name(quoted))
+        if own is not None and quoted.lower() not in known:
+            table = table.append_column(quoted, table[own])
+            known[quoted.lower()] = own
+    return table
 
 
 def _without_nan(archive: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:

@@ -63,6 +63,15 @@ def test_nan_is_a_missing_value(kind: pa.DataType) -> None:
     assert np.isnan(kept[1].as_py())
 
 
+def test_keywords_as_fits_spells_them(index: Index) -> None:
+    other = index.with_column("date_obs", np.arange(1000)).with_column("x-y", np.arange(1000))
+    sql = """ "DATE-OBS" < 4 AND "date-obs" > 1 AND "DATE_OBS" < 3 AND "X-Y" = 2"""
+    assert paths(other.where(sql)) == ["/2.fits"]
+    assert len(other.where("""'"DATE-OBS"' != path AND "Exptime" >= 0""")) == 1000
+    with pytest.raises(ValueError, match='"T-OBS" not found'):
+        other.where('"T-OBS" > 3')
+
+
 @pytest.mark.parametrize("name", ["row of the index", "Row of the Index"])
 def test_a_column_named_as_that_of_row_numbers(index: Index, name: str) -> None:
     other = index.with_column(name, np.full(1000, 4))
@@ -116,6 +125,7 @@ def test_of_a_mapped_file(index: Index, tmp_path: Path) -> None:
     [
         ("wavelnth = 304", "where 'wavelnth = 304' matches none of 1000 rows"),
         ("wavelenght = 171", "Candidate bindings: .*wavelnth.*; the columns are path, "),
+        ("uid < 20", "the columns are .*, exptime: add that .* header keyword by .*index --keys"),
         ("exptime", "where must be true or false, 'exptime' is DOUBLE"),
         ("exptime >", "where 'exptime >': Parser Error"),
         ("", "where '': Parser Error"),
