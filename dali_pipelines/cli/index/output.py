@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import Refusal, refusing
 from dali_pipelines.cli.paths import check_outputs
@@ -11,15 +11,13 @@ from dali_pipelines.cli.paths import check_outputs
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dali_pipelines.cli.index.config import IndexConfig
-
 # Kept in the file beside the table, with the names of the columns, to tell what may be overwritten:
 # who adds a column of their own makes the file theirs.
 MARK = b"dali-pipelines scripts/index.py"
 
 
-def check(out: str, config: IndexConfig) -> None:
-    """Reject before the scan what could not be written after it."""
+def check(out: str, config: Any) -> None:
+    """Reject before the scan what could not be written after it; `config` has all flags."""
     from readers.index.table import INDEX_SUFFIXES
 
     if not out.endswith(INDEX_SUFFIXES):
