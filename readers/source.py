@@ -37,7 +37,7 @@ from readers.worker.read_report import REPORT_BYTES, ReadReport
 from readers.worker.timeout import TimeLimit, within
 
 COLUMN, TARGET = "column:", "target:"
-"""What names of the arrays of columns and targets begin with: Readers have arrays of any name."""
+"""Prefixes of the arrays of columns and targets, as Readers have arrays of any name."""
 
 NEIGHBOURS = 64
 """Rows to try for a substitute: the size (with tail `fill`, the pixels) of a slot that cannot have

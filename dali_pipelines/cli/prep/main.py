@@ -202,7 +202,7 @@ def _settings(config: PrepConfig) -> Level15:
 
 
 def _report_newer(finished: Iterable[Target]) -> None:
-    """Say which files have changed since others were made of them."""
+    """Print which finished files are older than their sources."""
     from readers.messages import printable
 
     newer = [

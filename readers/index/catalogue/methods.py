@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class IndexCutouts(IndexSources):
-    """What an Index makes of a catalogue; see `readers.index.table.Index`."""
+    """Methods of an Index that take a catalogue; see `readers.index.table.Index`."""
 
     @classmethod
     def cutouts(

@@ -1,4 +1,4 @@
-"""What grouping leaves out: samples that lack a file, and rows that are in no sample."""
+"""Samples that grouping leaves out, as they lack a file, and rows that are in no sample."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Dropped:
     """Samples that are left out, as they lack a file."""
 
     count: int
-    """How many."""
+    """Number of them."""
     of: int
-    """How many samples there are with them."""
+    """Number of all samples, with them."""
     missing: Mapping[str, int]
-    """How many of them lack each part."""
+    """Number of them that lack each part."""
 
     @classmethod
     def by(

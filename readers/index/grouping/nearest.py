@@ -20,9 +20,10 @@ class Channel:
     def nearest(
         self, times: NDArray[np.int64], tolerance: int, shift: int = 0, *, once: bool = True
     ) -> NDArray[np.int64]:
-        """Return the row for each of some ascending times, so much later; -1 for none.
+        """Return the row for each of some times, so much later; -1 for none.
 
-        With `once`, each row once at most.
+        Of two that are equally near the earlier one. With `once`, each row once at most, and the
+        times must be ascending.
         """
         wanted, exists = shifted(times, shift)
         files, distance = self._nearest(wanted)
