@@ -210,12 +210,13 @@ def test_packages(job: Any, monkeypatch: Any) -> None:
     )
     versions |= {"numba": "0.61", "torch": "2.13.0+cu126"}
     assert line(software.packages, job()).startswith("OK ")
-    versions["torch"] = "2.15"
+    versions |= {"torch": "2.15", "numpy": "2.5.2"}
     monkeypatch.setattr(software, "_torch_cuda", lambda: "13.0")
     assert line(software.packages, job(H200)) == (
-        "BAD  packages: cupy-cuda13x is missing, numba-cuda is missing: "
-        "pip install 'cupy-cuda13x[ctk]>=14' 'numba-cuda[cu13]>=0.30'"
+        "BAD  packages: cupy-cuda13x is missing, numba-cuda is missing, numpy 2.5.2 is not <2.5: "
+        "pip install 'cupy-cuda13x[ctk]>=14' 'numba-cuda[cu13]>=0.30' 'numpy<2.5'"
     )
+    versions["numpy"] = "2.4"
     monkeypatch.setattr(software, "_torch_cuda", lambda: "12.6")
     assert line(software.packages, job(H200)) == (
         "BAD  packages: cupy-cuda12x is missing, numba-cuda is missing, torch 2.15 is not "
