@@ -43,12 +43,19 @@ from typing import Any, NamedTuple
 
 SLOW = (
     "astropy.io.fits",
+    "concurrent.futures.process",
+    "configparser",
+    "isal.isal_zlib",
+    "lazy_loader",
+    "multiprocessing.forkserver",
     "numba.core.ccallback",
     "numba.cuda",
     "nvidia.dali.plugin.numba.fn.experimental",
     "nvidia.dali.plugin.pytorch",
     "pandas",
     "PIL.Image",
+    "platformdirs.unix",
+    "tomllib",
     "torch._dynamo",
     "torch.distributed.launcher.api",
 )
@@ -81,6 +88,8 @@ SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _first = dict(os.environ)
 _status: list[int] = []
 """That of a task which has ended, but for errors."""
+_closed: list[object] = []
+"""Streams of closed files, which would otherwise close what has their numbers later."""
 _one_at_a_time = threading.Lock()
 _spawn = multiprocessing.util.spawnv_passfds
 _popen = signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
@@ -245,8 +254,8 @@ def _has_children(task: Task) -> bool:
 def leave() -> None:
     """End the process without deleting its modules, if its status is known."""
     if _status:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
         os._exit(_status[0])
 
 
@@ -316,6 +325,13 @@ def _run(task: Task, path: list[str]) -> None:
     """Run a file, a module or code as Python does."""
     import torch
 
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:  # `before` has closed it
+            _closed.append(getattr(sys, name))
+            setattr(sys, name, None)
+            setattr(sys, f"__{name}__", None)
     command = list(task.command)
     os.chdir(task.folder)
     os.environ.clear()

@@ -27,7 +27,8 @@ from dali_pipelines import Index, Loader, fits_pipeline  # reader processes, too
 
 if __name__ == "__main__":
     index = Index.scan(sys.argv[1])
-    with Loader(fits_pipeline, index, batch_size=2, num_read_processes=1, devices=[None]) as loader:
+    config = dict(batch_size=2, num_read_processes=1, devices=[None], framework="numpy")
+    with Loader(fits_pipeline, index, **config) as loader:
         found = {row: float(image.sum()) for (batch,) in loader
                  for row, image in zip(batch["row"].tolist(), batch["image"])}
     print(json.dumps(found))
