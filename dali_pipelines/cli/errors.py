@@ -53,11 +53,12 @@ def one_line(message: object) -> str:
 
 
 def command(
-    name: str, interrupted: str = "interrupted"
+    name: str = "", interrupted: str = "interrupted"
 ) -> Callable[[Callable[Arguments, int]], Callable[Arguments, int]]:
     """Decorate the function `main` of a command: report its errors, return the exit status.
 
     Each message begins with ``dali-pipelines NAME: ``; `interrupted` is that after Ctrl-C (130).
+    Without a name it is of the program.
     """
 
     def decorate(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
@@ -83,7 +84,7 @@ def command(
                 message, status = interrupted, 128 + signal.SIGINT
             finally:
                 _drop_output()
-            print(f"dali-pipelines {name}: {message}", file=sys.stderr)
+            print(f"{f'dali-pipelines {name}'.rstrip()}: {message}", file=sys.stderr)
             return status
 
         return reporting

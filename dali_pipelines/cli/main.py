@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from dali_pipelines.cli.errors import command
+from dali_pipelines.cli.options import Parser
 from dali_pipelines.runtime.version import own_version
 
 COMMANDS = {
@@ -23,6 +24,7 @@ COMMANDS = {
 """Each has a function `main` in `dali_pipelines.cli.NAME.main`."""
 
 
+@command()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 0 for success, 2 for wrong usage, or another.
 
@@ -30,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     width = max(map(len, COMMANDS)) + 2
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="dali-pipelines",
         description="DALI pipelines fed by parallel readers of FITS and JPEG archives.\n\n"
         + "\n".join(f"  {name:{width}}{text}" for name, text in COMMANDS.items()),

@@ -66,9 +66,10 @@ def parse(
     path = only_file.parse_known_args(argv)[0].config
     # What must be given may stand in the file.
     parser = _parser(config_class, description, name, partial=path is not None)
+    flags = vars(parser.parse_args(argv))
     try:
         from_file = {} if path is None else _from_file(parser, path, fields)
-        given = {**from_file, **vars(parser.parse_args(argv))}
+        given = {**from_file, **flags}
         first = defaults(given)
         settings = {**(vars(parser.parse_args(first)) if first else {}), **given}
         settings.pop("config", None)
@@ -205,6 +206,10 @@ class Parser(argparse.ArgumentParser):
             asked = did_you_mean(unknown[0].partition("=")[0], flags).rstrip()
             self.error(f"unrecognized arguments: {' '.join(unknown)}{asked and f' ({asked})'}")
         return found
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or the version; argparse would not tell that nobody takes it."""
+        print(message, end="", file=file, flush=True)
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -16,6 +16,7 @@ from jobs import SCRIPTS, Job
 from packaging.requirements import Requirement
 
 from dali_pipelines.cli.errors import EXTRA, Refusal, command
+from dali_pipelines.cli.main import main
 from dali_pipelines.cli.options import option, parse
 
 
@@ -233,6 +234,25 @@ def test_output_that_nobody_takes(tmp_path: Path, flags: str, is_full: bool) -> 
     assert errors == ([line] if is_full else [])
     assert "Traceback" not in err
     assert "Exception ignored" not in err
+
+
+@pytest.mark.parametrize("flags", [["index", "--help"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("ends", ["| true", "> /dev/full"])
+def test_help_that_nobody_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str], ends: str
+) -> None:
+    """It is written as the interpreter ends, if nothing flushes it before."""
+    if ends == "| true":
+        read, written = os.pipe()
+        os.close(read)
+    else:
+        written = os.open("/dev/full", os.O_WRONLY)
+    with open(written, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        found = main(flags), capsys.readouterr().err
+    program = " ".join(["dali-pipelines", *flags[:-1]])
+    full = (1, f"{program}: [Errno 28] No space left on device\n")
+    assert found == {"| true": (141, ""), "> /dev/full": full}[ends]
 
 
 def test_the_program_as_a_module_names_its_version() -> None:
