@@ -25,7 +25,7 @@ _OF_FILES = ("keys", "inherit", "hdu", "hdus", "planes", "class_folders", "verif
 _OF_ARRAYS = ("num_shards", "shard_id", "join")
 _OF_GROUPS = ("by", "time", "tolerance", "missing", "cadence")
 """Settings of samples of several files, with `group` or `offsets`."""
-_OF_SPLITS = ("split_by", "block", "gap")
+_OF_SPLITS = ("split_by", "block", "gap", "split_seed")
 
 
 def _hdu_names(text: str) -> tuple[int | str, ...]:
@@ -189,6 +189,7 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     gap: str | None = option(
         None, "--block: least distance of parts in time; rows between are left out", metavar="TIME"
     )
+    split_seed: int = option(0, "--split: each number gives another split", metavar="N")
     join: bool = option(
         False, "write OUT, of what the --num_shards processes of a job array have found"
     )

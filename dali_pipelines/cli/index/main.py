@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     With an `executor` its workers read the files.
     """
     config = parse(IndexConfig, argv, __doc__, "index")
-    splitting.check_fractions(config)
+    splitting.check_flags(config)
     for file in splitting.files(config):
         output.check(file, config)
     cutouts.check(config)

@@ -21,13 +21,14 @@ def files(config: IndexConfig) -> list[str]:
     return [f"{stem}.{name}{suffix}" for name in config.split or ()] or [config.out]
 
 
-def check_fractions(config: IndexConfig) -> None:
-    """Reject, before anything is read, fractions that do not add up to 1."""
-    from readers.index.rows.splitting import bounds_of
+def check_flags(config: IndexConfig) -> None:
+    """Reject, before anything is read, fractions that do not add up to 1, and a wrong seed."""
+    from readers.index.rows.splitting import bounds_of, seed_of
 
     if config.split is not None:
         with refusing(ValueError, doing="--split"):
             bounds_of(config.split)
+            seed_of(config.split_seed)
 
 
 def check(config: IndexConfig, names: Sequence[str]) -> None:
@@ -50,7 +51,7 @@ def parts(config: IndexConfig, table: pa.Table) -> list[pa.Table]:
         return [table]
     check(config, table.column_names)
     with refusing(ValueError, TypeError, status=1, doing="--split"):
-        found = Index(table).split(config.split, by=config.parts_by)
+        found = Index(table).split(config.split, by=config.parts_by, seed=config.split_seed)
     return [part.table for part in found.values()]
 
 

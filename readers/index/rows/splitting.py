@@ -130,9 +130,7 @@ def split_rows(
 ) -> dict[str, NDArray[np.int64]]:
     """Return the rows of each part, see `readers.index.table.Index.split`."""
     by = by or usual_column(table.column_names)
-    bounds = bounds_of(fractions)
-    if not 0 <= (seed := operator.index(seed)) < 1 << 64:
-        raise ValueError(f"seed must lie in [0, 2**64), got {seed}")
+    bounds, seed = bounds_of(fractions), seed_of(seed)
     check_column(by, table.column_names)
     if isinstance(by, TimeBlocks):
         parts = by.parts(table, bounds, seed)
@@ -183,6 +181,13 @@ def bounds_of(fractions: Mapping[str, float]) -> NDArray[np.uint64]:
         raise ValueError(f"fractions must add up to 1, got {dict(fractions)}, which is {total:g}")
     starts = [min(round(start / total * 2**64), 2**64 - 1) for start in accumulate(shares[:-1])]
     return np.array(starts, np.uint64)
+
+
+def seed_of(number: int) -> int:
+    """Return the seed of a split as an int; ValueError if it is out of range."""
+    if not 0 <= (seed := operator.index(number)) < 1 << 64:
+        raise ValueError(f"seed must lie in [0, 2**64), got {seed}")
+    return seed
 
 
 def _hashes_of(table: pa.Table, name: str, seed: int) -> NDArray[np.uint64]:

@@ -67,6 +67,12 @@ def test_blocks_of_time(given: Index, run: Run) -> None:
     assert Index.load("index.a.parquet").digest == parts["a"].digest
 
 
+def test_a_seed(given: Index, run: Run) -> None:
+    assert run("all.parquet", "--split=a=0.5,b=0.5", "--split_by=night", "--split_seed=7")[0] == 0
+    parts = given.split({"a": 0.5, "b": 0.5}, by="night", seed=7)
+    assert Index.load("index.a.parquet").digest == parts["a"].digest
+
+
 def test_settings_of_a_file(given: Index, run: Run) -> None:
     Path("split.toml").write_text('data = "all.parquet"\nsplit = "a=0.5,b=0.5"\nsplit_by = "night"')
     assert run("--config=split.toml")[0] == 0
@@ -81,6 +87,8 @@ def test_settings_of_a_file(given: Index, run: Run) -> None:
         (["--split=a=1", "--gap=1d"], 2, "--gap needs --block"),
         (["--split=a=1", "--block=1d"], 2, "--block needs --split_by, the name of a column of"),
         (["--split=a=1", "--split_by=night", "--block=1d", "--gap=2d"], 2, "gap must be shorter"),
+        (["--split_seed=1"], 2, "--split_seed needs --split"),
+        (["--split=a=1", "--split_seed=-1"], 2, "--split: seed must lie in [0, 2**64), got -1"),
         (["--split=a=0.5"], 2, "--split: fractions must add up to 1, got {'a': 0.5}, which is 0.5"),
         (["--split=a=0.5,a=0.5"], 2, "expected names, each once, and shares, as train=0.9,val=0.1"),
         (["--split=a/b=1"], 2, "expected names, each once, and shares, as train=0.9,val=0.1"),
