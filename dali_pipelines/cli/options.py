@@ -46,12 +46,14 @@ def parse(
     description: str | None,
     name: str,
     defaults: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _: (),
+    translate: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> Config:
     """Make a configuration of flags and of the file that ``--config`` names; flags win.
 
     The class is a frozen dataclass, whose fields `option` made. Its GROUPS, if it has them, are the
     titles of ``--help`` and the names of the flags below each. `defaults` takes the settings that
-    are given, and returns flags that all of them override.
+    are given, and returns flags that all of them override. `translate` takes the settings of a
+    file, and returns them by the names that they have here.
 
     Raises
     ------
@@ -68,7 +70,7 @@ def parse(
     parser = _parser(config_class, description, name, partial=path is not None)
     flags = vars(parser.parse_args(argv))
     try:
-        from_file = {} if path is None else _from_file(parser, path, fields)
+        from_file = {} if path is None else _from_file(parser, path, fields, translate)
         given = {**from_file, **flags}
         first = defaults(given)
         settings = {**(vars(parser.parse_args(first)) if first else {}), **given}
@@ -109,11 +111,14 @@ def _underscored(argv: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _from_file(
-    parser: Parser, path: str, fields: Sequence[dataclasses.Field[Any]]
+    parser: Parser,
+    path: str,
+    fields: Sequence[dataclasses.Field[Any]],
+    translate: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> dict[str, Any]:
     text = Path(path).read_bytes()
     try:
-        arguments = _arguments(tomllib.loads(text.decode()), fields)
+        arguments = _arguments(translate(tomllib.loads(text.decode())), fields)
         return vars(parser.parse_args(arguments))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None

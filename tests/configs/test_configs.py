@@ -8,6 +8,7 @@ from jobs import ROOT
 from dali_pipelines import PipelineConfig, load_preset
 from dali_pipelines.cli.options import parse
 from dali_pipelines.cli.run_config import RunConfig
+from dali_pipelines.cli.show.config import ShowConfig, of_run
 
 FOLDER = ROOT / "configs"
 FILES = sorted(FOLDER.rglob("*.toml"))
@@ -26,6 +27,10 @@ def test_every_file_is_a_valid_run(path: Path) -> None:
         assert load_preset(config.preset).degradation == ("--correction_table" in path.read_text())
     else:
         assert (config.calibration is not None) == (config.pipeline == "aia")
+    flags = ["archive", "-o", "sheet.png", f"--config={path}"]
+    shown = parse(ShowConfig, flags, None, "show", translate=of_run)
+    assert shown.image_settings() == config.image_settings()
+    assert shown.calibration_settings() == config.calibration_settings()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, pair
 from dali_pipelines.cli.options import at_least, option
 from dali_pipelines.cli.own_flags import OwnFlags
+from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.shared_flags import FileFlags, HduFlags, PipelineFlags, StorageFlags
 
 COLUMNS = 6
 """Of a sheet, by default."""
+_OF_RUN = {"data": "files", "size": "registered_size"}
+"""Flags of `run` by the names that they have here."""
+_OTHER_IMAGES = {"planes", "hdus"}
+"""Flags of `run` without which other images would be shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,3 +87,17 @@ class ShowConfig(
         """Return the settings of a `dali_pipelines.Calibration` that are given."""
         size = pair("registered_size", self.registered_size)
         return super().calibration_settings() | ({} if size is None else {"size": size})
+
+
+def of_run(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of a file for `run` by their names here, without those that show nothing.
+
+    It is for `run` if it has keys that only `run` knows. Others are returned as they are.
+    """
+    own, theirs = ({field.name for field in fields(each)} for each in (ShowConfig, RunConfig))
+    only_theirs = theirs - own
+    if only_theirs.isdisjoint(settings):
+        return settings
+    left_out = only_theirs - set(_OF_RUN) - _OTHER_IMAGES | {"columns"}  # here those of the sheet
+    kept = {name: value for name, value in settings.items() if name not in left_out}
+    return {_OF_RUN.get(name, name): value for name, value in kept.items()}

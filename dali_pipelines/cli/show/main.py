@@ -4,6 +4,7 @@
     dali-pipelines show archive/ -o sheet.png --pipeline aia --preset iti --correction_table V10.txt
     dali-pipelines show archive/ -o crop.png --pipeline aia --registered_size 512 --crop 128
     dali-pipelines show photos/ -o draws.png --pipeline jpeg --crop 224 --window random --draws 6
+    dali-pipelines show archive/ -o sheet.png --config configs/aia_full_disk.toml
     dali-pipelines show photo.jpg -o each.png --pipeline jpeg --augment "Erase()" --each_augment
     dali-pipelines show frame.fits -o steps.png --pipeline aia --exposure --before_after
 
@@ -15,8 +16,11 @@ cannot be read has its reason in place of the image. A sample of several files h
 each, in the order of the channels; a sequence is a row of its frames. With --window row FITS images
 have the position on the sky of their middle.
 
-Flags that run has, too, do the same, but for --size, the width and height of a picture: what --size
-is for run, the size of a whole registered frame of AIA, is --registered_size here.
+Flags that run has, too, do the same, but for --size, the width and height of a picture: what it is
+for run, the size of a whole registered frame of AIA, is --registered_size here. So --config takes a
+file for run, which has keys that only run knows: its data are the files, its size is
+--registered_size, and what does not change the pictures, such as batch_size, mean and columns, is
+left out.
 
 With --before_after there is one file, and a picture after each step of its calibration; then the
 limb, at full resolution, and the circle on which the header says that it is.
@@ -36,7 +40,7 @@ from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.options import log_errors, parse
 from dali_pipelines.cli.paths import check_output, samples_of
 from dali_pipelines.cli.shared_flags import suffixes_of
-from dali_pipelines.cli.show.config import COLUMNS, ShowConfig
+from dali_pipelines.cli.show.config import COLUMNS, ShowConfig, of_run
 from readers.places.opener import Places
 
 if TYPE_CHECKING:
@@ -52,7 +56,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was shown, 2 for wrong usage, 130 if interrupted."""
     log_errors()
-    config = parse(ShowConfig, argv, __doc__, "show")
+    config = parse(ShowConfig, argv, __doc__, "show", translate=of_run)
     from tqdm import tqdm
 
     check_output(config.output)

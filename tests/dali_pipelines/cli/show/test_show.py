@@ -21,9 +21,11 @@ from PIL import Image
 
 from dali_pipelines import Calibration, Index
 from dali_pipelines.aia.calibrate import calibrate
+from dali_pipelines.cli.options import parse
 from dali_pipelines.cli.paths import index_of
 from dali_pipelines.cli.show import main as script
 from dali_pipelines.cli.show import sheet
+from dali_pipelines.cli.show.config import ShowConfig, of_run
 from dali_pipelines.cli.show.pictures import coloured
 from dali_pipelines.cli.show.steps import step_pictures
 from readers import Row, Storage
@@ -323,6 +325,31 @@ def test_wrong_usage(show: Show, arguments: Any, message: str) -> None:
     assert err.startswith("dali-pipelines show: ")
     assert err.count("\n") == 1
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            'data = "a"\npipeline = "aia"\nsize = 512\ncolumns = ["b"]\nseed = 3\nmean = 1',
+            {"files": ["a"], "pipeline": "aia", "registered_size": [512], "seed": 3},
+        ),
+        ("size = 512\ncolumns = 4\nseed = 3", {"size": 512, "columns": 4, "seed": 3}),
+    ],
+)
+def test_a_file_for_a_run_is_taken(tmp_path: Path, text: str, expected: dict[str, Any]) -> None:
+    """Else size and columns are those of the sheet."""
+    (tmp_path / "a.toml").write_text(text)
+    flags = [f"--config={tmp_path / 'a.toml'}", "-o", "a.png", *(["a"] * ("files" not in expected))]
+    found = parse(ShowConfig, flags, None, "show", translate=of_run)
+    assert found == ShowConfig(**{"files": ["a"], "output": "a.png", **expected})
+
+
+@pytest.mark.parametrize("line", ["hdus = ['err=ERR']", "planes = [2]", "sead = 3"])
+def test_other_keys_are_named(tmp_path: Path, show: Show, line: str) -> None:
+    (tmp_path / "a.toml").write_text(f"batch_size = 4\n{line}")
+    _, err = show(f"--config={tmp_path / 'a.toml'}", status=2)
+    assert f"a.toml: unknown keys {line.split()[0]};" in err
 
 
 def test_an_output_that_cannot_be_written(
