@@ -32,13 +32,14 @@ def near(
     others: Mapping[str, str] = MappingProxyType({}),
     least: float = 0.6,
 ) -> list[str]:
-    """Return similar known names, the nearest first.
+    """Return similar known names, the nearest first; case does not count.
 
     `others` are known names by what other projects call them; `least` is the similarity, up to 1.
     """
-    own = {other: ours for other, ours in others.items() if ours in known}
-    found = difflib.get_close_matches(name, [*known, *own], cutoff=least)
-    return list(dict.fromkeys(own.get(each, each) for each in found))
+    meant = {other.lower(): ours for other, ours in others.items() if ours in known}
+    meant |= {each.lower(): each for each in known}
+    found = difflib.get_close_matches(name.lower(), meant, cutoff=least)
+    return list(dict.fromkeys(meant[each] for each in found))
 
 
 def did_you_mean(

@@ -25,6 +25,7 @@ from dali_pipelines.cli.shared_flags import (
 )
 from dali_pipelines.runtime.cgroup import whole_cores
 from dali_pipelines.runtime.ranks import Ranks
+from readers.messages import did_you_mean
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader
@@ -216,7 +217,10 @@ def new_loader(config: RunConfig, index: Index, devices: Sequence[int | None]) -
 
     columns = index.table.column_names
     if config.weights is not None and config.weights not in columns:
-        raise ValueError(f"--weights={config.weights}: the Index has {', '.join(columns)}")
+        raise ValueError(
+            f"--weights={config.weights}: {did_you_mean(config.weights, columns)}the Index has "
+            f"{', '.join(columns)}"
+        )
     settings = config.pipeline_settings()
     if config.calibration is not None:
         settings["calibration"] = config.calibration

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from readers.index.columns import LOCATING, NBYTES, OFFSET, OTHER_PATH, PART
 from readers.index.stored import Strings
+from readers.messages import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -300,7 +301,11 @@ def _is_numeric(kind: pa.DataType) -> bool:
 def check_column(table: pa.Table, name: str) -> None:
     """Raise KeyError if there is no such column."""
     if name not in table.column_names:
-        raise KeyError(f"the Index has no column {name!r}, it has {', '.join(table.column_names)}")
+        known = table.column_names
+        raise KeyError(
+            f"the Index has no column {name!r}: {did_you_mean(str(name), known)}it has "
+            f"{', '.join(known)}"
+        )
 
 
 def is_binary(kind: pa.DataType) -> bool:

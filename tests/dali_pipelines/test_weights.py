@@ -161,7 +161,7 @@ class TestState:
     ("options", "error", "message"),
     [
         ({"shuffle": False}, ValueError, "weights='w' draws rows at random: leave out shuffle=F"),
-        ({"weights": "v"}, KeyError, "the Index has no column 'v', it has path, w"),
+        ({"weights": "v"}, KeyError, "the Index has no column 'v': it has path, w"),
         ({"weights": "path"}, TypeError, "column 'path' is large_string, and weights are"),
         ({"weights": 3}, ValueError, "weights must be the name of a column, or None, got 3"),
     ],

@@ -77,13 +77,13 @@ class Objects:
         """Raise KeyError for the first name that is no column; it lists those that exist."""
         for name in names:
             if name not in self.names:
-                meant = did_you_mean(name.lower(), self.names, self._in_lower_case)
+                meant = did_you_mean(name, self.names)
                 raise KeyError(f"{self.name} has no column {name!r}; {meant}{self._it_has}")
 
     def check_either(self, *pairs: Sequence[str]) -> None:
         """Raise KeyError for columns of which one pair is needed, whose names are arguments."""
-        known = self.names, self._in_lower_case
-        meant = {name: near(name, *known, least=0.75) for name in chain(*pairs)}  # not a for ra
+        # Not a for ra.
+        meant = {name: near(name, self.names, least=0.75) for name in chain(*pairs)}
         guesses = (
             f"give {', '.join(f'{name}={meant[name][0]!r}' for name in pair)}"
             for pair in pairs
@@ -93,10 +93,6 @@ class Objects:
         arguments = " or ".join(", ".join(f"{name}=" for name in pair) for pair in pairs)
         remedy = next(guesses, f"give the names that it has by {arguments}")
         raise KeyError(f"{self.name} has neither columns {wanted}: {remedy}; {self._it_has}")
-
-    @property
-    def _in_lower_case(self) -> dict[str, str]:
-        return {name.lower(): name for name in self.names}
 
     @property
     def _it_has(self) -> str:

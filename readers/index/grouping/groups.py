@@ -17,6 +17,7 @@ from readers.index.grouping.left_out import LISTED, Dropped, log_left_out
 from readers.index.grouping.nearest import Channel, each_once, shifted
 from readers.index.schema import part_names
 from readers.index.times import nanoseconds, times_of
+from readers.messages import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,9 +94,11 @@ class Grouping:
         """Raise KeyError if `by` or `time` is not among the names of a table's columns."""
         for name in (self.by,) * (self.channels is not None) + (self.time,):
             if name not in names:
+                meant = did_you_mean(str(name), names)
                 raise KeyError(
-                    f"grouping needs a column {name!r}, the Index has {', '.join(names)}: add that "
-                    "of a header keyword by with_keys(index, keys) or index --keys, or name another"
+                    f"grouping needs a column {name!r}: {meant}the Index has {', '.join(names)}; "
+                    "add that of a header keyword by with_keys(index, keys) or index --keys, or "
+                    "name another"
                 )
 
     def apply(self, table: pa.Table) -> tuple[pa.Table, Dropped]:

@@ -116,7 +116,9 @@ def test_files_of_a_sample(npy_folder: Path) -> None:
 
 
 def test_what_is_refused(index: Index, npy_index: Index) -> None:
-    with pytest.raises(KeyError, match="the Index has no column 'nmae', it has path, name, "):
+    with pytest.raises(
+        KeyError, match="the Index has no column 'nmae': did you mean name\\? it has"
+    ):
         make_loader(index, columns=("nmae",))
     named = npy_index.with_column("valid", ["yes"] * ROWS)
     with pytest.raises(ValueError, match=r"columns \['valid'\] have the name of another output"):

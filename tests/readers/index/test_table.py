@@ -633,7 +633,7 @@ class TestColumns:
             Index(table(value=values)).columns(["value"])
 
     def test_unknown(self) -> None:
-        message = "the Index has no column 'lable', it has path, label"
+        message = "the Index has no column 'lable': did you mean label\\? it has path, label"
         with pytest.raises(KeyError, match=message):
             Index(table(label=[1, 2, 3])).columns(["lable"])
 

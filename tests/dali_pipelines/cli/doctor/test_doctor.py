@@ -468,7 +468,7 @@ def test_files_of_samples_are_counted(job: Any, archive: Path, tmp_path: Path) -
 
 def test_a_wrong_column_is_a_wrong_setting(job: Any) -> None:
     assert line(limits.settings, job(columns=("target",))) == (
-        "BAD  settings: the Index has no column 'target', it has path"
+        "BAD  settings: the Index has no column 'target': it has path"
     )
 
 

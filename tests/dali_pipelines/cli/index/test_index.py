@@ -878,9 +878,9 @@ class TestGroup:
             (["--offsets="], "--offsets: offsets must be a sequence of durations, such as"),
             (["--offsets=0,soon"], "--offsets: offsets must be seconds, or a duration such as"),
             (["--offsets=-12s,0"], "--offsets: offsets must be more than twice the tolerance"),
-            (["--offsets=0", "--time=t_rec"], "--offsets: grouping needs a column 't_rec', the"),
-            (["--group=171", "--by=channel"], "--group: grouping needs a column 'channel', the"),
-            (["--group=171", "--keys=WAVELNTH"], "--group: grouping needs a column 't_obs', the"),
+            (["--offsets=0", "--time=t_rec"], "--offsets: grouping needs a column 't_rec': the"),
+            (["--group=171", "--by=channel"], "--group: grouping needs a column 'channel': the"),
+            (["--group=171", "--keys=WAVELNTH"], "--group: grouping needs a column 't_obs': the"),
             (["--group=171", "--time=hdu"], "--group: column 'hdu' must hold times, it is int64"),
         ],
     )

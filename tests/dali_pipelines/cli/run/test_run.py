@@ -240,8 +240,9 @@ def test_rows_are_drawn_by_weights(
     )
     assert all(line["name"] == f"star {line['row']}" for line in lines)
     assert {(line["row"], line["w"]) for line in lines} == {("20", "1"), ("21", "1"), ("22", "2")}
-    assert main([f"--data={archive}", "--weights=w", "--device=cpu"]) == 2
-    assert "dali-pipelines run: --weights=w: the Index has path\n" in capsys.readouterr().err
+    assert main([f"--data={archive}", "--weights=paths", "--device=cpu"]) == 2
+    message = "dali-pipelines run: --weights=paths: did you mean path? the Index has path\n"
+    assert message in capsys.readouterr().err
     order = WeightedOrder(index.running_weights("w"))
     assert [int(line["row"]) for line in lines] == [order.row(0, place) for place in range(23)]
 

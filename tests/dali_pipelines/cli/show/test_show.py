@@ -176,7 +176,7 @@ def test_values_of_the_index_are_short_and_in_words(
         ("target 0.5", "box []", "flip -", "t_obs -", "note one"),
     ]
     _, err = show(tmp_path / "a.arrow", "--captions", "none", status=2)
-    assert "show: the Index has no column 'none', it has path, target" in err
+    assert "show: the Index has no column 'none': did you mean note? it has path, target" in err
 
 
 def test_nothing_to_show(tmp_path: Path, show: Show) -> None:

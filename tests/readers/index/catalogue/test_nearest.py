@@ -101,7 +101,7 @@ def test_far_away_in_time() -> None:
     [
         ({"tolerance": "far"}, ValueError, "tolerance must be seconds, or a duration"),
         ({"tolerance": -1}, ValueError, "tolerance must be from 0 to"),
-        ({"time": "date"}, KeyError, "the Index has no column 'date', it has path, t_obs"),
+        ({"time": "date"}, KeyError, "the Index has no column 'date': it has path, t_obs"),
         ({"catalogue_time": "Time"}, KeyError, "no column 'Time'; did you mean time?"),
         ({"catalogue_time": "flux"}, TypeError, "column 'flux' must hold times, it is double"),
         ({"columns": ["Flux"]}, KeyError, "no column 'Flux'; did you mean flux?"),

@@ -238,9 +238,10 @@ BAD = [
     (
         {"by": "channel"},
         KeyError,
-        "grouping needs a column 'channel', the Index has path, .* with_keys",
+        "grouping needs a column 'channel': the Index has path, .* with_keys",
     ),
-    ({"time": "date_obs"}, KeyError, "needs a column 'date_obs', .* --keys, or name another"),
+    ({"time": "date_obs"}, KeyError, "needs a column 'date_obs': .* --keys, or name another"),
+    ({"by": "WAVELNHT"}, KeyError, r"a column 'WAVELNHT': did you mean wavelnth\? the Index has"),
     ({"time": "wavelnth"}, TypeError, "column 'wavelnth' must hold times, it is int64"),
     ({"channels": [171, 94]}, ValueError, r"column 'wavelnth' has no 94, it has 171 \(3 rows\), 2"),
     ({"channels": [171, "x"]}, ValueError, r"has no 'x', it has 171 \(3 rows\), "),

@@ -99,7 +99,7 @@ def test_columns_that_make_no_sense() -> None:
         index(["a"]).running_weights("w")
     with pytest.raises(TypeError, match=r"column 'w' is timestamp\[s\], and weights are numbers"):
         index(pa.array([1], pa.timestamp("s"))).running_weights("w")
-    with pytest.raises(KeyError, match="no column 'v', it has path, w"):
+    with pytest.raises(KeyError, match="no column 'v': it has path, w"):
         index([1]).running_weights("v")
 
 

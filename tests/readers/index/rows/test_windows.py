@@ -101,7 +101,7 @@ def test_rows_keep_their_columns_and_order() -> None:
             ((2, image), ValueError, r"image must be \(height, width\), two .* got ")
             for image in (6, "height", (4, 6, 3), (-4, 6), (True, 6), ([4], 6), None, [4.5, 6])
         ),
-        ((2, ("height", "breadth")), KeyError, "no column 'breadth', it has path"),
+        ((2, ("height", "breadth")), KeyError, "no column 'breadth': it has path"),
         ((2, ("height", "path")), ValueError, "column 'path' must hold integers .* got object"),
     ],
 )
