@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from dali_pipelines.cli.errors import Refusal, one_line
+from dali_pipelines.cli.paths import at_home
 
 Config = TypeVar("Config")
 
@@ -65,7 +66,7 @@ def parse(
     argv = _underscored(sys.argv[1:] if argv is None else argv, names)
     only_file = Parser(add_help=False)
     only_file.add_argument("--config")
-    path = only_file.parse_known_args(argv)[0].config
+    path = at_home(only_file.parse_known_args(argv)[0].config)
     # What must be given may stand in the file.
     parser = _parser(config_class, description, name, partial=path is not None)
     flags = vars(parser.parse_args(argv))
@@ -77,7 +78,7 @@ def parse(
         settings.pop("config", None)
         if missing := [field.name for field in fields if _is_missing(field, settings)]:
             parser.error(f"the following arguments are required: {', '.join(missing)}")
-        return config_class(**settings)
+        return config_class(**{name: at_home(value) for name, value in settings.items()})
     except (OSError, ValueError) as error:
         parser.error(one_line(error))
 

@@ -28,6 +28,17 @@ _LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
 """Fields of a row that say what is read; columns of the same names."""
 
 
+def at_home(value: Any) -> Any:
+    """Return a value, or several, with the user's home in place of ``~`` and a leading ``~/``.
+
+    Shells do so at the beginning of a word, and not after ``--data=``; nobody does in a file.
+    """
+    if isinstance(value, list):
+        return list(map(at_home, value))
+    is_path = isinstance(value, str) and f"{value}/".startswith("~/")
+    return os.path.expanduser(value) if is_path else value
+
+
 def location(text: str) -> str:
     """Take a path or a URL of the command line; not a URL that holds a secret."""
     from readers.places.urls import check_url, is_url

@@ -98,6 +98,16 @@ def test_values_of_a_file_stay_with_their_names(tmp_path: Path) -> None:
     assert parse(Files, ["b.fits", f"--config={path}"], None, "test").files == ["b.fits"]
 
 
+def test_paths_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/a")
+    expected = Files(files=["/home/a/b.fits", "a~/c"], group="/home/a")
+    assert parse(Files, ["--group=~", "~/b.fits", "a~/c"], None, "test") == expected
+    (tmp_path / "config.toml").write_text('files = ["~/b.fits", "a~/c"]\ngroup = "~"\n')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = parse(Files, ["--config=~/config.toml"], None, "test")
+    assert found == Files(files=[f"{tmp_path}/b.fits", "a~/c"], group=str(tmp_path))
+
+
 @pytest.mark.parametrize("flag", ["--siz=3", "--colour=red", "--kind=c", "--config=/nowhere.toml"])
 def test_wrong_flags_end_with_code_2(flag: str) -> None:
     with pytest.raises(Refusal) as caught:
