@@ -45,6 +45,13 @@ _FLAGS = {
 """Meaning of the bits of QUALITY (SDO User Guide, table 2 of section 7.7.6)."""
 
 
+class _Bits(int):
+    """Bits, which `help` and `repr` show as such."""
+
+    def __repr__(self) -> str:
+        return f"{int(self):#010x}"
+
+
 class Violation(NamedTuple):
     """The reason why a file is rejected."""
 
@@ -73,10 +80,10 @@ class HeaderRules:
     QUALITY: for HMI only QUALITY and the geometry are checked.
     """
 
-    quality: int = 0xFFFF_FFFF & ~(0x1F | 1 << 30)
+    quality: int = _Bits(0xFFFF_FFFF & ~(0x1F | 1 << 30))
     """Bits of AIA's QUALITY that reject a file; 0 for none. By default all but those for missing
     ancillary data (0 to 4) and for a quicklook image (30)."""
-    hmi_quality: int = 0xFFFE_0000 | 0x4000 | 0x200 | 0x20
+    hmi_quality: int = _Bits(0xFFFE_0000 | 0x4000 | 0x200 | 0x20)
     """Bits of HMI's QUALITY that reject a file. By default: no observable could be made, the ISS
     loop was open, eclipse, poor quality (JSOC, Quality_Bits/QUALITY.txt of 2013-05-24)."""
     level: float | None = 1.0
@@ -102,6 +109,8 @@ class HeaderRules:
         ):
             if not isinstance(value := getattr(self, name), kind):
                 raise ValueError(f"{name} must be {expected}, got {value!r}")
+        for name in ("quality", "hmi_quality"):
+            object.__setattr__(self, name, _Bits(getattr(self, name)))
 
     def check(self, header: Mapping[str, Any]) -> None:
         """Reject a header that breaks a rule: its `KEYS`, and NAXIS1 and NAXIS2 of the image.

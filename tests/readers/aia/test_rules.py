@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import inspect
+import pickle
 import warnings
 from typing import Any
 
@@ -46,6 +48,14 @@ BROKEN = [
         r"full disk, got a cutout: .* pixel x 2047.5, y 2047.5 of 769x705 .*, and a radius of 971",
     ),
 ]
+
+
+def test_bits_are_shown_as_such() -> None:
+    shown = str(inspect.signature(HeaderRules))  # by help, too
+    assert "quality: 'int' = 0xbfffffe0, hmi_quality: 'int' = 0xfffe4220," in shown
+    rules = HeaderRules(quality=1)
+    assert repr(rules).startswith("HeaderRules(quality=0x00000001, hmi_quality=0xfffe4220, level")
+    assert pickle.loads(pickle.dumps(rules)) == rules
 
 
 @pytest.mark.parametrize(("words", "rule", "message"), BROKEN)
