@@ -104,7 +104,7 @@ def scanned(file: str, suffixes: Sequence[str], storage: Storage) -> Index:
 
 def check_output(path: str) -> None:
     """Reject before the work what could not be written after it."""
-    written = path if _is_device(path) else os.path.dirname(os.path.abspath(path))
+    written = path if _is_device(path) else os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path) or not os.access(written, os.W_OK):
         raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
 
@@ -143,7 +143,8 @@ def _check_text(path: str) -> None:
 class OutputFile:
     """A file that takes its name when it is closed, so that no half of it is ever there.
 
-    Until then it is called ``NAME.part``, and what has the name keeps it. A device is written to as
+    Until then it is called ``NAME.part``, and what has the name keeps it. Of a link, that is the
+    name of what it leads to. A device is written to as
     it is, and so is an open file, such as /dev/stdout, from where it is written on. As a context
     manager it is given up where the block raises. Text is written as UTF-8, and its lines end as
     they are.
@@ -156,7 +157,8 @@ class OutputFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._part = path if _is_device(path) else f"{path}.part"
+        self._target = os.path.realpath(path)
+        self._part = path if _is_device(path) else f"{self._target}.part"
         self._failed = False
         with self._named():
             self._file = _opened(self._part)
@@ -171,7 +173,7 @@ class OutputFile:
         with self._named():
             self._file.close()
             if self._part != self._path and not self._failed:
-                os.replace(self._part, self._path)
+                os.replace(self._part, self._target)
 
     def __enter__(self) -> OutputFile:
         return self

@@ -67,7 +67,8 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         Parameters
         ----------
         path : path
-            Must end in ``.parquet`` or ``.arrow``, which `scan` recognises.
+            Must end in ``.parquet`` or ``.arrow``, which `scan` recognises. A link stays, and what
+            it leads to is written.
 
         Raises
         ------
@@ -79,7 +80,8 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         name = os.fspath(path)
         if not name.endswith(INDEX_SUFFIXES):
             raise ValueError(f"an Index file must end in {' or '.join(INDEX_SUFFIXES)}, got {name}")
-        partial = f"{name}.part{os.getpid()}"
+        target = os.path.realpath(name)
+        partial = f"{target}.part{os.getpid()}"
         try:
             if name.endswith(arrow_file.SUFFIX):
                 table = absolute(self.table, folder_of(name))
@@ -89,7 +91,7 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
                 import pyarrow.parquet as pq
 
                 pq.write_table(self.table, partial)
-            os.replace(partial, name)
+            os.replace(partial, target)
         except OSError as error:  # may lack the file's name, e.g. on a full disk
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise OSError(error.errno, reason, name) from error

@@ -15,7 +15,14 @@ from astropy.io import fits
 from jobs import ROOT
 
 from dali_pipelines.cli.errors import Refusal
-from dali_pipelines.cli.paths import OutputFile, check_outputs, index_of, write_file, write_table
+from dali_pipelines.cli.paths import (
+    OutputFile,
+    check_output,
+    check_outputs,
+    index_of,
+    write_file,
+    write_table,
+)
 from dali_pipelines.cli.run_config import RunConfig
 from readers import Index, Storage
 
@@ -65,6 +72,24 @@ def test_it_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
     file.close()
     assert path.read_bytes() == b"after\r\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_link_leads_to_is_written(tmp_path: Path, there: bool) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "latest.csv"
+    folder.mkdir()
+    if there:
+        (folder / "a.csv").write_text("before")
+    link.symlink_to("folder/a.csv")
+    with OutputFile(str(link)) as file:
+        file.write("after")
+        assert (folder / "a.csv.part").exists()  # on the same file system
+    assert (os.readlink(link), (folder / "a.csv").read_text()) == ("folder/a.csv", "after")
+    assert [path.name for path in folder.iterdir()] == ["a.csv"]
+    link.unlink()
+    link.symlink_to("nowhere/a.csv")
+    with pytest.raises(Refusal, match=r"latest\.csv cannot be written"):
+        check_output(str(link))
 
 
 def test_a_table(tmp_path: Path) -> None:

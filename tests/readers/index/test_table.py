@@ -230,6 +230,16 @@ class TestFile:
             Index(table()).save(file)
         assert os.listdir(tmp_path) == []
 
+    @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+    def test_what_a_link_leads_to_is_written(self, tmp_path: Path, suffix: str) -> None:
+        (tmp_path / "old").mkdir()
+        link = tmp_path / f"latest.{suffix}"
+        link.symlink_to(f"old/a.{suffix}")
+        Index(table()).save(link)
+        assert os.readlink(link) == f"old/a.{suffix}"
+        assert os.listdir(tmp_path / "old") == [f"a.{suffix}"]
+        assert Index.load(link).digest == Index(table()).digest
+
     def test_a_failed_save_leaves_the_old_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
