@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Found = list[dict[str, Fact]] | str
     """The rows of a file; or why it has none."""
     Part = tuple[str, Found, str | None]
-    """A file, what it holds, and its ETag where the listing gives it."""
+    """A file, what it holds, and its version if it is known."""
 
 _GZIP = 31
 """As zlib names this format."""
@@ -44,7 +44,7 @@ def write(config: IndexConfig, results: Iterable[Part]) -> None:
 def joined(
     config: IndexConfig, files: Iterable[tuple[str, str | None]]
 ) -> Generator[tuple[str, Found], None, None]:
-    """Yield each of these files, given with its ETag, and what it holds by the part of its shard.
+    """Yield each of these files, given with its version, and what it holds by its shard's part.
 
     Raises
     ------
@@ -52,10 +52,10 @@ def joined(
         If a part is missing, of another scan, or has other files or versions of them.
     """
     parts = [_lines(config, shard, part) for shard, part in enumerate(_all_paths(config))]
-    for name, etag in files:
+    for name, version in files:
         shard = shard_of(name, len(parts))
-        other, found, version = next(parts[shard], (name, "", "of no file"))
-        if (other, version) != (name, etag):
+        other, found, read = next(parts[shard], (name, "", "of no file"))
+        if (other, read) != (name, version):
             _refuse_other_files(shard, min(name, other))
         yield name, found
     for shard, part in enumerate(parts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -101,8 +101,8 @@ def scan(
     columns = _columns(files, config)
     facts = FactTable(config.all_keys, has_planes=config.planes is not None)
     rejected: Rejected = []
-    every, etags = range(len(columns)), _etags(files)
-    joined = parts.joined(config, ((columns.row(number).name, etags[number]) for number in every))
+    every = range(len(columns))
+    joined = parts.joined(config, map(_versioned, map(columns.row, every)))
     with closing(joined if config.join else _read(columns, every, config, executor)) as results:
         for name, found in results:
             if isinstance(found, str):
@@ -117,17 +117,23 @@ def scan_shard(files: pa.Table, config: IndexConfig, executor: Executor | None) 
     """Read the files of the shard, write its part, and say how many they are."""
     columns = _columns(files, config)
     of_shard = [n for n in range(len(columns)) if config.in_shard(columns.row(n).name)]
-    etags = _etags(files)
+    versions = [_versioned(columns.row(n))[1] for n in of_shard]  # before they are read
     with closing(_read(columns, of_shard, config, executor)) as results:
-        found = zip(results, of_shard, strict=True)
-        parts.write(config, ((*each, etags[number]) for each, number in found))
+        found = zip(results, versions, strict=True)
+        parts.write(config, ((*each, version) for each, version in found))
     print(f"{len(of_shard)} of {len(columns)} files read. ", end="")
 
 
-def _etags(files: pa.Table) -> list[str | None]:
-    """Return the ETags of objects, which their listing gives; None of other files."""
-    known = "etag" in files.column_names
-    return files["etag"].to_pylist() if known else [None] * files.num_rows
+def _versioned(row: Row) -> tuple[str, str | None]:
+    """Return the name of a file, and its ETag or, of a local one, its size and time of writing."""
+    from readers.places.urls import is_url
+
+    version = row.etag
+    if version is None and not is_url(row.path):
+        with suppress(OSError):  # the scan says what is wrong with it
+            status = os.stat(row.path)
+            version = f"{status.st_size} {status.st_mtime_ns}"
+    return row.name, version
 
 
 def _columns(files: pa.Table, config: IndexConfig) -> Columns:

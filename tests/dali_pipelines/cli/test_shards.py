@@ -69,6 +69,13 @@ def come(archive: Path) -> None:
     os.link(archive / "0" / "4.fits", archive / "1" / "new.fits")
 
 
+def written_anew(archive: Path) -> None:
+    path = archive / "0" / "4.fits"
+    status = path.stat()
+    path.write_bytes(path.read_bytes())
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))  # whatever the clock's steps
+
+
 def no_part(archive: Path) -> None:
     os.unlink("index.shard1of3.json.gz")
 
@@ -95,6 +102,11 @@ def of_others(archive: Path) -> None:
 CHANGES: dict[str, tuple[Callable[[Path], None], list[str], str]] = {
     "a file is gone": (gone, [], "archive/0/4.fits has come, gone or changed since --shard_id="),
     "a file has come": (come, [], "archive/1/new.fits has come, gone or changed since --shard_id="),
+    "a file is written anew": (
+        written_anew,
+        [],
+        "archive/0/4.fits has come, gone or changed since --shard_id=",
+    ),
     "a part is missing": (
         no_part,
         [],
