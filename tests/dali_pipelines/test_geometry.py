@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from image_files import exif
 from nvidia.dali import Pipeline, fn, types
 from PIL import Image
+from read_here import read_here
 from scipy import ndimage
 
 from dali_pipelines import (
@@ -102,15 +103,9 @@ def new_loader(factory: Any, index: Index, **options: Any) -> Loader:
 
 def delivered(factory: Any, index: Index, **options: Any) -> dict[int, np.ndarray]:
     """Return the images of the first epoch by row, channels last."""
-    with new_loader(factory, index, **options) as loader:
-        found = {
-            int(row): image.numpy().transpose(1, 2, 0)
-            for batches in loader
-            for batch in batches
-            for image, row in zip(batch["image"], batch["row"], strict=True)
-        }
-    assert sorted(found) == list(range(len(index)))
-    return found
+    samples = read_here(factory, index, seed=SEED, **options)
+    assert [*samples] == list(range(len(index)))
+    return {row: sample["image"].transpose(1, 2, 0) for row, sample in samples.items()}
 
 
 def by_dali(image: np.ndarray, crop: Any = None, **options: Any) -> np.ndarray:

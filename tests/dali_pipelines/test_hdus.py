@@ -17,6 +17,7 @@ from astropy.io import fits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from read_here import read_here
 
 from dali_pipelines import (
     Hdu,
@@ -96,18 +97,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 
 def one_epoch(index: Index, **config: Any) -> list[dict[str, NDArray[Any]]]:
-    """Return the valid samples of an epoch in the order of the Index, read in this process."""
-    config = {"batch_size": 3, "seed": SEED, "hdus": HDUS, "num_read_processes": 0, **config}
-    found = {}
-    with closing(fits_pipeline(index, **config)) as pipeline:
-        pipeline.build()
-        shards, position = config.get("num_shards", 1), config.get("position", 0)
-        for _ in range(-(-(len(index) - position) // (config["batch_size"] * shards))):
-            batch = dict(zip(pipeline.output_names, pipeline.run(), strict=True))
-            for slot in np.flatnonzero([np.array(one) for one in batch["valid"]]).tolist():
-                sample = {name: np.array(node[slot]) for name, node in batch.items()}
-                found[int(sample["row"])] = sample
-    return [found[row] for row in sorted(found)]
+    return [*read_here(fits_pipeline, index, **{"seed": SEED, "hdus": HDUS, **config}).values()]
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from image_files import exif
 from numpy.typing import NDArray
 from PIL import Image
+from read_here import read_here
 from scipy import ndimage
 
 from dali_pipelines import (
@@ -116,14 +117,8 @@ def new_loader(archive: Archive, index: Index, **options: Any) -> Loader:
 
 
 def delivered(archive: Archive, index: Index, **options: Any) -> dict[int, dict[str, Any]]:
-    found = {}
-    with new_loader(archive, index, **options) as loader:
-        for (batch,) in loader:
-            arrays = {name: values.numpy() for name, values in batch.items()}
-            for place, row in enumerate(arrays["row"].tolist()):
-                assert row not in found
-                found[row] = {name: values[place] for name, values in arrays.items()}
-    return found
+    options = {"window": "row", "crop": CROP, **options}
+    return read_here(archive.factory, index, seed=SEED, **options)
 
 
 def cut(

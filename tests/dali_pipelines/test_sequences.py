@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 from astropy.io import fits
 from PIL import Image
+from read_here import read_here
 
 from dali_pipelines import (
     Blur,
@@ -83,24 +83,18 @@ def outputs(
     named = {
         name: np.concatenate([batch[name].numpy() for batch in batches]) for name in batches[0]
     }
-    return by_row(named)
+    order = np.argsort(named["row"])
+    assert named["row"][order].tolist() == list(range(len(index)))
+    return {name: values[order] for name, values in named.items()}
 
 
-def read_here(
+def alone_here(
     factory: Callable[..., ReaderPipeline], index: Index, **settings: Any
 ) -> dict[str, np.ndarray]:
     """Return the outputs of an epoch, by row, of a pipeline that reads in this process."""
-    settings = {"seed": 7, "num_read_processes": 0, **settings}
-    with closing(factory(index, batch_size=len(index), **settings)) as pipeline:
-        pipeline.build()
-        batch = zip(pipeline.output_names, pipeline.run(), strict=True)
-        return by_row({name: np.stack([np.array(one) for one in node]) for name, node in batch})
-
-
-def by_row(named: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    order = np.argsort(named["row"], axis=0).ravel()
-    assert named["row"][order].ravel().tolist() == list(range(len(order)))
-    return {name: values[order] for name, values in named.items()}
+    samples = read_here(factory, index, seed=7, **settings)
+    assert [*samples] == list(range(len(index)))
+    return {name: np.stack([one[name] for one in samples.values()]) for name in samples[0]}
 
 
 def alone(index: Index, part: str) -> tuple[Index, np.ndarray]:
@@ -144,7 +138,7 @@ def test_frames_are_those_of_their_files(
         for place in range(len(CHANNELS)):
             own = slice(place * colours, (place + 1) * colours)
             files, exists = alone(index, index.parts[len(CHANNELS) * time + place])
-            single = read_here(factory, files, mean=mean[own], std=std[own], **geometry)
+            single = alone_here(factory, files, mean=mean[own], std=std[own], **geometry)
             frames = found["image"][:, time, own]
             assert found["present"][:, time, place].tolist() == exists.tolist()
             np.testing.assert_array_equal(frames[exists], single["image"][exists])
@@ -190,7 +184,7 @@ def test_without_offsets_files_are_channels(archive: Path, suffix: str) -> None:
     assert found["image"].dtype == np.float16
     for place, channel in enumerate(CHANNELS):
         files, exists = alone(index, channel)
-        single = read_here(FACTORIES[suffix], files, **options)["image"]
+        single = alone_here(FACTORIES[suffix], files, **options)["image"]
         frames = found["image"][:, place * colours : (place + 1) * colours]
         np.testing.assert_array_equal(frames[exists], single[exists])
         assert np.isnan(frames[~exists]).all()
@@ -205,7 +199,7 @@ def test_integers_as_they_are_stored(archive: Path) -> None:
         assert found["image"].dtype == np.dtype(dtype)
         for time, part in enumerate(part for part in index.parts if part.startswith("193")):
             files, exists = alone(index, part)
-            single = read_here(FACTORIES[suffix], files, dtype=dtype, flip="hv")["image"]
+            single = alone_here(FACTORIES[suffix], files, dtype=dtype, flip="hv")["image"]
             frames = np.split(found["image"][:, time], 2, axis=1)[1]
             np.testing.assert_array_equal(frames[exists], single[exists])
             assert not frames[~exists].any()
@@ -376,7 +370,7 @@ def test_frames_of_8_and_16_bits(archive: Path, tmp_path: Path) -> None:
     for time in range(len(OFFSETS)):
         for place in range(len(CHANNELS)):
             files, exists = alone(index, index.parts[len(CHANNELS) * time + place])
-            single = read_here(jpeg_pipeline, files, channels=1)["image"]
+            single = alone_here(jpeg_pipeline, files, channels=1)["image"]
             np.testing.assert_array_equal(found[exists, time, place], single[exists, 0])
     with pytest.raises(ReadError, match=r"part 171.*: 16 bits per sample, expected 8"):
         outputs(jpeg_pipeline, index, channels=1, dtype="uint8")
@@ -391,7 +385,7 @@ class TestOwnOperators:
             return image * 2
 
         index = sequences(archive)
-        plain = read_here(fits_pipeline, index)["image"]
+        plain = alone_here(fits_pipeline, index)["image"]
         mean, std = (1.0, 2.0), (4.0, 8.0)
         found = outputs(fits_pipeline, index, transform=doubled, mean=mean, std=std)["image"]
         expected = (plain * 2 - np.reshape(mean, (2, 1, 1))) / np.reshape(std, (2, 1, 1))
@@ -402,7 +396,7 @@ class TestOwnOperators:
     def test_augmentations(self, archive: Path, suffix: str, one: Any) -> None:
         """They change all frames that are there, and missing ones stay NaN."""
         index = sequences(archive, suffix)
-        plain = read_here(FACTORIES[suffix], index)
+        plain = alone_here(FACTORIES[suffix], index)
         found = outputs(FACTORIES[suffix], index, augment=(one,))
         colours = found["image"].shape[2] // 2
         present = np.repeat(found["present"], colours, axis=2)
@@ -417,14 +411,14 @@ class TestOwnOperators:
         for time in range(len(OFFSETS)):
             for place in range(len(CHANNELS)):
                 files, _ = alone(index, index.parts[len(CHANNELS) * time + place])
-                single = read_here(jpeg_pipeline, files, augment=(jitter,))["image"]
+                single = alone_here(jpeg_pipeline, files, augment=(jitter,))["image"]
                 np.testing.assert_array_equal(found[:, time, 3 * place : 3 * place + 3], single)
 
     def test_three_gray_frames_are_not_red_green_and_blue(self, archive: Path) -> None:
         files = files_of(archive, ".png").where("wavelnth = 171")
         index = files.group(offsets=OFFSETS)
         options: dict[str, Any] = {"channels": 1, "augment": (RandomGrayscale(p=1.0),)}
-        plain = read_here(jpeg_pipeline, index, channels=1)["image"]
+        plain = alone_here(jpeg_pipeline, index, channels=1)["image"]
         assert plain.shape[1:3] == (3, 1)
         np.testing.assert_array_equal(outputs(jpeg_pipeline, index, **options)["image"], plain)
 
@@ -436,7 +430,7 @@ class TestOwnOperators:
 
     def test_eval(self, archive: Path) -> None:
         index = sequences(archive)
-        plain = read_here(fits_pipeline, index, crop=16)
+        plain = alone_here(fits_pipeline, index, crop=16)
         options: dict[str, Any] = {"crop": 16, "window": "random", "flip": "hv", "mode": "eval"}
         found = outputs(fits_pipeline, index, **options, augment=(Noise(1.0),))
         np.testing.assert_array_equal(found["image"], plain["image"])
@@ -460,7 +454,7 @@ def test_masks_follow(archive: Path, tmp_path: Path) -> None:
     found = outputs(fits_pipeline, index, **options)
     files, _ = alone(index, "171+0")
     files = files.with_column("mask_path", paths)
-    single = read_here(fits_pipeline, files, **options)
+    single = alone_here(fits_pipeline, files, **options)
     np.testing.assert_array_equal(found["mask"], single["mask"])
 
 
