@@ -36,7 +36,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Index:
 def images(index: Index, **settings: Any) -> dict[int, Any]:
     all_settings: dict[str, Any] = {
         "batch_size": 2,
-        "num_read_processes": 2,
+        "num_read_processes": 1,
         "devices": [None],
     } | settings
     with Loader(aia_pipeline, index, **all_settings) as loader:

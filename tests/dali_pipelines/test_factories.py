@@ -43,7 +43,7 @@ def images(
 ) -> dict[int, torch.Tensor]:
     """Return the images of one epoch by row."""
     settings = {"batch_size": 1, **options}
-    loader = Loader(factory, index, num_read_processes=2, devices=[device], seed=SEED, **settings)
+    loader = Loader(factory, index, num_read_processes=1, devices=[device], seed=SEED, **settings)
     with loader:
         found = {
             int(row): image.cpu()

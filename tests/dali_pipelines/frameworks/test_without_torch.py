@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Blocked())
 def main(framework, folder):
     from dali_pipelines import Index, Loader, npy_pipeline
     index = Index.scan(folder)
-    settings = {"num_read_processes": 2, "framework": framework}
+    settings = {"num_read_processes": 1, "framework": framework}
     with Loader(npy_pipeline, index, batch_size=4, **settings) as loader:
         kept = [batch for epoch in range(3) for [batch] in loader]
     rows = np.concatenate([batch["row"] for batch in kept])
