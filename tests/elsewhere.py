@@ -46,8 +46,9 @@ class OverS3:
     def placed(self, row: Row) -> Row:
         path = Path(row.path)
         key = f"{next(_NUMBERS)}/{path.name}"
-        if path.is_file():
-            self.weed.put("archive", key, path.read_bytes())
+        exists = path.is_file()
+        # Another object otherwise, as the bucket exists.
+        self.weed.put("archive", key if exists else f"{key}2", path.read_bytes() if exists else b"")
         return replace(row, path=self.url(key), places=self.places)
 
     def url(self, key: str) -> str:

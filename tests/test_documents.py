@@ -193,6 +193,9 @@ def test_snippets(
     monkeypatch.syspath_prepend(DOCS / "examples")
     # A fork of this process, which has threads by now, could hang.
     monkeypatch.setattr(DataLoader, "num_workers", property(lambda _: 0, lambda *_: None), False)
+    # And each reader that a snippet does not ask for costs as much as the rest of it.
+    defaults = {**(Loader.__init__.__kwdefaults__ or {}), "num_read_processes": 1}
+    monkeypatch.setattr(Loader.__init__, "__kwdefaults__", defaults)
     names = {"__name__": "__main__"}
     try:
         with warnings.catch_warnings():
