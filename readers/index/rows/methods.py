@@ -72,7 +72,8 @@ class IndexRows(IndexSources):
             1.9"``. Names of columns are those of the Index, in any case, or keywords as FITS spells
             them in double quotes, as ``"DATE-OBS"`` for ``date_obs``. It cannot reach anything but
             the table. A row for which it is null, e.g. because a value is missing, is left out.
-            NaN is a missing value, too: ``flux IS NULL`` finds it.
+            NaN is a missing value, too: ``flux IS NULL`` finds it. Dates and times without a time
+            zone are in UTC.
 
         Raises
         ------

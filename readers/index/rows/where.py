@@ -25,14 +25,16 @@ _DUCKDB_CONFIG = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "python_enable_replacements": "false",
-    "lock_configuration": "true",
 }
+# Nor the time zone of the machine, by which dates are compared with times of a time zone.
+_SETTINGS = "SET TimeZone = 'UTC'; SET lock_configuration = true"
 
 
 def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
     """Return the rows for which the condition is true, in order, shape (k,).
 
-    NaN in a column of floats is a missing value, as null is.
+    NaN in a column of floats is a missing value, as null is. Dates and times without a time zone
+    are in UTC.
 
     `SQLExpression` takes a single expression and nothing that could follow or replace one.
 
@@ -70,6 +72,7 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
         row_name += "_"
     table = table.append_column(row_name, [np.arange(table.num_rows)])
     connection = duckdb.connect(":memory:", config=_DUCKDB_CONFIG)
+    connection.execute(_SETTINGS)
     try:
         # A view, so that the condition may ask it for more: (SELECT avg(exptime) FROM archive).
         stored = connection.register("stored", table).table("stored")

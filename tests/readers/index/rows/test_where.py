@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,37 @@ def test_keywords_as_fits_spells_them(index: Index) -> None:
     assert len(other.where("""'"DATE-OBS"' != path AND "Exptime" >= 0""")) == 1000
     with pytest.raises(ValueError, match='"T-OBS" not found'):
         other.where('"T-OBS" > 3')
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("t_obs >= '2015-01-02'", ["/b"]),
+        ("t_obs >= TIMESTAMP '2015-01-02'", ["/b"]),
+        ("t_obs::DATE = '2015-01-01'", ["/a"]),
+        ("hour(t_obs) = 20", ["/a"]),
+        ("t_obs::TEXT LIKE '2015-01-02 03%'", ["/b"]),
+        ("t_obs AT TIME ZONE 'Asia/Tokyo' = '2015-01-02 05:00'", ["/a"]),
+        ("naive = t_obs", ["/a", "/b"]),
+    ],
+)
+def test_times_are_in_utc_whatever_the_time_zone_of_the_machine(
+    condition: str, expected: list[str]
+) -> None:
+    times = [datetime(2015, 1, 1, 20), datetime(2015, 1, 2, 3)]
+    utc, naive = (pa.array(times, pa.timestamp("us", zone)) for zone in ("UTC", None))
+    index = Index(pa.table({"path": ["/a", "/b"], "t_obs": utc, "naive": naive}))
+    assert paths(index.where(condition)) == expected
 
 
 @pytest.mark.parametrize("name", ["row of the index", "Row of the Index"])
