@@ -82,9 +82,9 @@ class IndexRows(IndexSources):
         TypeError
             If the condition is no text, but e.g. a mask.
         ValueError
-            If it is no such expression, is neither true nor false, calls a function such as
-            ``random`` that gives other values each time, or no row matches; or if names of columns
-            differ only in case.
+            If it is no such expression, is neither true nor false, no row matches, or names of
+            columns differ only in case. Or if it uses what may give other rows each time: a sample,
+            a function such as ``random`` or ``today``, or a table function.
         """
         try:
             rows = matching(self.table, condition)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.fact_table import column_name
+from readers.index.rows.repeatable import check_repeatable
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,9 +53,8 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
     TypeError
         If the condition is no text.
     ValueError
-        If the condition is no such expression, is neither true nor false, or calls a function that
-        gives other values each time; or if names of columns differ only in case. It begins with
-        "where".
+        If the condition is no such expression, is neither true nor false, or uses what may give
+        other rows each time; or if names of columns differ only in case. It begins with "where".
     """
     import duckdb
 
@@ -81,7 +80,7 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
         kinds = [str(kind) for kind in archive.project(condition).types]
         if kinds not in (["BOOLEAN"], ['"NULL"']):
             raise ValueError(f"where must be true or false, {where!r} is {', '.join(kinds)}")
-        _check_repeatable(where, connection)
+        check_repeatable(where, table.column_names, connection)
         rows = archive.filter(condition).project(f'"{row_name}"').fetchnumpy()[row_name]
     except duckdb.Error as error:
         # With the names that it proposes, but without the query and long lists of functions.
@@ -127,20 +126,3 @@ def _without_nan(archive: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
             quoted = '"' + name.replace('"', '""') + '"'
             replaced.append(f"nullif({quoted}, 'nan'::{kind}) AS {quoted}")
     return archive.project(f"* REPLACE ({', '.join(replaced)})") if replaced else archive
-
-
-def _check_repeatable(where: str, connection: duckdb.DuckDBPyConnection) -> None:
-    import duckdb
-
-    query = "SELECT function_name FROM duckdb_functions() WHERE stability = 'VOLATILE'"
-    volatile = {name for (name,) in connection.execute(query).fetchall()}
-    text = where.encode()  # tokens begin at bytes
-    tokens = duckdb.tokenize(where)
-    for (start, kind), (stop, _) in pairwise(tokens):
-        name = text[start:stop].decode().split()[0].strip('"').lower()
-        is_call = kind == duckdb.token_type.identifier and text[stop : stop + 1] == b"("
-        if is_call and name in volatile:
-            raise ValueError(
-                f"where {where!r}: {name}() gives other rows each time: Index.split divides rows "
-                "in a way that can be repeated, and Index.select takes row numbers"
-            )

@@ -120,26 +120,55 @@ def test_columns_that_differ_only_in_case(index: Index) -> None:
 
 
 @pytest.mark.parametrize(
-    "sql",
+    ("sql", "name"),
     [
-        "random() < 0.7",
-        "path = 'é' OR RANDOM ( ) < 0.7",
-        'exptime < 3 * "random"()',
-        "main.random() < 0.7",
-        "uuid()::text < 'a'",
-        "exptime > (SELECT min(random()) FROM archive)",
+        ("random() < 0.7", "random"),
+        ("path = 'é' OR RANDOM ( ) < 0.7", "random"),
+        ("random /* */ () < 0.7", "random"),
+        ('exptime < 3 * "random"()', "random"),
+        ("main.random() < 0.7", "random"),
+        ("uuid()::text < 'a'", "uuid"),
+        ("exptime > (SELECT min(random()) FROM archive)", "random"),
+        ("exists(FROM query('SELECT 1 WHERE random() < 0.7'))", "query"),
+        ("exptime < (SELECT reservoir_quantile(exptime, 0.5) FROM archive)", "reservoir_quantile"),
+        ("today() > '2015-01-01'", "today"),
+        ("Current_Date > '2015-01-01'", "current_date"),
+        ("now() > '2015-01-01'", "now"),
+        ("current_timestamp > '2015-01-01'", "current_timestamp"),
+        ("ago(INTERVAL 1 DAY) > '2015-01-01'", "ago"),
+        ("localtime > '12:00'", "localtime"),
+        ("age(TIMESTAMP '2015-01-01') > INTERVAL 1 DAY", "age"),
+        ("txid_current() > wavelnth", "txid_current"),
     ],
 )
-def test_what_cannot_be_repeated(index: Index, sql: str) -> None:
+def test_what_cannot_be_repeated(index: Index, sql: str, name: str) -> None:
     with pytest.raises(
-        ValueError, match=r"(random|uuid)\(\) gives other rows .* Index.split .*select"
+        ValueError, match=rf": {name}\(\) may give other rows each time: .* Index.select"
     ):
         index.where(sql)
 
 
-def test_columns_named_as_functions_that_cannot_be_repeated(index: Index) -> None:
+@pytest.mark.parametrize("sample", ["USING SAMPLE 3", "TABLESAMPLE 50%", "USING SAMPLE 3 ROWS"])
+def test_samples_cannot_be_repeated(index: Index, sample: str) -> None:
+    with pytest.raises(ValueError, match=": SAMPLE may give other rows each time"):
+        index.where(f"path IN (SELECT path FROM archive {sample})")
+
+
+def test_columns_named_as_what_cannot_be_repeated(index: Index) -> None:
     other = index.with_column("random", np.arange(1000)).with_column("uuid", ["random()"] * 1000)
     assert len(other.where("random in (1, 2) AND uuid = 'random()' AND (random) < 9")) == 2
+    assert paths(other.with_column("Today", np.arange(1000)).where("today = 3")) == ["/3.fits"]
+    other = index.with_column("current_date", np.arange(1000))
+    assert paths(other.where("CURRENT_DATE = 3")) == ["/3.fits"]
+
+
+def test_functions_that_can_be_repeated(index: Index) -> None:
+    condition = """
+        path IN (SELECT '/' || unnest([1, 2]) || '.fits') AND path SIMILAR TO '.*fits'
+        AND wavelnth IN (FROM range(1000)) AND list_filter([1, 2], lambda i: i > 1) = [2]
+        AND 'random()' <> '"function_name":"random"' AND nullif(exptime, -1) >= 0 -- random()
+    """
+    assert paths(index.where(condition)) == ["/1.fits", "/2.fits"]
 
 
 @pytest.mark.parametrize("condition", [None, 1, True, np.ones(1000, bool), [0, 1]])
