@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-_ROW = "row of the index"
-"""Column of row numbers, beside those that a condition sees."""
+_ROW = "\ue000"
+"""Column of row numbers: DuckDB proposes names that are alike, and nothing is like this one."""
 
 # Nothing outside the table can be reached: no file, no network, no Python variable.
 _DUCKDB_CONFIG = {
@@ -63,37 +63,70 @@ def matching(table: pa.Table, where: str) -> NDArray[np.int64]:
             "where takes an SQL expression as text, such as 'exptime > 1.9', got "
             f"{type(where).__name__}: row numbers and masks are for select"
         )
-    names = table.column_names
-    _check_case(where, names)
-    table = _with_keywords(table, where)
-    row_name = _ROW
-    while row_name in map(str.lower, table.column_names):
-        row_name += "_"
-    table = table.append_column(row_name, [np.arange(table.num_rows)])
-    connection = duckdb.connect(":memory:", config=_DUCKDB_CONFIG)
-    connection.execute(_SETTINGS)
-    try:
-        # A view, so that the condition may ask it for more: (SELECT avg(exptime) FROM archive).
-        stored = connection.register("stored", table).table("stored")
-        archive = _without_nan(stored).create_view("archive")
-        condition = duckdb.SQLExpression(where)
-        kinds = [str(kind) for kind in archive.project(condition).types]
-        if kinds not in (["BOOLEAN"], ['"NULL"']):
-            raise ValueError(f"where must be true or false, {where!r} is {', '.join(kinds)}")
-        check_repeatable(where, table.column_names, connection)
-        rows = archive.filter(condition).project(f'"{row_name}"').fetchnumpy()[row_name]
-    except duckdb.Error as error:
-        # With the names that it proposes, but without the query and long lists of functions.
-        reason = re.split(r"\n[\n\t]", str(error))[0]
-        if "Candidate bindings" in reason:  # of a name that is no column: some that are like it
-            reason = (
-                f"{reason}; the columns are {', '.join(names)}: add that of a header keyword by "
-                "with_keys(index, keys) or index --keys, or name another"
-            )
-        raise ValueError(f"where {where!r}: {reason}") from error
-    finally:
-        connection.close()
+    _check_case(where, table.column_names)
+    with duckdb.connect(":memory:", config=_DUCKDB_CONFIG) as connection:
+        connection.execute(_SETTINGS)
+        readable, others = _readable(table, connection)
+        try:
+            rows = _matching(_with_keywords(readable, where), where, connection)
+        except duckdb.Error as error:
+            raise ValueError(
+                f"where {where!r}: {_reason(error, readable.column_names, others)}"
+            ) from error
     return np.sort(rows)
+
+
+def _matching(
+    table: pa.Table, where: str, connection: duckdb.DuckDBPyConnection
+) -> NDArray[np.int64]:
+    import duckdb
+
+    row_name = _ROW
+    while row_name in table.column_names:
+        row_name += _ROW
+    # A view, so that the condition may ask it for more: (SELECT avg(exptime) FROM archive).
+    _without_nan(connection.from_arrow(table)).create_view("archive")
+    numbered = table.append_column(row_name, [np.arange(table.num_rows)])
+    archive = _without_nan(connection.from_arrow(numbered)).set_alias("archive")
+    condition = duckdb.SQLExpression(where)
+    kinds = [str(kind) for kind in archive.project(condition).types]
+    if kinds not in (["BOOLEAN"], ['"NULL"']):
+        raise ValueError(f"where must be true or false, {where!r} is {', '.join(kinds)}")
+    check_repeatable(where, table.column_names, connection)
+    found = archive.filter(condition).project(f'"{row_name}"').fetchnumpy()
+    return np.asarray(found[row_name])
+
+
+def _readable(
+    table: pa.Table, connection: duckdb.DuckDBPyConnection
+) -> tuple[pa.Table, dict[str, pa.DataType]]:
+    """Return the table of what DuckDB reads, float16 as float32, and the types of other columns."""
+    import duckdb
+    import pyarrow as pa
+
+    kept, others = [], {}
+    for number, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
+        if pa.types.is_float16(kind):
+            table = table.set_column(number, name, table[number].cast(pa.float32()))
+        try:
+            connection.from_arrow(table.select([number]).slice(0, 0))
+            kept.append(number)
+        except duckdb.NotImplementedException:
+            others[name] = kind
+    return table.select(kept), others
+
+
+def _reason(error: Exception, names: Sequence[str], others: Mapping[str, pa.DataType]) -> str:
+    # With the names that it proposes, but without the query and long lists of functions.
+    reason = re.split(r"\n[\n\t]", str(error))[0]
+    if "Candidate bindings" not in reason:  # of a name that is no column: some that are like it
+        return reason
+    unread = ", ".join(f"{name} of {kind}" for name, kind in others.items())
+    return (
+        f"{reason}; the columns are {', '.join(names)}: add that of a header keyword by "
+        "with_keys(index, keys) or index --keys, or name another"
+        + (f"; conditions cannot read {unread}: convert it to another type" if others else "")
+    )
 
 
 def _check_case(where: str, names: Sequence[str]) -> None:

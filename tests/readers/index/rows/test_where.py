@@ -106,11 +106,31 @@ def test_times_are_in_utc_whatever_the_time_zone_of_the_machine(
     assert paths(index.where(condition)) == expected
 
 
-@pytest.mark.parametrize("name", ["row of the index", "Row of the Index"])
+@pytest.mark.parametrize("name", ["row of the index", "\ue000", "\ue000\ue000"])
 def test_a_column_named_as_that_of_row_numbers(index: Index, name: str) -> None:
     other = index.with_column(name, np.full(1000, 4))
     assert paths(other.where("exptime < 0.1")) == paths(index.where("exptime < 0.1"))
     assert len(other.where(f'"{name}" = 4')) == 1000
+
+
+def test_columns_may_be_named_by_their_table(index: Index) -> None:
+    longest = "exptime = (SELECT max(a.exptime) FROM archive a WHERE a.wavelnth = archive.wavelnth)"
+    expected = FRAME.groupby("wavelnth")["exptime"].idxmax().sort_values()
+    assert paths(index.where(longest)) == [f"/{row}.fits" for row in expected]
+    assert len(index.where("archive.wavelnth = 171")) == (FRAME["wavelnth"] == 171).sum()
+
+
+@pytest.mark.parametrize(
+    ("sql", "proposed"),
+    [
+        ('"row of the index" < 3', r'bindings: ("\w+", )*"\w+"; the columns'),
+        ("stored.exptime < 3", 'tables: "archive"$'),
+        ("exptime IN (SELECT exptime FROM stored)", "stored does not exist"),
+    ],
+)
+def test_only_what_users_know_is_proposed(index: Index, sql: str, proposed: str) -> None:
+    with pytest.raises(ValueError, match=proposed):
+        index.where(sql)
 
 
 def test_columns_that_differ_only_in_case(index: Index) -> None:
@@ -175,6 +195,17 @@ def test_functions_that_can_be_repeated(index: Index) -> None:
 def test_what_is_no_text(index: Index, condition: Any) -> None:
     with pytest.raises(TypeError, match=r"where takes an SQL expression .*masks are for select"):
         index.where(condition)
+
+
+def test_columns_that_duckdb_does_not_read() -> None:
+    half = np.array([1, np.nan, 3], np.float16)
+    wide = pa.array([1, 2, None], pa.decimal256(50, 3))
+    index = Index(pa.table({"path": list("abc"), "half": half, "wide": wide, "x": [1, 2, 3]}))
+    assert paths(index.where("x > 1")) == ["b", "c"]
+    assert paths(index.where("half > 1")) == ["c"]
+    assert index.where("half IS NULL").table.schema == index.table.schema
+    with pytest.raises(ValueError, match=r"cannot read wide of decimal256\(50, 3\): convert it"):
+        index.where("wide > 1")
 
 
 def test_of_a_mapped_file(index: Index, tmp_path: Path) -> None:
