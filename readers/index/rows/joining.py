@@ -134,7 +134,7 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     _check_masks(name, values)
     if holds_arrays(values):
         return column_of_arrays(name, values)
-    if hasattr(values, "__array__") and not hasattr(values, "__arrow_array__"):
+    if hasattr(values, "__array__") and not _is_for_arrow(values):
         masked = np.ma.isMaskedArray(values) or hasattr(values, "unmasked")  # astropy's Masked
         values = np.ma.asarray(values) if masked else np.asarray(values)
         values = values.astype(values.dtype.newbyteorder("="), copy=False)  # of FITS tables
@@ -142,13 +142,25 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
             numbers = column_of(name, values.ravel())
             return pa.FixedSizeListArray.from_arrays(numbers, values.shape[1])
     try:
-        return pa.array(values)
+        column = pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"column {name!r} cannot hold these values: {error}; give one type of numbers, text, "
             "bytes or bools, and times as an array of datetime64[ns], in which NaT is null (of "
             "astropy's Time its datetime64)"
         ) from error
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _is_for_arrow(values: Any) -> bool:
+    """Return whether PyArrow is to convert values, as those of pandas that are not NumPy's.
+
+    In an array of NumPy, integers with missing values would be floats.
+    """
+    dtype = getattr(values, "dtype", None)
+    is_frames = hasattr(dtype, "na_value") or hasattr(values, "__arrow_c_stream__")  # or of polars
+    is_numpy = dtype is None or isinstance(dtype, np.dtype)
+    return hasattr(values, "__arrow_array__") or (is_frames and not is_numpy)
 
 
 def _check_masks(name: str, values: Any) -> None:

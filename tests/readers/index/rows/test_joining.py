@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from astropy import units as u
 from astropy.io import fits
 from astropy.table import MaskedColumn
@@ -142,6 +143,8 @@ class TestWithColumn:
             ),
             (MaskedColumn([1, 2], mask=[True, False]), [None, 2]),
             (pd.Series(["a", "b"]), ["a", "b"]),
+            (pd.Series([1, 2], dtype=">i4"), [1, 2]),
+            (torch.tensor([1, 2]), [1, 2]),
             (pa.array([1, 2]), [1, 2]),
             (np.array(["2020-01-01", "NaT"], "M8[D]"), [pd.Timestamp("2020-01-01").date(), None]),
         ],
@@ -150,6 +153,27 @@ class TestWithColumn:
         given = index()
         assert contents(given.with_column("x", values))["x"] == expected
         assert given.table.column_names == ["path"]
+
+    @pytest.mark.parametrize(
+        ("values", "kind", "first"),
+        [
+            (pd.Series([2**53 + 1, None], dtype="Int64"), pa.int64(), 2**53 + 1),
+            (pd.Index([2**53 + 1, None], dtype="Int64"), pa.int64(), 2**53 + 1),
+            (pd.array([True, None], "boolean"), pa.bool_(), True),
+            (pd.Series([True, None], dtype="boolean"), pa.bool_(), True),
+            (pd.Series(["a", None]), pa.large_string(), "a"),
+            (pd.Series(["a", None], dtype="category"), pa.large_string(), "a"),
+            (
+                pd.Series([pd.Timestamp("2020-01-01", tz="UTC"), None]),
+                pa.timestamp("us", "UTC"),
+                pd.Timestamp("2020-01-01", tz="UTC"),
+            ),
+        ],
+    )
+    def test_of_pandas_with_a_missing_value(self, values: Any, kind: Any, first: Any) -> None:
+        table = index().with_column("x", values).table
+        assert table.schema.field("x").type == kind
+        assert table["x"].to_pylist() == [first, None]
 
     def test_a_column_of_a_fits_table(self) -> None:
         """Which is big-endian."""
