@@ -21,8 +21,8 @@ _CHUNK_ROWS = 1 << 16
 """Strings that are Python objects at the same time: some 10 MB of paths."""
 
 
-def check(table: pa.Table) -> None:
-    """Reject a table that cannot be an Index, see `readers.index.table.Index`."""
+def checked(table: pa.Table) -> pa.Table:
+    """Return a table as an Index holds it, or reject it, see `readers.index.table.Index`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -31,6 +31,7 @@ def check(table: pa.Table) -> None:
             f"an Index is made of a pyarrow.Table, got {type(table)}: give "
             "pyarrow.table(dict), pyarrow.Table.from_pandas(frame), or a path to Index.scan"
         )
+    table = without_views(table)
     if "path" not in table.column_names:
         raise ValueError(f"an Index needs a column 'path', got {table.column_names}")
     if table.num_rows == 0:
@@ -45,6 +46,18 @@ def check(table: pa.Table) -> None:
         if not is_text:
             _check_whole_numbers(name, table[name])
     _check_spans(table)
+    return table
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """Return the table with plain text and bytes for views, of which PyArrow takes no rows."""
+    import pyarrow as pa
+
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    for number, field in enumerate(table.schema):
+        if (kind := plain.get(field.type)) is not None:
+            table = table.set_column(number, field.with_type(kind), table[number].cast(kind))
+    return table
 
 
 def part_names(table: pa.Table) -> tuple[str, ...]:

@@ -35,8 +35,7 @@ class IndexSources:
     """The Index file, if the table is mapped from one."""
 
     def __init__(self, table: pa.Table) -> None:
-        schema.check(table)
-        self.table = table
+        self.table = schema.checked(table)
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from readers.index.catalogue.files import read_catalogue
 from readers.index.rows.joining import column_of
-from readers.index.schema import holds_text
+from readers.index.schema import holds_text, without_views
 from readers.messages import did_you_mean, near
 
 if TYPE_CHECKING:
@@ -220,10 +220,10 @@ def _arrow(catalogue: Any) -> pa.Table:
     import pyarrow as pa
 
     if isinstance(catalogue, pa.Table):
-        return catalogue
+        return without_views(catalogue)
     if not hasattr(catalogue, "__arrow_c_stream__"):
         raise TypeError(f"catalogue must be {_TAKES}, got a {type(catalogue).__name__}")
-    return pa.table(catalogue)
+    return without_views(pa.table(catalogue))
 
 
 def _decoded(values: Any) -> Any:

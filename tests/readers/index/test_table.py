@@ -166,6 +166,22 @@ class TestTable:
         with pytest.raises(ValueError, match="an Index needs at least one row, got none"):
             Index.scan([])
 
+    def test_views_become_plain(self) -> None:
+        views = {
+            "path": pa.array(["/a", "/b"], pa.string_view()),
+            "name": pa.array([None, "é"], pa.string_view()),
+            "raw": pa.array([b"x", None], pa.binary_view()),
+        }
+        index = Index(pa.table(views).replace_schema_metadata({"of": "others"}))
+        assert index.table.to_pydict() == pa.table(views).to_pydict()
+        assert index.table.schema.metadata == {b"of": b"others"}
+        assert [str(kind) for kind in index.table.schema.types] == [
+            "large_string",
+            "large_string",
+            "large_binary",
+        ]
+        assert index.select([1]).table["name"].to_pylist() == ["é"]
+
     def test_what_it_says_of_itself(self) -> None:
         index = Index(table(label=[1, 2, 3]))
         assert len(index) == 3

@@ -112,3 +112,10 @@ def test_errors(options: dict[str, Any], error: type[Exception], message: str) -
     goes = pa.table({"time": times([1]), "flux": [1.0]})
     with pytest.raises(error, match=message.replace("?", r"\?")):
         index_at([1]).with_nearest(goes, **{"tolerance": 60, **options})
+
+
+def test_views_of_text() -> None:
+    names = pa.array(["a", None], pa.string_view())
+    flares = pa.table({"time": times([0, 9]), "name": names})
+    found = index_at([9, 0]).with_nearest(flares, 1)
+    assert found.table["name"].to_pylist() == [None, "a"]
