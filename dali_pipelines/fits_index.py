@@ -85,17 +85,18 @@ def with_keys(
     Raises
     ------
     ValueError
-        If `keys` is text, there would be two columns of a name, `hdu` is ``"all"``, or the Index
-        names other HDUs for all its rows.
+        If `keys` is no sequence of texts, there would be two columns of a name, `hdu` is ``"all"``,
+        or the Index names other HDUs for all its rows.
     """
     import pyarrow as pa
 
     check_hdu(index, hdu)
-    if isinstance(keys, str):
+    wanted = [*keys]
+    if isinstance(keys, str) or not all(isinstance(key, str) for key in wanted):
         raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
     if hdu == ALL:
         raise ValueError(f"hdu must be one HDU, got {hdu!r}: make the Index by index --hdu {ALL}")
-    facts = FactTable([key.strip().upper() for key in keys])
+    facts = FactTable([key.strip().upper() for key in wanted])
     names = [*dict.fromkeys([*COLUMNS, *index.table.column_names]), *map(column_name, facts.keys)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"there would be two columns {', '.join(twice)}: leave out these keywords")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.kernels import stretch_parameters as kernel
-from dali_pipelines.values import are_all, check_positive
+from dali_pipelines.values import are_all, check_positive, is_number
 
 Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
 Array = TypeVar("Array")
@@ -81,7 +81,7 @@ class Stretch:
             raise ValueError(f"kind must be one of {known}, got {self.kind!r}")
         for name in ("unit", "a", "std"):
             check_positive(name, getattr(self, name))
-        if not isinstance(self.mean, Real) or not math.isfinite(self.mean):
+        if not is_number(self.mean) or not math.isfinite(self.mean):
             raise ValueError(f"mean must be a number, got {self.mean!r}")
         for name in ("clip", "clip_output"):
             limits = getattr(self, name)
@@ -129,7 +129,8 @@ class Stretch:
         With clip (0, 1), kind ``asinh`` and the range 0 to 1 it equals astropy's
         ``ImageNormalize(vmin=0, vmax=unit, stretch=AsinhStretch(a), clip=True)``.
         """
-        if not (low < high and all(map(math.isfinite, (low, high, *clip)))):
+        are_numbers = are_all((low, high), Real) and are_all(clip, Real)
+        if not are_numbers or not (low < high and all(map(math.isfinite, (low, high, *clip)))):
             raise ValueError(
                 f"expected four finite numbers with low < high, got {(low, high)} and clip={clip}"
             )

@@ -29,6 +29,11 @@ def is_integer(value: object, least: int) -> bool:
     return integral and int(value) >= least  # type: ignore[call-overload]
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number; also of NumPy, but not bool."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_integer(name: str, value: object, least: int) -> None:
     """Raise ValueError if the value of a setting is no integer, or less than `least`."""
     if not is_integer(value, least):
@@ -37,8 +42,7 @@ def check_integer(name: str, value: object, least: int) -> None:
 
 def check_positive(name: str, value: object) -> None:
     """Raise ValueError if the value of a setting is no finite number above 0."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
+    if not is_number(value) or not 0 < float(value) < math.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
@@ -49,8 +53,8 @@ def check_type(name: str, value: object, kind: Any, expected: str) -> None:
 
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
-    """Raise ValueError if the value of a setting is none of some choices."""
-    if value not in choices:
+    """Raise ValueError if the value of a setting is none of some choices; True is not 1."""
+    if value not in choices or isinstance(value, bool):
         known = ", ".join(map(repr, choices))
         raise ValueError(f"{name} must be one of {known}, got {value!r}")
 
@@ -98,8 +102,8 @@ def numbers_of(name: str, value: float | tuple[float, ...] | None) -> tuple[floa
     return tuple(float(number) for number in values)
 
 
-def are_all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
-    """Return whether these are one or more numbers of this kind; also of NumPy, but no bools."""
+def are_all(values: Any, kind: type, least: int = 1) -> TypeGuard[Sequence[Any]]:
+    """Return whether these are `least` or more numbers of a kind; also of NumPy, but no bools."""
     is_text = isinstance(values, str | bytes)
     are_several = (
         isinstance(values, Sequence | np.ndarray)
@@ -108,7 +112,7 @@ def are_all(values: Any, kind: type) -> TypeGuard[Sequence[Any]]:
     )
     return (
         are_several
-        and len(values) > 0
+        and len(values) >= least
         and all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
     )
 

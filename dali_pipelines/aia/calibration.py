@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
@@ -20,6 +20,8 @@ from dali_pipelines.values import (
     check_integer,
     check_positive,
     check_type,
+    is_integer,
+    is_number,
     pair_of,
 )
 from readers.aia.degradation import OFFICIAL_SHA256, OFFICIAL_URL, CorrectionTable
@@ -27,6 +29,7 @@ from readers.aia.pointing import PointingTable
 from readers.aia.reader import AiaReader
 from readers.aia.registration import PLATE_SCALE, Center
 from readers.aia.rules import HeaderRules
+from readers.fits.hdus import HduName, checked
 
 _TABLES: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": CorrectionTable}
 _FRAME = 4096
@@ -91,8 +94,9 @@ class Calibration:
     stretched like any pixel; NaN stays NaN."""
     rules: HeaderRules = field(default_factory=HeaderRules)
     """Rules for headers."""
-    hdu: int | None = None
-    """HDU of the images; by default the first that holds one."""
+    hdu: HduName | None = None
+    """HDU of the images, its number, EXTNAME, or EXTNAME and EXTVER; by default the first that
+    holds one."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -114,17 +118,21 @@ class Calibration:
         check_choice("center", self.center, get_args(Center))
         check_choice("negative", self.negative, get_args(Negative))
         check_type("exposure", self.exposure, bool | np.bool_, "True or False")
-        check_type("missing", self.missing, Real, "a number, such as math.nan")
+        if not is_number(self.missing):
+            raise ValueError(f"missing must be a number, such as math.nan, got {self.missing!r}")
         check_type("rules", self.rules, HeaderRules, "HeaderRules, as HeaderRules(percentd=99)")
         for name, table in _TABLES.items():
             expected = f"a {table.__name__}, such as {table.__name__}.read(path)"
             check_type(name, getattr(self, name), table | None, expected)
-        if not are_all(self.psf, Integral) and self.psf not in ((), []):
+        if not are_all(self.psf, Integral, least=0):
             raise ValueError(f"psf must be channels in a tuple, as (171,), got {self.psf!r}")
         object.__setattr__(self, "psf", tuple(map(int, self.psf)))
+        object.__setattr__(self, "hdu", checked(self.hdu))
         stretch = self.stretch
-        stretches = [*stretch.values()] if isinstance(stretch, Mapping) else [stretch]
-        if not stretches or not all(isinstance(one, Stretch) for one in stretches):
+        by_channel = stretch if isinstance(stretch, Mapping) else {"": stretch}
+        are_channels = all(isinstance(key, str) or is_integer(key, 1) for key in by_channel)
+        are_stretches = all(isinstance(one, Stretch) for one in by_channel.values())
+        if not (by_channel and are_channels and are_stretches):
             raise ValueError(
                 "stretch must be a Stretch, such as Stretch(kind='asinh'), or one by channel, as "
                 f"{{171: Stretch()}}, got {stretch!r}"
@@ -135,7 +143,7 @@ class Calibration:
         cls,
         preset: str | Preset | None = None,
         *,
-        hdu: int | None = None,
+        hdu: HduName | None = None,
         **settings: Unpack[CalibrationSettings],
     ) -> Calibration:
         """Make a calibration from a preset, by name or path, and settings that override it.

@@ -24,7 +24,7 @@ from readers.aia.rules import KEYS, HeaderRules
 from readers.aia.wcs import CD, FULL_FRAME, PC
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.fits.file import read_errors
-from readers.fits.hdus import checked
+from readers.fits.hdus import HduName, checked
 from readers.fits.reader import FitsReader
 from readers.window import HALO, Box, Window, needed_box
 
@@ -37,7 +37,7 @@ class AiaReader:
 
     Parameters
     ----------
-    hdu : int, optional
+    hdu : int, str or (str, int), optional
         As for `FitsReader`.
     shape : tuple of int
         (height, width) of the registered image, in pixels. Windows are cut from it.
@@ -71,7 +71,7 @@ class AiaReader:
         As for `FitsReader`.
     """
 
-    hdu: int | None = None
+    hdu: HduName | None = None
     shape: tuple[int, int] = (4096, 4096)
     scale: float = 0.6
     center: Center = "reference_pixel"

@@ -107,7 +107,8 @@ class HeaderRules:
             ("percentd", Real, "a percentage"),
             ("full_disk", bool, "True or False"),
         ):
-            if not isinstance(value := getattr(self, name), kind):
+            value = getattr(self, name)
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
                 raise ValueError(f"{name} must be {expected}, got {value!r}")
         for name in ("quality", "hmi_quality"):
             object.__setattr__(self, name, _Bits(getattr(self, name)))

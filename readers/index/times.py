@@ -22,6 +22,8 @@ def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = F
     from astropy import units
 
     try:
+        if isinstance(duration, bool):
+            raise TypeError
         seconds = float(units.Quantity(duration, units.s).value)
     except (TypeError, ValueError) as error:
         raise ValueError(

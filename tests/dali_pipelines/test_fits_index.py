@@ -90,6 +90,7 @@ def test_what_cannot_be_read_is_null_and_counted(
         (["GAIN", "gain"], "there would be two columns gain"),
         (["PLANE"], "there would be two columns plane"),
         (["LABEL"], "there would be two columns label"),
+        ([5], r"keys must be a sequence of keywords, got \[5\]"),
         ("GAIN", "keys must be a sequence of keywords, got 'GAIN'"),
     ],
 )

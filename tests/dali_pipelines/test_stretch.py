@@ -134,6 +134,7 @@ def test_onto_maps_the_clipped_range() -> None:
         ({"std": -1.0}, "std must be a positive number"),
         ({"kind": "asinh", "a": math.inf}, "a must be a positive number"),
         ({"mean": math.nan}, "mean must be a number"),
+        ({"mean": True}, "mean must be a number, got True"),
         ({"mean": "1"}, "mean must be a number, got '1'"),
         ({"unit": "3"}, "unit must be a positive number, got '3'"),
         ({"clip": 3}, r"clip must be \(low, high\) with low < high, got 3"),
@@ -155,6 +156,12 @@ def test_a_range_needs_two_ends() -> None:
         Stretch.onto(0, 1, clip=(0, math.inf))
     with pytest.raises(ValueError, match="expected four finite numbers"):
         Stretch.onto(1, 0, clip=(0, 1))
+
+
+@pytest.mark.parametrize(("low", "clip"), [("0", (0, 1)), (0, 1), (0, (0, "1")), (True, (0, 2))])
+def test_a_range_is_of_numbers(low: Any, clip: Any) -> None:
+    with pytest.raises(ValueError, match="expected four finite numbers with low < high, got"):
+        Stretch.onto(low, 2, clip=clip)
 
 
 def test_other_things_are_refused() -> None:

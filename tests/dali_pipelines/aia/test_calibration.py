@@ -201,6 +201,11 @@ def test_presets(tmp_path: Path, shared_data: Path) -> None:
         ({"psf": True}, r"psf must be channels in a tuple, as \(171,\), got True"),
         ({"psf": ("171",)}, r"psf must be channels in a tuple, as \(171,\), got \('171',\)"),
         ({"stretch": "asinh"}, r"stretch must be a Stretch, such as .*, got 'asinh'"),
+        ({"order": True}, "order must be one of 1, 3, got True"),
+        ({"missing": True}, "missing must be a number, such as math.nan, got True"),
+        ({"hdu": -1}, r"hdu must be 0 or more, an EXTNAME, or \(EXTNAME, EXTVER\), got -1"),
+        ({"stretch": {None: Stretch()}}, "one by channel, as {171: .*, got {None: Stretch"),
+        ({"stretch": {171.0: Stretch()}}, "one by channel, as {171: .*, got {171.0: Stretch"),
         ({"stretch": {}}, "stretch must be a Stretch, .*, or one by channel, .*, got {}"),
         ({"stretch": {171: "log1p"}}, "stretch must be a Stretch, .* got {171: 'log1p'}"),
         (
@@ -227,6 +232,19 @@ def test_settings_of_other_types_that_make_sense() -> None:
     calibration = Calibration(**given)
     assert (calibration.size, calibration.psf) == ((64, 64), (171,))
     assert Calibration(psf=[]).psf == ()  # type: ignore[arg-type]
+    assert Calibration(psf=np.array([])).psf == ()  # type: ignore[arg-type]
+
+
+def test_the_hdu_is_found_by_its_name(tmp_path: Path) -> None:
+    other = fits.ImageHDU(PIXELS + 1, HEADER, name="OTHER")
+    file = fits.HDUList([fits.PrimaryHDU(), fits.ImageHDU(PIXELS, HEADER, name="SUN"), other])
+    file.writeto(tmp_path / "frames.fits")
+    row = Row(0, str(tmp_path / "frames.fits"))
+    found = [calibrate(row, Calibration(hdu=hdu, **GRID)) for hdu in ("OTHER", 2, "SUN")]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).any()
+    with pytest.raises(ReadError, match="MOON"):
+        calibrate(row, Calibration(hdu="MOON"))
 
 
 def test_unknown_settings() -> None:

@@ -291,6 +291,7 @@ class TestTimeBlocks:
             (0, 0, "gap must be shorter than block"),
             ("1 d", "1 d", "gap must be shorter than block"),
             ("1 d", "-1 h", "gap must be from 0 to"),
+            (True, 0, "block must be seconds, or a duration such as .*, got True"),
             ("1 parsec", 0, "block must be seconds, or a duration"),
         ],
     )
