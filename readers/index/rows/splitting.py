@@ -55,7 +55,9 @@ class TimeBlocks:
     begin at its multiples since 1970-01-01T00:00."""
     gap: float | str | Quantity = 0.0
     """Least distance of rows of different parts, shorter than a block. Where the part changes, rows
-    of the last `gap` before the change are in no part."""
+    of the last `gap` before the change are in no part. So the smaller a part, the more it loses, as
+    nearly each of its blocks borders on another part: with shares 0.8, 0.1 and 0.1, blocks of 10 d
+    and a gap of 2 d, the parts are 0.827, 0.087 and 0.087 of the rows that are in one."""
 
     def __post_init__(self) -> None:
         if not self._gap_ns < self._block_ns:

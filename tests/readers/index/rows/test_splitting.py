@@ -266,6 +266,12 @@ class TestTimeBlocks:
         assert left % 4 == 0
         assert 4 * 4 < left < 20 * 4
 
+    def test_gaps_make_small_parts_smaller(self) -> None:
+        parts = days(np.arange(30_000)).split(SHARES, by=TimeBlocks("t_obs", "10 d", "2 d"))
+        sizes = np.array([len(part) for part in parts.values()])
+        np.testing.assert_allclose(sizes / sizes.sum(), [0.827, 0.087, 0.087], atol=0.002)
+        assert 1 - sizes.sum() / 30_000 == pytest.approx(0.07, abs=0.005)
+
     def test_rows_keep_their_part(self) -> None:
         by = TimeBlocks("t_obs", "10 d", "1 d")
         before = part_of(days(np.arange(0, 500, 1)).split(SHARES, by=by), "t_obs")
