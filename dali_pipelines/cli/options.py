@@ -64,9 +64,7 @@ def parse(
     fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
     names = [field.name for field in fields]
     argv = _underscored(sys.argv[1:] if argv is None else argv, names)
-    only_file = Parser(add_help=False)
-    only_file.add_argument("--config")
-    path = at_home(only_file.parse_known_args(argv)[0].config)
+    path = config_file(argv)
     # What must be given may stand in the file.
     parser = _parser(config_class, description, name, partial=path is not None)
     flags = vars(parser.parse_args(argv))
@@ -81,6 +79,14 @@ def parse(
         return config_class(**{name: at_home(value) for name, value in settings.items()})
     except (OSError, ValueError) as error:
         parser.error(one_line(error))
+
+
+def config_file(argv: Sequence[str] | None) -> str | None:
+    """Return the file that ``--config`` names."""
+    only_file = Parser(add_help=False)
+    only_file.add_argument("--config")
+    found, _ = only_file.parse_known_args(sys.argv[1:] if argv is None else argv)
+    return None if found.config is None else str(at_home(found.config))
 
 
 def _parser(config_class: type[Any], description: str | None, name: str, partial: bool) -> Parser:

@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING
 from dali_pipelines.cli.errors import Refusal, refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
     from typing import Any, BinaryIO
+
+    import pyarrow as pa
 
     from readers.fits.hdus import HduName
     from readers.index.table import Index
     from readers.places.storage import Storage
 
 _DATA = re.compile(
-    rb"SIMPLE  =|\xff\xd8\xff|\x89PNG|RIFF|II\*\0|MM\0\*|\x93NUMPY|PAR1|ARROW1|\x1f\x8b"
+    rb"SIMPLE  =|\xff\xd8\xff|\x89PNG|RIFF|P[1-6]\s|\xff\x4f\xff\x51|PAR1|\x1f\x8b|.*\0", re.DOTALL
 )
-"""First bytes of files that hold images, or an Index."""
+"""First bytes of files that are no reports: a byte of 0, which no text has, or those of an image or
+Index that may have none so early."""
+_HEAD_BYTES = 512
+_FEW_FILES = 10_000
+"""Files each of which is looked at; of more that could take hours on a network."""
 _LOCATING = ("path", "hdu", "plane", "offset", "nbytes", "etag", "file_bytes")
 """Fields of a row that say what is read; columns of the same names."""
 
@@ -109,35 +115,71 @@ def check_output(path: str) -> None:
         raise Refusal(f"{path} cannot be written: expected a file in a writable folder")
 
 
-def check_outputs(config: Any, **paths: str | None) -> None:
+def check_outputs(config: Any, config_file: str | None, /, **paths: str | None) -> None:
     """Reject what cannot be written, what is read, and what two flags name.
 
-    Read are the existing files that settings of `config` name, but for those in `paths`, and for
-    `resume`, which may be the `state` that is written. All but `out` are tables and reports, which
-    must not replace images.
+    Read are the file of ``--config``, and the existing files that settings of `config` name, but
+    for those in `paths`, and for `resume`, which may be the `state` that is written. All but `out`
+    and `output` are tables and reports, which must not replace images. See `check_unread`, too.
     """
-    flags: dict[str, str] = {}
-    for field in fields(config):
-        values = getattr(config, field.name) if field.name not in (*paths, "resume") else None
+    names = [field.name for field in fields(config) if field.name not in (*paths, "resume")]
+    read = {"config": config_file, **{name: getattr(config, name) for name in names}}
+    flags: dict[Hashable, str] = {}
+    for name, values in read.items():
         for value in values if isinstance(values, list | tuple) else [values]:
             if isinstance(value, str) and os.path.isfile(value):
-                flags[os.path.realpath(value)] = field.name
+                flags[_identity(value)] = name
     for flag, path in paths.items():
         if path is None:
             continue
         check_output(path)
-        if flag != "out":
+        if flag not in ("out", "output"):
             _check_text(path)
-        other = flags.setdefault(os.path.realpath(path), flag)
+        other = flags.setdefault(_identity(path), flag)
         if other != flag and not _is_device(path):
             raise Refusal(f"--{other} and --{flag} both name {path}: give each a file of its own")
+
+
+def check_unread(table: pa.Table, *outputs: str | None) -> None:
+    """Reject an output that is one of the files of a table, as its rows or links name it."""
+    from readers.index.paths.absolute import holds_paths
+
+    columns = [table[name] for name in table.column_names if holds_paths(name, table[name])]
+    for path in outputs:
+        if path is None or not os.path.isfile(path) or _is_device(path):
+            continue
+        for file in (file for column in columns for file in _candidates(column, path)):
+            with suppress(OSError):  # of URLs, and of files that are not there
+                if os.path.samefile(file, path):
+                    raise Refusal(f"{path} is a file that is read, {file}: give another name")
+
+
+def _candidates(files: pa.ChunkedArray, path: str) -> Iterable[str]:
+    """Return which of these may be the file at a path: of many those that are called so.
+
+    All may where it has another name. So a link is missed that is one of many.
+    """
+    import pyarrow.compute as pc
+
+    if len(files) > _FEW_FILES and os.stat(path).st_nlink == 1:
+        ends = [f"/{os.path.basename(name)}" for name in (path, os.path.realpath(path))]
+        files = files.filter(pc.or_(*(pc.ends_with(files, end) for end in ends)))
+    return filter(None, files.unique().to_pylist())
+
+
+def _identity(path: str) -> Hashable:
+    """Return what all names of a file have in common."""
+    with suppress(OSError):  # there is none yet
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
+    return os.path.realpath(path)
 
 
 def _check_text(path: str) -> None:
     if os.path.isfile(path) and not _is_device(path):
         with open(path, "rb") as file:
-            if _DATA.match(file.read(16)):
-                raise Refusal(f"{path} exists, and holds images or an Index: give another name")
+            if _DATA.match(file.read(_HEAD_BYTES)):
+                raise Refusal(f"{path} exists, and holds images or other data: give another name")
 
 
 class OutputFile:

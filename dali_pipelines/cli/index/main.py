@@ -54,8 +54,8 @@ from dali_pipelines.cli.index.scan import (
     with_labels,
     with_members,
 )
-from dali_pipelines.cli.options import parse
-from dali_pipelines.cli.paths import write_table
+from dali_pipelines.cli.options import config_file, parse
+from dali_pipelines.cli.paths import check_unread, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     config = parse(IndexConfig, argv, __doc__, "index")
     splitting.check_flags(config)
     for file in splitting.files(config):
-        output.check(file, config)
+        output.check(file, config, config_file(argv))
     cutouts.check(config)
     with executor_of(config.executor, executor) as workers:
         if output.is_table(config.data):
@@ -99,6 +99,7 @@ def _index_table(config: IndexConfig, executor: Executor | None) -> None:
 
     with refusing(OSError, ValueError):
         table = Index.scan(config.data).table
+    check_unread(table, *splitting.files(config), config.rejected)
     _check_columns(config, table.column_names)
     _finish(config, executor, table, f"{table.num_rows} rows found")
 
@@ -106,6 +107,7 @@ def _index_table(config: IndexConfig, executor: Executor | None) -> None:
 def _index_files(config: IndexConfig, executor: Executor | None) -> None:
     files = containers.table(config, executor)
     files = files_of(config) if files is None else files
+    check_unread(files, *splitting.files(config), config.rejected)
     if "offset" in files.column_names:
         _index_members(config, executor, files)
         return

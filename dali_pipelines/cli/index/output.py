@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 MARK = b"dali-pipelines scripts/index.py"
 
 
-def check(out: str, config: Any) -> None:
+def check(out: str, config: Any, config_file: str | None) -> None:
     """Reject before the scan what could not be written after it; `config` has all flags."""
     from readers.index.table import INDEX_SUFFIXES
 
     if not out.endswith(INDEX_SUFFIXES):
         suffixes = " or ".join(INDEX_SUFFIXES)
         raise Refusal(f"-o must end in {suffixes}, as each Index does, got {out}")
-    check_outputs(config, out=out, rejected=config.rejected)
+    check_outputs(config, config_file, out=out, rejected=config.rejected)
     if os.path.exists(out) and not (config.overwrite or _is_ours(out)):
         raise Refusal(f"{out} exists and is not an Index of this command; --overwrite replaces it")
 

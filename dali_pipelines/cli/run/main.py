@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import EXTRA, Refusal, command, one_line
-from dali_pipelines.cli.options import log_errors, parse
-from dali_pipelines.cli.paths import check_outputs
+from dali_pipelines.cli.options import config_file, log_errors, parse
+from dali_pipelines.cli.paths import check_outputs, check_unread
 from dali_pipelines.cli.run_config import (
     RunConfig,
     choose_devices,
@@ -54,12 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         ranks = Ranks.of()
         config = share_of(config, ranks)
-        outputs = ("rejected", "report", "audit", "state")
-        check_outputs(config, **{name: getattr(config, name) for name in outputs})
+        names = ("rejected", "report", "audit", "state")
+        outputs = {name: getattr(config, name) for name in names}
+        check_outputs(config, config_file(argv), **outputs)
         if config.data is None and ranks.rank == 0:
             job = SAMPLE_JOBS[config.pipeline]
             print(f"Without --data: the sample set, and unless given {job}", file=sys.stderr)
         index, devices = open_index(config), choose_devices(config, ranks)
+        check_unread(index.table, *outputs.values())
         if ranks.world_size > 1:
             ranks.join(None, index)
         choice, cores = None, ranks.cores() / config.num_gpus

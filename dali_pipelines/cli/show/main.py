@@ -37,8 +37,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
-from dali_pipelines.cli.options import log_errors, parse
-from dali_pipelines.cli.paths import check_output, samples_of
+from dali_pipelines.cli.options import config_file, log_errors, parse
+from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of
 from dali_pipelines.cli.shared_flags import suffixes_of
 from dali_pipelines.cli.show.config import COLUMNS, ShowConfig, of_run
 from readers.places.opener import Places
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = parse(ShowConfig, argv, __doc__, "show", translate=of_run)
     from tqdm import tqdm
 
-    check_output(config.output)
+    check_outputs(config, config_file(argv), output=config.output)
     if not find_spec("sunpy"):
         raise Refusal("show needs SunPy: pip install 'dali-pipelines[aia]'")
     from dali_pipelines.cli.show.delivered import delivered_pictures
@@ -69,6 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with refusing(OSError, ValueError):
         calibration = config.calibration
     found = samples_of(config.files, suffixes_of(config.pipeline), config.storage)
+    check_unread(found.table, config.output)
     if config.before_after and (len(found) > 1 or found.parts):
         raise Refusal(f"--before_after is for one file, got {len(found)}")
     index = _spread(found, 1 if config.each_augment else config.count)

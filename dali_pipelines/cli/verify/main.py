@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.executors import executor_of
-from dali_pipelines.cli.options import log_errors, parse
-from dali_pipelines.cli.paths import check_outputs, index_of, write_file
+from dali_pipelines.cli.options import config_file, log_errors, parse
+from dali_pipelines.cli.paths import check_outputs, check_unread, index_of, write_file
 from dali_pipelines.cli.verify.compare import records_of, records_of_workers
 from dali_pipelines.cli.verify.config import VerifyConfig
 from dali_pipelines.runtime.ranks import Ranks
@@ -60,13 +60,14 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
     report = config.json and config.own_file(config.json)
     if report is not None:
-        check_outputs(config, json=report)
+        check_outputs(config, config_file(argv), json=report)
     device = None
     if config.executor is None and executor is None:
         with refusing(ValueError):
             (device,) = Ranks().choose_devices(config.device)
     suffixes = (*SUFFIXES["fits"], *SUFFIXES["jpeg"])
     index = index_of(config.files, suffixes, config.storage, config.hdu)
+    check_unread(index.table, report)
     of_shard = [row for row in range(len(index)) if config.in_shard(index.name(row))]
     compared: list[tuple[str, Record]] = []
     if of_shard:

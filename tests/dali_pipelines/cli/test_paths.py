@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +15,15 @@ import pyarrow as pa
 import pytest
 from astropy.io import fits
 from jobs import ROOT
+from PIL import Image
 
+from dali_pipelines.cli import paths
 from dali_pipelines.cli.errors import Refusal
 from dali_pipelines.cli.paths import (
     OutputFile,
     check_output,
     check_outputs,
+    check_unread,
     index_of,
     write_file,
     write_table,
@@ -44,23 +49,68 @@ def test_images_of_an_index_keep_where_they_lie(tmp_path: Path) -> None:
 
 def test_two_outputs_may_share_a_device_alone(tmp_path: Path) -> None:
     config = RunConfig(batch_size=1)
-    check_outputs(config, report="/dev/null", audit="/dev/null", state=None)
+    check_outputs(config, None, report="/dev/null", audit="/dev/null", state=None)
     (tmp_path / "link").symlink_to("file")
     with pytest.raises(Refusal, match="--report and --audit both name"):
-        check_outputs(config, report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
+        check_outputs(config, None, report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
 
 
 def test_no_output_replaces_what_is_read(tmp_path: Path) -> None:
-    for name in ("a.csv", "state.json", "list.txt"):
+    for name in ("a.csv", "state.json", "list.txt", "run.toml"):
         (tmp_path / name).write_text("text")
-    fits.PrimaryHDU(np.zeros((2, 2), np.int16)).writeto(tmp_path / "a.fits")
-    table, state, image = (str(tmp_path / name) for name in ("a.csv", "state.json", "a.fits"))
+    os.link(tmp_path / "a.csv", tmp_path / "b.csv")
+    table, state, settings, same = (
+        str(tmp_path / name) for name in ("a.csv", "state.json", "run.toml", "b.csv")
+    )
     config = RunConfig(batch_size=1, data=table, resume=state)
-    check_outputs(config, state=state, report=str(tmp_path / "list.txt"))
-    with pytest.raises(Refusal, match=r"--data and --audit both name .*a.csv: give each a"):
-        check_outputs(config, audit=table)
-    with pytest.raises(Refusal, match=r"a.fits exists, and holds images or an Index: give another"):
-        check_outputs(config, report=image)
+    check_outputs(config, settings, state=state, report=str(tmp_path / "list.txt"))
+    for audit, flag in ((table, "data"), (same, "data"), (settings, "config")):
+        with pytest.raises(Refusal, match=rf"--{flag} and --audit both name {audit}: give each a"):
+            check_outputs(config, settings, audit=audit)
+
+
+@pytest.mark.parametrize(
+    "suffix", ["fits", "bmp", "ppm", "pgm", "jp2", "j2k", "tif", "tar", "tfrecord", "parquet"]
+)
+def test_no_report_replaces_data(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"a.{suffix}"
+    if suffix == "fits":
+        fits.PrimaryHDU(np.zeros((2, 2), np.int16)).writeto(file)
+    elif suffix == "tar":
+        with tarfile.open(file, "w") as tar:
+            tar.add(__file__, "a.py")
+    elif suffix == "tfrecord":
+        file.write_bytes(struct.pack("<QI", 4, 0) + b"text")
+    elif suffix == "parquet":
+        Index.from_paths(["/a"]).save(file)
+    else:
+        image = Image.new("L" if suffix == "pgm" else "RGB", (80, 80), "white")
+        image.save(file, big_tiff=suffix == "tif")
+    config = RunConfig(batch_size=1)
+    with pytest.raises(Refusal, match=rf"a.{suffix} exists, and holds images or other data: give"):
+        check_outputs(config, None, report=str(file))
+
+
+@pytest.mark.parametrize("few", [3, 10_000])
+def test_no_output_is_a_file_of_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """Of many files those of another name are compared as well, if the output has several."""
+    monkeypatch.setattr(paths, "_FEW_FILES", few)
+    (tmp_path / "real").mkdir()
+    files = [tmp_path / "real" / name for name in ("0", "1", "2", "3", "mask", "other")]
+    for file in files:
+        file.write_text("text")
+    os.link(files[1], tmp_path / "hard")
+    (tmp_path / "soft").symlink_to(files[2])
+    (tmp_path / "folder").symlink_to("real")
+    rows = [*files[:3], tmp_path / "folder" / "3"]
+    columns = {"path": ["s3://bucket/gone", *map(str, rows)], "path_a": [*map(str, rows), None]}
+    table = pa.table({**columns, "mask_path": [str(files[4])] * 5, "note": [str(files[5])] * 5})
+    check_unread(table, None, str(files[5]), str(tmp_path / "new"), "/dev/null")
+    for name in ("real/0", "real/../folder/0", "hard", "soft", "real/3", "real/mask"):
+        with pytest.raises(Refusal, match=rf"{name} is a file that is read, .*: give another name"):
+            check_unread(table, None, str(tmp_path / name))
 
 
 def test_it_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:

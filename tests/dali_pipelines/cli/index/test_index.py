@@ -623,6 +623,21 @@ class TestOut:
         assert status == 2
         assert "--out and --rejected both name a.parquet" in err
 
+    def test_what_is_read_is_not_replaced(self, archive: Path, run: Run) -> None:
+        Path("i.toml").write_text(f'data = "{archive}"\n')
+        Index.from_paths([archive / TEXT]).save("rows.parquet")
+        for data, rejected, message in (
+            ("--config=i.toml", "i.toml", "--config and --rejected both name i.toml"),
+            (archive, archive / TEXT, f"{archive / TEXT} is a file that is read"),
+            ("rows.parquet", archive / TEXT, f"{archive / TEXT} is a file that is read"),
+        ):
+            rules = ["--rules=aia"] if data == "rows.parquet" else []
+            before = Path(rejected).read_bytes()
+            status, _, err = run(data, "-o", "a.parquet", "--rejected", rejected, *rules)
+            assert (status, message in err) == (2, True), err
+            assert Path(rejected).read_bytes() == before
+            assert not Path("a.parquet").exists()
+
     def test_suffix(self, archive: Path, run: Run) -> None:
         assert run(archive, "-o", "index.csv") == (
             2,

@@ -81,6 +81,21 @@ def test_audit_has_each_row_once_per_epoch(archive: Path, tmp_path: Path) -> Non
     assert all(line["path"] == str(archive / f"{int(line['row']):02d}.fits") for line in lines[:3])
 
 
+def test_no_report_replaces_what_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "0.png").write_text("text")
+    (tmp_path / "run.toml").write_text(f'data = "{tmp_path}"\npipeline = "jpeg"\nbatch_size = 1')
+    for name, message in (
+        ("0.png", "0.png is a file that is"),
+        ("run.toml", "--config and --report"),
+    ):
+        before = (tmp_path / name).read_text()
+        assert main([f"--config={tmp_path / 'run.toml'}", f"--report={tmp_path / name}"]) == 2
+        assert message in capsys.readouterr().err
+        assert (tmp_path / name).read_text() == before
+
+
 def test_flags_of_the_geometry(archive: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     always = ["--batch_size=4", f"--report={report}"]

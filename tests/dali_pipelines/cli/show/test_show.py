@@ -361,6 +361,25 @@ def test_an_output_that_cannot_be_written(
     assert "dali-pipelines show: -o must end in .png, got sheet.jpg" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("photos", "0.png is a file that is read"),
+        ("photos/0.png", "--files and --output both name"),
+    ],
+)
+def test_no_photograph_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: str, message: str
+) -> None:
+    photo = tmp_path / "photos" / "0.png"
+    photo.parent.mkdir()
+    Image.new("RGB", (8, 8)).save(photo)
+    before = photo.read_bytes()
+    assert script.main([str(tmp_path / data), "-o", str(photo), "--pipeline=jpeg"]) == 2
+    assert message in capsys.readouterr().err
+    assert photo.read_bytes() == before
+
+
 def test_long_texts_stay_in_their_cells() -> None:
     long = "/a/path/that/is/longer/than/a/cell/of/the/sheet.fits"
     assert sheet._fitting(long, 128) == "…" + long[-20:]

@@ -278,6 +278,21 @@ def test_wrong_usage(
     assert err.count("\n") == 1
 
 
+def test_no_report_replaces_what_is_read(
+    tmp_path: Path, several: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.fits").write_text("text")
+    (tmp_path / "v.toml").write_text(f'files = ["{several}"]')
+    for data, report, message in (
+        (tmp_path, "text.fits", "text.fits is a file that is read"),
+        (f"--config={tmp_path / 'v.toml'}", "v.toml", "--config and --json both name"),
+    ):
+        before = (tmp_path / report).read_text()
+        assert script.main([str(data), f"--json={tmp_path / report}", "--device=cpu"]) == 2
+        assert message in capsys.readouterr().err
+        assert (tmp_path / report).read_text() == before
+
+
 def test_as_a_command(several: Path) -> None:
     found = jobs.run([sys.executable, str(SCRIPT), str(several), "--device=cpu"])
     assert found.stdout == f"{several}  plain  31x23  int16  0  OK\n"
