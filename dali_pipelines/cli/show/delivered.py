@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from dali_pipelines.cli.own_flags import augmentation_of
 from dali_pipelines.cli.shared_flags import factory_of
@@ -18,6 +19,7 @@ from dali_pipelines.cli.show.pictures import (
 from dali_pipelines.cli.show.sheet import Picture
 from dali_pipelines.cli.show.sky import sky_position
 from dali_pipelines.cli.single_rows import Rejections, single_rows
+from readers.header_scan import file_facts
 from readers.index.schema import check_column
 from readers.places.opener import Places
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from dali_pipelines.cli.show.config import ShowConfig
     from readers import Index
     from readers.contract import Row
+    from readers.fits.hdus import HduName
 
 
 def delivered_pictures(
@@ -81,6 +84,7 @@ def _pictures(
                     is_bad = bad is None or bad == parts[place]
                     yield rejected_picture(file, refusal) if is_bad else left_out_picture(file)
                 else:
+                    file = _at_hdu(file, config.hdu)
                     image = batch["image"][0]
                     if parts:
                         image = image.reshape(len(files), -1, *image.shape[-2:])[place]
@@ -92,6 +96,14 @@ def _pictures(
                         lines.append(sky_position(file, batch["matrix"][0], image.shape))
                     yield image_picture(file, image, config.size, targets, lines)
             del batch  # what is held here cannot be reused for the next one
+
+
+def _at_hdu(file: Row, hdu: HduName | None) -> Row:
+    """Return a file with the number of the HDU that is asked for, unless the Index names one."""
+    if hdu is None or file.hdu is not None:
+        return file
+    facts, *_ = file_facts(file.place, (), hdu)
+    return replace(file, hdu=cast("int", facts["hdu"]))
 
 
 def _bad_part(reason: str, parts: Sequence[str]) -> str | None:

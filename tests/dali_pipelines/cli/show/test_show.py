@@ -656,3 +656,28 @@ def test_positions_on_the_sky(show: Show, captions: Captions, tmp_path: Path) ->
         ra, dec = wcs.pixel_to_world_values(x, y)
         assert caption[-1] == f"RA {ra:.5f} DEC {dec:+.5f} deg"
     assert "deg" not in captions[2][0][-1]
+
+
+def test_captions_colours_and_positions_are_of_the_hdu(
+    show: Show, captions: Captions, tmp_path: Path
+) -> None:
+    wcs = WCS(naxis=2)
+    wcs.wcs.ctype, wcs.wcs.cdelt = ("RA---TAN", "DEC--TAN"), (-0.001, 0.001)
+    hdus = fits.HDUList([fits.PrimaryHDU()])
+    for name, channel, year, ra in (("A", 171, 2015, 10), ("B", 304, 2020, 200)):
+        wcs.wcs.crval = ra, 30
+        pixels = np.zeros((SIZE, SIZE), np.int16)
+        pixels[:16] = 900
+        hdus.append(fits.ImageHDU(pixels, wcs.to_header(), name=name))
+        keys = {"TELESCOP": "SDO/AIA", "WAVELNTH": channel, "T_OBS": f"{year}-01-01T00:00:00Z"}
+        hdus[-1].header.update(keys)
+    hdus.writeto(tmp_path / "a.fits")
+    index = Index.from_paths([tmp_path / "a.fits"]).with_column("y", [0]).with_column("x", [0])
+    index.save(tmp_path / "a.arrow")
+    found, _ = show(tmp_path / "a.arrow", "--hdu=B", f"--crop={SIZE}", "--window=row")
+    ((lines, _),) = captions
+    assert "AIA 304 2020-01-01T00:00:00Z" in lines
+    ra, dec = WCS(hdus["B"].header).pixel_to_world_values(*[(SIZE - 1) / 2] * 2)
+    assert lines[-1] == f"RA {ra:.5f} DEC {dec:+.5f} deg"
+    picture = cell(found, 0, 1, len(lines))
+    assert (picture[-16:] == np.array(colormaps["sdoaia304"](1.0, bytes=True)[:3])).all()
