@@ -6,8 +6,9 @@
     NOTE  what was found, and is worth knowing
     BAD   what was found: the remedy
 
-It reads up to 64 rows, of URLs 8, as a reader of the run would: whether they can be read, and
-whether images of one batch would differ in size. What only the graph decodes is for verify.
+It reads up to 64 rows, of URLs 8, as a reader of the run would, and decodes FITS images of one
+plane: whether they can be read, and whether images of one batch would differ in size. What else
+only the graph decodes is for verify.
 
 Of URLs it says where credentials are found, how long an answer takes, whether ranges, ETags and
 If-Match work, how fast bytes come, and how many samples each reader must read at once to be busy.

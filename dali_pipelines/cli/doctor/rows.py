@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
+from readers.contract import Sample
+from readers.errors import ReadError
 from readers.places.opener import Places
 from readers.places.urls import is_url
 from readers.sampling.shard import Shard
 from readers.worker.read_report import ReadReport
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dali_pipelines.cli.doctor.finding import Job
+    from readers.contract import Reader, Row
     from readers.source import Source
 
 _ROWS = 64
@@ -47,20 +52,24 @@ def rows(job: Job) -> Finding:
     if tried.failures:
         found = f"{len(tried.failures)} of {tried.rows} tried cannot be read"
         first = f"the first: {tried.failures[0]}"
-        if job.config.bad_sample == "skip":
+        is_rest = len(tried.failures) < tried.rows  # else nothing would be delivered
+        if is_rest and job.config.bad_sample == "skip":
             left_out = f"{found} and will be left out, {first}"
         else:
             wrong.append(f"{found} ({first})")
-            remedies.append("fix it, or leave such files out by --bad_sample=skip")
+            other = "fix them, or give other --data or another --pipeline"
+            remedies.append(
+                "fix it, or leave such files out by --bad_sample=skip" if is_rest else other
+            )
     if len(tried.sizes) > 1 and _must_be_even(job):
         examples = [f"{h}x{w} ({path})" for (h, w), path in tried.sizes.items()][:2]
         wrong.append(f"the images of a batch differ in size, as {' and '.join(examples)}")
         remedies.append("give --crop or --resize, or --ragged")
     if wrong:
         return bad(f"rows: {'; '.join(wrong)}", "; ".join(remedies))
-    return (
-        note(f"rows: {left_out}") if left_out else ok(f"rows: {tried.rows} tried, all can be read")
-    )
+    undecoded = "" if _is_decoded(source.reader) else "; whether they decode, verify tells"
+    good = f"rows: {tried.rows} tried, all can be read{undecoded}"
+    return note(f"rows: {left_out}") if left_out else ok(good)
 
 
 def _must_be_even(job: Job) -> bool:
@@ -85,11 +94,30 @@ def _read_rows(source: Source, most: int) -> _Tried:
         sent = dict(zip(names, source(SimpleNamespace(idx_in_epoch=number)), strict=True))
         (report,) = ReadReport.unpack(sent["report"][None])
         tried.rows += 1
-        if report.rejected_row is not None:
-            name = source.columns.row(report.rejected_row).name
-            tried.failures.append(f"{name}: {report.reason}")
+        rejected = report.rejected_row
+        row = source.columns.row(int(sent["row"]) if rejected is None else rejected)
+        reason = _damage(source.reader, row, sent) if rejected is None else report.reason
+        if reason is not None:
+            tried.failures.append(f"{row.name}: {reason}")
         elif not one_size:
-            row = source.columns.row(int(sent["row"]))
             peek = source.reader.peek(row, None)
             tried.sizes.setdefault((peek.height, peek.width), row.name)
     return tried
+
+
+def _is_decoded(reader: Reader) -> bool:
+    """Return whether `_damage` decodes what is read: one plane of a FITS image, as it is stored."""
+    names = [spec.name for spec in reader.specs if spec.name.startswith("payload")]
+    return names == ["payload"] and reader.channels == 1
+
+
+def _damage(reader: Reader, row: Row, sent: Mapping[str, Any]) -> str | None:
+    """Return why a pipeline could not decode what was read of a row, as far as it is known."""
+    from dali_pipelines.aia.calibrate import decoded
+
+    try:
+        if _is_decoded(reader):
+            decoded(row, Sample(sent))
+    except ReadError as error:
+        return error.reason
+    return None

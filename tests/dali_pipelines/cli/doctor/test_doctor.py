@@ -516,6 +516,38 @@ def test_rows_are_read_as_by_a_run(job: Any, archive: Path, tmp_path: Path) -> N
     assert line(rows.rows, job(data=str(tmp_path / "no"))).startswith("NOTE rows: not checked")
 
 
+def damaged_tiles(folder: Path, *, sound: int) -> Path:
+    """Write two images in tiles, and let some be sound; give the first that is not."""
+    noise = np.random.default_rng(0).integers(0, 900, (32, 32), np.int16)
+    for number in range(2):
+        file = folder / f"{number}.fits"
+        fits.CompImageHDU(noise, compression_type="RICE_1").writeto(file)
+        if number >= sound:
+            content = file.read_bytes()
+            at = len(content.rstrip(b"\0")) - 300
+            file.write_bytes(content[:at] + b"\xff" * 300 + content[at + 300 :])
+    return folder / f"{sound}.fits"
+
+
+def test_tiles_are_decoded_as_by_a_run(job: Any, tmp_path: Path) -> None:
+    cause = f"{damaged_tiles(tmp_path, sound=1)}: the compressed bytes of a tile are damaged"
+    assert line(rows.rows, job(data=str(tmp_path))) == (
+        f"BAD  rows: 1 of 2 tried cannot be read (the first: {cause}): fix it, or leave such files "
+        "out by --bad_sample=skip"
+    )
+    assert line(rows.rows, job(data=str(tmp_path), hdus=(("image", 1), ("b", 1)))) == (
+        "OK   rows: 2 tried, all can be read; whether they decode, verify tells"
+    )
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+def test_no_row_can_be_read(job: Any, tmp_path: Path, policy: str) -> None:
+    first = damaged_tiles(tmp_path, sound=0)
+    found = line(rows.rows, job(data=str(tmp_path), bad_sample=policy))
+    assert found.startswith(f"BAD  rows: 2 of 2 tried cannot be read (the first: {first}: the comp")
+    assert found.endswith("): fix them, or give other --data or another --pipeline")
+
+
 def test_rows_whose_images_differ_in_size(job: Any, archive: Path, tmp_path: Path) -> None:
     os.link(archive / "0.fits", tmp_path / "0.fits")
     fits.PrimaryHDU(np.zeros((8, 9), np.int16)).writeto(tmp_path / "1.fits")
