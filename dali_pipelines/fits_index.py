@@ -21,7 +21,7 @@ from readers.fits.tiles.image import TiledImage
 from readers.fits.tiles.notes import COLUMN, TileNotes, TileOffsets
 from readers.header_scan import file_facts
 from readers.index.containers.left_out import notes_or_null
-from readers.index.fact_table import COLUMNS, FactTable, column_name, keys_to_read
+from readers.index.fact_table import COLUMNS, FactTable, check_keys, column_name, keys_to_read
 from readers.index.schema import with_column
 from readers.messages import printable
 from readers.places.opener import Places
@@ -85,8 +85,9 @@ def with_keys(
     Raises
     ------
     ValueError
-        If `keys` is no sequence of texts, there would be two columns of a name, `hdu` is ``"all"``,
-        or the Index names other HDUs for all its rows.
+        If `keys` is no sequence of texts, there would be two columns of a name, or columns that say
+        which bytes of a file a row is, `hdu` is ``"all"``, or the Index names other HDUs for all
+        its rows.
     """
     import pyarrow as pa
 
@@ -97,9 +98,7 @@ def with_keys(
     if hdu == ALL:
         raise ValueError(f"hdu must be one HDU, got {hdu!r}: make the Index by index --hdu {ALL}")
     facts = FactTable([key.strip().upper() for key in wanted])
-    names = [*dict.fromkeys([*COLUMNS, *index.table.column_names]), *map(column_name, facts.keys)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"there would be two columns {', '.join(twice)}: leave out these keywords")
+    check_keys(facts.keys, index.table.column_names)
     rows, numbers = _each_image(index, storage)
     read_keys = keys_to_read(facts.keys)
     read = partial(_keyword_facts, read_keys, checked(hdu), inherit)

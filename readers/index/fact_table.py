@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from readers.index.columns import ETAG, SPAN
 from readers.leapseconds import utc_of
 
 if TYPE_CHECKING:
@@ -147,6 +148,20 @@ class FactTable:
 def column_name(key: str) -> str:
     """Return the column name of a keyword, e.g. ``date_obs`` for DATE-OBS."""
     return re.sub(r"\W", "_", key.lower())
+
+
+def check_keys(keys: Iterable[str], columns: Iterable[str]) -> None:
+    """Raise ValueError if columns of keywords would replace others, or say what is read of rows."""
+    others, made = {*COLUMNS, *columns}, [*map(column_name, keys)]
+    if twice := sorted({name for name in made if name in others or made.count(name) > 1}):
+        raise ValueError(f"there would be two columns {', '.join(twice)}: leave out these keywords")
+    for names in (SPAN, (ETAG,)):
+        if set(names) <= others.union(made) and not set(names) <= others:
+            raise ValueError(
+                f"{' and '.join(names)} would say which bytes or version of its file a row is: "
+                f"leave out {' or '.join(map(str.upper, names))}, or add the "
+                "values by Index.with_column under another name"
+            )
 
 
 class _Batch:

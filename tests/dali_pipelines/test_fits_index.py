@@ -91,6 +91,8 @@ def test_what_cannot_be_read_is_null_and_counted(
         (["PLANE"], "there would be two columns plane"),
         (["LABEL"], "there would be two columns label"),
         ([5], r"keys must be a sequence of keywords, got \[5\]"),
+        (["OFFSET", "NBYTES"], "offset and nbytes would say which bytes or version of its file a"),
+        (["ETAG"], "leave out ETAG, or add the values by Index.with_column under another name"),
         ("GAIN", "keys must be a sequence of keywords, got 'GAIN'"),
     ],
 )

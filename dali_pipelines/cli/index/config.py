@@ -42,13 +42,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _keys(text: str) -> list[str]:
-    from readers.index.fact_table import COLUMNS, column_name
-
-    keys = [key.upper() for key in _words(text)]
-    columns = [*COLUMNS, "label", "class_name", *map(column_name, keys)]
-    if twice := sorted({name for name in columns if columns.count(name) > 1}):
-        raise argparse.ArgumentTypeError(f"there would be two columns {', '.join(twice)}")
-    return keys
+    return [key.upper() for key in _words(text)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +220,16 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         if self.cutouts is not None and self.grouping is not None:
             raise ValueError("--cutouts excludes --group and --offsets")
         _ = self.grouping, self.parts_by, self.settings  # to check them
+        self.check_keys(("label", "class_name") if self.class_folders else ())
+
+    def check_keys(self, columns: Sequence[str]) -> None:
+        """Raise ValueError if ``--keys`` make columns that cannot stand beside these."""
+        from readers.index.fact_table import check_keys
+
+        try:
+            check_keys(self.keys or (), columns)
+        except ValueError as error:
+            raise ValueError(f"--keys: {error}") from None
 
     @property
     def for_files(self) -> list[str]:

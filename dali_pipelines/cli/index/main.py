@@ -141,6 +141,8 @@ def _index_members(config: IndexConfig, executor: Executor | None, members: pa.T
         _check_columns(config, members.column_names)
         _finish(config, executor, members, found)
         return
+    with refusing(ValueError):
+        config.check_keys(members.column_names)
     if config.shard_id is not None:
         scan_shard(members, config, executor)
         return

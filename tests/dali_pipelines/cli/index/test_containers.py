@@ -73,6 +73,7 @@ def test_other_kinds() -> None:
     ("arguments", "reason"),
     [
         (("a.tar", "--class_folders"), "--class_folders is for a scan of files, and a.tar are"),
+        (("a.tar", "--keys", "OFFSET"), "--keys: there would be two columns offset: leave out"),
         (("a.tar", "--container", "recordio"), "a.tar: it is not a RecordIO file"),
         (("a.rec", "--image", "x"), "--image is for tar and TFRecord files"),
         (("cut.tar",), "cut.tar: it is cut off"),

@@ -173,6 +173,14 @@ class TestScan:
         assert run(archive, "--keys", "")[0] == 0
         assert saved().column_names == FIXED
 
+    def test_keys_that_are_columns_elsewhere(self, archive: Path, run: Run) -> None:
+        for value, name in enumerate(HEADERS):
+            fits.setval(archive / name, "LABEL", value=value)
+            fits.setval(archive / name, "OFFSET", value=-value)
+        assert run(archive, "--keys=LABEL,OFFSET")[0] == 0
+        assert saved()["label"].to_pylist() == [0, 1, 2, 3]
+        assert saved()["offset"].to_pylist() == [0, -1, -2, -3]
+
     def test_keys_of_the_primary_header(
         self, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -672,7 +680,15 @@ class TestUsage:
             (["--planes=-1"], "expected all, or numbers as 0,2,3, got '-1'"),
             (["--keys=DATE-OBS,DATE_OBS"], "there would be two columns date_obs"),
             (["--keys=HEIGHT"], "there would be two columns height"),
-            (["--keys=LABEL"], "there would be two columns label"),
+            (
+                ["--keys=LABEL", "--class_folders"],
+                "--keys: there would be two columns label: leave",
+            ),
+            (
+                ["--keys=OFFSET,NBYTES"],
+                "file a row is: leave out OFFSET or NBYTES, or add the values by Index.with_column",
+            ),
+            (["--keys=ETAG"], "--keys: etag would say which bytes or version of its file a row is"),
             (["extra"], "unrecognized arguments: extra"),
         ],
     )
