@@ -42,7 +42,7 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         more than two axes, see `readers.fits.reader.FitsReader`). If a sample consists of several
         files, called parts, they are in text columns ``path_{part}`` (null for a missing file),
         with or without ``hdu_{part}`` and ``plane_{part}``. All other columns are the user's:
-        labels, times, headers.
+        labels, times, headers. Views of text or bytes become plain ones.
 
     Raises
     ------

@@ -238,10 +238,10 @@ class IndexRows(IndexSources):
         name : str
             Name of the column. Those of files (``path``, ``hdu``, ...) have a meaning, see `Index`.
         values : array_like or pyarrow.Array, shape (len,)
-            Numbers, bools, text, bytes or times; None, NaT, or what a masked array of NumPy or
-            astropy masks, for null. Or an array of shape (len, k), k numbers for each row. Or for
-            each row a list of numbers, or an array of shape (n, k), such as n boxes of k = 4; [] is
-            no boxes. Of a Quantity the unit is not kept.
+            Numbers, bools, text, bytes or times; None, NaT, what a Series of pandas lacks, or what
+            a masked array of NumPy or astropy masks, for null. Or an array of shape (len, k), k
+            numbers for each row. Or for each row a list of numbers, or an array of shape (n, k),
+            such as n boxes of k = 4; [] is no boxes. Of a Quantity the unit is not kept.
 
         Raises
         ------

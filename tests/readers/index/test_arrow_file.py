@@ -143,7 +143,7 @@ def test_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_was_found_when_it_was_saved_is_not_looked_for_again(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("check", "digest", "strings", "whole_numbers", "numbers"):
+    for name in ("checked", "digest", "strings", "whole_numbers", "numbers"):
         monkeypatch.setattr(schema, name, None)
     monkeypatch.setattr(sources, "absolute", None)
     monkeypatch.setattr("tempfile.TemporaryFile", None)  # where columns would be copied to
