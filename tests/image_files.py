@@ -81,6 +81,7 @@ def with_alpha(image: np.ndarray) -> np.ndarray:
 
 
 G8, G16, C8, C16 = gray(8), gray(16), rgb(8), rgb(16)
+PALETTE = Image.fromarray(C8).quantize(99)
 
 LOSSLESS: dict[str, tuple[bytes, np.ndarray]] = {
     # Of a gray image the values are (height, width), of others (height, width, 3).
@@ -91,6 +92,7 @@ LOSSLESS: dict[str, tuple[bytes, np.ndarray]] = {
     "ga16.png": (png(with_alpha(G16), 4), G16),
     "ga8.png": (pillow(Image.fromarray(with_alpha(G8), "LA"), "PNG"), G8),
     "rgba8.png": (pillow(with_alpha(C8), "PNG"), C8),
+    "palette.png": (pillow(PALETTE, "PNG"), np.asarray(PALETTE.convert("RGB"))),
     "1.png": (pillow(Image.fromarray(G8 > 99), "PNG"), np.uint8(255) * (G8 > 99)),
     "g8.tif": (tiff(G8), G8),
     "g16.tif": (tiff(G16), G16),

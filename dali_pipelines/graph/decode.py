@@ -211,7 +211,7 @@ def decode_jpeg(arrays: Mapping[str, Any], config: PipelineConfig, *, channels: 
         RGB or gray.
     """
     window = ("anchor", "shape", "sent_shape") if config.is_window else ()
-    inputs = [arrays[name] for name in ("encoded", *window)]
+    inputs = [arrays[name] for name in ("colour_png", "encoded", *window)]
     decode = functools.partial(_decode_image, channels=channels, config=config)
     if config.dtype in ("uint8", "uint16") or need_8_bits(config.augment):
         dtype = "uint16" if config.dtype == "uint16" else "uint8"
@@ -229,10 +229,21 @@ def need_8_bits(augment: Iterable[Augmentation]) -> list[str]:
 def _decode_image(
     inputs: Sequence[Any], dtype: str, *, channels: int, config: PipelineConfig
 ) -> Any:
+    colour_png, *image = inputs
+    if channels == 3 or dtype == "uint16":
+        return _decode_as(types.RGB if channels == 3 else types.GRAY, image, dtype, config)
+    # Of colours of 8 bits libpng makes gray without rounding, too dark by 0.5 on average.
+    pngs, others = zip(*(split(node, colour_png) for node in image), strict=True)
+    colours = _decode_as(types.RGB, pngs, dtype, config)
+    rounded = fn.color_space_conversion(colours, image_type=types.RGB, output_type=types.GRAY)
+    return merge(rounded, _decode_as(types.GRAY, others, dtype, config), colour_png)
+
+
+def _decode_as(output_type: Any, inputs: Sequence[Any], dtype: str, config: PipelineConfig) -> Any:
     on_gpu = config.device_id is not None
     options = {
         "device": "mixed" if on_gpu else "cpu",
-        "output_type": types.RGB if channels == 3 else types.GRAY,
+        "output_type": output_type,
         "dtype": to_dali_type(dtype),
         # Else a GPU repeats subsampled colours, and a quarter of the values differ from the CPU's.
         "jpeg_fancy_upsampling": True,

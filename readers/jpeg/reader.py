@@ -78,10 +78,11 @@ class JpegReader:
         SampleSpec(name="shape", dtype="int32", shape=(2,), unit="pixel"),
         SampleSpec(name="sent_shape", dtype="int32", shape=(2,), unit="pixel"),
         SampleSpec(name="deep", dtype="bool", shape=()),
+        SampleSpec(name="colour_png", dtype="bool", shape=()),
     )
     """The file's bytes, or those of a part of it; then (y, x) and (height, width) of the window in
-    that image as displayed, its own (height, width), and whether its samples have 16 bits instead
-    of 8."""
+    that image as displayed, its own (height, width), whether its samples have 16 bits instead of 8,
+    and whether it is a PNG of colours of 8 bits."""
     regions: ClassVar[bool] = True
     """It reads what `Window.within` gives."""
     notes: ClassVar[tuple[str, ...]] = ("mcu_rows",)
@@ -212,6 +213,7 @@ def _sample(
         "shape": np.array(box[2:], np.int32),
         "sent_shape": np.array((image.height, image.width), np.int32),
         "deep": np.array(image.bits == 16),
+        "colour_png": np.array(image.is_colour_png),
     }
     return Sample(arrays, input_bytes, size)
 
@@ -237,6 +239,11 @@ class EncodedImage(NamedTuple):
     """Bits per sample, 8 or 16."""
     orientation: int = 1
     """By EXIF."""
+
+    @property
+    def is_colour_png(self) -> bool:
+        """Whether it is a PNG of colours of 8 bits, or of a palette, by its IHDR chunk."""
+        return self.format == "PNG" and self.bits == 8 and self.encoded[25] & 2 != 0
 
 
 def load(
