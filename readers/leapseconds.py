@@ -11,6 +11,8 @@ from bisect import bisect_right
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
 _EPOCH = datetime.date(1970, 1, 1)
@@ -37,10 +39,36 @@ def tai_of(utc: int, day: int) -> int | None:
 
 
 def utc_of(tai: int) -> int | None:
-    """Return a TAI time on the UTC scale, in nanoseconds; None before 1972."""
+    """Return a TAI time on the UTC scale, in nanoseconds; None before 1972.
+
+    A leap second counts as the second after it, as of `utc_nanoseconds`.
+    """
     steps = _steps()
     step = bisect_right(steps.tai, tai) - 1
     return tai - steps.ahead[step] if step >= 0 else None
+
+
+def utc_nanoseconds(text: str) -> int:
+    """Return a time in UTC of ISO 8601, from 1678 to 2261, in nanoseconds.
+
+    A leap second counts as the second after it, as by POSIX: 23:59:60.5 is 00:00:00.5.
+
+    Raises
+    ------
+    ValueError
+        If there is no such time.
+    """
+    if text[11:19] != "23:59:60":
+        return iso_nanoseconds(text)
+    time = iso_nanoseconds(f"{text[:17]}59{text[19:]}") + SECOND
+    if time // DAY * DAY not in _steps().utc:
+        raise ValueError(f"there is no leap second at {text}")
+    return time
+
+
+def iso_nanoseconds(text: str) -> int:
+    """Return a time of ISO 8601 on its own scale, without leap seconds; else ValueError."""
+    return int(np.datetime64(text, "ns").astype(np.int64))
 
 
 @cache

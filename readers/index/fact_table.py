@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from readers.index.columns import ETAG, SPAN
-from readers.leapseconds import utc_of
+from readers.index.times import UTC, time_of_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,19 +31,6 @@ of planes of the image; ``plane`` exists if there is a row for each."""
 
 _TIME_KEY = re.compile(r"DATE.*|T_(OBS|REC|START|STOP|END)")
 _IN_UTC = "DATE"
-# Years that fit into 64 bits of nanoseconds; others overflow silently in NumPy.
-_TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
-_JSOC_TAI = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_([0-9:.]+)_TAI")
-_UTC = ("", "UTC", "UT", "GMT")
-"""Time scales that are UTC, as astropy takes them; it is the default."""
-_TT = 32_184_000_000
-_AHEAD_OF_TAI = {
-    **dict.fromkeys(("TAI", "IAT"), 0),
-    **dict.fromkeys(("TT", "TDT", "ET", "TDB"), _TT),
-    "GPS": -19_000_000_000,
-}
-"""Nanoseconds, of the other time scales that are converted: TT is TAI + 32.184 s, and TDB is within
-2 ms of TT."""
 _BATCH_ROWS = 8192
 
 
@@ -77,7 +62,8 @@ class FactTable:
     (``2011.02.15_02:00:00_TAI``). It is converted from the time scale of
     TIMESYS, unless it ends with its own (``Z``, ``_TAI``) or is DATE, which is always in UTC (FITS
     Standard 4.0, sections 4.4.2.1 and 9.2.1). Scales other than UTC, TAI, TT, TDB (taken for TT,
-    from which it differs by less than 2 ms) and GPS are not converted.
+    from which it differs by less than 2 ms) and GPS are not converted. A leap second counts as the
+    second after it, see `readers.leapseconds.utc_nanoseconds`.
 
     QUALITY is an unsigned 32-bit integer, which FITS can only store signed: negative values are
     those with the highest bit set.
@@ -250,29 +236,10 @@ def _times(column: pa.Array, scales: Sequence[str]) -> tuple[pa.Array, list[str]
     import pyarrow as pa
 
     found = [*zip(column.to_pylist(), scales, strict=True)]
-    times = [_nanoseconds(text or "", scale) for text, scale in found]
+    times = [time_of_text(text or "", scale) for text, scale in found]
     bad = [
-        text if scale in _UTC else f"{text} (TIMESYS {scale})"
+        text if scale in UTC else f"{text} (TIMESYS {scale})"
         for (text, scale), time in zip(found, times, strict=True)
         if text and time is None
     ]
     return pa.array(times, pa.timestamp("ns")), bad
-
-
-def _nanoseconds(text: str, scale: str) -> int | None:
-    """Return a time in UTC; None if it is none in the time scale, or this is not converted."""
-    if found := _JSOC_TAI.fullmatch(text):
-        year, month, day, clock = found.groups()
-        text, scale = f"{year}-{month}-{day}T{clock}", "TAI"
-    elif text.endswith("Z"):
-        text, scale = text[:-1], "UTC"
-    if not _TIME.fullmatch(text):
-        return None
-    try:
-        time = int(np.datetime64(text, "ns").astype(np.int64))
-    except ValueError:  # such as 30 February
-        return None
-    if scale in _UTC:
-        return time
-    ahead = _AHEAD_OF_TAI.get(scale)
-    return None if ahead is None else utc_of(time - ahead)

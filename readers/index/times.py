@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.schema import as_nanoseconds, is_time
+from readers.leapseconds import iso_nanoseconds, utc_nanoseconds, utc_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from astropy.units import Quantity
+
+UTC = ("", "UTC", "UT", "GMT")
+"""Time scales that are UTC, as astropy takes them; it is the default."""
+# Years that fit into 64 bits of nanoseconds; others overflow silently in NumPy.
+_TIME = re.compile(r"(1[7-9]|2[01])\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+_TAI = "_TAI"
+_JSOC_DAY = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)_")
+_TT = 32_184_000_000
+_AHEAD_OF_TAI = {
+    **dict.fromkeys(("TAI", "IAT"), 0),
+    **dict.fromkeys(("TT", "TDT", "ET", "TDB"), _TT),
+    "GPS": -19_000_000_000,
+}
+"""Nanoseconds, of the other time scales that are converted: TT is TAI + 32.184 s, and TDB is within
+2 ms of TT."""
 
 
 def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = False) -> int:
@@ -41,3 +58,22 @@ def times_of(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[np.
     if not is_time(column.type):
         raise TypeError(f"column {name!r} must hold times, it is {column.type}")
     return as_nanoseconds(name, column).fill_null(0).to_numpy(), column.is_valid().to_numpy()
+
+
+def time_of_text(text: str, scale: str = "") -> int | None:
+    """Return a time in UTC, in nanoseconds since 1970; None if the text is none in a known scale.
+
+    It is ISO 8601 in this time scale, in UTC if it ends with ``Z``, or in TAI if it ends with
+    ``_TAI``, as ``2011.02.15_02:00:00_TAI`` of JSOC, too.
+    """
+    if text.endswith(_TAI):
+        text, scale = _JSOC_DAY.sub(r"\1-\2-\3T", text.removesuffix(_TAI)), "TAI"
+    elif text.endswith("Z"):
+        text, scale = text[:-1], "UTC"
+    ahead = _AHEAD_OF_TAI.get(scale)
+    if not _TIME.fullmatch(text) or (ahead is None and scale not in UTC):
+        return None
+    try:
+        return utc_nanoseconds(text) if ahead is None else utc_of(iso_nanoseconds(text) - ahead)
+    except ValueError:  # such as 30 February
+        return None

@@ -502,6 +502,8 @@ class TestTable:
         [
             ("2013-03-10T12:00:11.341", "2013-03-10T12:00:11.341"),
             ("2013-03-10T12:00:11.34Z", "2013-03-10T12:00:11.34"),
+            ("2015-01-01T00:00:00.00_TAI", "2014-12-31T23:59:25"),
+            ("2015-01-01_TAI", "2014-12-31T23:59:25"),
             ("2013-03-10 12:00:11", "2013-03-10T12:00:11"),
             ("2013-03-10T12:00", "2013-03-10T12:00"),
             ("2013-03-10", "2013-03-10"),
@@ -539,8 +541,12 @@ class TestTable:
 
     def test_within_a_leap_second(self) -> None:
         """UTC has 23:59:60 there; like POSIX, NumPy has the second after it twice."""
-        found, _ = column("T_OBS", ["2015.07.01_00:00:35.5_TAI"])
-        assert found.to_numpy()[0] == np.datetime64("2015-07-01T00:00:00.5", "ns")
+        found, facts = column(
+            "T_OBS",
+            ["2015.07.01_00:00:35.5_TAI", "2015-06-30T23:59:60.5", "2015-06-30 23:59:60.5Z"],
+        )
+        assert set(found.to_numpy()) == {np.datetime64("2015-07-01T00:00:00.5", "ns")}
+        assert not facts.not_times
 
     @pytest.mark.parametrize("scale", ["UTC", "TAI", "TT", "TDT", "ET", "IAT", "GMT", "tt(TAI) "])
     @pytest.mark.parametrize(
@@ -601,7 +607,10 @@ class TestTable:
             "2011.02.15_02:00:00_TAI_",
             "10/03/13",
             "2013-02-30",
-            "2016-12-31T23:59:60",
+            "2015-12-31T23:59:60",
+            "2016-12-31T22:59:60",
+            "2016-12-31T23:59:61",
+            "2015-06-30T23:59:60.5_TAI",
             "1500-01-01",
             "3000-01-01",
             "now",
