@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.schema import as_nanoseconds, is_time
-from readers.leapseconds import iso_nanoseconds, utc_nanoseconds, utc_of
+from readers.leapseconds import SECOND, iso_nanoseconds, utc_nanoseconds, utc_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,11 +52,16 @@ def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = F
     return round(seconds * 1e9)
 
 
-def times_of(table: pa.Table, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def times_of(
+    table: pa.Table, name: str, owner: str = ""
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return a column of times in nanoseconds since 1970, and a mask of rows that have one."""
     column = table[name]
     if not is_time(column.type):
-        raise TypeError(f"column {name!r} must hold times, it is {column.type}")
+        raise TypeError(
+            f"column {name!r}{owner} must hold times, it is {column.type}: put times in its "
+            "place, such as astropy's Time(values, format='mjd').datetime64"
+        )
     return as_nanoseconds(name, column).fill_null(0).to_numpy(), column.is_valid().to_numpy()
 
 
@@ -77,3 +82,44 @@ def time_of_text(text: str, scale: str = "") -> int | None:
         return utc_nanoseconds(text) if ahead is None else utc_of(iso_nanoseconds(text) - ahead)
     except ValueError:  # such as 30 February
         return None
+
+
+def astropy_times(name: str, catalogue: str, times: Any) -> pa.Array:
+    """Return astropy's Time as a column; as of `utc_nanoseconds`.
+
+    Raises
+    ------
+    ValueError
+        If one does not fit into 64 bits.
+    """
+    import pyarrow as pa
+
+    found = times.utc.ymdhms
+    found = np.asarray(getattr(found, "unmasked", found))
+    mask = np.array(np.broadcast_to(times.mask, times.shape))
+    wrong = np.flatnonzero(~mask & ((found["year"] < 1678) | (found["year"] > 2261)))
+    if len(wrong):
+        raise ValueError(
+            f"column {name!r} of {catalogue} must hold times from 1678 to 2261, as nanoseconds "
+            f"since 1970 have 64 bits, row {wrong[0]} has {times[wrong[0]].isot}: leave out the "
+            "rows of others"
+        )
+    months = 12 * (found["year"] - 1970) + found["month"] - 1
+    days = months.astype("M8[M]").astype("M8[D]") + (found["day"] - 1)
+    seconds = 3600 * found["hour"] + 60 * found["minute"] + found["second"]
+    return pa.array(days + np.rint(seconds * SECOND).astype("m8[ns]"), mask=mask)
+
+
+def text_times(name: str, catalogue: str, column: pa.ChunkedArray) -> pa.Array:
+    """Return text as a column of times, see `time_of_text`; ValueError if it is none."""
+    import pyarrow as pa
+
+    texts = [(text or "").strip() for text in column.to_pylist()]
+    times = [time_of_text(text) for text in texts]
+    for row, (text, time) in enumerate(zip(texts, times, strict=True)):
+        if text and time is None:
+            raise ValueError(
+                f"column {name!r} of {catalogue} must hold times such as 2015-01-01T00:00:01.5, in "
+                f"UTC, row {row} has {text!r}: correct it, or leave it empty"
+            )
+    return pa.array(times, pa.timestamp("ns"))

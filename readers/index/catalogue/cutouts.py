@@ -172,7 +172,9 @@ class Cutouts:
 def _kept_columns(
     objects: Objects, images: Images, columns: Sequence[str] | Mapping[str, str] | None
 ) -> pa.Table:
-    """Return the columns of the catalogue that rows get."""
+    """Return the columns of the catalogue that rows get, and `ROW`."""
+    import pyarrow as pa
+
     if "offset" in images.table.column_names:
         raise ValueError("the images are in containers: cutouts are made of files, so unpack them")
     if clashes := {*CORNERS, ROW} & set(images.table.column_names):
@@ -181,7 +183,7 @@ def _kept_columns(
             "get: rename or drop them"
         )
     kept = objects.kept(columns, without=naming_columns(objects, images))
-    taken = {*images.table.column_names, *CORNERS, "path", "hdu", "plane"}
+    taken = {*images.table.column_names, *CORNERS, ROW, "path", "hdu", "plane"}
     if twice := [name for name in kept.column_names if name in taken]:
         renamed = columns if isinstance(columns, Mapping) else {}
         old = next((old for old, new in renamed.items() if new in twice), twice[0])
@@ -190,7 +192,7 @@ def _kept_columns(
             "columns to keep by columns=, as a mapping to rename them, e.g. "
             f"{{{old!r}: 'catalogue_{old}'}}"
         )
-    return kept
+    return kept.append_column(ROW, pa.array(np.arange(len(objects))))
 
 
 def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa.Table:

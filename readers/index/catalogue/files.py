@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 _TEXT = (".txt", ".dat", ".tbl", ".tsv", ".cat")
 """Suffixes of text files whose format astropy finds out by trying."""
 
+_REFERENCES = {"JDREF", "MJDREF", "DATEREF"}
+"""Keywords of FITS tables of which astropy makes times; without one it would take MJD 0."""
+_OFFSETS = {"TIMEOFFS", "TIMEZERO"}
+"""Keywords of an offset to all times, which astropy passes over."""
+
 
 def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
     """Read a catalogue: Parquet and plain CSV by pyarrow, all else by astropy.
@@ -73,9 +78,13 @@ def _read_fits(path: str) -> tuple[Table, str]:
         chosen = [number for number in tables if hdus[number].name == "LDAC_OBJECTS"][:1]
         read = (chosen or tables or [0])[0]
         named = [f"{n} ({hdus[n].name})" if hdus[n].name else f"{n}" for n in tables if n != read]
+        keywords = set(hdus[read].header)
     others = (
         f". This is HDU {read}; tables are also in HDU {', '.join(named)}: to use another one, "
         "give astropy's Table.read(path, hdu=...) in place of the path"
     )
     options = {"hdu": chosen[0]} if chosen else {}
-    return Table.read(path, format="fits", **options), others if named else ""
+    has_times = keywords & _REFERENCES and not keywords & _OFFSETS
+    return Table.read(
+        path, format="fits", astropy_native=has_times, **options
+    ), others if named else ""

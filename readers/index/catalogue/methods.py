@@ -163,10 +163,14 @@ class IndexCutouts(IndexSources):
         time : str
             Column of times of the Index; that of `group` is ``time``.
         catalogue_time : str
-            Column of times of the table, in UTC; astropy's Time is converted to it.
+            Column of times of the table, in UTC; astropy's Time is converted to it. Text is ISO
+            8601 in UTC, or ends with ``_TAI``; empty text is no time. A leap second counts as the
+            second after it. Columns of FITS tables are times where JDREF, MJDREF or DATEREF is
+            there, as in those that astropy writes.
         columns : sequence of str, or mapping of str to str, optional
             Columns of the table to take, by default all but its times. A mapping gives them other
-            names.
+            names. Without one ``y`` and ``x`` are taken as ``catalogue_y`` and ``catalogue_x``, as
+            those of an Index are corners of windows.
 
         Returns
         -------
@@ -183,7 +187,9 @@ class IndexCutouts(IndexSources):
         TypeError
             If a column does not hold times, or one to take is of a kind that an Index cannot hold.
         ValueError
-            If the tolerance is no duration, or a column would be there twice.
+            If the tolerance is no duration, a column would be there twice, or say what rows read
+            (``hdu``, ``plane``, text in ``path_...``), or a time of the table is none, or not from
+            1678 to 2261.
 
         Notes
         -----

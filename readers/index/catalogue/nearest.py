@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from readers.index.catalogue.tables import ROW, Objects
+from readers.index.catalogue.tables import Objects
 from readers.index.grouping.nearest import Channel
 from readers.index.schema import check_column
 from readers.index.times import times_of
@@ -34,14 +34,14 @@ def nearest_columns(
 
     check_column(table, time)
     objects.check([object_time])
-    kept = objects.kept(columns, [object_time]).drop_columns([ROW])
-    if twice := sorted({*kept.column_names} & {*table.column_names}):
+    kept = objects.kept(columns, [object_time])
+    if twice := sorted({*kept.column_names} & {*table.column_names, "hdu", "plane"}):
         raise ValueError(
-            f"the Index has columns {', '.join(twice)}, too: leave them out, or give columns="
-            "{'name in the table': 'new name'}"
+            f"the Index has columns {', '.join(twice)}, too, or would read other images by them: "
+            "leave them out, or give columns={'name in the table': 'new name'}"
         )
     times, timed = times_of(table, time)
-    others, exist = times_of(pa.table({object_time: objects.column(object_time)}), object_time)
+    others, exist = objects.times(object_time)
     numbers = np.flatnonzero(exist)
     different, first = np.unique(others[numbers], return_index=True)  # of equal times the first row
     rows = np.full(len(times), -1)

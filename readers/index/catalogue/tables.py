@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.catalogue.files import read_catalogue
-from readers.index.rows.joining import column_of
-from readers.index.schema import holds_text, without_views
+from readers.index.columns import PART
+from readers.index.rows.joining import check_name, column_of
+from readers.index.schema import holds_text, part_names, without_views
+from readers.index.times import astropy_times, text_times, times_of
 from readers.messages import did_you_mean, near
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ class Objects:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
         if type(values).__name__ == "Time":
-            return _times(values)
+            return astropy_times(name, self.name, values)
         _check_kind(name, self.name, values)
         if values.dtype.kind == "S":  # of FITS
             values = _decoded(values)
@@ -116,7 +118,7 @@ class Objects:
     def kept(
         self, columns: Sequence[str] | Mapping[str, str] | None, without: Sequence[str]
     ) -> pa.Table:
-        """Return the columns to keep, by default all but those of `without`, and `ROW`.
+        """Return the columns to keep, by default all but those of `without`.
 
         A mapping gives them other names.
         """
@@ -130,11 +132,29 @@ class Objects:
         new = (
             columns if isinstance(columns, Mapping) else {n: _OWN_NAMES.get(n, n) for n in columns}
         )
-        names = [*new.values(), ROW]
+        for name in new.values():
+            check_name(name)
+        names = [*new.values()]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"columns: there would be two columns {', '.join(twice)}")
-        kept = {new[name]: self.column(name) for name in new}
-        return pa.table(kept | {ROW: pa.array(np.arange(len(self)))})
+        kept = pa.table({new[name]: self.column(name) for name in new})
+        if parts := part_names(kept):
+            raise ValueError(_is_part(self.name, PART + parts[0]))
+        return kept
+
+    def times(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return a column of times in nanoseconds since 1970, and a mask of rows that have one.
+
+        Text is read as by `readers.index.times.time_of_text`.
+        """
+        import pyarrow as pa
+
+        column = self.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if holds_text(column):
+            column = text_times(name, self.name, column)
+        return times_of(pa.table({name: column}), name, f" of {self.name}")
 
     def pixels(self, name: str) -> NDArray[np.float64]:
         """Return a column of pixel coordinates, shape (len,); NaN where there is none."""
@@ -235,8 +255,9 @@ def _decoded(values: Any) -> Any:
     return np.ma.MaskedArray(text, np.ma.getmaskarray(values))
 
 
-def _times(times: Any) -> pa.Array:
-    import pyarrow as pa
-
-    mask = np.broadcast_to(times.mask, times.shape)
-    return pa.array(np.asarray(times.utc.datetime64).astype("M8[ns]"), mask=np.array(mask))
+def _is_part(catalogue: str, name: str) -> str:
+    return (
+        f"column {name!r} of {catalogue} would be paths of a part, of samples of several files: "
+        f"leave it out by columns=, or give a mapping with another name, {{{name!r}: "
+        f"{name.removeprefix(PART)!r}}}"
+    )

@@ -58,10 +58,7 @@ def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
 
 def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
     """Return the table with a column, see `readers.index.table.Index.with_column`."""
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a column must be text, got {name!r}")
-    if not name:
-        raise ValueError("the name of a column is empty")
+    check_name(name)
     column = column_of(name, values)
     if len(column) != table.num_rows:
         raise ValueError(
@@ -74,6 +71,14 @@ def replaced(table: pa.Table, name: str, values: Any) -> pa.Table:
     if name in LABELS:
         table = without_classes(table)
     return table.set_column(table.column_names.index(name), name, column)
+
+
+def check_name(name: Any) -> None:
+    """Raise TypeError or ValueError for what cannot be the name of a column."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a column must be text, got {name!r}")
+    if not name:
+        raise ValueError("the name of a column is empty")
 
 
 def _check_columns(tables: Sequence[pa.Table]) -> None:

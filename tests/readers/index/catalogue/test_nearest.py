@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from astropy.table import Table
 from astropy.time import Time
@@ -86,6 +87,54 @@ def test_files_and_tables_of_astropy(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert found.table["of goes"].to_pylist() == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_text"),
+    [
+        *(("fits", False), ("ascii.ecsv", False), ("parquet", False), ("commented", True)),
+        *(("fits", True), ("ascii.ecsv", True), ("parquet", True), ("votable", True)),
+    ],
+)
+def test_times_in_files(tmp_path: Path, kind: str, *, is_text: bool) -> None:
+    stamps = Time(START + np.array([0, 60]) * np.timedelta64(1, "s"), scale="utc")
+    texts = [*stamps.isot, ""]
+    table = Table({"time": texts if is_text else stamps.insert(2, stamps[0]), "flux": [1.5, 2, 3]})
+    path = tmp_path / f"goes.{kind.removeprefix('ascii.')}"
+    if kind == "commented":
+        rows = zip(table["time"], table["flux"], strict=True)
+        lines = "".join(f"{time},{flux}\n" for time, flux in rows)
+        (path := tmp_path / "goes.csv").write_text(f"# of GOES\ntime,flux\n{lines}")
+    elif kind == "parquet":
+        times = pa.array([*texts[:2], None] if is_text else table["time"].datetime64)
+        pq.write_table(pa.table({"time": times, "flux": table["flux"]}), path)
+    else:
+        table.write(path, format=kind)
+    found = index_at([1, 61]).with_nearest(path, 60)
+    assert found.table["flux"].to_pylist() == [1.5, 2]
+
+
+def test_a_column_of_a_fits_table_without_a_reference_is_no_time(tmp_path: Path) -> None:
+    table = Table({"time": [1.0], "flux": [1.0]}, units={"time": "s"})
+    for name, keywords in (
+        ("a", {}),
+        ("b", {"MJDREFI": 51910}),
+        ("c", {"MJDREF": 1.0, "TIMEZERO": 5}),
+    ):
+        table.meta = keywords
+        table.write(tmp_path / f"{name}.fits")
+        with pytest.raises(
+            TypeError, match=f"'time' of .*{name}.fits must hold times, it is double"
+        ):
+            index_at([1]).with_nearest(tmp_path / f"{name}.fits", 60)
+
+
+def test_an_index_of_cutouts_as_the_table() -> None:
+    goes = pa.table({"time": times([1]), "catalogue_row": [7], "y": [5]})
+    found = index_at([1]).with_nearest(goes, 60).table
+    assert found.drop_columns(["path", "t_obs"]).to_pylist() == [
+        {"catalogue_row": 7, "catalogue_y": 5}
+    ]
+
+
 def test_far_away_in_time() -> None:
     early, late = (
         pa.array([-(2**63) + 1], pa.timestamp("ns")),
@@ -103,13 +152,23 @@ def test_far_away_in_time() -> None:
         ({"tolerance": -1}, ValueError, "tolerance must be from 0 to"),
         ({"time": "date"}, KeyError, "the Index has no column 'date': it has path, t_obs"),
         ({"catalogue_time": "Time"}, KeyError, "no column 'Time'; did you mean time?"),
-        ({"catalogue_time": "flux"}, TypeError, "column 'flux' must hold times, it is double"),
+        (
+            {"catalogue_time": "flux"},
+            TypeError,
+            "column 'flux' of the catalogue must hold times, it is double: put times in its place",
+        ),
+        (
+            {"catalogue_time": "name"},
+            ValueError,
+            "'name' of the catalogue .* row 0 has 'a': correct",
+        ),
         ({"columns": ["Flux"]}, KeyError, "no column 'Flux'; did you mean flux?"),
-        ({"columns": {"flux": "t_obs"}}, ValueError, "the Index has columns t_obs, too: leave"),
+        ({"columns": {"flux": "t_obs"}}, ValueError, "the Index has columns t_obs, too, or"),
+        ({"columns": {"flux": "hdu"}}, ValueError, "would read other images by them: leave them"),
     ],
 )
 def test_errors(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    goes = pa.table({"time": times([1]), "flux": [1.0]})
+    goes = pa.table({"time": times([1]), "flux": [1.0], "name": ["a"]})
     with pytest.raises(error, match=message.replace("?", r"\?")):
         index_at([1]).with_nearest(goes, **{"tolerance": 60, **options})
 

@@ -140,18 +140,51 @@ def test_kept_columns() -> None:
         "mag": [None, 8],
         "time": kept["time"].to_pylist(),
         "flux": [1, 2],
-        "catalogue_row": [0, 1],
     }
     assert kept["time"].cast(pa.int64())[0].as_py() == 1_577_836_800_500_000_000
     renamed = objects.kept({"mag": "magnitude", "y": "row"}, without=())
-    assert renamed.column_names == ["magnitude", "row", "catalogue_row"]
-    assert objects.kept(["mag"], without=()).column_names == ["mag", "catalogue_row"]
+    assert renamed.column_names == ["magnitude", "row"]
+    assert objects.kept(["mag"], without=()).column_names == ["mag"]
     with pytest.raises(KeyError, match=r"no column 'Mag'; did you mean mag\? it has y, hdu, mag"):
         objects.kept(["Mag"], without=())
     with pytest.raises(ValueError, match="two columns a"):
         objects.kept({"mag": "a", "flux": "a"}, without=())
     with pytest.raises(TypeError, match="columns must be a sequence of names"):
         objects.kept("mag", without=())
+    with pytest.raises(ValueError, match="the name of a column is empty"):
+        objects.kept({"mag": ""}, without=())
+    with pytest.raises(TypeError, match="the name of a column must be text, got 5"):
+        objects.kept({"mag": 5}, without=())  # type: ignore[dict-item]
+
+
+def test_a_column_that_would_be_a_part() -> None:
+    objects = Objects(Table({"path_note": ["a"], "path_number": [1]}))
+    with pytest.raises(ValueError, match=r"another name, \{'path_note': 'note'\}"):
+        objects.kept(None, without=())
+    renamed = objects.kept({"path_note": "note", "path_number": "path_number"}, without=())
+    assert renamed.column_names == ["note", "path_number"]
+
+
+@pytest.mark.filterwarnings("ignore::erfa.ErfaWarning")
+def test_times_of_astropy() -> None:
+    """A leap second counts as the second after it, as it does in headers."""
+    times = Time(["2016-12-31T23:59:60.5", "1678-01-01", "2261-12-31T23:59:59.987654321"])
+    times[1] = np.ma.masked
+    found, exist = Objects(Table({"time": times.tai})).times("time")
+    assert exist.tolist() == [True, False, True]
+    expected = np.array(["2017-01-01T00:00:00.5", "2261-12-31T23:59:59.987654321"], "M8[ns]")
+    assert found[exist].tolist() == expected.astype(np.int64).tolist()
+
+
+@pytest.mark.filterwarnings("ignore::erfa.ErfaWarning")
+@pytest.mark.parametrize("text", ["2599-07-21T00:00:00.000", "1515-01-01T00:00:00.000"])
+def test_times_that_do_not_fit_are_refused(text: str) -> None:
+    objects = Objects(Table({"time": Time(["2015-01-01", text])}))
+    message = (
+        f"column 'time' of the catalogue must hold times from 1678 to 2261, .* row 1 has {text}"
+    )
+    with pytest.raises(ValueError, match=message):
+        objects.column("time")
 
 
 def test_columns_that_an_index_cannot_hold_can_be_left_out() -> None:
