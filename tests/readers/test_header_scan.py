@@ -176,6 +176,23 @@ class TestKeys:
         path = save(tmp_path / "b.fits", primary, image)
         assert fits_facts(path, [key], 1, inherit=True)[key] is None
 
+    @pytest.mark.parametrize("odd", [{}, {"HIERARCH LONGNAME9": 1}])
+    @pytest.mark.parametrize("pixels", [PIXELS, None])
+    def test_keys_of_an_array_are_inherited_where_there_is_none(
+        self, tmp_path: Path, pixels: Any, odd: dict[str, Any]
+    ) -> None:
+        array = {"BUNIT": "adu", "DATAMAX": 9.0, "CRVAL1": 5.0, "CTYPE2A": "x", "CD1_2": 0.5}
+        array |= {"A_0_2": 1e-6, "WCSAXES": 2, "CROTA2": 3.0}
+        shared = {"EQUINOX": 2000.0, "CRVAL": "c", "GAIN": 2.0}
+        primary = fits.PrimaryHDU(pixels, fits.Header(array | shared | odd))
+        image = fits.ImageHDU(PIXELS, fits.Header({"INHERIT": True, "DATAMIN": 1.0}))
+        path = save(tmp_path / "a.fits", primary, image)
+        found = fits_facts(path, [*array, *shared, "DATAMIN"], 1)
+        expected = array if pixels is None else dict.fromkeys(array)
+        assert {key: found[key] for key in array} == expected
+        assert {key: found[key] for key in shared} == shared
+        assert found["DATAMIN"] == 1.0
+
     @pytest.mark.parametrize("card", [{}, {"INHERIT": False}])
     @pytest.mark.parametrize("kind", [fits.ImageHDU, fits.CompImageHDU])
     def test_keys_that_an_extension_lacks(

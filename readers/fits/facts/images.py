@@ -51,7 +51,8 @@ def fits_facts(
     -----
     If the image's header has INHERIT = T, or `inherit` is true, keywords that it lacks are taken
     from the primary header (FITS Standard 4.0, appendix K), but for those of its own data, such as
-    BZERO.
+    BZERO. If there is an array below it, BUNIT, DATAMAX, DATAMIN and coordinates (CRVAL1, CD1_1 and
+    the like) are of that array, and not taken either; RADESYS, EQUINOX and all others are.
     """
     place = LOCAL.at(file) if isinstance(file, str) else file
     every = hdu == ALL or hdus is not None
@@ -97,9 +98,10 @@ def _image_facts(
     headers = [image.header]
     if number > 0 and (inherit or _value(image.header, "INHERIT") is True):
         headers.append(hdus[0].header)
+    has_array = min(hdus[0].shape, default=0) > 0
     facts: dict[str, Fact] = {}
     for key in keys:
-        name, among = headers_of(key, headers, fits.Header.__contains__)
+        name, among = headers_of(key, headers, fits.Header.__contains__, has_array=has_array)
         facts[key] = next((_value(header, name) for header in among if name in header), None)
     codec = str(getattr(image, "compression_type", ""))
     return facts | _facts(number, image.shape, image.header["BITPIX"], codec)

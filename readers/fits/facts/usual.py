@@ -81,9 +81,10 @@ def keyword_facts(
     sources = [image]
     if image.number > 0 and (inherit or image.cards.fact(b"INHERIT ") is True):
         sources.append(primary)
+    has_array = min(primary.axes, default=0) > 0
     facts: dict[str, Fact] = {}
     for key in keys:
-        name, hdus = headers_of(key, sources, UsualHdu.holds)
+        name, hdus = headers_of(key, sources, UsualHdu.holds, has_array=has_array)
         hdu = next((hdu for hdu in hdus if hdu.holds(name)), None)
         facts[key] = None if hdu is None else hdu.cards.fact(card_name(name))
     return facts
