@@ -119,7 +119,7 @@ def text_times(name: str, catalogue: str, column: pa.ChunkedArray) -> pa.Array:
     for row, (text, time) in enumerate(zip(texts, times, strict=True)):
         if text and time is None:
             raise ValueError(
-                f"column {name!r} of {catalogue} must hold times such as 2015-01-01T00:00:01.5, in "
-                f"UTC, row {row} has {text!r}: correct it, or leave it empty"
+                f"column {name!r} of {catalogue} must hold times in UTC from 1700 to 2199, such "
+                f"as 2015-01-01T00:00:01.5, row {row} has {text!r}: correct it, or leave it empty"
             )
     return pa.array(times, pa.timestamp("ns"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, filterfalse
 from typing import TYPE_CHECKING, Any
 
@@ -124,16 +124,16 @@ class Objects:
         """
         import pyarrow as pa
 
-        if isinstance(columns, str):
+        if isinstance(columns, str) or not isinstance(columns, Iterable | None):
             raise TypeError(f"columns must be a sequence of names, or a mapping, got {columns!r}")
         if columns is None:
             columns = [name for name in self.names if name not in without]
-        self.check(list(columns))
         new = (
             columns if isinstance(columns, Mapping) else {n: _OWN_NAMES.get(n, n) for n in columns}
         )
-        for name in new.values():
+        for name in (*new, *new.values()):
             check_name(name)
+        self.check(list(columns))
         names = [*new.values()]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"columns: there would be two columns {', '.join(twice)}")

@@ -149,12 +149,15 @@ def test_kept_columns() -> None:
         objects.kept(["Mag"], without=())
     with pytest.raises(ValueError, match="two columns a"):
         objects.kept({"mag": "a", "flux": "a"}, without=())
-    with pytest.raises(TypeError, match="columns must be a sequence of names"):
-        objects.kept("mag", without=())
+    wrong: Any
+    for wrong in ("mag", 5):
+        with pytest.raises(TypeError, match="columns must be a sequence of names"):
+            objects.kept(wrong, without=())
     with pytest.raises(ValueError, match="the name of a column is empty"):
         objects.kept({"mag": ""}, without=())
-    with pytest.raises(TypeError, match="the name of a column must be text, got 5"):
-        objects.kept({"mag": 5}, without=())  # type: ignore[dict-item]
+    for wrong in ({"mag": 5}, [5]):
+        with pytest.raises(TypeError, match="the name of a column must be text, got 5"):
+            objects.kept(wrong, without=())
 
 
 def test_a_column_that_would_be_a_part() -> None:
