@@ -67,7 +67,7 @@ settings.register_profile(
     "ci",
     derandomize=True,
     print_blob=True,
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     suppress_health_check=_SUPPRESSED,
 )
