@@ -90,11 +90,15 @@ def astropy_times(name: str, catalogue: str, times: Any) -> pa.Array:
     Raises
     ------
     ValueError
-        If one does not fit into 64 bits.
+        If one does not fit into 64 bits, or its scale is local.
     """
     import pyarrow as pa
+    from astropy.time import ScaleValueError
 
-    found = times.utc.ymdhms
+    try:
+        found = times.utc.ymdhms
+    except ScaleValueError as error:
+        raise ValueError(f"column {name!r} of {catalogue}: {error}") from error
     found = np.asarray(getattr(found, "unmasked", found))
     mask = np.array(np.broadcast_to(times.mask, times.shape))
     wrong = np.flatnonzero(~mask & ((found["year"] < 1678) | (found["year"] > 2261)))

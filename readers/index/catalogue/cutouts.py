@@ -192,7 +192,8 @@ def _kept_columns(
             "columns to keep by columns=, as a mapping to rename them, e.g. "
             f"{{{old!r}: 'catalogue_{old}'}}"
         )
-    return kept.append_column(ROW, pa.array(np.arange(len(objects))))
+    columns_of = dict(zip(kept.column_names, kept.columns, strict=True))
+    return pa.table(columns_of | {ROW: np.arange(len(objects))})  # also if none is kept
 
 
 def _table(images: Images, kept: pa.Table, pairs: Pairs, corners: Corners) -> pa.Table:

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 _TEXT = (".txt", ".dat", ".tbl", ".tsv", ".cat")
 """Suffixes of text files whose format astropy finds out by trying."""
 
-_REFERENCES = {"JDREF", "MJDREF", "DATEREF"}
-"""Keywords of FITS tables of which astropy makes times; without one it would take MJD 0."""
-_OFFSETS = {"TIMEOFFS", "TIMEZERO"}
-"""Keywords of an offset to all times, which astropy passes over."""
-
 
 def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
     """Read a catalogue: Parquet and plain CSV by pyarrow, all else by astropy.
@@ -69,7 +64,10 @@ def _read_by_astropy(path: str, begin: bytes) -> Table:
 
 
 def _read_fits(path: str) -> tuple[Table, str]:
-    """Read the first table of a FITS file, or that of SExtractor's objects."""
+    """Read the first table of a FITS file, or that of SExtractor's objects.
+
+    Pairs of Julian dates, as which astropy writes its times, become those.
+    """
     from astropy.io import fits
     from astropy.table import Table
 
@@ -78,13 +76,17 @@ def _read_fits(path: str) -> tuple[Table, str]:
         chosen = [number for number in tables if hdus[number].name == "LDAC_OBJECTS"][:1]
         read = (chosen or tables or [0])[0]
         named = [f"{n} ({hdus[n].name})" if hdus[n].name else f"{n}" for n in tables if n != read]
-        keywords = set(hdus[read].header)
+        columns = hdus[read].columns if tables else ()
+        # Of other times astropy passes over offsets and, where one is missing, the unit.
+        pairs = [column.name for column in columns if column.format == "2D" and column.coord_type]
     others = (
         f". This is HDU {read}; tables are also in HDU {', '.join(named)}: to use another one, "
         "give astropy's Table.read(path, hdu=...) in place of the path"
     )
     options = {"hdu": chosen[0]} if chosen else {}
-    has_times = keywords & _REFERENCES and not keywords & _OFFSETS
-    return Table.read(
-        path, format="fits", astropy_native=has_times, **options
-    ), others if named else ""
+    table = Table.read(path, format="fits", **options)
+    if pairs:
+        native = Table.read(path, format="fits", astropy_native=True, **options)
+        for name in pairs:
+            table[name] = native[name]
+    return table, others if named else ""

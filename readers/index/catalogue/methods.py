@@ -165,8 +165,8 @@ class IndexCutouts(IndexSources):
         catalogue_time : str
             Column of times of the table, in UTC; astropy's Time is converted to it. Text is ISO
             8601 in UTC, or ends with ``_TAI``; empty text is no time. A leap second counts as the
-            second after it. Columns of FITS tables are times where JDREF, MJDREF or DATEREF is
-            there, as in those that astropy writes.
+            second after it. Columns of FITS tables are times as astropy writes them, in pairs
+            of Julian dates; numbers that count from MJDREF are not.
         columns : sequence of str, or mapping of str to str, optional
             Columns of the table to take, by default all but its times. A mapping gives them other
             names. Without one ``y`` and ``x`` are taken as ``catalogue_y`` and ``catalogue_x``, as

@@ -148,13 +148,17 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
             return pa.FixedSizeListArray.from_arrays(numbers, values.shape[1])
     try:
         column = pa.array(values)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if isinstance(column.type, pa.BaseExtensionType):  # periods and intervals of pandas
+            raise TypeError(f"they are {column.type}")
+        return column
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"column {name!r} cannot hold these values: {error}; give one type of numbers, text, "
             "bytes or bools, and times as an array of datetime64[ns], in which NaT is null (of "
             "astropy's Time its datetime64)"
         ) from error
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _is_for_arrow(values: Any) -> bool:
@@ -164,7 +168,8 @@ def _is_for_arrow(values: Any) -> bool:
     """
     dtype = getattr(values, "dtype", None)
     is_frames = hasattr(dtype, "na_value") or hasattr(values, "__arrow_c_stream__")  # or of polars
-    is_numpy = dtype is None or isinstance(dtype, np.dtype)
+    # PyArrow cannot take sparse ones, which are NumPy's within.
+    is_numpy = dtype is None or isinstance(dtype, np.dtype) or hasattr(dtype, "fill_value")
     return hasattr(values, "__arrow_array__") or (is_frames and not is_numpy)
 
 

@@ -23,15 +23,15 @@ _FUNCTIONS = """
         bool_or(stability <> 'CONSISTENT') OR bool_and(function_type LIKE 'table%')
     FROM duckdb_functions() GROUP BY function_name
 """
+_BARE = {
+    *("current_date", "current_localtime", "current_localtimestamp", "current_time"),
+    *("current_timestamp", "localtime", "localtimestamp"),
+}
+"""Functions that need no parentheses."""
 _OTHERS = {
     "age",  # of one time, which is compared with the current date
-    "current_localtime",
-    "current_localtimestamp",
-    "current_time",
-    "current_timestamp",
-    "localtime",
-    "localtimestamp",
     "reservoir_quantile",
+    *_BARE,
 }
 """What DuckDB calls consistent, or does not list."""
 
@@ -41,8 +41,7 @@ def check_repeatable(
 ) -> None:
     """Raise ValueError if a valid condition samples, or calls what may give other values later."""
     functions, names, samples = connection.execute(_PARSED, [where]).fetchall()[0]
-    # As current_date, which needs no parentheses.
-    functions += set(names) - set(map(str.lower, columns))
+    functions += _BARE.intersection(names).difference(map(str.lower, columns))
     unstable = sorted(_unstable().intersection(functions))
     found = [f"{name}()" for name in unstable]
     if set(samples) != {None}:

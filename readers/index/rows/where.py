@@ -25,6 +25,7 @@ _DUCKDB_CONFIG = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "python_enable_replacements": "false",
+    "threads": "1",  # of several each time another may be the first of a group
 }
 # Nor the time zone of the machine, by which dates are compared with times of a time zone.
 _SETTINGS = "SET TimeZone = 'UTC'; SET lock_configuration = true"
@@ -130,9 +131,9 @@ def _reason(error: Exception, names: Sequence[str], others: Mapping[str, pa.Data
 
 
 def _check_case(where: str, names: Sequence[str]) -> None:
-    seen: dict[str, str] = {}
+    seen: dict[bytes, str] = {}
     for name in names:
-        other = seen.setdefault(name.lower(), name)
+        other = seen.setdefault(name.encode().lower(), name)  # of ASCII alone, as DuckDB
         if other != name:
             raise ValueError(
                 f"where {where!r}: columns {other!r} and {name!r} differ only in case, and SQL "

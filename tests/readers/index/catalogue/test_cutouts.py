@@ -240,6 +240,7 @@ def test_columns_that_are_there_twice(index: Index) -> None:
         Index.cutouts(index, stars, 4)
     made = Index.cutouts(index, stars, 4, columns={"exp": "e", "mag": "mag"})
     assert table_of(made, "exp", "e", "mag", "catalogue_row") == [(1, 7, 8, 0)]
+    assert table_of(Index.cutouts(index, stars, 4, columns=[]), "catalogue_row") == [(0,)]
     with pytest.raises(ValueError, match=r"has columns hdu, as images .* \{'mag': 'catalogue_mag'"):
         Index.cutouts(index, stars, 4, columns={"exp": "e", "mag": "hdu"})
     stars["hdu"] = [5]  # not that of an image, as there is no path

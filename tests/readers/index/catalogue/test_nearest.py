@@ -112,12 +112,14 @@ def test_times_in_files(tmp_path: Path, kind: str, *, is_text: bool) -> None:
     assert found.table["flux"].to_pylist() == [1.5, 2]
 
 
-def test_a_column_of_a_fits_table_without_a_reference_is_no_time(tmp_path: Path) -> None:
-    table = Table({"time": [1.0], "flux": [1.0]}, units={"time": "s"})
+def test_numbers_in_a_fits_table_are_no_times(tmp_path: Path) -> None:
+    """Of those that count from MJDREF astropy passes over the unit where one is missing."""
+    table = Table({"time": [1.0, np.nan], "flux": [1.0, 2.0]}, units={"time": "s"})
     for name, keywords in (
         ("a", {}),
         ("b", {"MJDREFI": 51910}),
-        ("c", {"MJDREF": 1.0, "TIMEZERO": 5}),
+        ("c", {"MJDREF": 51910.0}),
+        ("d", {"MJDREF": 51910.0, "TIMESYS": "GPS"}),
     ):
         table.meta = keywords
         table.write(tmp_path / f"{name}.fits")

@@ -190,6 +190,12 @@ def test_times_that_do_not_fit_are_refused(text: str) -> None:
         objects.column("time")
 
 
+def test_times_of_a_local_scale_are_refused() -> None:
+    objects = Objects(Table({"time": Time(["2015-01-01"], scale="local")}))
+    with pytest.raises(ValueError, match=r"column 'time' of the catalogue: .* scale 'local'"):
+        objects.column("time")
+
+
 def test_columns_that_an_index_cannot_hold_can_be_left_out() -> None:
     sky = SkyCoord([1, 2] * u.deg, [3, 4] * u.deg)
     objects = Objects(QTable({"mag": [1, 2], "sky": sky}))

@@ -175,6 +175,18 @@ class TestWithColumn:
         assert table.schema.field("x").type == kind
         assert table["x"].to_pylist() == [first, None]
 
+    def test_of_pandas_with_most_values_the_same(self) -> None:
+        sparse = pd.arrays.SparseArray([0, 3])
+        for values in (sparse, pd.Series(sparse)):
+            assert contents(index().with_column("x", values))["x"] == [0, 3]
+
+    @pytest.mark.parametrize(
+        "values", [pd.period_range("2020", periods=2), pd.interval_range(0, 2), pd.cut([1, 2], 2)]
+    )
+    def test_of_pandas_without_a_type_of_its_own(self, values: Any) -> None:
+        with pytest.raises(ValueError, match="'x' cannot hold these values: they are extension<"):
+            index().with_column("x", values)
+
     def test_a_column_of_a_fits_table(self) -> None:
         """Which is big-endian."""
         table = fits.BinTableHDU.from_columns([fits.Column("x", "J", array=[1, 2])])
