@@ -52,15 +52,14 @@ def rows(job: Job) -> Finding:
     if tried.failures:
         found = f"{len(tried.failures)} of {tried.rows} tried cannot be read"
         first = f"the first: {tried.failures[0]}"
-        is_rest = len(tried.failures) < tried.rows  # else nothing would be delivered
-        if is_rest and job.config.bad_sample == "skip":
+        if len(tried.failures) == tried.rows:  # nothing would be delivered
+            wrong.append(f"{found} ({first})")
+            remedies.append("fix them, or give other --data or another --pipeline")
+        elif job.config.bad_sample == "skip":
             left_out = f"{found} and will be left out, {first}"
         else:
             wrong.append(f"{found} ({first})")
-            other = "fix them, or give other --data or another --pipeline"
-            remedies.append(
-                "fix it, or leave such files out by --bad_sample=skip" if is_rest else other
-            )
+            remedies.append("fix it, or leave such files out by --bad_sample=skip")
     if len(tried.sizes) > 1 and _must_be_even(job):
         examples = [f"{h}x{w} ({path})" for (h, w), path in tried.sizes.items()][:2]
         wrong.append(f"the images of a batch differ in size, as {' and '.join(examples)}")
