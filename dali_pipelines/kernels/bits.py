@@ -12,6 +12,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 _WORD = ir.IntType(64)
+_GLOBAL = 1
+"""Number that LLVM has for the memory of a GPU that all of its threads share."""
 
 
 def _is_cuda(context: Any) -> bool:
@@ -85,13 +87,18 @@ def leading_zeros_of_word(typing_context: Any, word: Any) -> Any:
     return types.int32(types.uint32), codegen
 
 
+def _pointer(context: Any, builder: Any, address: Any, kind: ir.Type) -> Any:
+    """Make a pointer of an address; of a GPU's global memory, for which threads take fewer registers."""
+    return builder.inttoptr(address, kind.as_pointer(_GLOBAL if _is_cuda(context) else 0))
+
+
 def _loader(number: Any, kind: ir.Type) -> Any:
     @intrinsic
     def load(typing_context: Any, address: Any) -> Any:
         del typing_context
 
-        def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            return builder.load(builder.inttoptr(args[0], kind.as_pointer()), typ=kind)
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return builder.load(_pointer(context, builder, args[0], kind), typ=kind)
 
         return number(types.int64), codegen
 
@@ -104,7 +111,7 @@ def _storer(number: Any, kind: ir.Type) -> Any:
         del typing_context
 
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            builder.store(args[1], builder.inttoptr(args[0], kind.as_pointer()))
+            builder.store(args[1], _pointer(context, builder, args[0], kind))
             return context.get_dummy_value()
 
         return types.void(types.int64, number), codegen

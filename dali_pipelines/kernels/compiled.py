@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dali_pipelines.kernels.stamp import STAMP
@@ -14,19 +15,31 @@ compiled, inlined, contracted = _compiler.compiled, _compiler.inlined, _compiler
 optimized, callback = _compiler.optimized, _compiler.callback
 
 
-def compiled_for_gpus(function: Callable[..., Any]) -> Any:
-    """Compile a kernel for a GPU when it is first launched."""
+def compiled_for_gpus(
+    function: Callable[..., Any], *, launch_bounds: tuple[int, int] | None = None
+) -> Any:
+    """Compile a kernel for a GPU when it is first launched.
+
+    Parameters
+    ----------
+    function : callable
+        The kernel.
+    launch_bounds : (int, int), optional
+        Threads of its blocks, and how many blocks an SM has to run at a time: for so many, threads
+        get fewer registers.
+    """
     from numba import cuda
     from numba.cuda.core import config  # it does not read the settings of numba itself
 
+    make = partial(cuda.jit, launch_bounds=launch_bounds)
     try:
-        kernel = cuda.jit(cache=True)(function)
+        kernel = make(cache=True)(function)
     except RuntimeError as error:
         if "no locator available" not in str(error):
             raise
-        kernel = _in_own_folder(config, lambda: cuda.jit(cache=True)(function))
+        kernel = _in_own_folder(config, lambda: make(cache=True)(function))
     if kernel is None:
-        return cuda.jit(function)
+        return make()(function)
     kernel._cache._cache_file._source_stamp = STAMP
     return kernel
 

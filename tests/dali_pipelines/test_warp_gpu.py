@@ -116,7 +116,7 @@ def test_launches_of_a_batch(
     gpu.counts.clear()
     check(gpu, samples, 3)
     assert {name: counts["launches"] for name, counts in gpu.counts.items()} == dict.fromkeys(
-        ("prefilter_rows", "prefilter_columns", "warp"), launches
+        ("prefilter_rows", "set_limits", "prefilter_columns", "warp"), launches
     )
 
 

@@ -21,7 +21,7 @@ from dali_pipelines.kernels.fits.image_cuda_table import WARP
 from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
 
 _WORD, _REAL = types.int64, types.float32  # what numba makes of Python's int, and of np.float32
-_PREFILTER = prefilter_cuda.BLOCK[0] * prefilter_cuda.BLOCK[1]
+_PREFILTER = prefilter_cuda.THREADS
 
 
 class Kernel(NamedTuple):
@@ -43,6 +43,7 @@ class Kernel(NamedTuple):
 KERNELS = (
     Kernel(image_cuda, "decode_images", (*[_WORD] * 3, _REAL, _REAL, _WORD), WARP),
     Kernel(prefilter_cuda, "prefilter_rows", (_WORD,), _PREFILTER),
+    Kernel(prefilter_cuda, "set_limits", (_WORD, _WORD), _PREFILTER),
     Kernel(prefilter_cuda, "prefilter_columns", (_WORD,), _PREFILTER),
     Kernel(warp_cuda, "warp", (_WORD,), warp_cuda.BLOCK[0] * warp_cuda.BLOCK[1]),
     Kernel(color_cuda, "sum_gray", (_WORD,), color_cuda.THREADS),

@@ -18,6 +18,7 @@ from dali_pipelines.kernels.fits import image_cuda_table
 from dali_pipelines.kernels.fits.dither import RANDOM
 from dali_pipelines.kernels.fits.image import decode_image
 from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda, warp_cuda_table
+from dali_pipelines.kernels.resample.bspline import REACH
 from dali_pipelines.stretch import Stretch
 from gpu_offline.compiler import build
 from gpu_offline.emulator import (
@@ -79,6 +80,7 @@ def resampled(
     source = end_of(shape, corner)
     ordinary: dict[str, NDArray[Any]] = {
         "limits": np.array([-np.inf, np.inf], np.float32),
+        "frame": np.array([0, 0, *shape], np.int64),
         "matrix": np.array([[1, 0, -0.25], [0, 1, -0.5]], np.float64),
         "reduce": np.ones(1, np.int64),
         "gain": np.ones(1, np.float64),
@@ -87,6 +89,8 @@ def resampled(
         "flip": np.array([flip, flip], np.int32),
     }
     given, made = launch.address(source), launch.address(written, ONE_WRITER)
+    grid = warp_cuda_table.blocks(tile, [shape])
+    ranges = sparse((grid[0] * grid[1], 2), np.float32)
     # Each kernel reads one of the images and writes one.
     image = warp_cuda_table.Image(
         out=made,
@@ -97,12 +101,15 @@ def resampled(
         width=shape[1],
         lines=given if tile == prefilter_cuda.COLUMN_TILE else made,
         coefficients=given if tile == warp_cuda.TILE else made,
+        ranges=launch.address(ranges, ONE_WRITER),
         **{name: launch.address(array) for name, array in ordinary.items()},
     )
     table = warp_cuda_table.launch_table([image])
-    grid = warp_cuda_table.blocks(tile, [shape])
     launch.run(program, grid, block, [launch.address(table)], [grid[0] * grid[1] - 1])
     rows, columns = tile
+    if tile == prefilter_cuda.ROW_TILE:
+        seen = source[-rows:, -columns - REACH :]
+        np.testing.assert_array_equal(ranges[-1], [seen.min(), seen.max()])
     part = written[:rows, :columns] if flip else written[-rows:, -columns:]
     assert np.count_nonzero(part) == part.size
     return np.array(part)
@@ -137,7 +144,9 @@ def test_a_flip_writes_to_the_end_of_a_large_image(arch: Any) -> None:
         width=4,
         lines=0,
         coefficients=0,
+        ranges=0,
         limits=zeros,
+        frame=zeros,
         matrix=launch.address(np.array([1.0, 0, 100, 0, 1, 100])),
         reduce=launch.address(np.ones(1, np.int64)),
         gain=launch.address(np.ones(1)),

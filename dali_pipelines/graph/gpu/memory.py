@@ -32,8 +32,8 @@ def warp_nbytes(batch: int, frame: int, image: int, order: int) -> int:
     if order == 1:
         return batch * image
     together = min(batch * frame, max(4 * PIXELS, frame))
-    # Lines and coefficients; and to find the range of a frame, a mask and a copy.
-    return batch * image + 2 * together + frame // 4 + frame
+    # Lines and coefficients, and the range of each 1024 pixels.
+    return batch * image + 2 * together + together // 512
 
 
 def deconvolver_nbytes(batch: int, channels: int, operators: int = 1) -> int:

@@ -206,60 +206,61 @@ class Warp:
 
     def _warp(self, samples: list[tuple[Any, ...]]) -> None:
         import cupy
+        import numpy as np
 
         from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
         from dali_pipelines.kernels.resample.warp_cuda_table import blocks, launch_table
 
+        outs, images = [sample[0] for sample in samples], [sample[1] for sample in samples]
+        shapes = [image.shape[:2] for image in images]
+        row_blocks = blocks(prefilter_cuda.ROW_TILE, shapes)
+        num_ranges = row_blocks[0] * row_blocks[1]
+        limits = cupy.asarray(np.array([-np.inf, np.inf], np.float32))
         scratch: list[Any] = []  # until it is launched
-        described = [self._describe(scratch, *sample) for sample in samples]
+        for shape in shapes:
+            sizes = (shape, shape, (num_ranges, 2), (2,)) if self.order == 3 else ()
+            scratch.append([cupy.empty(size, np.float32) for size in sizes])
+        described = [
+            _describe(*sample, *(arrays or (None, None, None, limits)))
+            for sample, arrays in zip(samples, scratch, strict=True)
+        ]
         table = cupy.asarray(launch_table(described))
         if self.order == 3:
-            block, shapes = prefilter_cuda.BLOCK, [(one.height, one.width) for one in described]
-            tiles = prefilter_cuda.ROW_TILE, prefilter_cuda.COLUMN_TILE
-            launch(prefilter_cuda.prefilter_rows, blocks(tiles[0], shapes), block, table.data.ptr)
-            launch(
-                prefilter_cuda.prefilter_columns, blocks(tiles[1], shapes), block, table.data.ptr
-            )
-        grid = blocks(warp_cuda.TILE, [(one.rows, one.columns) for one in described])
+            at, block = table.data.ptr, prefilter_cuda.BLOCK
+            launch(prefilter_cuda.prefilter_rows, row_blocks, block, at)
+            threads = prefilter_cuda.THREADS
+            launch(prefilter_cuda.set_limits, len(samples), threads, at, num_ranges)
+            column_blocks = blocks(prefilter_cuda.COLUMN_TILE, shapes)
+            launch(prefilter_cuda.prefilter_columns, column_blocks, block, at)
+        grid = blocks(warp_cuda.TILE, [out.shape[1:] for out in outs])
         launch(warp_cuda.warp, grid, warp_cuda.BLOCK, table.data.ptr)
 
-    def _describe(
-        self,
-        scratch: list[Any],
-        out: Any,
-        image: Any,
-        matrix: Any,
-        reduce: Any,
-        gain: Any,
-        stretch: Any,
-        special: Any,
-        frame: Any,
-        flip: Any,
-    ) -> Any:
-        """Describe an image, with the scratch arrays that it needs."""
-        import cupy
-        import numpy as np
 
-        from dali_pipelines.kernels.resample.warp import LOWEST
-        from dali_pipelines.kernels.resample.warp_cuda_table import Image
+def _describe(
+    out: Any,
+    image: Any,
+    matrix: Any,
+    reduce: Any,
+    gain: Any,
+    stretch: Any,
+    special: Any,
+    frame: Any,
+    flip: Any,
+    lines: Any,
+    coefficients: Any,
+    ranges: Any,
+    limits: Any,
+) -> Any:
+    """Describe an image, with the scratch arrays that it needs."""
+    from dali_pipelines.kernels.resample.warp_cuda_table import Image
 
-        shape = image.shape[:2]
-        limits = cupy.asarray(np.array([-np.inf, np.inf], np.float32))
-        lines = coefficients = None
-        if self.order == 3:
-            lines, coefficients = (cupy.empty(shape, np.float32) for _ in range(2))
-            # As aiapy does with whole frames. Nothing here waits for the device.
-            whole = (frame[2] == shape[0]) & (frame[3] == shape[1])
-            missing = cupy.isnan(image)
-            low = cupy.maximum(cupy.where(missing, np.inf, image).min(), special[LOWEST])
-            high = cupy.where(missing, -np.inf, image).max()
-            limits = cupy.where(whole, cupy.stack((low, high)), limits).astype(np.float32)
-        scratch += [lines, coefficients, limits]
-        return Image(
-            *(out.data.ptr, *out.shape[1:], image.data.ptr, *shape),
-            *(0 if array is None else array.data.ptr for array in (lines, coefficients)),
-            *(array.data.ptr for array in (limits, matrix, reduce, gain, stretch, special, flip)),
-        )
+    scratch = (lines, coefficients, ranges)
+    arrays = (limits, frame, matrix, reduce, gain, stretch, special, flip)
+    return Image(
+        *(out.data.ptr, *out.shape[1:], image.data.ptr, *image.shape[:2]),
+        *(0 if array is None else array.data.ptr for array in scratch),
+        *(array.data.ptr for array in arrays),
+    )
 
 
 def _groups(sizes: list[int]) -> Iterator[slice]:

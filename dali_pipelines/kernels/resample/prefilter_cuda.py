@@ -1,7 +1,7 @@
 """Turn an image into spline coefficients on a GPU, see `bspline`: along rows, then along columns.
 
 A block loads a tile with all that the filter reaches into shared memory, so that each pixel is read
-about once; holes are filled and borders mirrored on the way.
+about once; holes are filled and borders mirrored on the way, and the range of the pixels is found.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from numba import cuda
 from numba.core import types
 from numba.extending import intrinsic
 
-from dali_pipelines.kernels.bits import load_float64, store_float32
+from dali_pipelines.kernels.bits import load_float32, load_float64, load_int64, store_float32
 from dali_pipelines.kernels.compiled import compiled, compiled_for_gpus
 from dali_pipelines.kernels.resample.bspline import PREFILTER, REACH
 from dali_pipelines.kernels.resample.holes import hole_value, load_pixel
 from dali_pipelines.kernels.resample.warp import FLOOR, LOWEST, mirrored
 from dali_pipelines.kernels.resample.warp_cuda_table import (
     COEFFICIENTS,
+    FRAME,
     HEIGHT,
     IMAGE,
+    LIMITS,
     LINES,
+    RANGES,
     SPECIAL,
     WIDTH,
     field_of,
@@ -38,6 +41,7 @@ COLUMN_TILE = (64, 32)
 _PITCH = ROW_TILE[1] + 2 * REACH
 _WIDTH = COLUMN_TILE[1]
 _ROW_PIXELS, _COLUMN_PIXELS = ROW_TILE[0] * _PITCH, (COLUMN_TILE[0] + 2 * REACH) * _WIDTH
+THREADS = BLOCK[0] * BLOCK[1]
 _RUN = 4
 """Coefficients of a column that a thread computes at a time, from pixels that they share."""
 
@@ -45,6 +49,8 @@ _RUN = 4
 @compiled_for_gpus
 def prefilter_rows(table):  # type: ignore[no-untyped-def]
     """Fill the holes of a batch's images and filter along rows, into their lines.
+
+    Each block writes the range of the pixels that it loads, for `set_limits`.
 
     Launch ``[blocks(ROW_TILE, ...), BLOCK]`` with the address of a `warp_cuda_table.launch_table`.
     """
@@ -57,15 +63,19 @@ def prefilter_rows(table):  # type: ignore[no-untyped-def]
     lowest = np.float32(load_float64(special + 8 * LOWEST))
     row, left = cuda.blockIdx.y * ROW_TILE[0] + y, cuda.blockIdx.x * ROW_TILE[1]
     columns = min(ROW_TILE[1], width - left)
+    low, high = np.float32(np.inf), np.float32(-np.inf)
     needed = row < height and columns > 0
     if needed:
         column = np.int64(x)
         while column < columns + 2 * REACH:
             place = mirror(left + column - REACH, width)
-            value = filled(image, height, width, row, place, floor, lowest)
+            value = load_pixel(image, width, row, place)
+            low, high = widened(low, high, value, value)
+            value = _filled(value, image, height, width, row, place, floor, lowest)
             tile[np.uint64(y * _PITCH + column)] = value
             column += BLOCK[0]
-    cuda.syncthreads()
+    block = cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x
+    _store_range(field_of(table, number, RANGES) + 8 * block, y * BLOCK[0] + x, low, high)
     if needed:
         column = np.int64(x)
         while column < columns:
@@ -112,6 +122,48 @@ def prefilter_columns(table):  # type: ignore[no-untyped-def]
             row += _RUN * BLOCK[1]
 
 
+@compiled_for_gpus
+def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
+    """Set the limits of each image's spline: the range of whole frames, as aiapy does; else none.
+
+    Launch ``[images, THREADS]`` after `prefilter_rows`, of which `num_ranges` is the number of
+    blocks for an image.
+    """
+    number, thread = cuda.blockIdx.x, cuda.threadIdx.x
+    ranges, limits = field_of(table, number, RANGES), field_of(table, number, LIMITS)
+    frame, special = field_of(table, number, FRAME), field_of(table, number, SPECIAL)
+    low, high = np.float32(np.inf), np.float32(-np.inf)
+    i = np.int64(thread)
+    while i < num_ranges:
+        at = ranges + 8 * i
+        low, high = widened(low, high, load_float32(at), load_float32(at + 4))
+        i += THREADS
+    height, width = field_of(table, number, HEIGHT), field_of(table, number, WIDTH)
+    whole = load_int64(frame + 16) == height and load_int64(frame + 24) == width
+    low = max(low, np.float32(load_float64(special + 8 * LOWEST)))
+    if not whole:
+        low, high = np.float32(-np.inf), np.float32(np.inf)
+    _store_range(limits, thread, low, high)
+
+
+@compiled
+def _store_range(address, thread, low, high):  # type: ignore[no-untyped-def]
+    """Store the range of all threads of a block; all of them have to call this."""
+    lows = cuda.shared.array(THREADS, np.float32)
+    highs = cuda.shared.array(THREADS, np.float32)
+    lows[thread], highs[thread] = low, high
+    half = THREADS // 2
+    while half > 0:
+        cuda.syncthreads()
+        if thread < half:
+            low, high = widened(low, high, lows[thread + half], highs[thread + half])
+            lows[thread], highs[thread] = low, high
+        half //= 2
+    if thread == 0:
+        store_float32(address, low)
+        store_float32(address + 4, high)
+
+
 def _filter(step: int) -> Any:
     """Make the filter of pixels that lie `step` apart, with its weights in the instructions."""
 
@@ -145,9 +197,20 @@ def mirror(i, size):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def widened(low, high, other_low, other_high):  # type: ignore[no-untyped-def]
+    """Return the range that holds two ranges; NaN changes nothing."""
+    return other_low if other_low < low else low, other_high if other_high > high else high
+
+
+@compiled
 def filled(image, height, width, y, x, floor, lowest):  # type: ignore[no-untyped-def]
     """Return a pixel, at least `lowest`, or the substitute for a hole."""
     value = load_pixel(image, width, y, x)
+    return _filled(value, image, height, width, y, x, floor, lowest)
+
+
+@compiled
+def _filled(value, image, height, width, y, x, floor, lowest):  # type: ignore[no-untyped-def]
     if not value > floor:
         value = hole_value(image, height, width, y, x, floor)
     return max(value, lowest)

@@ -20,7 +20,7 @@ class Image:
     """One image of a batch: addresses on the device, and sizes.
 
     Arrays are as for `dali_pipelines.kernels.resample.warp.warp`, but that special is float64;
-    reduce, int64, and gain have shape (1,).
+    reduce, int64, and gain have shape (1,), and frame, int64, shape (4,).
     """
 
     out: int
@@ -34,8 +34,11 @@ class Image:
     lines: int
     coefficients: int
     """Scratch for order 3, float32; 0 for order 1."""
+    ranges: int
+    """Scratch for order 3, float32, shape (blocks of `prefilter_rows`, 2)."""
     limits: int
     """Lowest and highest value of the spline, float32, shape (2,)."""
+    frame: int
     matrix: int
     reduce: int
     gain: int
@@ -54,7 +57,9 @@ _NUM_FIELDS = len(fields(Image))
     WIDTH,
     LINES,
     COEFFICIENTS,
+    RANGES,
     LIMITS,
+    FRAME,
     MATRIX,
     REDUCE,
     GAIN,

@@ -171,7 +171,7 @@ def test_pipelines_know_what_cupy_takes(
     assert cupy_of(fits_pipeline, index, resize=16) == 2 * frame
     assert cupy_of(aia_pipeline, index, size=32, order=1) == 2 * frame + 2 * image
     cubic = cupy_of(aia_pipeline, index, size=32)
-    assert cubic == 2 * frame + 2 * image + 2 * 2 * frame + frame + frame // 4
+    assert cubic == 2 * frame + 2 * image + 2 * 2 * frame + 2 * frame // 512
     with_psf = cupy_of(aia_pipeline, index, size=32, psf=(171, 193))
     assert with_psf == cubic + cupy_memory.deconvolver_nbytes(2, 2)
 
