@@ -88,7 +88,7 @@ def leading_zeros_of_word(typing_context: Any, word: Any) -> Any:
 
 
 def _pointer(context: Any, builder: Any, address: Any, kind: ir.Type) -> Any:
-    """Make a pointer of an address; of a GPU's global memory, for which threads take fewer registers."""
+    """Make a pointer of an address; of global memory on a GPU, where that takes fewer registers."""
     return builder.inttoptr(address, kind.as_pointer(_GLOBAL if _is_cuda(context) else 0))
 
 

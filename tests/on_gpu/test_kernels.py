@@ -107,5 +107,8 @@ def test_the_launcher_without_a_gpu(
     assert launcher.counts == {kernel.name: {"launches": 1} for kernel in KERNELS}
 
 
-def test_no_kernel_was_left_out(gpu: Device) -> None:
+def test_no_kernel_was_left_out(gpu: Device | Gpu, sample: Sample, frame: tuple[Any, ...]) -> None:
+    gpu.decode([sample], "float32", (0, 1), ((500.0, 0.25),))
+    gpu.warp([frame], 3)
+    augmented(gpu)
     assert set(gpu.counts) == {kernel.name for kernel in KERNELS}
