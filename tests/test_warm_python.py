@@ -188,7 +188,12 @@ def test_what_a_fork_cannot_do_is_a_new_interpreter(
 
 
 @pytest.mark.skipif(warm_python.HAS_GPU, reason="nothing is a fork beside a GPU")
-def test_what_is_ours_is_imported_anew() -> None:
-    code = "import sys; print({'torch', 'dali_pipelines', 'readers', 'pytest'} & {*sys.modules})"
+def test_what_is_ours_is_that_of_the_path(tmp_path: Path) -> None:
+    (tmp_path / "readers").mkdir()
+    (tmp_path / "readers" / "__init__.py").touch()
+    code = "import sys; print(sorted({'torch', 'dali_pipelines', 'readers'} & {*sys.modules}))"
     # Variables that another test left behind would mean a new interpreter.
-    assert ended("warm", ["-c", code], env=warm_python._first) == (0, "{'torch'}\n", "")
+    env = warm_python._first
+    expected = (0, "['dali_pipelines', 'readers', 'torch']\n", "")
+    assert ended("warm", ["-c", code], env=env) == expected
+    assert ended("warm", ["-c", code], env=env, cwd=tmp_path) == (0, "['torch']\n", "")
