@@ -7,8 +7,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Errors only: what pip warns of (a newer pip, being root) would drown the figures of `make run`.
 INSTALL := -m pip install -qq --disable-pip-version-check -c .ci/constraints.txt
 
-# One worker more than cores, as tests wait for processes; tests/conftest.py sets their order.
-WORKERS := $(shell expr $$(nproc) + 1)
+# Two workers more than cores, as tests wait for processes; tests/conftest.py sets their order.
+WORKERS := $(shell expr $$(nproc) + 2)
 PYTEST := -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Not a part of `test`: where pip finds no build of torch for the CPU alone, each takes 7 GB of disk.
