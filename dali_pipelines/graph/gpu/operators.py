@@ -206,7 +206,6 @@ class Warp:
 
     def _warp(self, samples: list[tuple[Any, ...]]) -> None:
         import cupy
-        import numpy as np
 
         from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda
         from dali_pipelines.kernels.resample.warp_cuda_table import blocks, launch_table
@@ -215,15 +214,8 @@ class Warp:
         shapes = [image.shape[:2] for image in images]
         row_blocks = blocks(prefilter_cuda.ROW_TILE, shapes)
         num_ranges = row_blocks[0] * row_blocks[1]
-        limits = cupy.asarray(np.array([-np.inf, np.inf], np.float32))
-        scratch: list[Any] = []  # until it is launched
-        for shape in shapes:
-            sizes = (shape, shape, (num_ranges, 2), (2,)) if self.order == 3 else ()
-            scratch.append([cupy.empty(size, np.float32) for size in sizes])
-        described = [
-            _describe(*sample, *(arrays or (None, None, None, limits)))
-            for sample, arrays in zip(samples, scratch, strict=True)
-        ]
+        scratch = self._scratch(shapes, num_ranges)  # held until it is launched
+        described = [_describe(*one, *made) for one, made in zip(samples, scratch, strict=True)]
         table = cupy.asarray(launch_table(described))
         if self.order == 3:
             at, block = table.data.ptr, prefilter_cuda.BLOCK
@@ -234,6 +226,17 @@ class Warp:
             launch(prefilter_cuda.prefilter_columns, column_blocks, block, at)
         grid = blocks(warp_cuda.TILE, [out.shape[1:] for out in outs])
         launch(warp_cuda.warp, grid, warp_cuda.BLOCK, table.data.ptr)
+
+    def _scratch(self, shapes: list[Any], num_ranges: int) -> list[tuple[Any, ...]]:
+        """Return lines, coefficients, ranges and limits for images of these shapes."""
+        import cupy
+        import numpy as np
+
+        if self.order == 3:
+            sizes = [(shape, shape, (num_ranges, 2), (2,)) for shape in shapes]
+            return [tuple(cupy.empty(size, np.float32) for size in each) for each in sizes]
+        unlimited = cupy.asarray(np.array([-np.inf, np.inf], np.float32))
+        return [(None, None, None, unlimited)] * len(shapes)
 
 
 def _describe(
@@ -251,7 +254,7 @@ def _describe(
     ranges: Any,
     limits: Any,
 ) -> Any:
-    """Describe an image, with the scratch arrays that it needs."""
+    """Describe an image and its scratch arrays."""
     from dali_pipelines.kernels.resample.warp_cuda_table import Image
 
     scratch = (lines, coefficients, ranges)

@@ -34,6 +34,7 @@ from dali_pipelines.kernels.resample.warp_cuda_table import (
 
 BLOCK = (32, 8)
 """Threads of a block, columns and rows: a warp's are neighbours in a row, and so in memory."""
+THREADS = BLOCK[0] * BLOCK[1]
 ROW_TILE = (8, 128)
 COLUMN_TILE = (64, 32)
 """Rows and columns of the coefficients that a block writes."""
@@ -41,7 +42,6 @@ COLUMN_TILE = (64, 32)
 _PITCH = ROW_TILE[1] + 2 * REACH
 _WIDTH = COLUMN_TILE[1]
 _ROW_PIXELS, _COLUMN_PIXELS = ROW_TILE[0] * _PITCH, (COLUMN_TILE[0] + 2 * REACH) * _WIDTH
-THREADS = BLOCK[0] * BLOCK[1]
 _RUN = 4
 """Coefficients of a column that a thread computes at a time, from pixels that they share."""
 
@@ -148,7 +148,7 @@ def set_limits(table, num_ranges):  # type: ignore[no-untyped-def]
 
 @compiled
 def _store_range(address, thread, low, high):  # type: ignore[no-untyped-def]
-    """Store the range of all threads of a block; all of them have to call this."""
+    """Store the range of all threads of a block. All call this; it waits until all have done so."""
     lows = cuda.shared.array(THREADS, np.float32)
     highs = cuda.shared.array(THREADS, np.float32)
     lows[thread], highs[thread] = low, high
