@@ -166,7 +166,7 @@ def _sample(view, y, x):  # type: ignore[no-untyped-def]
 def _cubic_sample(view, iy, ix, y, x):  # type: ignore[no-untyped-def]
     image, height, width, floor = view.image, view.height, view.width, view.floor
     if 1 <= iy < height - 2 and 1 <= ix < width - 2:
-        # Nearly always, and without branches: a GPU then waits but once for all of it.
+        # Nearly always, and without branches, so that a GPU waits once for all that is loaded.
         a, b, c, d = _corners(image, width, iy, ix)
         value = _inner_cubic(view.coefficients, width, iy, ix, y, x)
         if (a > floor) & (b > floor) & (c > floor) & (d > floor):
