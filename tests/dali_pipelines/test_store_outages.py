@@ -24,6 +24,8 @@ ROWS = 40
 OUTAGES = int(os.environ.get("CHAOS_OUTAGES", "20"))
 KILLS = int(os.environ.get("CHAOS_SERVER_KILLS", "1"))
 """Of the server itself, each of which takes 2 s; the other outages are the proxy's."""
+MOST_CUT = 1000
+"""Bytes that a request gets at most which is cut off."""
 logger = logging.getLogger(__name__)
 
 
@@ -71,13 +73,14 @@ def take_away(weed: Weed, proxy: Proxy) -> None:
     chance, pause = random.Random(1), threading.Event()
     for number in range(OUTAGES):
         asked = len(proxy.requests)
-        while len(proxy.requests) < asked + 3:  # the Loader gets on
+        # The Loader gets on: else the same request may meet all outages, and is given up at last.
+        while sum(one.nbytes >= MOST_CUT for one in proxy.requests[asked:]) < 3:
             pause.wait(0.01)
         if number < KILLS:
             weed.kill()
             weed.start()
             continue
-        proxy.fault(Fault(cut=chance.randrange(1000)), times=2)
+        proxy.fault(Fault(cut=chance.randrange(MOST_CUT)), times=2)
         proxy.fault(Fault(status=503), times=2)
         proxy.stop()
         pause.wait(chance.uniform(0, 0.2))

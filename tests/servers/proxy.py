@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import ssl
 import sys
 import threading
@@ -164,8 +165,11 @@ class Proxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _stop(self) -> None:
+        # Before it closes, or connections being accepted would stay open, and never be answered.
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening)
+        await _settled()
         self._server.close()
-        await _settled()  # connections that were being accepted
         while self._connections:
             for task in self._connections:
                 task.cancel()
@@ -228,7 +232,10 @@ class Proxy:
             if fault.short is not None:
                 head = _changed(head, {"content-length": str(fault.short)})
             writer.write(_changed(head, {"connection": None}))
-            return await _copied(request, server_reader, writer, fault)
+            await _copied(request, server_reader, writer, fault)
+            # A body that ended early, by a fault or the server's death, ends the connection.
+            promised = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            return request.method == "HEAD" or not promised or request.nbytes == int(promised[1])
         finally:
             server_writer.close()
 
@@ -283,8 +290,8 @@ async def _own_answer(request: Request, fault: Fault, writer: asyncio.StreamWrit
 
 async def _copied(
     request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault
-) -> bool:
-    """Send the body; return whether the connection stays open."""
+) -> None:
+    """Send the body, as far as the fault lets it come."""
     ends = [end for end in (fault.cut, fault.short, fault.stall) if end is not None]
     end = min(ends, default=sys.maxsize)
     most = max(1, int(fault.rate * _BETWEEN_PIECES)) if fault.rate else _PIECE
@@ -296,4 +303,3 @@ async def _copied(
             await asyncio.sleep(_BETWEEN_PIECES)
     if fault.stall is not None:
         await asyncio.Event().wait()
-    return fault.cut is None
