@@ -89,9 +89,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
     """Let the workers be forks of a process that has imported DALI and PyTorch."""
-    from warm_python import WarmJob
+    import warm_python
 
-    subprocess.Popen = WarmJob  # type: ignore[assignment,misc]
+    warm_python.also.extend(warm_python.SLOW_IN_WORKERS)
+    subprocess.Popen = warm_python.WarmJob  # type: ignore[assignment,misc]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -62,6 +62,9 @@ SLOW = (
 )
 """Modules to import once; none starts a thread that is not told not to, see `NO_THREADS`."""
 
+SLOW_IN_WORKERS = ("aiapy.calibrate", "lightning")
+"""Likewise, in 4 s of a core, for what pytest-xdist forks: each worker imports all tests."""
+
 OURS = ("dali_pipelines.cli.main", "dali_pipelines.loader", "dali_pipelines.reexports")
 """What nearly all jobs import of ours, in 0.15 s. No kernels: they are kept as the job says."""
 
@@ -84,12 +87,14 @@ import atexit, sys
 atexit.register(lambda found=sys.modules: found["warm_python"].leave())  # last, as it is the first
 sys.path[0] = sys.argv[1]
 import warm_python
-warm_python.main(int(sys.argv[2]))
+warm_python.main(int(sys.argv[2]), sys.argv[3:])
 """
 TESTS = Path(__file__).parent
 HAS_GPU = any(name for kind in ("nvidia[0-9]*", "dxg") for name in Path("/dev").glob(kind))
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _first = dict(os.environ)
+also: list[str] = []
+"""Modules that the first process imports as well."""
 _status: list[int] = []
 """That of a task which has ended, but for errors."""
 _closed: list[object] = []
@@ -200,7 +205,7 @@ def _server() -> socket.socket | None:
     not_its = ("PYTHONPATH", "OMP_NUM_THREADS")
     environ = {name: value for name, value in _first.items() if name not in not_its}
     process = subprocess.Popen(
-        [sys.executable, "-c", STARTER, str(TESTS), str(its.fileno())],
+        [sys.executable, "-c", STARTER, str(TESTS), str(its.fileno()), *also],
         pass_fds=[its.fileno()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -222,12 +227,12 @@ def _server() -> socket.socket | None:
 # ---- In the process that is forked, and in the forks ---------------------------------------------
 
 
-def main(fd: int) -> None:
+def main(fd: int, also: Sequence[str]) -> None:
     """Import, fork for each task; in the fork, run it, and return or raise as its script does."""
     path = sys.path[1:]
     from numba.core.registry import cpu_target
 
-    for name in (*SLOW, *OURS):
+    for name in (*SLOW, *OURS, *also):
         importlib.import_module(name)
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
