@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any, ClassVar
 
 import numpy as np
+from deadly import die_of
 
 from dali_pipelines.cli.verify.placed import PlacedReader
 from readers.contract import Peek, Row, Sample, SampleSpec
@@ -116,13 +117,6 @@ def die_within_a_result() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     kind._send = send_length
-
-
-def die_of(name: str) -> str:
-    """Return the name, or kill this process if it is that of a deadly file."""
-    if name.startswith("deadly"):
-        os.kill(os.getpid(), signal.SIGSEGV)
-    return name
 
 
 @dataclass

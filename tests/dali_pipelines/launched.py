@@ -34,7 +34,10 @@ def rest_of_epoch(loader: Any) -> list[list[int]]:
 
 
 def spawn(data: str, out: str) -> None:
+    import torch.distributed  # noqa: F401
     import torch.multiprocessing as mp
+
+    from dali_pipelines import Index, Loader, npy_pipeline  # noqa: F401
 
     start: Any = mp.start_processes  # type: ignore[attr-defined]
     start(spawned, (data, out), nprocs=2, start_method="fork")  # as mp.spawn, but quicker

@@ -17,8 +17,9 @@ import dask
 import numpy as np
 import pytest
 from astropy.io import fits
+from deadly import die_of
 from distributed import Client, LocalCluster
-from fakes import die_of
+from distributed.nanny import WorkerProcess
 from PIL import Image
 
 from dali_pipelines import with_mcu_rows, with_tiles
@@ -36,6 +37,7 @@ from readers.contract import Row
 # Dask warns of machines that are slow, have no network, or other versions.
 pytestmark = pytest.mark.filterwarnings("default")
 ROWS = 70
+NOTHING = property(lambda _: {}, lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,8 @@ def client() -> Iterator[Client]:
     settings = {"threads_per_worker": 1, "dashboard_address": None, "memory_limit": 0}
     with (
         mock.patch.dict(os.environ),  # Dask sets variables for its workers, and leaves them
+        # With those that Python reads at its start, workers would be no forks, see warm_python.py.
+        mock.patch.object(WorkerProcess, "pre_spawn_env", NOTHING, create=True),
         LocalCluster(n_workers=2, **settings) as cluster,
         Client(cluster.scheduler_address, set_as_default=False) as found,
     ):

@@ -10,7 +10,8 @@ from typing import Any
 
 import psutil
 import pytest
-from fakes import die_of, die_within_a_result
+from deadly import die_of
+from fakes import die_within_a_result
 
 from dali_pipelines.parallel.process_pool import Crash, ProcessPool
 from dali_pipelines.parallel.task_map import isolated_map, process_map
