@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
-from jobs import ROOT
+from jobs import ROOT, Job
 from PIL import Image
 from solar_files import changed, frame, save
 
@@ -1012,7 +1013,8 @@ def test_command(archive: Path) -> None:
 
 
 DEAD_STORE = """
-import os
+import os, warnings
+warnings.simplefilter("error")
 
 def open_slowly(path, *args, open=os.open, **kwargs):
     if str(path).endswith(".fits"):
@@ -1021,8 +1023,11 @@ def open_slowly(path, *args, open=os.open, **kwargs):
     return open(path, *args, **kwargs)
 
 os.open = open_slowly
+if __name__ == "__main__":
+    from dali_pipelines.cli.index.main import main
+    raise SystemExit(main())
 """
-"""Run by each Python process at its start: files that are pipes block, as on a dead server."""
+"""The command, in whose processes files that are pipes block, as on a dead server."""
 
 
 class TestEnds:
@@ -1030,20 +1035,25 @@ class TestEnds:
 
     @pytest.fixture
     def stuck(
-        self, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+        self,
+        tmp_path: Path,
+        tmp_path_factory: pytest.TempPathFactory,
+        request: pytest.FixtureRequest,
     ) -> Iterator[subprocess.Popen[str]]:
         """Start the command in a process group of its own, on two chunks of pipes."""
-        shim = tmp_path_factory.mktemp("shim")
-        (shim / "sitecustomize.py").write_text(DEAD_STORE)
+        dead_store = tmp_path_factory.mktemp("script") / "dead_store.py"
+        dead_store.write_text(DEAD_STORE)
         (tmp_path / "archive").mkdir()
         for number in range(2 * CHUNK_FILES):
             os.mkfifo(tmp_path / f"archive/{number:02d}.fits")
-        command = subprocess.Popen(
-            [*COMMAND, "archive", "--num_processes=2"],
+        # Forks of a `Job` would hardly be found while they start.
+        start = subprocess.Popen if "starting" in request.node.name else Job
+        command = start(
+            [sys.executable, str(dead_store), "archive", "--num_processes=2"],
             cwd=tmp_path,
             stderr=subprocess.PIPE,
             text=True,
-            env={**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(shim), str(ROOT)])},
+            env=ENVIRONMENT,
             start_new_session=True,
         )
         try:
@@ -1101,15 +1111,17 @@ class TestEnds:
 
 
 def children(command: subprocess.Popen[str]) -> list[int]:
-    """Wait for both child processes and give their numbers."""
+    """Wait for both child processes and give their numbers.
+
+    They come after the resource tracker, and after the process that a `Job` forks.
+    """
+    before = 2 if isinstance(command, Job) else 1
 
     def find() -> list[int]:
-        lists = Path(f"/proc/{command.pid}/task").glob("*/children")
-        pids = [int(pid) for path in lists for pid in path.read_text().split()]
-        found = [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        if len(found) != 2:
-            raise OSError(f"expected two child processes, found {pids}")
-        return found
+        pids = [child.pid for child in psutil.Process(command.pid).children()]
+        if len(pids) != before + 2:
+            raise OSError(f"expected two child processes, found {pids[before:]}")
+        return pids[before:]
 
     return until(find)
 
