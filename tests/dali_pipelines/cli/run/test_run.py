@@ -63,15 +63,17 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def audited(folder: Path, tmp_path: Path, *flags: str, code: int = 0) -> list[dict[str, str]]:
-    """Run in this process and give the audit's lines."""
+    """Run in this process, by default with one reader, and give the audit's lines."""
     path = tmp_path / "audit.csv"
-    assert main([f"--data={folder}", "--device=cpu", f"--audit={path}", *flags]) == code
+    always = ["--device=cpu", "--num_read_processes=1", f"--audit={path}"]
+    assert main([f"--data={folder}", *always, *flags]) == code
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def test_audit_has_each_row_once_per_epoch(archive: Path, tmp_path: Path) -> None:
-    lines = audited(archive, tmp_path, "--batch_size=4", "--num_gpus=3", "--epochs=2")
+    flags = ["--num_read_processes=4", "--num_gpus=3", "--epochs=2"]
+    lines = audited(archive, tmp_path, "--batch_size=4", *flags)
     assert list(lines[0]) == ["epoch", "step", "shard", "slot", "row", "path", "valid"]
     for epoch in "01":
         rows = [int(line["row"]) for line in lines if line["epoch"] == epoch]
@@ -116,7 +118,7 @@ def test_images_of_several_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for row in range(4):
         fits.writeto(tmp_path / f"mixed/{row}.fits", np.zeros((9 + row, 8), np.int16))
     settings = tmp_path / "run.toml"
-    always = ["--batch_size=2", "--num_read_processes=1"]
+    always = ["--batch_size=2"]
     for ragged in ("list", "pad"):
         settings.write_text(f'ragged = "{ragged}"')
         lines = audited(tmp_path / "mixed", tmp_path, f"--config={settings}", *always)
@@ -143,7 +145,7 @@ def test_an_hdu_by_its_name_and_its_planes(
     (tmp_path / "cubes").mkdir()
     cube = fits.ImageHDU(np.zeros((3, 8, 9), np.int16), name="SCI")
     fits.HDUList([fits.PrimaryHDU(), cube]).writeto(tmp_path / "cubes/a.fits")
-    flags = ["--hdu=sci", "--batch_size=1", "--num_read_processes=1"]
+    flags = ["--hdu=sci", "--batch_size=1"]
     for planes in (["all"], ["2", "0"]):
         report = tmp_path / "report.json"
         lines = audited(
@@ -165,7 +167,7 @@ def test_several_images_of_each_row(tmp_path: Path, capsys: pytest.CaptureFixtur
     sci, dq = (fits.ImageHDU(np.zeros((8, 9), np.int16), name=name) for name in ("SCI", "DQ"))
     for number, hdus in enumerate(([sci, dq], [sci], [sci, dq])):
         fits.HDUList([fits.PrimaryHDU(), *hdus]).writeto(tmp_path / f"archive/{number}.fits")
-    flags = ["--batch_size=2", "--num_read_processes=1", "--bad_sample=skip", "--no-shuffle"]
+    flags = ["--batch_size=2", "--bad_sample=skip", "--no-shuffle"]
     rejected, report = tmp_path / "rejected.csv", tmp_path / "report.json"
     files = [f"--rejected={rejected}", f"--report={report}"]
     lines = audited(
@@ -383,11 +385,9 @@ def test_drop_resumed_with_a_larger_step_goes_on_with_the_next_epoch(
     archive: Path, tmp_path: Path
 ) -> None:
     """20 of 23 rows are delivered: 3 are left, which drop leaves out of steps of 6."""
-    state, flags = tmp_path / "state.json", ["--tail=drop", "--num_read_processes=1"]
-    before = audited(
-        archive, tmp_path, *flags, "--batch_size=2", "--max_batches=10", f"--state={state}"
-    )
-    more = [*flags, "--batch_size=6", "--epochs=2", f"--resume={state}"]
+    state, flags = tmp_path / "state.json", ["--tail=drop", "--batch_size=2", "--max_batches=10"]
+    before = audited(archive, tmp_path, *flags, f"--state={state}")
+    more = ["--tail=drop", "--batch_size=6", "--epochs=2", f"--resume={state}"]
     after = audited(archive, tmp_path, *more)
     assert len({line["row"] for line in before}) == 20
     assert {line["epoch"] for line in after} == {"1"}
