@@ -10,10 +10,9 @@ of a core, unless it ends with an error. Tests of these start their own.
 
 The ranks of torchrun are forks, too, of a second such process, which is a child of torchrun; so are
 the Python processes that a job starts by `subprocess`, or that multiprocessing starts in it, the
-fork server too, if its environment has `WARM_CHILDREN`. That names modules, with commas between
-them, which the second one imports beyond those of the first. `warm_spawn` does the same for what a
-test itself spawns. The workers of pytest-xdist are forks of one such process, and each has one for
-its jobs that is a fork as well.
+fork server too, if its environment has `WARM_CHILDREN`. `warm_spawn` does the same for what a test
+itself spawns. The workers of pytest-xdist are forks of one such process, and each has one for its
+jobs that is a fork as well.
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ SLOW = (
     "configparser",
     "isal.isal_zlib",
     "lazy_loader",
+    "lightning.pytorch",
     "multiprocessing.forkserver",
     "numba.core.ccallback",
     "numba.cuda",
@@ -306,8 +306,6 @@ def _serve(connection: socket.socket) -> Task:
 def _with_server(task: Task) -> Task:
     """Let what starts others do so as forks of a process that is forked before it has threads."""
     global _first, _server
-    for name in filter(None, task.environ.get("WARM_CHILDREN", "").split(",")):
-        importlib.import_module(name)
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
         its.close()

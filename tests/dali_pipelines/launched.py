@@ -34,7 +34,7 @@ def rest_of_epoch(loader: Any) -> list[list[int]]:
 
 
 def spawn(data: str, out: str) -> None:
-    import torch.distributed  # noqa: F401
+    import torch.distributed  # noqa: F401 - once, and not by each rank
     import torch.multiprocessing as mp
 
     from dali_pipelines import Index, Loader, npy_pipeline  # noqa: F401

@@ -36,14 +36,13 @@ def test_every_row_once(
 ) -> None:
     """Some begin with one process, which ends in mid-epoch; two ranks go on where it has saved."""
     script = Path(__file__).with_name(SCRIPTS[launcher])
-    modules = "lightning.pytorch" if SCRIPTS[launcher] == "launched_lightning.py" else ""
     command = [*(TORCHRUN if launcher == "torchrun" else []), str(script), launcher]
     # One of them as it is: a `Job` starts processes in another way.
     start = partial(subprocess.run, capture_output=True, text=True, timeout=200)
     done = (start if launcher == "spawn" else run)(
         [sys.executable, *command, str(npy_folder), str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "WARM_CHILDREN": modules},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
     ranks = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("rank*.json"))]
