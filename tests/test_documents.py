@@ -27,6 +27,7 @@ import jobs
 import numpy as np
 import pytest
 import solar_files
+from all_readers import MODULES, AnyReader
 from astropy.io import fits
 from astropy.wcs import WCS
 from code_blocks import blocks
@@ -41,6 +42,7 @@ import readers
 from dali_pipelines import Loader, PipelineSettings, fits_pipeline, jpeg_pipeline, npy_pipeline
 from dali_pipelines.cli.main import COMMANDS
 from dali_pipelines.cli.main import main as run_command
+from dali_pipelines.runtime.processes.fork_server import start_fork_server
 
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
@@ -73,6 +75,7 @@ def commands() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of 32 frames of 520x530, frames of AIA, cubes, and photographs of two classes."""
+    start_fork_server(AnyReader(), MODULES)  # or each reader of JPEG windows would import numba
     folder = tmp_path_factory.mktemp("user")
     (folder / "archive" / "2015").mkdir(parents=True)
     pixels = np.random.default_rng(0).poisson(100, (520, 530)).astype(np.int16)
