@@ -47,7 +47,6 @@ SLOW = (
     "configparser",
     "isal.isal_zlib",
     "lazy_loader",
-    "lightning.pytorch",
     "multiprocessing.forkserver",
     "numba.core.ccallback",
     "numba.cuda",
@@ -62,7 +61,7 @@ SLOW = (
 )
 """Modules to import once; none starts a thread that is not told not to, see `NO_THREADS`."""
 
-SLOW_IN_WORKERS = ("aiapy.calibrate", "lightning")
+SLOW_IN_WORKERS = ("aiapy.calibrate", "lightning.pytorch")
 """Likewise, in 4 s of a core, for what pytest-xdist forks: each worker imports all tests."""
 
 OURS = ("dali_pipelines.cli.main", "dali_pipelines.loader", "dali_pipelines.reexports")
