@@ -162,7 +162,7 @@ def _resize_and_finish(
         image, dtype = fn.cast(image, dtype=types.FLOAT), "float32"
     mean, std = finish or ([0.0] * channels, [1.0] * channels)
     numbers = np.stack((mean, 1 / np.array(std)), axis=1).astype(np.float32)
-    carrier = select(_constant(np.zeros(shape, np.uint8)))
+    carrier = select(_zeros(shape))
     image = operators.resize(dtype, image, carrier, flip, select(_constant(numbers)))
     finished = decoded.finished or finish is not None
     return decoded._replace(image=image, layout="CHW", dtype="float32", finished=finished)
@@ -180,11 +180,16 @@ def _nearest(
     value = _constant(np.array([_number(missing)], np.float32))
     outside = select(fn.cast(value, dtype=types.FLOAT64))
     if config.device_id is None:
-        carrier = select(_constant(np.zeros(shape, np.uint8)))
+        carrier = select(_zeros(shape))
         image = operators.nearest(decoded.dtype, decoded.image, carrier, numbers, outside)
     else:
         image = operators_gpu.nearest(decoded.image, shape, numbers, outside)
     return decoded._replace(image=image, layout="CHW")
+
+
+def _zeros(shape: tuple[int, int]) -> Any:
+    """Add an array of zeros, uint8; as a NumPy array DALI would take it number by number."""
+    return types.Constant(0, dtype=types.UINT8, shape=shape, device="cpu")
 
 
 def _constant(value: NDArray[Any]) -> Any:
