@@ -123,7 +123,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm_spawn() -> None:
-    """Let what tests spawn be forks of a process that has imported DALI and PyTorch."""
+    """Let what tests spawn, and the fork server, be forks of a process with DALI and PyTorch."""
     from warm_python import warm_spawn
 
     multiprocessing.util.spawnv_passfds = warm_spawn

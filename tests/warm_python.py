@@ -10,9 +10,10 @@ of a core, unless it ends with an error. Tests of these start their own.
 
 The ranks of torchrun are forks, too, of a second such process, which is a child of torchrun; so are
 the Python processes that a job starts by `subprocess`, or that multiprocessing starts in it, the
-fork server too, if its environment has `WARM_CHILDREN`. `warm_spawn` does the same for what a test
-itself spawns. The workers of pytest-xdist are forks of one such process, and each has one for its
-jobs that is a fork as well.
+fork server too, if its environment has `WARM_CHILDREN`. `warm_spawn` does the same for what
+multiprocessing starts in a test itself, where the fork server has PyTorch for the workers of its
+DataLoader, too. The workers of pytest-xdist are forks of one such process, and each has one for
+its jobs that is a fork as well.
 """
 
 from __future__ import annotations
@@ -141,18 +142,9 @@ class WarmJob(subprocess.Popen[str]):
 
 
 def warm_spawn(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
-    """Do what multiprocessing.util.spawnv_passfds does, with a fork for what is spawned."""
-    return _spawn_as_fork(path, args, passfds, ("spawn_main(",))
-
-
-def _warm_spawn_of_job(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
-    return _spawn_as_fork(path, args, passfds, ("spawn_main(", "forkserver import main"))
-
-
-def _spawn_as_fork(
-    path: bytes, args: Sequence[Any], passfds: Sequence[int], kinds: tuple[str, ...]
-) -> int:
+    """Do what multiprocessing.util.spawnv_passfds does, with a fork for a child or fork server."""
     command = [*map(os.fsdecode, args)]
+    kinds = ("spawn_main(", "forkserver import main")
     knows_how = any(kind in word for word in command for kind in kinds)
     alike = _read_at_start(os.environ) == _read_at_start(_first)
     if not (knows_how and alike and (server := _server())):
@@ -318,7 +310,7 @@ def _with_server(task: Task) -> Task:
         dynamic_rendezvous.get_method_name = lambda depth=2: ""
         subprocess_handler.Popen = WarmJob  # type: ignore[assignment,attr-defined]
         subprocess.Popen = WarmJob  # type: ignore[assignment,misc]
-        multiprocessing.util.spawnv_passfds = _warm_spawn_of_job
+        multiprocessing.util.spawnv_passfds = warm_spawn
         return task
     ours.close()
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job
