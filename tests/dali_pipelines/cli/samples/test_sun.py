@@ -1,4 +1,5 @@
 import io
+import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from dali_pipelines.cli.samples import sets, sun
 
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two frames, made in other processes."""
-    folder = sets.fits_samples(tmp_path_factory.mktemp("fits"), num_frames=2)
+    """Two frames, made in this process, which draws the Sun once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sets, "whole_cores", lambda: 1)
+        folder = sets.fits_samples(tmp_path_factory.mktemp("fits"), num_frames=2)
     return sorted(folder.iterdir())
 
 
@@ -84,7 +87,12 @@ def test_the_disk_is_bright_and_noisy(frames: list[Path]) -> None:
 
 
 def test_a_frame_is_the_same_each_time(frames: list[Path], tmp_path: Path) -> None:
-    sun.save_frame(tmp_path / "again.fits", 1)
+    # In another process, which draws its own Sun.
+    again = multiprocessing.get_context("spawn").Process(
+        target=sun.save_frame, args=(tmp_path / "again.fits", 1)
+    )
+    again.start()
+    again.join()
     assert (tmp_path / "again.fits").read_bytes() == frames[1].read_bytes()
 
 
