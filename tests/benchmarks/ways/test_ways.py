@@ -113,8 +113,8 @@ def test_files_are_described(level1: Settings, photos: Settings) -> None:
 
 
 def many_times(files: Files) -> Files:
-    """So many that the kernel has counted the time of all threads, which it does now and then."""
-    rows = [*range(len(files.paths))] * 16
+    """Some batches, so that the kernel has counted the time of all threads."""
+    rows = [*range(len(files.paths))] * 4
     paths = [files.paths[row] for row in rows]
     return replace(files, index=files.index.select(rows), paths=paths)
 
