@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from jobs import run
 from numba import types
 
 from dali_pipelines.kernels.fits.tile_geometry import number
@@ -48,7 +48,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def lines_of(script: Path) -> list[str]:
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    done = run([sys.executable, str(script)])
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import fuzz_rice
 import pytest
 from cpu_forms import forms_here
+from jobs import run
 
 from dali_pipelines.kernels.vectors import FORMS, form_of
 
@@ -30,12 +30,9 @@ BATCHES = 3 * PART // fuzz_rice.PER_BATCH
 def by_form(variables: dict[str, str], part: int) -> Any:
     """Return what `fuzz_rice` prints in a process of its own."""
     seeds = (str(number * BATCHES) for number in (part, part + 1))
-    found = subprocess.run(
+    found = run(
         [sys.executable, "-m", "fuzz_rice", *seeds],
         env={**os.environ, **variables, "PYTHONPATH": str(Path(fuzz_rice.__file__).parent)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)

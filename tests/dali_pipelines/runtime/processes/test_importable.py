@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -51,13 +50,9 @@ REFUSED = "and reader processes cannot import it from there: put it into a modul
 
 def test_a_class_of_a_notebooks_cell() -> None:
     """A notebook's __main__ has no file, as that of a session; forked processes need none."""
-    found = subprocess.run(
-        [sys.executable, "-"],
-        input=PROGRAM + CHECKS + 'check(Mine(), "fork")\n',
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+    program = PROGRAM + CHECKS + 'check(Mine(), "fork")\n'
+    found = jobs.run([sys.executable, "-c", program])
+    assert found.returncode == 0, found.stderr
     *lines, forked = found.stdout.splitlines()
     assert len(lines) == 2
     for line in lines:
