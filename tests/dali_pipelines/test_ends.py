@@ -75,10 +75,11 @@ def refuse(self):
 
 if __name__ == "__main__":
     index = Index.scan(sys.argv[1])
-    loader = Loader(npy_pipeline, index, batch_size=4, devices=[None], start_method=sys.argv[2])
+    settings = {"batch_size": 4, "start_method": sys.argv[2]}
+    loader = Loader(npy_pipeline, index, devices=[None], framework="numpy", **settings)
     batches = iter(loader)
     next(batches)
-    pipeline = npy_pipeline(index, batch_size=4, device_id=None, start_method=sys.argv[2])
+    pipeline = npy_pipeline(index, device_id=None, **settings)
     pipeline.build()
     atexit.register(setattr, threading.Thread, "start", refuse)
     print(*(process.pid for each in (*loader.pipelines, pipeline) for process in each.processes()))

@@ -137,7 +137,8 @@ def test_a_script_that_starts_threads_is_imported_in_each_reader(
 def test_threads_that_are_made_for_forks_do_not_count(npy_folder: Path, tmp_path: Path) -> None:
     """Those of OpenBLAS, of which scipy has its own, and of jemalloc, which pandas brings."""
     imports = "import pandas, scipy.linalg\nfrom dali"
-    (tmp_path / "script.py").write_text(LOGGED.replace("from dali", imports, 1))
+    script = LOGGED.replace("from dali", imports, 1).replace("None]", "None], framework='numpy'")
+    (tmp_path / "script.py").write_text(script)
     given = {"LOG": str(tmp_path / "log"), "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "2"}
     found = run(
         [sys.executable, "script.py", str(npy_folder)],
