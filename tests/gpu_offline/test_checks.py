@@ -71,8 +71,8 @@ DIVIDES = """\
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("faulty")
+def folder(kernels_folder: Path) -> Path:
+    return kernels_folder / "faulty"
 
 
 @pytest.fixture(scope="module")
