@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import cycle, islice
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -176,11 +177,10 @@ def seconds_to_error(batches: Iterator[object], message: str) -> float:
 
 def readers_that_start(method: str, before: list[psutil.Process]) -> list[int]:
     """Find the reader processes of this one, which do not tell it their pid yet."""
-    children = psutil.Process().children()
     if method == "forkserver":
-        servers = [each for each in children if "forkserver" in command(each)]
-        return [each.pid for server in servers for each in server.children()]
-    new = [each for each in children if each not in before]
+        server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+        return [each.pid for each in psutil.Process(server).children()] if server else []
+    new = [each for each in psutil.Process().children() if each not in before]
     return [each.pid for each in new if "resource_tracker" not in command(each)]
 
 
