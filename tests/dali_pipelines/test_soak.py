@@ -90,9 +90,9 @@ def test_memory_is_flat_and_epochs_follow_each_other(
 
 
 def used_memory() -> tuple[int, int]:
-    """Return the memory of this process and of all its children in bytes, shared pages shared out.
+    """Return the memory of this process and of all its children in bytes: what is theirs alone.
 
-    Pages of files are left out: of a library's the share changes with each process on the machine.
+    Of pages of files, and of the process they are forks of, each other process changes the share.
     """
     this = psutil.Process()
     return own_memory(this.pid), sum(own_memory(p.pid) for p in this.children(recursive=True))
@@ -105,4 +105,4 @@ def own_memory(pid: int) -> int:
     except (ProcessLookupError, FileNotFoundError):
         return 0
     sizes = {name: int(size) for name, size, _ in map(str.split, lines)}
-    return 1024 * (sizes["Pss_Anon:"] + sizes["Pss_Shmem:"])
+    return 1024 * (sizes["Private_Dirty:"] + sizes["Pss_Shmem:"])
