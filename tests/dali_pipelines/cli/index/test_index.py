@@ -1111,17 +1111,16 @@ class TestEnds:
 
 
 def children(command: subprocess.Popen[str]) -> list[int]:
-    """Wait for both child processes and give their numbers.
-
-    They come after the resource tracker, and after the process that a `Job` forks.
-    """
-    before = 2 if isinstance(command, Job) else 1
+    """Wait for both child processes, and return their numbers."""
+    first = int(isinstance(command, Job))  # what a `Job` forks before all else
 
     def find() -> list[int]:
-        pids = [child.pid for child in psutil.Process(command.pid).children()]
-        if len(pids) != before + 2:
-            raise OSError(f"expected two child processes, found {pids[before:]}")
-        return pids[before:]
+        # By age: numbers begin again at the lowest.
+        found = sorted(psutil.Process(command.pid).children(), key=psutil.Process.create_time)
+        pids = [each.pid for each in found[first:] if "resource_tracker" not in str(each.cmdline())]
+        if len(pids) != 2:
+            raise OSError(f"expected two child processes, found {pids}")
+        return pids
 
     return until(find)
 
