@@ -14,6 +14,9 @@ fork server too, if its environment has `WARM_CHILDREN`. `warm_spawn` does the s
 multiprocessing starts in a test itself, where the fork server has PyTorch for the workers of its
 DataLoader, too. The workers of pytest-xdist are forks of one such process, and each has one for
 its jobs that is a fork as well.
+
+A fork copies the page tables of 400 MB, and its end takes them down: `_collapse` lets large pages
+hold what is imported, which makes both take a third of their time.
 """
 
 from __future__ import annotations
@@ -35,8 +38,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import signature
 from pathlib import Path
@@ -91,7 +93,10 @@ warm_python.main(int(sys.argv[2]), sys.argv[3:])
 """
 TESTS = Path(__file__).parent
 HAS_GPU = any(name for kind in ("nvidia[0-9]*", "dxg") for name in Path("/dev").glob(kind))
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+MADV_COLLAPSE = 25
+PR_GET_TID_ADDRESS = 40
+SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine, 0)
+CLONE_FLAGS = 0x8000 | 0x1000000 | 0x200000  # PARENT, CHILD_SETTID, CHILD_CLEARTID
 _first = dict(os.environ)
 also: list[str] = []
 """Modules that the first process imports as well."""
@@ -161,36 +166,21 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fork(server: socket.socket, task: Task, fds: list[int]) -> int:
-    """Return the process that runs the task, once it is a child of this one."""
-    waits, goes = os.pipe()
-    with _one_at_a_time, _adopting():
+    """Return the process that runs the task, a child of this one."""
+    with _one_at_a_time:
         blocked = [*map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))]  # it inherits them
-        socket.send_fds(server, [pickle.dumps((blocked, pickle.dumps(task)))], [waits, *fds])
-        pid = int(server.recv(100))
-        server.recv(1)  # what forked it has ended, so that it is ours
-    os.close(waits)
-    os.close(goes)
-    return pid
-
-
-@contextmanager
-def _adopting() -> Iterator[None]:
-    """Be the parent of processes whose own has ended, if that came from this one."""
-    prctl = ctypes.CDLL(None).prctl
-    prctl(SUBREAPER, 1)
-    try:
-        yield
-    finally:
-        prctl(SUBREAPER, 0)
+        socket.send_fds(server, [pickle.dumps((blocked, pickle.dumps(task)))], fds)
+        return int(server.recv(100))
 
 
 @cache
 def _server() -> socket.socket | None:
     """Start what will be forked, with the streams of a job: no terminal, and no file.
 
-    None where there is a GPU, whose libraries may not outlive a fork, and if imports start threads.
+    None where there is a GPU, whose libraries may not outlive a fork, if imports start threads, and
+    on machines of other kinds.
     """
-    if HAS_GPU:
+    if HAS_GPU or not SYS_CLONE:
         return None
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     not_its = ("PYTHONPATH", "OMP_NUM_THREADS")
@@ -229,6 +219,7 @@ def main(fd: int, also: Sequence[str]) -> None:
     cpu_target.target_context.refresh()
     gc.collect()
     gc.freeze()  # or the garbage collection of each fork would copy all pages
+    _collapse()
     gc.set_threshold(20_000)  # what is frozen does not count as what it has left, which is little
     connection = socket.socket(fileno=fd)
     connection.send(str(len(os.listdir("/proc/self/task"))).encode())
@@ -267,21 +258,15 @@ def _serve(connection: socket.socket) -> Task:
             os._exit(0)
         blocked, pickled = pickle.loads(message)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # now: signals may follow the fork
-        if not (between := os.fork()):
-            if pid := os.fork():
-                connection.send(str(pid).encode())
-                os._exit(0)
+        if not (pid := _fork_sibling()):
             break
-        os.waitpid(between, 0)
-        connection.send(b".")
+        connection.send(str(pid).encode())
         for fd in fds:
             os.close(fd)
     connection.close()
     task: Task = pickle.loads(pickled)
-    waits, *given = fds
-    os.read(waits, 1)  # until it has its parent
     # Out of the way first: one may have the number that another is to get.
-    given = [fcntl.fcntl(fd, fcntl.F_DUPFD, 1000) for fd in given]
+    given = [fcntl.fcntl(fd, fcntl.F_DUPFD, 1000) for fd in fds]
     for fd in fds:
         os.close(fd)
     for fd, number in zip(given, (0, 1, 2, *task.files), strict=True):
@@ -292,6 +277,36 @@ def _serve(connection: socket.socket) -> Task:
     if task.before:
         task.before()
     return task
+
+
+def _fork_sibling() -> int:
+    """Do what os.fork does, but for a child of this process's parent."""
+    tid = ctypes.c_long()  # where the C library has the number of this thread
+    ctypes.CDLL(None).prctl(PR_GET_TID_ADDRESS, ctypes.byref(tid))
+    python = ctypes.pythonapi  # its functions keep the lock of the interpreter
+    python.PyOS_BeforeFork()
+    # Machines differ in which of the last two is read.
+    call = [ctypes.c_long(part) for part in (SYS_CLONE, CLONE_FLAGS, 0, 0, tid.value, tid.value)]
+    pid: int = python.syscall(*call)
+    if not pid:
+        python.PyOS_AfterFork_Child()
+        return 0
+    python.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError("the kernel refuses to fork this process for its parent")
+    return pid
+
+
+def _collapse() -> None:
+    """Let large pages hold this process's memory, as far as the kernel can."""
+    size = 1 << 21
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, access, _, _, inode, *_ = line.split()
+        start, stop = (int(address, 16) for address in addresses.split("-"))
+        start, stop = -(-start // size) * size, stop // size * size
+        if inode == "0" and access == "rw-p" and start < stop:
+            whole = ctypes.c_void_p(start), ctypes.c_size_t(stop - start)
+            ctypes.CDLL(None).madvise(*whole, MADV_COLLAPSE)  # what is refused stays as it is
 
 
 def _with_server(task: Task) -> Task:
