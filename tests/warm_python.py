@@ -38,6 +38,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import signature
@@ -218,6 +219,7 @@ def main(fd: int, also: Sequence[str]) -> None:
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
     gc.collect()
+    weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # PyTorch would undo its own
     gc.freeze()  # or the garbage collection of each fork would copy all pages
     _collapse()
     gc.set_threshold(20_000)  # what is frozen does not count as what it has left, which is little
