@@ -103,7 +103,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()  # the modules and tests, which stay
-        gc.set_threshold(100_000)
+        gc.set_threshold(100_000, 30)
         gc.enable()
 
 

@@ -212,6 +212,7 @@ def _server() -> socket.socket | None:
 def main(fd: int, also: Sequence[str]) -> None:
     """Import, fork for each task; in the fork, run it, and return or raise as its script does."""
     path = sys.path[1:]
+    gc.disable()  # what is imported stays
     from numba.core.registry import cpu_target
 
     for name in (*SLOW, *OURS, *also):
@@ -222,6 +223,7 @@ def main(fd: int, also: Sequence[str]) -> None:
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # PyTorch would undo its own
     gc.freeze()  # or the garbage collection of each fork would copy all pages
     _collapse()
+    gc.enable()
     gc.set_threshold(20_000)  # what is frozen does not count as what it has left, which is little
     connection = socket.socket(fileno=fd)
     connection.send(str(len(os.listdir("/proc/self/task"))).encode())
