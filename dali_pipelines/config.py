@@ -170,7 +170,7 @@ class PipelineConfig:
     """Seconds after which a sample is rejected whose read blocks (e.g. a server does not answer);
     None for no limit."""
     storage: Storage = field(default_factory=Storage)
-    """How objects of S3, Google Cloud Storage and web servers are requested."""
+    """Settings for requests of objects of S3, Google Cloud Storage and web servers."""
     cache: str | None = None
     """Folder on local disk that keeps the bytes of such objects, for all processes of the machine;
     None to keep nothing."""

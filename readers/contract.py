@@ -57,7 +57,7 @@ class Row:
 
     @property
     def place(self) -> Place:
-        """Where the bytes of the row lie; opened by ``with``."""
+        """Place of the row's bytes; opened by ``with``."""
         return self.places.at(
             self.path, self.offset, self.nbytes, etag=self.etag, file_bytes=self.file_bytes
         )

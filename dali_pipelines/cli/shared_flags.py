@@ -34,7 +34,7 @@ class FileFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageFlags:
-    """How remote objects are requested; there are no flags for secrets, which are listed by ps."""
+    """Flags for requests of remote objects; none for secrets, which ps would list."""
 
     endpoint: str | None = option(
         None, "S3 server other than AWS (default: AWS_ENDPOINT_URL)", metavar="URL"

@@ -19,7 +19,7 @@ class Form:
 
     name: str
     features: tuple[str, ...]
-    """What the CPU must have, as LLVM calls it."""
+    """Features that the CPU must have, by LLVM's names."""
     slots: int
     """32-bit slots of a vector."""
     left: str

@@ -1,4 +1,4 @@
-"""How an image is turned for display, by its EXIF orientation."""
+"""Turns of images for display, by their EXIF orientation."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where the bytes of rows lie: files, objects of a store, and spans of both."""
+"""Places of the bytes of rows: files, objects of a store, and spans of both."""

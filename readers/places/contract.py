@@ -26,7 +26,7 @@ class Place(Protocol):
 
     @property
     def stamp(self) -> Hashable | None:
-        """What changes when the bytes are written to, and differs between places.
+        """Value that changes when the bytes are written to, and differs between places.
 
         None if they were written to too recently to rely on it, or if it is unknown.
         """

@@ -11,7 +11,7 @@ from readers.places.storage import Storage
 
 _QUERY = re.compile(r"(://[^\s?\"')]*)\?[^\s\"')]*")
 _METADATA = ("169.254.169.254", "/latest/api/token", "metadata.google.internal")
-"""Where clients without credentials ask for them."""
+"""Addresses that clients without credentials ask for them."""
 _STATUS = re.compile(r"non-2xx status code: (\d+ [A-Za-z ]+)")
 _MOST_CHARACTERS = 300
 _NO_ANSWER = ("there was no answer", "cannot be reached", "each time")

@@ -20,9 +20,9 @@ class Places:
     """Finds the places that rows name; it is sent to reader processes, and holds settings only."""
 
     storage: Storage = field(default_factory=Storage)
-    """How remote objects are requested."""
+    """Settings for requests of remote objects."""
     cache: DiskCache | None = None
-    """Where bytes of remote objects are kept on local disk."""
+    """Cache on local disk for bytes of remote objects."""
 
     def at(
         self,

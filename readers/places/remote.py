@@ -26,7 +26,7 @@ _GAP = 64 << 10
 
 
 class Traffic:
-    """What this process has requested, and taken from caches, since it was last asked."""
+    """Counts of what this process has requested, and taken from caches, since the last reading."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

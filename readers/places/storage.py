@@ -12,7 +12,7 @@ from readers.messages import printable
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """How objects on S3, Google Cloud Storage and web servers are requested.
+    """Settings for requests of objects on S3, Google Cloud Storage and web servers.
 
     Credentials are not among the settings. Each process takes them from the environment (such as
     ``AWS_ACCESS_KEY_ID`` and ``GOOGLE_APPLICATION_CREDENTIALS``), from ``~/.aws/credentials``, or

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _VARIABLES = ("AWS_", "GOOGLE_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_")
-"""How the names of such variables begin, in capitals."""
+"""Start of the names of such variables, in capitals."""
 _KEYS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",

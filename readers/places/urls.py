@@ -22,7 +22,7 @@ _SIGNED = re.compile(r"[?&](?:[a-z-]*signature|sig|token|key|password)=", re.IGN
 
 
 class Location(NamedTuple):
-    """Where an object lies."""
+    """Address of an object."""
 
     root: str
     """Scheme and bucket, or scheme and host: ``s3://archive``."""

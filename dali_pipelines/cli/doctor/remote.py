@@ -30,7 +30,7 @@ _MOST_THREADS = 64
 
 
 def credentials(job: Job) -> Finding | None:
-    """Where credentials are found; never what they are."""
+    """Check that there are credentials; name their source, never their values."""
     from readers.places.stores import credentials_of
 
     data = job.config.data or ""
@@ -52,7 +52,7 @@ def credentials(job: Job) -> Finding | None:
 
 
 def requests(job: Job) -> Finding | None:
-    """How long an answer takes, and whether ranges and versions are respected."""
+    """Measure the time of an answer; check that ranges and versions are respected."""
     rows = job.remote_rows
     if not rows:
         return None
@@ -100,7 +100,7 @@ def throughput(job: Job) -> Finding | None:
 
 
 def read_ahead(job: Job) -> Finding | None:
-    """How many samples a reader must read at once to be busy."""
+    """Estimate the number of samples that a reader must read at once to be busy."""
     if not job.known_rows:
         return None
     reports = _reports(job)

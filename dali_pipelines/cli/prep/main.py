@@ -63,12 +63,12 @@ class Maker(Protocol):
 
 
 class Made(NamedTuple):
-    """What became of a file."""
+    """Outcome of a file."""
 
     bad: str | None
     """Why nothing was made of it, if so."""
     note: str | None = None
-    """What the user should know of the one that was made."""
+    """Remark for the user on the file that was made."""
 
 
 _OF_BOTH = ("files", "out", "tiles", "num_processes", "executor", "num_shards", "shard_id")

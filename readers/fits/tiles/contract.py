@@ -1,4 +1,4 @@
-"""What a codec is: which tiles it reads, and what it sends of them."""
+"""Contract of a codec: the tiles that it reads, and the part of them that it sends."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _MOST_STEPS_OF_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class TileOffsets:
-    """Where the tiles of some planes lie in the file, to within a step."""
+    """Positions in the file of the tiles of some planes, to within a step."""
 
     shape: ImageShape
     start: int
@@ -128,7 +128,7 @@ class TileOffsets:
 
 @dataclass(frozen=True, slots=True)
 class TileNotes:
-    """Where the image of a file lies."""
+    """Positions of the image in its file."""
 
     header: Ranges
     """Ranges that are read to describe it."""

@@ -1,4 +1,4 @@
-"""What the bytes of a value are: an encoded image, text, or something else."""
+"""Kinds of values, by their bytes: an encoded image, text, or something else."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ _LARGE, _SMALL = 1 << 20, 8 << 10
 """Bytes that are read at a time: entries that are small lie next to each other, between large ones
 only the headers are needed."""
 _FAR = 64 << 10
-"""Where the next bytes are further on than this, what lies between is not read."""
+"""A gap before the next bytes that is longer than this is not read."""
 _COMPRESSED = {
     b"\x1f\x8b": ("gzip", "gunzip"),
     b"BZh": ("bzip2", "bunzip2"),

@@ -33,7 +33,7 @@ _OTHERS = {
     "reservoir_quantile",
     *_BARE,
 }
-"""What DuckDB calls consistent, or does not list."""
+"""Functions that DuckDB calls consistent, or does not list."""
 
 
 def check_repeatable(

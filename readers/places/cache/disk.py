@@ -39,7 +39,7 @@ _PAUSE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What a DiskCache has done in this process."""
+    """Counts of what a DiskCache has done in this process."""
 
     hits: int = 0
     """Reads that needed nothing from elsewhere."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 BLOCK = 4 << 10
-"""What is missing is widened to whole blocks: five rows of tiles of a window of 450 kB grow by 4 %,
+"""Missing bytes are widened to whole blocks: five rows of tiles of a window of 450 kB grow by 4 %,
 where blocks of 64 KiB would make it 70 %."""
 CELL = 4 << 20
 """Segments end where a cell ends, so that none is large, and those of a large object, e.g. a tar,

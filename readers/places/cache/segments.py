@@ -18,13 +18,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 NEW = "new-"
-"""How the names of segments begin while they are written."""
+"""Start of the names of segments while they are written."""
 _NAME = re.compile(r"[0-9a-f]{21}-([0-9a-f]{12})-([0-9a-f]{12})-[0-9a-f]{8}-[0-9a-f]{8}")
 _TOUCH_S = 60
 """Seconds between two notes that a segment was used: each is a write to its inode."""
 
 _SETTLED_NS = 3_000_000_000
-"""How long a folder has not changed before its time is relied on: FAT counts in steps of 2 s."""
+"""Age of a folder's last change from which its time is relied on: FAT counts in steps of 2 s."""
 _MOST_KNOWN = 50_000
 """Names that a process keeps: some 6 MB."""
 
@@ -107,7 +107,7 @@ class Segment(NamedTuple):
 
 
 class Listing:
-    """What the folders of a cache hold, each listed when it is asked for, and has changed."""
+    """Content of a cache's folders, each listed when it is asked for and has changed."""
 
     def __init__(self, root: str) -> None:
         self._root = root

@@ -31,7 +31,7 @@ _PAGE_SIZES = [1 << bits for bits in range(8, 17)]
 
 
 class Meta(NamedTuple):
-    """What a commit writes: one of the two first pages, in turn."""
+    """Page that a commit writes: one of the first two, in turn."""
 
     page_bytes: int
     depth: int
