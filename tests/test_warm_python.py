@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 from multiprocessing.connection import Connection
@@ -197,3 +198,32 @@ def test_what_is_ours_is_that_of_the_path(tmp_path: Path) -> None:
     expected = (0, "['dali_pipelines', 'readers', 'torch']\n", "")
     assert ended("warm", ["-c", code], env=env) == expected
     assert ended("warm", ["-c", code], env=env, cwd=tmp_path) == (0, "['torch']\n", "")
+
+
+@pytest.mark.skipif(warm_python.HAS_GPU, reason="nothing is a fork beside a GPU")
+def test_a_handler_that_raises_leaves_no_answer_to_the_next_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(number: int, frame: object) -> None:
+        raise InterruptedError
+
+    def send(*args: Any) -> None:
+        sent(*args)
+        signal.raise_signal(signal.SIGUSR1)
+
+    command = [sys.executable, "-c", "raise SystemExit(3)"]
+    environ = warm_python._first
+    WarmJob(command, env=environ).wait(100)  # starts what is forked
+    sent, before = socket.send_fds, {*psutil.Process().children()}
+    handler = signal.signal(signal.SIGUSR1, stop)
+    monkeypatch.setattr(socket, "send_fds", send)
+    try:
+        with pytest.raises(InterruptedError):
+            WarmJob([sys.executable, "-c", "pass"], env=environ)
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+    monkeypatch.undo()
+    with WarmJob(command, env=environ) as job:
+        assert job.wait(100) == 3
+    (lost,) = {*psutil.Process().children()} - before
+    lost.wait(100)

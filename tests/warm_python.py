@@ -169,9 +169,14 @@ def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
 def _fork(server: socket.socket, task: Task, fds: list[int]) -> int:
     """Return the process that runs the task, a child of this one."""
     with _one_at_a_time:
+        # A handler that raises would leave the answer, which the next job would take for its own.
         blocked = [*map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))]  # it inherits them
-        socket.send_fds(server, [pickle.dumps((blocked, pickle.dumps(task)))], fds)
-        return int(server.recv(100))
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            socket.send_fds(server, [pickle.dumps((blocked, pickle.dumps(task)))], fds)
+            return int(server.recv(100))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 @cache
