@@ -33,7 +33,8 @@ def side_by_side(image: Any, kind: ImageKind, change: Callable[[Any], Any]) -> A
 def in_some(where: Any, image: Any, change: Callable[..., Any], *arguments: Any) -> Any:
     """Change the images for which `where`, bool, is True; the others cost nothing.
 
-    `change` gets the image and the arguments of these samples.
+    `change` gets the image and the arguments of these samples. Random numbers and constants are
+    among the arguments: nodes that `change` made itself would be those of a whole batch.
     """
     those, others = split(image, where)
     return merge(change(those, *(split(node, where)[0] for node in arguments)), others, where)
