@@ -340,13 +340,12 @@ def test_files_that_are_named_exist() -> None:
 
 
 def test_folders_of_the_packages() -> None:
-    """The architecture names each of the first two levels, and none has more than 12 modules."""
+    """The architecture names each of the first two levels."""
     page = (DOCS / "architecture.md").read_text()
     for package in PACKAGES:
         root = Path(package.__path__[0])
         for folder in (root, *root.rglob("*/")):
             modules = [path.name for path in folder.glob("[!_]*.py")]
-            assert len(modules) <= 12, folder
             if modules and len(folder.relative_to(root).parts) < 2:
                 assert f"| `{folder.relative_to(ROOT)}/` |" in page
 
