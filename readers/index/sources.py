@@ -16,6 +16,7 @@ from readers.index.lists.coco import coco_table
 from readers.index.paths.absolute import absolute, check_path
 from readers.index.rows.windows import window_size_of
 from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files, folder_of, object_table
+from readers.index.text_tables import read_csv
 from readers.places.opener import Places
 from readers.places.storage import Storage
 from readers.places.urls import is_url
@@ -172,17 +173,33 @@ class IndexSources:
         """Read a CSV catalogue with a header line and a column ``path``.
 
         Relative paths are relative to the catalogue's folder.
-        """
-        import pyarrow as pa
-        import pyarrow.csv as pacsv
 
-        as_text = pacsv.ConvertOptions(column_types={"path": pa.large_string()})
-        table = pacsv.read_csv(path, convert_options=as_text)
+        Raises
+        ------
+        ValueError
+            If it is no such file, or has no rows. It names the file and the line.
+
+        Notes
+        -----
+        Columns have the types that PyArrow infers, but numbers that would lose something stay text:
+        a column in which an integer has leading zeros (``007``), or would be another as a float, as
+        beyond int64.
+        """
+        table = read_csv(path)
         if "path" not in table.column_names:
             raise ValueError(
                 f"{os.fspath(path)}: expected a column 'path', got {table.column_names}"
             )
-        return cls(absolute(table, folder_of(path)))
+        if not table.num_rows:
+            raise ValueError(f"{os.fspath(path)}: expected a row for each image, it has none")
+        return cls._of_file(table, path)
+
+    @classmethod
+    def _of_file(cls, table: pa.Table, path: str | os.PathLike[str]) -> Self:
+        try:
+            return cls(absolute(table, folder_of(path)))
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from error
 
     @classmethod
     def from_class_folders(
@@ -305,4 +322,4 @@ class IndexSources:
                 f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
                 f"({error}): make it again, with Index.save or scripts/index.py"
             ) from error
-        return cls(absolute(table, folder_of(name)))
+        return cls._of_file(table, name)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from typing import TYPE_CHECKING
 
 from readers.index.paths.absolute import check_local
+from readers.index.rows.joining import column_of
+from readers.index.text_tables import loses, read_csv
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from astropy.table import Table
 
+_ECSV = b"# %ECSV "
+"""First bytes of ECSV, which says the types of its columns, whatever its suffix."""
 _TEXT = (".txt", ".dat", ".tbl", ".tsv", ".cat")
 """Suffixes of text files whose format astropy finds out by trying."""
 
 
 def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
-    """Read a catalogue: Parquet and plain CSV by pyarrow, all else by astropy.
+    """Read a catalogue: Parquet and CSV by PyArrow, all else by astropy.
 
     Return it, and an end for messages if the file has other tables that were not read.
 
@@ -31,16 +36,13 @@ def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
     name = path.lower()
     with gzip.open(path) if name.endswith(".gz") else open(path, "rb") as file:
         begin = file.read(8)
+    if name.endswith((".csv", ".csv.gz")) and begin != _ECSV:
+        return read_csv(path), ""
     try:
         if name.endswith(".parquet"):
             import pyarrow.parquet as pq
 
             return pq.read_table(path), ""
-        if name.endswith((".csv", ".csv.gz")) and not begin.startswith(b"#"):
-            import pyarrow.csv as pacsv
-
-            table = pacsv.read_csv(path)
-            return table.rename_columns([name.strip() for name in table.column_names]), ""
         if begin.startswith(b"SIMPLE"):
             return _read_fits(path)
         return _read_by_astropy(path, begin), ""
@@ -55,12 +57,29 @@ def read_catalogue(path: str) -> tuple[pa.Table | Table, str]:
 def _read_by_astropy(path: str, begin: bytes) -> Table:
     from astropy.table import Table
 
-    if begin == b"# %ECSV ":
+    if begin == _ECSV:
         return Table.read(path, format="ascii.ecsv")
-    name = path.lower()
-    if name.endswith((".csv", ".csv.gz")):
-        return Table.read(path, format="ascii.csv", comment="#")
-    return Table.read(path, **({"format": "ascii"} if name.endswith(_TEXT) else {}))
+    if path.lower().endswith(_TEXT):
+        return _read_text(path)
+    return Table.read(path)
+
+
+def _read_text(path: str) -> Table:
+    """Read a table of a format that astropy finds out; what numbers would not hold stays text."""
+    import pyarrow as pa
+    from astropy.io import ascii
+    from astropy.table import Table
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "OverflowError")  # of long integers, which become text
+        table = Table.read(path, format="ascii")
+    texts = Table.read(path, format="ascii", converters={"*": [ascii.convert_numpy(str)]})
+    for name in table.colnames:
+        if table[name].dtype.kind in "iuf" and table[name].ndim == 1:
+            kind = pa.from_numpy_dtype(table[name].dtype)
+            if loses(column_of(name, texts[name]), kind):
+                table[name] = texts[name]
+    return table
 
 
 def _read_fits(path: str) -> tuple[Table, str]:

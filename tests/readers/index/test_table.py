@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import os
 import pickle
 import weakref
@@ -218,6 +219,69 @@ class TestCatalogue:
         file = tmp_path / "catalogue.csv"
         file.write_text("path\n0001\n0002\n")
         assert paths(Index.from_csv(file)) == named(tmp_path, ["0001", "0002"])
+
+    @pytest.mark.parametrize(
+        ("values", "kind"),
+        [
+            (["1", "-2", ""], "int64"),
+            (["-0", "9223372036854775807", ""], "int64"),
+            (["007", "10", ""], "large_string"),
+            (["-07", "1.5", "2"], "large_string"),
+            (["0x1F", "7", "8"], "large_string"),
+            (["18446744073709551610", "18446744073709551611", ""], "large_string"),
+            (["9007199254740993", "0.5", ""], "large_string"),
+            (["9007199254740992", "0.5", ""], "double"),
+            (["0.10", "1e5", "-inf"], "double"),
+            (["nan", "00.50", "-0.0"], "double"),
+            (["True", "false", ""], "bool"),
+            (["2024-01-01", "1999-12-31", ""], "date32[day]"),
+            (["1.10", "1.9", "2.0rc1"], "string"),
+        ],
+    )
+    def test_numbers_lose_nothing(self, tmp_path: Path, values: list[str], kind: str) -> None:
+        file = tmp_path / "catalogue.csv"
+        pd.DataFrame({"path": ["a", "b", "c"], " id": values}).to_csv(file, index=False)
+        column = Index.from_csv(file).table["id"]
+        assert str(column.type) == kind
+        if kind == "large_string":
+            assert column.to_pylist() == [value or None for value in values]
+        elif kind == "int64":
+            assert column.to_pylist() == [int(value) if value else None for value in values]
+        elif kind == "double":
+            np.testing.assert_array_equal(column.to_numpy(), pd.read_csv(file)[" id"])
+
+    @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+    def test_marks_comments_and_quotes(self, tmp_path: Path, name: str) -> None:
+        text = '\ufeff# made\r\n# by x\r\npath , note\r\n"a, b.fits","two\r\nlines, ""é"""\r\n'
+        opened = gzip.open if name.endswith(".gz") else open
+        with opened(tmp_path / name, "wb") as file:
+            file.write(text.encode())
+        index = Index.from_csv(tmp_path / name)
+        assert paths(index) == named(tmp_path, ["a, b.fits"])
+        assert index.table["note"].to_pylist() == ['two\r\nlines, "é"']
+
+    @pytest.mark.parametrize(
+        ("content", "where", "remedy"),
+        [
+            (b"", "", "empty"),
+            (b"# x\n", "", "empty"),
+            (b"path,x\n", "", "it has none"),
+            (b"path,x, x\na,1,2\n", "", "rename"),
+            (b'# x\npath,x\n"a\nb",1\nb\n', ", line 5", "complete the row"),
+            (b"path,x\na,1\nb,2,3\n", ", line 3", "in quotes"),
+            (b"path,x\na,Jos\xe9\n", ", line 2", "iconv"),
+            (b"path,Jos\xe9\na,1\n", ", line 1", "iconv"),
+            (b'path,x\na,1\nb,"2\nc,3\nd,4\n', ", line 3", "add the quote"),
+        ],
+    )
+    def test_errors_name_file_and_line(
+        self, tmp_path: Path, content: bytes, where: str, remedy: str
+    ) -> None:
+        file = tmp_path / "catalogue.csv"
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=remedy) as caught:
+            Index.scan(file)
+        assert f"{file}{where}" in str(caught.value)
 
 
 class TestFile:

@@ -69,6 +69,27 @@ def test_files(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("a.csv", "ascii.csv"), ("a.csv.gz", "ascii.csv"), ("a.tsv", "ascii.tab")),
+        *(("a.dat", "ascii.basic"), ("a.ecsv", "ascii.ecsv"), ("a.vot", "votable")),
+    ],
+)
+def test_identifiers_keep_leading_zeros_and_long_integers(
+    name: str, kind: str, tmp_path: Path
+) -> None:
+    ids = ["007", "010"], ["18446744073709551610", "18446744073709551611"]
+    table = Table([*ids, [0.1, 100000.0]], names=["id", "big", "z"])
+    table.write(tmp_path / "table", format=kind)
+    content = (tmp_path / "table").read_bytes()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    objects = Objects(str(tmp_path / name))
+    assert objects.column("id").to_pylist() == ids[0]
+    assert objects.column("big").to_pylist() == ids[1]
+    assert objects.column("z").to_pylist() == [0.1, 100000]
+
+
+@pytest.mark.parametrize(
     ("values", "degrees"),
     [
         ([2, 3] * u.hourangle, [30, 45]),

@@ -1,0 +1,144 @@
+"""Tables of text: CSV files, and the columns of text that numbers would not hold."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BOM = b"\xef\xbb\xbf"
+_NOT_DECIMAL = r"^[+-]?0([0-9]+|[xX].*)$"
+"""Integers with leading zeros, and hexadecimal ones, which PyArrow reads, too."""
+_LONG_INTEGER = r"^[+-]?[0-9]{16,}$"
+"""Integers that a float may not hold."""
+
+
+def read_csv(path: str | os.PathLike[str]) -> pa.Table:
+    """Read a CSV file in UTF-8, also a gzipped one, whose first row names the columns.
+
+    Lines above it that begin with ``#`` are comments. Columns are integers, floats, bools, dates,
+    times or text, as PyArrow infers them, but text where numbers would lose something, see `loses`.
+    The column ``path`` is text.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened.
+    ValueError
+        If it is empty or not UTF-8, a row has more or fewer values than the first one, a quoted
+        value has no end, or two columns have one name. It names the file and the line.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv as pacsv
+
+    name = os.fspath(path)
+    content, comments = _content(name)
+
+    def read(as_text: list[str] | None = None) -> pa.Table:
+        """Read all columns, or some of them, by their names, as text."""
+        options = pacsv.ConvertOptions(
+            include_columns=as_text, column_types=dict.fromkeys(as_text or (), pa.large_string())
+        )
+        parsing = pacsv.ParseOptions(newlines_in_values=True)
+        return pacsv.read_csv(
+            pa.BufferReader(content), parse_options=parsing, convert_options=options
+        )
+
+    if content.count(b'"') % 2:  # of a quote without an end, PyArrow takes all that follows
+        _check_rows(name, content, comments)
+    try:
+        table = read()
+    except pa.ArrowInvalid as error:
+        _check_rows(name, content, comments)
+        raise ValueError(f"{name}: expected a CSV file, it cannot be read: {error}") from error
+    stored = table.column_names
+    names = [column.strip() for column in stored]
+    if twice := sorted({column for column in names if names.count(column) > 1}):
+        raise ValueError(
+            f"{name} has several columns {', '.join(map(repr, twice))}: rename all but one"
+        )
+    numeric = [column for column in stored if _is_numeric(table[column].type)]
+    path_column = stored[names.index("path")] if "path" in names else None
+    if wanted := [*{*numeric, path_column} - {None}]:
+        texts = read(wanted)
+    for position, column in enumerate(stored):
+        if column == path_column:
+            table = table.set_column(position, column, texts[column])
+        elif column in numeric and loses(texts[column], table[column].type):
+            empty = pc.equal(texts[column], "")
+            without = pa.scalar(None, pa.large_string())
+            table = table.set_column(position, column, pc.if_else(empty, without, texts[column]))
+    return table.rename_columns(names)
+
+
+def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Return whether numbers of a type would lose what the texts of a column say.
+
+    So they do of integers with leading zeros, in hexadecimal, or that are others as floats. Floats
+    hold decimal numbers, however these are spelt.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pc.utf8_trim_whitespace(texts)
+    if pc.any(pc.match_substring_regex(texts, _NOT_DECIMAL)).as_py():
+        return True
+    if pa.types.is_integer(kind):
+        return False
+    long = texts.filter(pc.match_substring_regex(texts, _LONG_INTEGER))
+    return any(float(text) != int(text) for text in long.to_pylist())
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _content(name: str) -> tuple[bytes, int]:
+    """Return a file without the comments at its begin, and the number of their lines."""
+    try:
+        with gzip.open(name) if name.lower().endswith(".gz") else open(name, "rb") as file:
+            content = file.read().removeprefix(_BOM)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{name}: it is damaged or cut off: {error}") from error
+    comments = 0
+    while content.startswith(b"#"):
+        comments, content = comments + 1, content.partition(b"\n")[2]
+    if not content.strip():
+        raise ValueError(f"{name}: expected a CSV file with names of columns, it is empty")
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = comments + content.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{name}, line {line}: it is not UTF-8 ({error.reason}): convert it, as by "
+            "iconv -f latin1 -t utf8"
+        ) from None
+    return content, comments
+
+
+def _check_rows(name: str, content: bytes, comments: int) -> None:
+    """Raise ValueError for the first row that has other than the columns of the header."""
+    rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+    first, start = None, comments + 1
+    try:
+        for row in rows:
+            first = first or row
+            if row and len(row) != len(first):
+                raise ValueError(
+                    f"{name}, line {start}: expected {len(first)} values, one for each column, "
+                    f"got {len(row)}: complete the row, and put values that hold commas in quotes"
+                )
+            start = comments + rows.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{name}, line {start}: a value in quotes has no end ({error}): add the quote"
+        ) from error
