@@ -57,8 +57,11 @@ class FactTable:
     Notes
     -----
     A column has the narrowest type that holds all its values: integer, float (integers among
-    floats become floats), or text. Text of the keywords DATE..., T_OBS, T_REC, T_START, T_STOP and
-    T_END becomes a time in UTC; it may be ISO 8601, or in HMI's format from 1972 on
+    floats become floats, if no integer would be another), or text. The text ``NaN``, which stands
+    for a missing number where FITS has none, is null in a column of numbers or times.
+
+    Text of the keywords DATE..., T_OBS, T_REC, T_START, T_STOP and T_END becomes a time in UTC; it
+    may be ISO 8601, or in HMI's format from 1972 on
     (``2011.02.15_02:00:00_TAI``). It is converted from the time scale of
     TIMESYS, unless it ends with its own (``Z``, ``_TAI``) or is DATE, which is always in UTC (FITS
     Standard 4.0, sections 4.4.2.1 and 9.2.1). Scales other than UTC, TAI, TT, TDB (taken for TT,
@@ -170,14 +173,28 @@ class _Batch:
             texts = (v if v is None else str(v) for v in own)
             self.arrays[kind] = pa.array(texts if kind == _HUGE else own, _ARROW[kind])
 
-    def all(self, convert: Callable[[Any], Fact], kind: pa.DataType) -> pa.Array:
-        """Return all values, each converted."""
+    def has_words(self) -> bool:
+        """Return whether a text is another one than ``NaN``."""
+        texts = self.arrays.get("str")
+        return texts is not None and not all(map(_is_nan, texts.drop_null().to_pylist()))
+
+    def has_exact_integers(self) -> bool:
+        """Return whether no integer is another as a float."""
+        arrays = [self.arrays[kind] for kind in ("int", _HUGE) if kind in self.arrays]
+        integers = (n for array in arrays for n in array.drop_null().to_pylist())
+        return all(float(n) == int(n) for n in integers)
+
+    def all(
+        self, kinds: Iterable[str], convert: Callable[[Any], Fact], kind: pa.DataType
+    ) -> pa.Array:
+        """Return all values of some types, each converted, and null for others."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         arrays = [
             pa.array([v if v is None else convert(v) for v in array.to_pylist()], kind)
-            for array in self.arrays.values()
+            for name, array in self.arrays.items()
+            if name in kinds
         ]
         return pc.coalesce(pa.nulls(self.count, kind), *arrays)
 
@@ -192,20 +209,27 @@ def _kind(value: Fact) -> str:
     return _HUGE if is_huge else type(value).__name__
 
 
+def _is_nan(text: str) -> bool:
+    return text.strip().lower() == "nan"
+
+
 def _joined(batches: list[_Batch]) -> pa.Array:
     """Concatenate the batches of a column, as the narrowest type that holds all values."""
     import pyarrow as pa
 
     kinds = {kind for batch in batches for kind in batch.arrays}
+    if kinds > {"str"} and not any(batch.has_words() for batch in batches):
+        kinds.remove("str")
     if len(kinds) <= 1 and _HUGE not in kinds:
-        kind = pa.type_for_alias(_ARROW[kinds.pop()]) if kinds else pa.null()
-        found = [next(iter(b.arrays.values()), pa.nulls(b.count, kind)) for b in batches]
-    elif "str" in kinds:
+        only = "".join(kinds)
+        kind = pa.type_for_alias(_ARROW[only]) if only else pa.null()
+        found = [batch.arrays.get(only, pa.nulls(batch.count, kind)) for batch in batches]
+    elif "str" in kinds or not all(batch.has_exact_integers() for batch in batches):
         kind = pa.string()
-        found = [batch.all(str, kind) for batch in batches]
+        found = [batch.all(kinds, str, kind) for batch in batches]
     else:
         kind = pa.float64()
-        found = [batch.all(float, kind) for batch in batches]
+        found = [batch.all(kinds, float, kind) for batch in batches]
     return pa.concat_arrays([pa.nulls(0, kind), *found])
 
 
@@ -235,8 +259,9 @@ def _times(column: pa.Array, scales: Sequence[str]) -> tuple[pa.Array, list[str]
     """Return the times in a column of text, and the texts that are not times in these scales."""
     import pyarrow as pa
 
-    found = [*zip(column.to_pylist(), scales, strict=True)]
-    times = [time_of_text(text or "", scale) for text, scale in found]
+    texts = ("" if text is None or _is_nan(text) else text.strip() for text in column.to_pylist())
+    found = [*zip(texts, scales, strict=True)]
+    times = [time_of_text(text, scale) for text, scale in found]
     bad = [
         text if scale in UTC else f"{text} (TIMESYS {scale})"
         for (text, scale), time in zip(found, times, strict=True)

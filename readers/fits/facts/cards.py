@@ -90,7 +90,7 @@ class Cards:
     def fact(self, name: bytes) -> Fact:
         """Return the value of the first card of a name; None if there is none, or it is blank.
 
-        Blanks around text are removed.
+        Blanks at the end of text are removed; those at its start are a part of it.
 
         Raises
         ------
@@ -111,8 +111,8 @@ class Cards:
             case 1:
                 if b": " in value:  # maybe a record-valued keyword
                     raise Unusual
-                text: str = value.decode().strip()
-                return None if text.lower() in ("", "nan") else text
+                text: str = value.decode().rstrip()
+                return text or None
             case 2:
                 return int(value)
             case 3:

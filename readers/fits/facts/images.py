@@ -36,7 +36,7 @@ def fits_facts(
     -------
     list of dict
         For each image the keywords as they are spelt in `keys`: None if the value is missing,
-        undefined, blank, 'nan', or cannot be parsed; ``TIMESYS:KEY`` is the time scale of KEY, see
+        undefined, blank, or cannot be parsed; ``TIMESYS:KEY`` is the time scale of KEY, see
         `readers.fits.facts.inherited.headers_of`. Then ``hdu`` (its number), ``planes``,
         ``height``, ``width``, ``bitpix`` (of the image, not of the table it is compressed into) and
         ``codec``, the tile compression (``RICE_1``, ``GZIP_2``, ...), empty for none.
@@ -125,5 +125,4 @@ def _value(header: fits.Header, key: str) -> Fact:
         return value
     if value is None or isinstance(value, fits.card.Undefined):
         return None
-    text = str(value).strip()
-    return None if text.lower() in ("", "nan") else text
+    return str(value).rstrip() or None
