@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from dali_pipelines.cli.index.config import IndexConfig
     from readers.index.containers.kinds import Kind
+    from readers.index.containers.left_out import LeftOut
 
 
-def table(config: IndexConfig, executor: Executor | None) -> pa.Table | None:
+def table(config: IndexConfig, executor: Executor | None, left_out: LeftOut) -> pa.Table | None:
     """Return the table of the samples in containers; None if files are to be scanned."""
     from readers.index.containers import tables
     from readers.places.opener import Places
@@ -28,11 +29,11 @@ def table(config: IndexConfig, executor: Executor | None) -> pa.Table | None:
         return None
     with refusing(OSError, ValueError, ImportError):
         if executor is None:
-            return tables.containers_table(kind, config.data, places)
+            return tables.containers_table(kind, config.data, places, left_out)
         paths = tables.container_paths(kind, config.data, places)
         tasks = ((kind, path, places) for path in paths)
         with closing(process_map(tables.scan_container, tasks, 1, executor)) as scanned:
-            return tables.joined_containers(kind, scanned)
+            return tables.joined_containers(kind, scanned, left_out)
 
 
 def _kind(config: IndexConfig) -> Kind | None:

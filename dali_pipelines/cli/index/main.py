@@ -105,11 +105,14 @@ def _index_table(config: IndexConfig, executor: Executor | None) -> None:
 
 
 def _index_files(config: IndexConfig, executor: Executor | None) -> None:
-    files = containers.table(config, executor)
+    from readers.index.containers.left_out import LeftOut
+
+    left_out = LeftOut()
+    files = containers.table(config, executor, left_out)
     files = files_of(config) if files is None else files
     check_unread(files, *splitting.files(config), config.rejected)
     if "offset" in files.column_names:
-        _index_members(config, executor, files)
+        _index_members(config, executor, files, left_out.rejected)
         return
     unknown = with_labels(unknown_facts(config), files)
     if config.where is not None:
@@ -130,8 +133,13 @@ def _index_files(config: IndexConfig, executor: Executor | None) -> None:
     print(f"{seconds:.1f} s, {len(files) / seconds:.0f} files/s. ", end="")
 
 
-def _index_members(config: IndexConfig, executor: Executor | None, members: pa.Table) -> None:
-    """Filter, group and save the samples in containers; headers are read if flags need them."""
+def _index_members(
+    config: IndexConfig, executor: Executor | None, members: pa.Table, damaged: Rejected
+) -> None:
+    """Filter, group and save the samples in containers; headers are read if flags need them.
+
+    Those that are damaged are rejected.
+    """
     found = f"{members.num_rows} samples in containers found"
     if config.class_folders:
         raise Refusal(f"--class_folders is for a scan of files, and {config.data} are containers")
@@ -139,7 +147,7 @@ def _index_members(config: IndexConfig, executor: Executor | None, members: pa.T
         if config.num_shards is not None:
             raise Refusal("--num_shards is for headers, and no flag asks for those of the samples")
         _check_columns(config, members.column_names)
-        _finish(config, executor, members, found)
+        _finish(config, executor, members, found, damaged or None)
         return
     with refusing(ValueError):
         config.check_keys(members.column_names)
@@ -147,6 +155,7 @@ def _index_members(config: IndexConfig, executor: Executor | None, members: pa.T
         scan_shard(members, config, executor)
         return
     facts, rejected = scan(members, config, executor)
+    rejected = [*damaged, *rejected]
     table = with_members(facts.table(), members)
     _report_rejected(rejected, config, everything=not table.num_rows)
     _report_absent(config, table, facts)

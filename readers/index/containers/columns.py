@@ -78,7 +78,10 @@ def _path_column(path: str, count: int) -> pa.Array:
 
 
 def value_column(values: Sequence[Any]) -> pa.Array:
-    """Return bool, numbers or text as a column; values of several kinds as the text of JSON."""
+    """Return bool, numbers or text as a column; values of several kinds as the text of JSON.
+
+    So are integers beyond int64, and such that would be others among floats.
+    """
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}
@@ -87,9 +90,9 @@ def value_column(values: Sequence[Any]) -> pa.Array:
             return pa.array(values)
         if kinds == {int}:
             return pa.array(values, pa.int64())
-        if kinds <= {int, float}:
+        if kinds <= {int, float} and all(float(v) == v for v in values if type(v) is int):
             return pa.array(values, pa.float64())
-    except (pa.ArrowInvalid, OverflowError):  # beyond int64
+    except (pa.ArrowInvalid, OverflowError):  # beyond int64, or float64
         pass
     texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
     return pa.array(texts, pa.large_string())
@@ -110,8 +113,8 @@ def integers_or_text(texts: Sequence[str | None]) -> pa.Array:
 def joined(tables: Iterable[pa.Table]) -> pa.Table:
     """Return the rows of several containers; where one lacks a column, it is null.
 
-    Columns of integers and floats become floats; of single values and lists, lists; of other
-    different types, text.
+    Columns of integers and floats become floats, or text where an integer might be another as a
+    float; of single values and lists, lists; of other different types, text.
     """
     import pyarrow as pa
 
@@ -131,11 +134,17 @@ def _joined(name: str, parts: Sequence[pa.Table]) -> pa.ChunkedArray:
         common = pa.large_list(_common({kind.value_type for kind in kinds} - {pa.null()}))
     else:
         common = _common(kinds)
-    columns = [
-        pa.chunked_array([pa.nulls(len(part), common)]) if each is None else each.cast(common)
-        for part, each in zip(parts, found, strict=True)
+    try:
+        columns = [each if each is None else each.cast(common) for each in found]
+    except pa.ArrowInvalid:  # integers that would be others as floats
+        is_list = pa.types.is_large_list(common)
+        common = pa.large_list(pa.large_string()) if is_list else pa.large_string()
+        columns = [each if each is None else each.cast(common) for each in found]
+    filled = [
+        pa.chunked_array([pa.nulls(len(part), common)]) if each is None else each
+        for part, each in zip(parts, columns, strict=True)
     ]
-    return pa.chunked_array([chunk for each in columns for chunk in each.chunks], common)
+    return pa.chunked_array([chunk for each in filled for chunk in each.chunks], common)
 
 
 def _common(kinds: set[pa.DataType]) -> pa.DataType:

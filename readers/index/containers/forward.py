@@ -17,6 +17,10 @@ _COMPRESSED = {
 }
 
 
+class Damage(ValueError):
+    """An entry that cannot be read, so that those behind it cannot be found."""
+
+
 class ForwardReader:
     """Reads ranges of a place; those near each other, in ascending order, take one request."""
 

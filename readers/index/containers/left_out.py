@@ -19,14 +19,22 @@ class LeftOut:
     """Counts of what is left out, by reason, with the first example of each."""
 
     counts: dict[str, tuple[int, str]] = field(default_factory=dict)
+    rejected: list[tuple[str, str]] = field(default_factory=list)
+    """Each that cannot be read, and why."""
 
     def add(self, reason: str, example: str, count: int = 1) -> None:
         """Count `count` entries, of which `example` is the first."""
         known, first = self.counts.get(reason, (0, example))
         self.counts[reason] = known + count, first
 
+    def reject(self, reason: str, name: str, error: object) -> None:
+        """Count an entry that cannot be read, and keep its name and error."""
+        self.add(reason, f"{name}: {error}")
+        self.rejected.append((name, str(error)))
+
     def add_all(self, other: LeftOut) -> None:
         """Count what another container leaves out."""
+        self.rejected += other.rejected
         for reason, (count, example) in other.counts.items():
             self.add(reason, example, count)
 

@@ -60,8 +60,8 @@ class IndexContainers(IndexSources):
         FileNotFoundError
             If there is no such file.
         ValueError
-            If a tar is damaged, cut off or compressed, has sparse members or two of one name, or no
-            sample has an image; if its ``.idx`` is stale.
+            If a file is no tar, or compressed, has sparse members or two of one name, or no sample
+            has an image; if its ``.idx`` is stale.
 
         Notes
         -----
@@ -70,9 +70,11 @@ class IndexContainers(IndexSources):
         up to the suffix belong to it.
 
         Where wds2idx has written a file with the suffix ``.idx`` beside a tar, it is read in place
-        of the headers of the tar, after some of these have been compared. The log counts samples
-        without an image, and members that are neither images nor texts. Links to other
-        members are samples or columns like these; the log counts those to what is not in the tar.
+        of the headers of the tar, after some of these have been compared. The log counts what is
+        left out: samples without an image, those with a text that is not UTF-8 or not JSON, what
+        lies behind the damage of a tar, and members that are neither images nor texts. Links to
+        other members are samples or columns like these; the log counts those to what is not in the
+        tar.
         """
         return cls(containers_table(Tar(image), data, _places(storage)))
 
@@ -116,12 +118,13 @@ class IndexContainers(IndexSources):
         ModuleNotFoundError
             If google-crc32c is missing: install ``dali-pipelines[containers]``.
         ValueError
-            If a file is damaged, cut off or compressed, or no record has the image.
+            If a file is compressed or of another kind, or no record has the image.
 
         Notes
         -----
         Files are read whole, and the checksums of their records are compared; ``.idx`` files are
-        not needed. The log counts records without the image.
+        not needed. The log counts records without the image, those that are damaged or no Example,
+        and files that are cut off or damaged so that no more records are found: all are left out.
         """
         wanted = columns
         if wanted is not None and not isinstance(wanted, Mapping):
@@ -155,12 +158,13 @@ class IndexContainers(IndexSources):
         FileNotFoundError
             If there is no such file.
         ValueError
-            If a file is damaged or cut off, or its ``.idx`` lists other records.
+            If a file is of another kind, or its ``.idx`` lists other records.
 
         Notes
         -----
         Records that hold the four bytes that separate records are stored in parts; they are left
-        out, and the log counts them.
+        out, and the log counts them. So are damaged records, and what is behind the damage of a
+        file where no more records can be found.
         """
         return cls(containers_table(RecordIO(), data, _places(storage)))
 

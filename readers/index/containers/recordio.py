@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.containers.columns import Span, container_table
-from readers.index.containers.forward import ForwardReader, check_unpacked
+from readers.index.containers.columns import Span, container_table, integers_or_text
+from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
 from readers.index.containers.left_out import LeftOut
 
 if TYPE_CHECKING:
@@ -41,38 +41,48 @@ def recordio_table(place: Place, idx: str | None, left_out: LeftOut) -> pa.Table
     reader = ForwardReader(place)
     check_unpacked(reader)
     starts, spans, ids, labels = [], [], [], []
-    num_split = at = 0
+    num_others = at = 0
     while at < reader.nbytes:
-        part, data, stop = _record(reader, at)
-        if part == _WHOLE:
-            number, values, image = _header(reader, data, stop)
-            spans.append(Span(image, stop - image))
-            starts.append(at)
-            ids.append(number)
-            labels.append(values)
-        num_split += part == _FIRST
+        try:
+            part, data, stop = _record(reader, at)
+        except Damage as error:
+            reason = "RecordIO files that are damaged or cut off, with what is behind"
+            left_out.reject(reason, place.name, error)
+            break
+        num_others += part == _FIRST
+        if part == _FIRST:
+            reason = "records stored in parts, as they hold the bytes that separate records"
+            left_out.add(reason, place.name)
+        elif part == _WHOLE:
+            try:
+                number, values, image = _header(reader, data, stop)
+            except ValueError as error:
+                left_out.reject("records of RecordIO that are damaged", place.name, error)
+                num_others += 1
+            else:
+                spans.append(Span(image, stop - image))
+                starts.append(at)
+                ids.append(number)
+                labels.append(values)
         at = data + -(-(stop - data) // 4) * 4
-    if num_split:
-        left_out.add(
-            "records stored in parts, as they hold the bytes that separate records",
-            *(place.name, num_split),
-        )
     table = container_table(place, spans, ids, {"label": _label_column(labels)})
-    return table if idx is None else _by_index(reader, table, starts, num_split, idx)
+    return table if idx is None else _by_index(reader, table, starts, num_others, at, idx)
 
 
 def _record(reader: ForwardReader, at: int) -> tuple[int, int, int]:
     """Return the part of a record, and where its data begin and end."""
     head = reader.read(at, at + 8)
     if len(head) < 8:
-        raise reader.error(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
+        raise Damage(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
     magic, word = struct.unpack("<II", head)
     if magic != _MAGIC:
-        kind = "it is damaged" if at else "it is not a RecordIO file"
-        raise reader.error(f"{kind}: expected {_MAGIC:#x} at {at}, found {magic:#x}")
+        reason = f"expected {_MAGIC:#x} at {at}, found {magic:#x}"
+        if at:
+            raise Damage(f"it is damaged: {reason}")
+        raise reader.error(f"it is not a RecordIO file: {reason}")
     stop = at + 8 + (word & ((1 << _LENGTH_BITS) - 1))
     if stop > reader.nbytes:
-        raise reader.error(f"it is cut off: a record ends at {stop}, the file at {reader.nbytes}")
+        raise Damage(f"it is cut off: a record ends at {stop}, the file at {reader.nbytes}")
     return word >> _LENGTH_BITS, at + 8, stop
 
 
@@ -84,7 +94,7 @@ def _header(reader: ForwardReader, data: int, stop: int) -> tuple[int, NDArray[n
         count, label, number, _ = _HEADER.unpack(header)
         image += 4 * count
     if image > stop:
-        raise reader.error(f"the record at {data - 8} has no room for its IRHeader and labels")
+        raise ValueError(f"the record at {data - 8} has no room for its IRHeader and labels")
     if not count:
         return number, np.array([label], "<f4"), image
     return number, np.frombuffer(reader.read(image - 4 * count, image), "<f4"), image
@@ -104,21 +114,31 @@ def _label_column(labels: Sequence[NDArray[np.float32]]) -> pa.Array:
 
 
 def _by_index(
-    reader: ForwardReader, table: pa.Table, starts: Sequence[int], num_split: int, idx: str
+    reader: ForwardReader,
+    table: pa.Table,
+    starts: Sequence[int],
+    num_others: int,
+    end: int,
+    idx: str,
 ) -> pa.Table:
-    """Return the rows in the order of the index file, with its keys."""
+    """Return the rows in the order of the index file, with its keys.
+
+    `num_others` more records, which are left out, are before the end of what can be read.
+    """
     import pyarrow as pa
 
     try:
-        listed = {int(at): int(key) for key, at in map(str.split, filter(None, idx.splitlines()))}
+        listed = {int(at): key for key, at in map(str.split, filter(None, idx.splitlines()))}
     except ValueError:
         raise reader.error("its .idx is damaged: expected a key and a position a line") from None
-    if len(listed) != len(starts) + num_split or not listed.keys() >= set(starts):
+    if end < reader.nbytes:
+        listed = {at: key for at, key in listed.items() if at < end}
+    if len(listed) != len(starts) + num_others or not listed.keys() >= set(starts):
         raise reader.error(
             f"its .idx is stale: the {len(listed)} records that it lists are not the "
-            f"{len(starts) + num_split} of the file; make it again, or delete it"
+            f"{len(starts) + num_others} of the file; make it again, or delete it"
         )
     row_of = {start: row for row, start in enumerate(starts)}
     rows = [row_of[start] for start in listed if start in row_of]
-    keys = pa.array([key for start, key in listed.items() if start in row_of], pa.int64())
+    keys = integers_or_text([key for start, key in listed.items() if start in row_of])
     return table.take(pa.array(rows)).set_column(table.column_names.index("key"), "key", keys)

@@ -29,7 +29,9 @@ _BESIDE = (".idx", ".lst", "lock.mdb")
 """Ends of files that lie beside containers."""
 
 
-def containers_table(kind: Kind, data: Data, places: Places = LOCAL) -> pa.Table:
+def containers_table(
+    kind: Kind, data: Data, places: Places = LOCAL, left_out: LeftOut | None = None
+) -> pa.Table:
     """Return the table of all containers.
 
     Parameters
@@ -40,18 +42,20 @@ def containers_table(kind: Kind, data: Data, places: Places = LOCAL) -> pa.Table
         A folder, a glob, one file, or paths.
     places : Places
         Opens them.
+    left_out : LeftOut, optional
+        To count what is left out, and to list what cannot be read.
 
     Raises
     ------
     FileNotFoundError
         If there is none.
     ValueError
-        If one is damaged, cut off, or of another kind; or no row is left.
+        If one is of another kind; or no row is left.
     """
     paths = container_paths(kind, data, places)
     with ThreadPoolExecutor(_AT_ONCE if any(map(is_url, paths)) else 1) as threads:
         scanned = threads.map(lambda path: scan_container(kind, path, places), paths)
-        return joined_containers(kind, scanned)
+        return joined_containers(kind, scanned, left_out)
 
 
 def scan_container(kind: Kind, path: str, places: Places) -> tuple[pa.Table, LeftOut]:
@@ -61,9 +65,11 @@ def scan_container(kind: Kind, path: str, places: Places) -> tuple[pa.Table, Lef
         return kind.table(place, places, left_out), left_out
 
 
-def joined_containers(kind: Kind, scanned: Iterable[tuple[pa.Table, LeftOut]]) -> pa.Table:
-    """Return the table of containers that were scanned, and log what is left out."""
-    tables, left_out = [], LeftOut()
+def joined_containers(
+    kind: Kind, scanned: Iterable[tuple[pa.Table, LeftOut]], left_out: LeftOut | None = None
+) -> pa.Table:
+    """Return the table of containers that were scanned; count and log what is left out."""
+    tables, left_out = [], LeftOut() if left_out is None else left_out
     for table, left in scanned:
         tables.append(table)
         left_out.add_all(left)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from readers.index.containers.forward import ForwardReader, check_unpacked
+from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
 
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
@@ -53,8 +53,10 @@ def members(
 
     Raises
     ------
+    Damage
+        If it is damaged or cut off, after the members before that.
     ValueError
-        If it is not a tar, damaged, cut off or compressed, or a member is sparse.
+        If it is not a tar, or compressed, or a member is sparse.
     """
     if start == 0:
         check_unpacked(reader)
@@ -71,14 +73,14 @@ def members(
             elif kind == _LONG_LINK:
                 of_next[b"linkpath"] = content.partition(b"\0")[0]
             elif kind == _PAX:
-                of_next |= _records(reader, data, content)
+                of_next |= _records(data, content)
             elif kind == _PAX_OF_ALL:
-                of_all |= _records(reader, data, content)
+                of_all |= _records(data, content)
         else:
             found = of_all | of_next
             if found:
                 name = found.get(b"path", name)
-                nbytes = _decimal(reader, at, found[b"size"]) if b"size" in found else nbytes
+                nbytes = _decimal(at, found[b"size"]) if b"size" in found else nbytes
                 if any(key.startswith(b"GNU.sparse.") for key in found):
                     kind = _SPARSE
             of_next = {}
@@ -121,19 +123,19 @@ def _parsed(reader: ForwardReader, at: int, header: bytes) -> tuple[bytes, int, 
     if not _is_octal(field) or int(field, 8) != sum(header) - sum(header[148:156]) + 256:
         if at == 0:
             raise reader.error("it is not a tar: it begins with no header")
-        raise reader.error(f"it is damaged: expected the header of a member at {at}")
+        raise Damage(f"it is damaged: expected the header of a member at {at}")
     name = header[:100].partition(b"\0")[0]
     if header[257:263] == b"ustar\0" and header[345]:
         name = header[345:500].partition(b"\0")[0] + b"/" + name
-    return header[156:157], _size(reader, at, header[124:136]), name
+    return header[156:157], _size(at, header[124:136]), name
 
 
-def _size(reader: ForwardReader, at: int, field: bytes) -> int:
+def _size(at: int, field: bytes) -> int:
     if field[0] == 0x80:  # binary, as from 8 GiB on
         return struct.unpack(">Q", field[4:])[0]
     digits = field.strip(b" \0") or b"0"  # GNU tar gives the label of a volume no size
     if not _is_octal(digits):
-        raise reader.error(f"the header at {at} has a damaged size, {field!r}")
+        raise Damage(f"the header at {at} has a damaged size, {field!r}")
     return int(digits, 8)
 
 
@@ -141,36 +143,36 @@ def _is_octal(digits: bytes) -> bool:
     return digits.isdigit() and b"8" not in digits and b"9" not in digits
 
 
-def _decimal(reader: ForwardReader, at: int, digits: bytes) -> int:
+def _decimal(at: int, digits: bytes) -> int:
     if not digits.isdigit():
-        raise reader.error(f"pax records before {at} have a damaged number, {digits!r}")
+        raise Damage(f"pax records before {at} have a damaged number, {digits!r}")
     return int(digits)
 
 
 def _content(reader: ForwardReader, at: int, nbytes: int) -> bytes:
     if nbytes > _LONGEST:
-        raise reader.error(f"it is damaged: the name or pax records at {at} have {nbytes} bytes")
+        raise Damage(f"it is damaged: the name or pax records at {at} have {nbytes} bytes")
     content = reader.read(at, at + nbytes)
     if len(content) < nbytes:
         raise _cut(reader, f"a name or pax records end at {at + nbytes}")
     return content
 
 
-def _records(reader: ForwardReader, at: int, content: bytes) -> dict[bytes, bytes]:
+def _records(at: int, content: bytes) -> dict[bytes, bytes]:
     """Return pax records: their length with the line break, a space, key=value, a line break."""
     found = {}
     start = 0
     while start < len(content) and content[start]:
         length, space, _ = content[start : start + 20].partition(b" ")
-        stop = start + (_decimal(reader, at, length) if space else 0)
+        stop = start + (_decimal(at, length) if space else 0)
         record = content[start + len(length) + 1 : stop]
         key, equals, value = record.partition(b"=")
         if stop > len(content) or not (equals and value.endswith(b"\n")):
-            raise reader.error(f"it is damaged: the pax records at {at} have no key or end")
+            raise Damage(f"it is damaged: the pax records at {at} have no key or end")
         found[key] = value[:-1]
         start = stop
     return found
 
 
-def _cut(reader: ForwardReader, expected: str) -> ValueError:
-    return reader.error(f"it is cut off or still written: {expected}, the file at {reader.nbytes}")
+def _cut(reader: ForwardReader, expected: str) -> Damage:
+    return Damage(f"it is cut off or still written: {expected}, the file at {reader.nbytes}")

@@ -16,7 +16,7 @@ from readers.index.containers.columns import (
     span_columns,
     value_column,
 )
-from readers.index.containers.forward import ForwardReader
+from readers.index.containers.forward import Damage, ForwardReader
 from readers.index.containers.left_out import LeftOut
 from readers.index.containers.tar.idx import listed_members
 from readers.index.containers.tar.members import Link, Member, members
@@ -47,8 +47,10 @@ Split = Callable[[str], tuple[str, str] | None]
 class _Sample:
     spans: dict[str, Span] = field(default_factory=dict)
     """Members by extension, in lower case."""
-    texts: dict[str, str] = field(default_factory=dict)
-    """Contents of those that are short texts."""
+    texts: dict[str, Any] = field(default_factory=dict)
+    """Contents of those that are short texts, of JSON its value."""
+    error: ValueError | None = None
+    """Why a text of it cannot be read."""
 
 
 def tar_table(
@@ -76,15 +78,21 @@ def tar_table(
     Raises
     ------
     ValueError
-        If it is no tar, damaged, or two members have one name.
+        If it is no tar, or two members have one name.
     """
     reader = ForwardReader(place)
     found = listed_members(reader, *idx) if idx else None
     links: list[Link] = []
     files = found or members(reader, links=links)
-    named = [(each, _text(reader, each, left_out)) for each in files]  # in one pass
+    named: list[tuple[Member, Any]] = []
+    try:
+        named.extend((each, _content(reader, each, left_out)) for each in files)  # in one pass
+    except Damage as error:
+        left_out.reject("tars that are damaged or cut off, with what is behind", place.name, error)
+        if named:  # more members of its sample may be behind
+            named.append((named.pop()[0], ValueError("it is the last one before the damage")))
     linked = _linked([each for each, _ in named], links, left_out) if links else []
-    named += [(each, _text(reader, each, left_out)) for each in linked]
+    named += [(each, _content(reader, each, left_out)) for each in linked]
     exact = [image.lower().lstrip(".")] if image else [suffix[1:] for suffix in suffixes]
     samples, unnamed = _grouped(place.name, named, _by_first_dot)
     if not image and not any(ext in exact for each in samples.values() for ext in each.spans):
@@ -95,6 +103,9 @@ def tar_table(
         if not _META.match(name):
             left_out.add("members of tars whose names begin with a dot, or have none", name)
     rank = {ext: number for number, ext in reversed([*enumerate(exact)])}
+    for key in [key for key, sample in samples.items() if sample.error]:
+        name = f"{place.name}: {key}"
+        left_out.reject("samples of tars that cannot be read", name, samples.pop(key).error)
     chosen = {
         key: min(present, key=rank.__getitem__)
         for key, sample in samples.items()
@@ -125,8 +136,11 @@ def _linked(files: Sequence[Member], links: Sequence[Link], left_out: LeftOut) -
     return found
 
 
-def _text(reader: ForwardReader, member: Member, left_out: LeftOut) -> str | None:
-    """Return the content of a member that is a short text, and not hidden, as ``._a.txt``."""
+def _content(reader: ForwardReader, member: Member, left_out: LeftOut) -> Any:
+    """Return the content of a member that is a short text, and not hidden, as ``._a.txt``.
+
+    Of JSON it is its value; if it cannot be read, a ValueError.
+    """
     if not member.name.lower().endswith(_TEXTS) or _is_hidden(member.name):
         return None
     if member.nbytes > _LONGEST_TEXT:
@@ -134,9 +148,18 @@ def _text(reader: ForwardReader, member: Member, left_out: LeftOut) -> str | Non
         return None
     content = reader.read(member.offset, member.offset + member.nbytes)
     try:
-        return content.decode()
+        text = content.decode()
     except UnicodeDecodeError as error:
-        raise reader.error(f"{member.name!r} is not UTF-8: {error}") from None
+        return ValueError(f"{member.name!r} is not UTF-8: {error}")
+    if not member.name.lower().endswith(_JSON):
+        return text
+    try:
+        value = json.loads(text)
+        if "\\u" in text:  # of which halves of a pair are no text
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        return ValueError(f"{member.name!r} is not JSON: {error}")
+    return value
 
 
 def _is_hidden(name: str) -> bool:
@@ -167,7 +190,7 @@ class _BySuffix:
 
 
 def _grouped(
-    path: str, named: Iterable[tuple[Member, str | None]], split: Split
+    path: str, named: Iterable[tuple[Member, Any]], split: Split
 ) -> tuple[dict[str, _Sample], list[str]]:
     """Return the samples by key, in the order of their first members, and names without a key."""
     samples: dict[str, _Sample] = {}
@@ -184,7 +207,9 @@ def _grouped(
                 f"{member.offset}: which is right is unknown; pack the tar again"
             )
         sample.spans[ext] = Span(member.offset, member.nbytes)
-        if text is not None:
+        if isinstance(text, ValueError):
+            sample.error = text
+        elif text is not None:
             sample.texts[ext] = text
     return samples, unnamed
 
@@ -208,7 +233,7 @@ def _columns(
         texts = [sample.texts.get(ext) for sample, _ in kept]
         spans = [None if ext == image else sample.spans.get(ext) for sample, image in kept]
         if any(text is not None for text in texts):
-            made = _text_columns(path, name, ext, texts)
+            made = _text_columns(name, ext, texts)
         elif f".{ext}".endswith(suffixes) and any(spans):
             made = span_columns(name, path, spans)
         else:
@@ -222,18 +247,12 @@ def _columns(
     return columns
 
 
-def _text_columns(
-    path: str, name: str, ext: str, texts: Sequence[str | None]
-) -> dict[str, pa.Array]:
+def _text_columns(name: str, ext: str, texts: Sequence[Any]) -> dict[str, pa.Array]:
     if not f".{ext}".endswith(_JSON):
         stripped = [text if text is None else text.strip() for text in texts]
         return {name: integers_or_text(stripped)}
-    try:
-        parsed = [None if text is None else json.loads(text) for text in texts]
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: a member .{ext} is not JSON: {error}") from None
-    if not all(isinstance(each, dict | None) for each in parsed):
-        return {name: value_column(parsed)}
-    of_rows: list[dict[str, Any]] = [each or {} for each in parsed]
+    if not all(isinstance(each, dict | None) for each in texts):
+        return {name: value_column(texts)}
+    of_rows: list[dict[str, Any]] = [each or {} for each in texts]
     fields = dict.fromkeys(field for each in of_rows for field in each)
     return {f"{name}_{field}": value_column([e.get(field) for e in of_rows]) for field in fields}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from readers.index.containers.columns import Span, container_table, span_columns, value_column
 from readers.index.containers.formats import as_text
-from readers.index.containers.forward import ForwardReader, check_unpacked
+from readers.index.containers.forward import Damage, ForwardReader, check_unpacked
 from readers.index.containers.left_out import LeftOut
 from readers.index.containers.tfrecord.example import Feature, features, values_of
 
@@ -43,37 +43,37 @@ def tfrecord_table(
     spans: list[Span] = []
     numbers: list[int] = []
     found: dict[str, _Values] = {}
-    num_records, known = 0, set[str]()
-    for start, message in records(ForwardReader(place)):
+    known = set[str]()
+    for number, (start, message) in enumerate(_readable(place, left_out)):
         try:
+            if message is None:
+                raise ValueError("the checksum of its data does not agree")
             of_record = dict(features(message))
-            at_image = of_record.pop(image, None)
-            encoded = at_image and values_of(message, at_image)
-            for name, at in of_record.items() if encoded and encoded.is_single_bytes else ():
-                if columns is None or name in columns:
-                    values = found.setdefault(name, _Values())
-                    values.add(len(spans), values_of(message, at), message, start)
+            wanted = of_record if columns is None else {image, *columns} & of_record.keys()
+            values = {name: values_of(message, of_record[name]) for name in wanted}
         except ValueError as error:
-            raise ValueError(
-                f"{place.name}: the record at {start} is no Example: {error}"
-            ) from error
-        known |= of_record.keys()
-        if encoded and encoded.is_single_bytes:
-            spans.append(encoded.values[0].moved(start))
-            numbers.append(num_records)
-        else:
+            name = f"{place.name} at {start}"
+            left_out.reject("records of TFRecord that are damaged or no Example", name, error)
+            continue
+        encoded = values.pop(image, None)
+        known |= of_record.keys() - {image}
+        if encoded is None or not encoded.is_single_bytes:
             left_out.add(
                 f"records without an image in feature {image!r}", f"{place.name} at {start}"
             )
-        num_records += 1
-    if num_records and not spans:
+            continue
+        for name, feature in values.items():
+            found.setdefault(name, _Values()).add(len(spans), feature, message, start)
+        spans.append(encoded.values[0].moved(start))
+        numbers.append(number)
+    if known and not spans:
         raise ValueError(
             f"{place.name}: no record has an image in a feature {image!r}, the features are "
             f"{', '.join(sorted(known))}"
         )
     others: dict[str, pa.Array] = {}
-    for name, values in found.items():
-        made = values.columns(columns[name] if columns else name, len(spans), place.name, left_out)
+    for name, of_rows in found.items():
+        made = of_rows.columns(columns[name] if columns else name, len(spans), place.name, left_out)
         if twice := others.keys() & made.keys():
             raise ValueError(
                 f"{place.name}: features make two columns {min(twice)!r}; give others in columns="
@@ -82,8 +82,26 @@ def tfrecord_table(
     return container_table(place, spans, numbers, others)
 
 
-def records(reader: ForwardReader) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and bytes of each record; their checksums are compared."""
+def _readable(place: Place, left_out: LeftOut) -> Iterator[tuple[int, bytes | None]]:
+    """Yield `records`, up to a damage that hides those behind it."""
+    try:
+        yield from records(ForwardReader(place))
+    except Damage as error:
+        left_out.reject(
+            "TFRecord files that are damaged or cut off, with what is behind", place.name, error
+        )
+
+
+def records(reader: ForwardReader) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the position and bytes of each record, None if their checksum does not agree.
+
+    Raises
+    ------
+    Damage
+        If the file is cut off, or the length of a record damaged, after the records before that.
+    ValueError
+        If it is no TFRecord file.
+    """
     check_unpacked(reader)
     checksum = _checksum()
     at = 0
@@ -91,23 +109,20 @@ def records(reader: ForwardReader) -> Iterator[tuple[int, bytes]]:
         head = reader.read(at, at + _LENGTH.size)
         start = at + _LENGTH.size
         if len(head) < _LENGTH.size:
-            raise reader.error(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
+            raise Damage(f"it is cut off: the last record, at {at}, has {len(head)} bytes")
         nbytes, found = _LENGTH.unpack(head)
         if checksum(head[:8]) != found:
-            kind = "it is damaged" if at else "it is not a TFRecord file"
-            raise reader.error(
-                f"{kind}: the checksum of the length of the record at {at} does not agree"
-            )
+            reason = f"the checksum of the length of the record at {at} does not agree"
+            if at:
+                raise Damage(f"it is damaged: {reason}")
+            raise reader.error(f"it is not a TFRecord file: {reason}")
         record = reader.read(start, start + nbytes + 4)
         if len(record) < nbytes + 4:
-            raise reader.error(
+            raise Damage(
                 f"it is cut off: a record ends at {start + nbytes + 4}, the file at {reader.nbytes}"
             )
-        if checksum(record[:-4]) != int.from_bytes(record[-4:], "little"):
-            raise reader.error(
-                f"it is damaged: the checksum of the data of the record at {at} does not agree"
-            )
-        yield start, record[:-4]
+        is_whole = checksum(record[:-4]) == int.from_bytes(record[-4:], "little")
+        yield start, record[:-4] if is_whole else None
         at = start + nbytes + 4
 
 

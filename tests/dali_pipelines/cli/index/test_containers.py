@@ -54,6 +54,22 @@ def test_tars(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["nbytes"] for row in rows("shards/0.tar", "--image", "left.jpg")] == [6] * 4
 
 
+def test_damaged_samples_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    image = pillow(np.zeros((8, 8, 3), np.uint8))
+    with tarfile.open("a.tar", "w") as file:
+        for name, content in (("0.jpg", image), ("0.txt", b"\xff"), ("1.jpg", image)):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+    assert [row["key"] for row in rows("a.tar")] == ["1"]
+    assert "1 rejected" in capsys.readouterr().out
+    assert [row["key"] for row in rows("a.tar", "--rejected", "bad.csv")] == ["1"]
+    header, listed = Path("bad.csv").read_text().splitlines()
+    assert header == "path,reason"
+    assert listed.startswith(f"{Path('a.tar').absolute()}: 0,")
+    assert "0.txt" in listed
+
+
 def test_other_kinds() -> None:
     writer = TFRecordWriter("train-0-of-1")
     writer.write({"jpeg": (JPEG, "byte")})

@@ -146,32 +146,57 @@ def test_values_of_different_kinds(tmp_path: Path) -> None:
 
 def test_wrong_files(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
-    write(path, [record(1), record(2)])
+    write(path, [record(1)])
     whole = path.read_bytes()
-    second = 16 + int.from_bytes(whole[:8], "little")
-    for damaged, reason in (
-        (whole[:-1], f"cut off: a record ends at {len(whole)}, the file at {len(whole) - 1}"),
-        (whole[: second + 5], f"cut off: the last record, at {second}, has 5 bytes"),
-        (
-            whole[: second + 1] + b"x" + whole[second + 2 :],
-            f"length of the record at {second}",
-        ),
-        (whole[:-9] + b"x" + whole[-8:], f"data of the record at {second} does not agree"),
-        (whole[:-1] + b"x", f"data of the record at {second} does not agree"),
+    for wrong, reason in (
         (b"x" * 99, "not a TFRecord file"),
         (b"\x1f\x8b" + whole, "compressed by gzip"),
+        (whole[:-1], f"cut off: a record ends at {len(whole)}, the file at {len(whole) - 1}"),
         (b"", "hold no image"),
     ):
-        path.write_bytes(damaged)
+        path.write_bytes(wrong)
         with pytest.raises(ValueError, match=reason):
             rows(path)
 
 
-def test_records_that_are_no_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TFRecordWriter, "serialize_tf_example", staticmethod(lambda _: b"\x0fabc"))
-    path = write(tmp_path / "a.tfrecord", [{}])
-    with pytest.raises(ValueError, match="the record at 12 is no Example: a field has the unknown"):
-        rows(path)
+def test_damaged_records_are_left_out_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    write(path, [record(n) for n in range(3)])
+    whole = path.read_bytes()
+    second = 16 + int.from_bytes(whole[:8], "little")
+    third = second + 16 + int.from_bytes(whole[second : second + 8], "little")
+    flip = bytes([whole[third - 9] ^ 1])
+    for damaged, kept, at in (
+        (whole[:-1], [0, 1], len(whole)),
+        (whole[: third + 5], [0, 1], third),
+        (whole[: second + 1] + b"x" + whole[second + 2 :], [0], second),
+        (whole[: third - 9] + flip + whole[third - 8 :], [0, 2], second + 12),
+    ):
+        caplog.clear()
+        path.write_bytes(damaged)
+        made = rows(tmp_path)
+        assert [row["key"] for row in made] == kept
+        assert [row["image/class/label"] for row in made] == [n - 3 for n in kept]
+        assert str(path) in caplog.text
+        assert f" at {at}" in caplog.text
+
+
+def test_records_that_are_no_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    encode = TFRecordWriter.serialize_tf_example
+    for bad in (b"\x0fabc", encode({"image/encoded": (JPEG, "byte"), "n": (7, "int")})[:-1]):
+        contents = iter([encode(record(0)), bad, encode(record(2))])
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                TFRecordWriter, "serialize_tf_example", staticmethod(lambda _, c=contents: next(c))
+            )
+            path = write(tmp_path / "a.tfrecord", [{}] * 3)
+        made = rows(path)
+        assert [(row["key"], row["image/class/label"]) for row in made] == [(0, -3), (2, -1)]
+        assert "no Example" in caplog.text
 
 
 @given(st.binary(max_size=60))
