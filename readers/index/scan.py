@@ -7,17 +7,17 @@ import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from readers.index.containers.left_out import HIDDEN, LeftOut
-from readers.index.paths.absolute import check_path
+from readers.index.paths.absolute import check_path, whole
 from readers.index.paths.braces import expanded
 from readers.index.schema import text_column
 from readers.messages import printable
 from readers.places.listing import objects
 from readers.places.storage import Storage
-from readers.places.urls import check_url
+from readers.places.urls import check_url, is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +39,8 @@ SUFFIXES = {
     "npy": (".npy",),
 }
 """Suffixes that a folder is searched for, by format, in lower case; any case matches."""
+_LISTS = (".parquet", ".arrow", ".csv", ".tar")
+"""Suffixes of what stands for many rows."""
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst")
 FORMATS = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
 ALL_SUFFIXES = tuple(FORMATS)
@@ -100,6 +102,38 @@ def find_files(
         if not found:
             raise FileNotFoundError(f"{text}: no file matches this pattern")
         yield from sorted(found)
+
+
+def listed_files(texts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the absolute paths of files and URLs of objects, of folders and globs in their place.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        As of `find_files`. Names with these suffixes are files, which are not looked for: there may
+        be millions.
+    suffixes : tuple of str
+        Suffixes to search folders for, in lower case, with the dot.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder.
+    ValueError
+        If one is not UTF-8, or is an Index file, a catalogue, a tar or a URL of a prefix.
+    """
+    for text in texts:
+        is_file = text.lower().endswith(suffixes) and not glob.has_magic(text)
+        lists = (*_LISTS, "/", "*") if is_url(text) else _LISTS
+        if text.lower().endswith(lists) and not is_file:
+            raise ValueError(
+                f"{text} is one of several paths, and stands for several files: scan it alone, and "
+                "put the Indexes together by Index.concat; give tars as a list of their own"
+            )
+        if is_file or is_url(text):
+            yield whole(text)
+        else:
+            yield from find_files(text, suffixes)
 
 
 def object_table(url: str, suffixes: tuple[str, ...], storage: Storage) -> pa.Table:
@@ -224,6 +258,8 @@ class _Search:
             return wanted if self.hidden.counts else f"{wanted}; the folder is empty"
         if ".mdb" in self.others:
             return f"{wanted}; it holds an LMDB: use Index.from_lmdb, or --container lmdb"
+        if ".tar" in self.others:
+            return f"{wanted}; it holds tars: use Index.from_tar, or scan it alone"
         for suffix, count in self.others.most_common():
             if suffix in FORMATS:
                 ending = "1 file ends" if count == 1 else f"{count} files end"

@@ -13,9 +13,16 @@ from readers.index.containers.kinds import Tar
 from readers.index.containers.tables import containers_table, has_tars, peeked
 from readers.index.grouping.frames import Frames, frames_of
 from readers.index.lists.coco import coco_table
-from readers.index.paths.absolute import absolute, check_path
+from readers.index.paths.absolute import absolute, whole
 from readers.index.rows.windows import window_size_of
-from readers.index.scan import ALL_SUFFIXES, SUFFIXES, find_files, folder_of, object_table
+from readers.index.scan import (
+    ALL_SUFFIXES,
+    SUFFIXES,
+    find_files,
+    folder_of,
+    listed_files,
+    object_table,
+)
 from readers.index.text_tables import read_csv
 from readers.places.opener import Places
 from readers.places.storage import Storage
@@ -100,12 +107,12 @@ class IndexSources:
         data : path, or iterable of paths
             A folder (searched with its subfolders for `suffixes`), a glob (``**`` for any
             subfolders), one file, an Index file (``.parquet``, ``.arrow``), a catalogue
-            (``.csv``), or an iterable of paths, whose order is kept. Files of a folder or glob
-            are sorted; of a folder the log counts other suffixes and hidden names (``.a.jpg``),
-            which are left out. Or a URL, ``s3://bucket/prefix`` or ``gs://``: all objects below it,
-            or a glob; ``https://``: one object. ``{0..9}`` stands for all these numbers. Of tars
-            the samples make the rows, see `readers.index.table.Index.from_tar`; of a folder or
-            prefix, if there are no other files of these suffixes.
+            (``.csv``), or an iterable of files, folders and globs, whose order is kept. Files of a
+            folder or glob are sorted; of a folder the log counts other suffixes and hidden names
+            (``.a.jpg``), which are left out. Or a URL, ``s3://bucket/prefix`` or ``gs://``: all
+            objects below it, or a glob; ``https://``: one object. ``{0..9}`` stands for all these
+            numbers. Of tars the samples make the rows, see `readers.index.table.Index.from_tar`; of
+            a folder or prefix, if there are no other files of these suffixes.
         suffixes : sequence of str
             Suffixes to search a folder for, in lower case, with the dot.
         storage : Storage, optional
@@ -120,18 +127,20 @@ class IndexSources:
         Raises
         ------
         FileNotFoundError
-            If there is no such file or folder, or no file matches.
+            If there is no such file or folder, or no file matches. Of several paths, those that end
+            in one of `suffixes` are looked for when they are read.
         OSError
             If the objects cannot be listed.
         ValueError
-            If objects of such a URL cannot be read, or it holds a password.
+            If objects of such a URL cannot be read, or it holds a password; or among several paths
+            is one of an Index file, a catalogue or a tar, or a URL of a prefix.
         """
         tars, places = Tar(image_suffixes=tuple(suffixes)), Places(storage or Storage())
         are_tars, data = peeked(data)
         if are_tars:
             return cls(containers_table(tars, data, places))
         if not isinstance(data, str | os.PathLike):
-            return cls.from_paths(data)
+            return cls._of_paths(listed_files(map(os.fspath, data), tuple(suffixes)))
         text = os.fspath(data)
         if text.endswith(INDEX_SUFFIXES) and os.path.isfile(text):
             return cls.load(text)
@@ -155,11 +164,6 @@ class IndexSources:
         ValueError
             If one is not UTF-8, or a URL of which no objects can be read.
         """
-
-        def whole(path: str) -> str:
-            check_path(path)
-            return path if is_url(path) else os.path.abspath(path)
-
         return cls._of_paths(whole(os.fspath(path)) for path in paths)
 
     @classmethod

@@ -91,9 +91,11 @@ def container_paths(kind: Kind, data: Data, places: Places = LOCAL) -> list[str]
         texts = [os.fspath(path) for path in data]
     for url in filter(is_url, texts):
         check_url(url)
-    if not is_text:
-        return [text if is_url(text) else _file_in(kind, os.path.abspath(text)) for text in texts]
-    return [path for text in texts for path in _files(kind, text, places)]
+    # Several URLs are objects: to list them would take long.
+    found = (
+        _files(kind, text, places) if is_text or not is_url(text) else [text] for text in texts
+    )
+    return [path for paths in found for path in paths]
 
 
 def _files(kind: Kind, text: str, places: Places) -> Iterator[str]:

@@ -56,6 +56,12 @@ def begins_with_urls(table: pa.Table) -> bool:
     return holds_urls(table.slice(0, 1))
 
 
+def whole(path: str) -> str:
+    """Return a path made absolute, or a URL; ValueError as of `check_path`."""
+    check_path(path)
+    return path if is_url(path) else os.path.abspath(path)
+
+
 def check_path(path: str) -> None:
     """Raise ValueError for a name that is not UTF-8, or a URL of which no objects can be read."""
     if is_url(path):

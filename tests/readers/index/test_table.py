@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import pickle
@@ -108,6 +109,52 @@ class TestScan:
     def test_iterable_keeps_its_order(self, kind: Callable[..., Any]) -> None:
         names = ["/z.fits", "/a.fits", "/z.fits", "/m é.fits"]
         assert paths(Index.scan(kind(names))) == names
+
+    def test_a_list_of_folders_globs_and_files(self, folder: Path) -> None:
+        odd, listed = folder / "x[1].fits", folder / "2024"
+        odd.touch()
+        listed.touch()
+        data = [
+            folder / "sub/deep",
+            "sub/*.gz",
+            odd,
+            listed,
+            "b.fits",
+            folder / "sub/deep/",
+            "b.fits",
+        ]
+        expected = ["sub/deep/d.Fz", "sub/c.fits.gz", odd.name, listed.name, "b.fits"]
+        with contextlib.chdir(folder):
+            found = paths(Index.scan(each for each in data))
+            assert found == named(folder, [*expected, "sub/deep/d.Fz", "b.fits"])
+            assert paths(Index.scan([folder, folder], suffixes=(".npy",))) == named(
+                folder, ["f.npy"] * 2
+            )
+
+    @pytest.mark.parametrize(
+        ("last", "error", "reason"),
+        [
+            ("nowhere", FileNotFoundError, "nowhere: no such folder or file"),
+            ("no*.fits", FileNotFoundError, "no file matches"),
+            ("empty", FileNotFoundError, "the folder is empty"),
+            ("tars", FileNotFoundError, "from_tar"),
+            *((name, ValueError, "concat") for name in ("i.parquet", "i.csv", "a.tar")),
+            *((f"s3://bucket/{end}", ValueError, "concat") for end in ("prefix/", "*", "i.csv")),
+        ],
+    )
+    def test_what_is_no_file_among_several(
+        self, folder: Path, last: str, error: type[Exception], reason: str
+    ) -> None:
+        for name in ("empty", "tars"):
+            (folder / name).mkdir()
+        for name in ("i.parquet", "i.csv", "a.tar", "tars/a.tar"):
+            (folder / name).touch()
+        with contextlib.chdir(folder), pytest.raises(error, match=reason):
+            Index.scan(["b.fits", last])
+
+    def test_an_empty_list(self) -> None:
+        with pytest.raises(ValueError, match="at least one row"):
+            Index.scan([])
 
     def test_index_file_and_catalogue(self, folder: Path) -> None:
         index = Index.scan(folder)

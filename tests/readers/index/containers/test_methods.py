@@ -44,6 +44,23 @@ def test_scan_of_tars(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert "3 files left out: 2 .tar, 1 .md" in caplog.text
 
 
+def test_a_list_of_folders_and_globs_of_containers(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        pack(tmp_path / name / "1.tar", f"{name}.jpg")
+        writer = TFRecordWriter(str(tmp_path / name / "1.tfrecord"))
+        writer.write({"image/encoded": (JPEG, "byte"), "name": (name.encode(), "byte")})
+        writer.close()
+    folders = [tmp_path / "b", tmp_path / "a"]
+    assert keys(Index.from_tar(folders)) == ["b", "a"]
+    assert keys(Index.scan([tmp_path / "b/1.tar", tmp_path / "a/*.tar", tmp_path / "b"])) == [
+        *"bab"
+    ]
+    assert Index.from_tfrecord(folders).table["name"].to_pylist() == ["b", "a"]
+    with pytest.raises(FileNotFoundError, match=r"c: no such folder"):
+        Index.from_tar([*folders, tmp_path / "c"])
+
+
 def test_scan_of_tars_looks_for_suffixes(tmp_path: Path) -> None:
     path = pack(tmp_path / "a.tar", "a.jpg", "a.fits", "b.jpg")
     assert keys(Index.scan(path)) == ["a", "b"]
