@@ -29,8 +29,9 @@ _BATCH_BYTES = 512 << 20
 """Size of a batch of rows. Writing a table copies one batch at a time; opening it reads a little of
 each batch, which takes some ms from a disk."""
 _NOTE = b"dali-pipelines Index"
-_VERSION = 2
-"""Version 1 had no planes: a column of that name may hold anything."""
+_VERSION = 3
+"""Version 2 has another digest, of whole paths. Version 1 had no planes: a column of that name may
+hold anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class ArrowFile:
 
     table: pa.Table
     """Memory-mapped: only what is used is read."""
-    digest: str
-    """See `readers.index.schema.digest`."""
+    digest: str | None
+    """See `readers.index.schema.digest`; None if an older version made the file."""
     batch_rows: int
     file: SharedFile
     address: int
@@ -70,14 +71,16 @@ class ArrowFile:
         _, metadata = reader.get_batch_with_custom_metadata(0)
         note = json.loads((metadata or {}).get(_NOTE, "{}"))
         table = reader.read_all()
+        version = note.get("version")
         planes = any(name.startswith("plane") for name in table.column_names)
-        if note.get("version") != _VERSION and (note.get("version") != 1 or planes):
+        if version not in (_VERSION, 2) and (version != 1 or planes):
             return None
         table.validate()
         expected, found = (note["num_rows"], note["columns"]), (table.num_rows, _columns(table))
         if found != expected:
             raise ValueError(f"expected rows and columns {expected}, found {found}")
-        return cls(table, note["digest"], note["batch_rows"], shared, content.address)
+        digest = note["digest"] if version == _VERSION else None
+        return cls(table, digest, note["batch_rows"], shared, content.address)
 
     def strings(self, name: str) -> StoredStrings:
         """Return the position of a column of paths, or of bytes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -96,15 +97,19 @@ def span_columns(table: pa.Table, path: str) -> tuple[str, ...]:
     return names if stem != path and set(names) <= set(table.column_names) else ()
 
 
-def digest(table: pa.Table) -> str:
-    """Return the SHA-256 of all paths, HDUs, planes, spans and corners of windows, in order."""
+def digest(table: pa.Table, *, whole_paths: bool = False) -> str:
+    """Return the SHA-256 of all paths, HDUs, planes, spans and corners of windows, in order.
+
+    Paths are relative to the folder that all have in common, but for `whole_paths`.
+    """
     sha256 = hashlib.sha256()
+    skip = 0 if whole_paths else len(_common_folder(table).encode())
     for name, is_text in file_columns(table, sorted(part_names(table))):
         sha256.update(name.encode())
         if is_text:
-            for offsets in _running(_texts(table[name])):
+            for offsets in _running(_texts(table[name], skip)):
                 sha256.update(offsets.data)
-            for text in _texts(table[name]):
+            for text in _texts(table[name], skip):
                 sha256.update(text.blob.data)
         else:
             for chunk in table[name].chunks:
@@ -114,6 +119,20 @@ def digest(table: pa.Table) -> str:
         for chunk in table[name].chunks:
             sha256.update(_corners_of(chunk, kind).data)
     return sha256.hexdigest()
+
+
+def _common_folder(table: pa.Table) -> str:
+    """Return the folder of all files, with a slash at its end; of URLs likewise."""
+    import pyarrow.compute as pc
+
+    ends = set[str]()
+    for name, is_text in file_columns(table, part_names(table)):
+        for chunk in table[name].chunks if is_text else ():
+            present = chunk.filter(pc.not_equal(chunk, ""))  # of a missing part
+            ends.update(pc.min_max(present).as_py().values())
+    # Of URLs, too, so not by commonpath.
+    prefix = os.path.commonprefix([end for end in ends if end is not None])  # noqa: RUF071
+    return prefix[: prefix.rfind("/") + 1]
 
 
 def _corners(table: pa.Table) -> list[tuple[str, str]]:
@@ -152,13 +171,17 @@ def strings(column: pa.ChunkedArray) -> Strings:
     return Strings(offsets, np.concatenate([text.blob for text in texts]))
 
 
-def _texts(column: pa.ChunkedArray) -> Iterator[Strings]:
-    """Yield the chunks of a column of text, or of bytes."""
+def _texts(column: pa.ChunkedArray, skip: int = 0) -> Iterator[Strings]:
+    """Yield the chunks of a column of text, or of bytes, without the first bytes of each."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     kind, empty = (pa.large_string(), "") if holds_text(column) else (pa.large_binary(), b"")
     for chunk in column.chunks:
         text = chunk.cast(kind).fill_null(empty)
+        if skip:
+            # binary_slice would be natural, but fails on short values.
+            text = pc.binary_replace_slice(text.cast(pa.large_binary()), 0, skip, b"")
         _, offsets, blob = text.buffers()
         stops = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
         data = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)

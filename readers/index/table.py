@@ -62,7 +62,7 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
         Parquet is compact. Arrow takes as much room as the table, 68 bytes per row for paths of 60
         characters, but opens at once even with a hundred million rows, and the reader processes
         share the file on disk, see `load`. It holds absolute paths: relative ones are resolved
-        against its folder, so only a Parquet file can be moved together with its archive.
+        against its folder. For an archive that is moved, see `moved`.
 
         Parameters
         ----------
@@ -229,9 +229,19 @@ class Index(IndexContainers, IndexCutouts, IndexRows):
     def digest(self) -> str:
         """SHA-256 of paths, HDUs and planes, in order; a saved state must have the same.
 
-        And of columns ``y`` and ``x``, the corners of windows, if both are integers or both floats.
+        Paths are relative to the folder that they have in common, so that an archive that was moved
+        or copied, also from a bucket, has the same. And of columns ``y`` and ``x``, the corners of
+        windows, if both are integers or both floats.
         """
-        return schema.digest(self.table) if self._file is None else self._file.digest
+        noted = None if self._file is None else self._file.digest
+        return noted or schema.digest(self.table)
+
+    def has_digest(self, digest: object) -> bool:
+        """Return whether this digest is that of the Index, also if an older release made it.
+
+        Those had whole paths.
+        """
+        return digest == self.digest or digest == schema.digest(self.table, whole_paths=True)
 
     def columns(
         self,

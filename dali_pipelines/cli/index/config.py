@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dali_pipelines.cli.index.cutouts import SETTINGS, CutoutFlags
 from dali_pipelines.cli.index.output import is_table
 from dali_pipelines.cli.options import fractions, hdu_name, option, plane_numbers
-from dali_pipelines.cli.paths import location
+from dali_pipelines.cli.paths import at_home, location
 from dali_pipelines.cli.shared_flags import ClusterFlags, ProcessFlags, StorageFlags
 from readers.index.grouping.groups import Grouping, Missing
 
@@ -35,6 +35,13 @@ def _hdu_names(text: str) -> tuple[int | str, ...]:
             f"expected numbers of HDUs and EXTNAMEs, as 1,4,7 or 'SCI*', got {text!r}"
         )
     return tuple(int(name) if name.isdecimal() else name for name in names)
+
+
+def _move(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not (equals and old and new):
+        raise argparse.ArgumentTypeError(f"expected OLD=NEW, two folders or URLs, got {text!r}")
+    return str(at_home(old)), location(str(at_home(new)))
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -97,6 +104,12 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
         "of images with more than two axes: a row for each of these planes, from 0 on",
         type=plane_numbers,
         metavar="N,N,...|all",
+    )
+    moved: tuple[str, str] | None = option(
+        None,
+        "of an Index: its files were moved or copied from one folder or URL to another",
+        type=_move,
+        metavar="OLD=NEW",
     )
     class_folders: bool = option(False, "one subfolder a class: add label, class_name")
     classes: str | None = option(
@@ -209,6 +222,8 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
                 raise ValueError(f"--{name} needs --cutouts")
             if name in _OF_SPLITS and self.split is None:
                 raise ValueError(f"--{name} needs --split")
+        if self.moved is not None and not is_table(self.data):
+            raise ValueError(f"--moved is for an Index or a .csv, and {self.data} is none")
         if self.hdu is not None and self.hdus is not None:
             raise ValueError("--hdu and --hdus exclude each other")
         if self.gap is not None and self.block is None:

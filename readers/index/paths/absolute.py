@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from readers.index.columns import OTHER_PATH, PART
+from readers.index.columns import ETAG, OTHER_PATH, PART
 from readers.index.schema import holds_text
 from readers.messages import printable
 from readers.places.urls import LONGEST, ORDINARY, URL, check_url, is_url
@@ -41,6 +41,43 @@ def absolute(table: pa.Table, folder: str) -> pa.Table:
             joined = pc.binary_join_element_wise(prefix, paths, separator)
             table = table.set_column(position, name, pc.if_else(whole, paths, joined))
     return table
+
+
+def moved(table: pa.Table, old: str, new: str) -> pa.Table:
+    """Return the table with the paths below one folder below another, see `Index.moved`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    old, new = _folder(old), _folder(new)
+    found = False
+    for position, name in enumerate(table.column_names):
+        if not holds_paths(name, table[name]):
+            continue
+        paths = table[name].cast(pa.large_string())
+        below = pc.starts_with(paths, old)
+        if not pc.any(below).as_py():
+            continue
+        found = True
+        rest = pc.utf8_slice_codeunits(paths, len(old))
+        begin, nothing = (pa.scalar(text, pa.large_string()) for text in (new, ""))
+        there = pc.binary_join_element_wise(begin, rest, nothing)
+        table = table.set_column(position, name, pc.if_else(below, there, paths))
+        etag = name.replace("path", ETAG, 1)
+        if is_url(new) and etag in table.column_names and not name.endswith(OTHER_PATH):
+            etags = pc.if_else(below, pa.scalar(None, pa.large_string()), table[etag])
+            table = table.set_column(table.column_names.index(etag), etag, etags)
+    if not found:
+        raise ValueError(
+            f"no path of the Index begins with {printable(old)}, the first is "
+            f"{printable(table['path'][0])}: give a folder that is there"
+        )
+    return table
+
+
+def _folder(path: str) -> str:
+    """Return a path or URL of a folder, whole, with a slash at its end."""
+    check_path(path)
+    return f"{path.rstrip('/')}/" if is_url(path) else os.path.join(os.path.abspath(path), "")
 
 
 def holds_urls(table: pa.Table) -> bool:

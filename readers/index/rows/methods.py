@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from readers.index.paths.absolute import moved
 from readers.index.rows.joining import joined, replaced
 from readers.index.rows.splitting import TimeBlocks, split_rows
 from readers.index.rows.values import RowValues
@@ -229,6 +231,29 @@ class IndexRows(IndexSources):
             `offsets`.
         """
         return cls(joined(indexes, fill=fill))
+
+    def moved(self, old: str | os.PathLike[str], new: str | os.PathLike[str]) -> Self:
+        """Return an Index of the same files in another folder, to which they were moved or copied.
+
+        Parameters
+        ----------
+        old, new : path
+            Folders, or URLs such as ``s3://bucket/archive``. Paths below `old` become those below
+            `new`, also of parts and in columns such as ``mask_path``; others stay.
+
+        Returns
+        -------
+        Index
+            With the same `digest`, if all its files were below `old`: a saved state goes on. That
+            the files are there, and are the same, is not checked. At a URL their ``etag`` is not
+            known, and is null.
+
+        Raises
+        ------
+        ValueError
+            If no path is below `old`, or `new` is a URL of which no objects can be read.
+        """
+        return type(self)(moved(self.table, os.fspath(old), os.fspath(new)))
 
     def with_column(self, name: str, values: ArrayLike | Sequence[Any] | pa.Array) -> Self:
         """Return an Index with one more column, or with other values in a column that it has.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dali_pipelines import Index, Loader, npy_pipeline
+from readers.index import schema
 from readers.sampling.order import VERSION
 
 
@@ -50,6 +52,33 @@ REFUSED = [
     ({"version": VERSION + 1}, "a newer release with another order of rows (version 3, "),
     ({"version": 1, "epoch": 5}, "{**loader.state_dict(), 'epoch': 5}"),
 ]
+
+
+@pytest.mark.parametrize("by", ["scan", "moved"])
+def test_a_moved_archive_goes_on(tmp_path: Path, by: str) -> None:
+    """A state of an older release, which has the digest of whole paths, goes on where it was."""
+    for number in range(8):
+        (tmp_path / f"job1/{number % 2}").mkdir(parents=True, exist_ok=True)
+        np.save(
+            tmp_path / f"job1/{number % 2}/{number}.npy", np.full((4, 4, 1), number, np.float32)
+        )
+    index = Index.scan(tmp_path / "job1")
+    settings: Any = {"batch_size": 2, "num_read_processes": 1, "devices": [None], "seed": 3}
+    with Loader(npy_pipeline, index, **settings) as first:
+        seen = next(iter(first))[0]["row"].tolist()
+        state = first.state_dict()
+    old = state | {"digest": schema.digest(index.table, whole_paths=True)}
+    Loader(npy_pipeline, index, **settings).load_state_dict(old)
+    (tmp_path / "job1").rename(tmp_path / "job2")
+    there = tmp_path / "job2"
+    moved = Index.scan(there) if by == "scan" else index.moved(tmp_path / "job1", there)
+    second = Loader(npy_pipeline, moved, **settings)
+    with pytest.raises(ValueError, match="another Index"):
+        second.load_state_dict(old)
+    second.load_state_dict(state)
+    with second:
+        seen += [row for (batch,) in second for row in batch["row"].tolist()]
+    assert sorted(seen) == list(range(8))
 
 
 @pytest.mark.parametrize(("change", "reason"), REFUSED)

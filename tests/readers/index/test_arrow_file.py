@@ -271,9 +271,23 @@ def test_who_changes_the_table_makes_it_theirs(file: Path) -> None:
     assert turned.digest == index.select(range(6, -1, -1)).digest != index.digest
 
 
+def test_a_file_of_an_older_version_has_the_digest_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index(pa.table({"path": ["/archive/a", "/archive/b"]}))
+    whole = schema.digest(index.table, whole_paths=True)
+    monkeypatch.setattr(arrow_file, "_VERSION", 2)
+    arrow_file.write(index.table, str(tmp_path / "index.arrow"), whole)
+    monkeypatch.undo()
+    old = Index.load(tmp_path / "index.arrow")
+    assert old._file is not None
+    assert old.digest == index.digest != whole
+    assert old.has_digest(whole)
+
+
 def test_another_version_is_checked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = Index.load(file)
-    monkeypatch.setattr(arrow_file, "_VERSION", 3)
+    monkeypatch.setattr(arrow_file, "_VERSION", 4)
     index = Index.load(file)
     assert index._file is None
     assert (rows(index), index.digest) == (rows(expected), expected.digest)

@@ -680,11 +680,77 @@ class TestDigest:
         assert Index(table(**columns)).digest == Index(table()).digest
 
     def test_value(self) -> None:
-        """It may never change: saved states are checked against it."""
-        digest = "ab364c0959b29dacdb017ce7fecb3c7802ef32408e63ebd4ba01358ae2ef1086"
-        assert Index(table(hdu=[0, None, 2])).digest == digest
-        digest = "4261d81b2dcc57b13f5a1de58f42b59ec6603b15d37deb2039a6049f98e8ae51"
-        assert Index(table(y=[0, 1, 2], x=[3, 4, 5])).digest == digest
+        """It may never change: saved states are checked against it, also those of old releases."""
+        index = Index(table(hdu=[0, None, 2]))
+        digest = "9acc8615a88a21fdf43887aade36a91869d64c78c584aa468b95613edbd944b8"
+        assert index.digest == digest
+        assert index.has_digest(digest)
+        assert index.has_digest("ab364c0959b29dacdb017ce7fecb3c7802ef32408e63ebd4ba01358ae2ef1086")
+        index = Index(table(y=[0, 1, 2], x=[3, 4, 5]))
+        digest = "0a6d7b81e38dbb3deb61023c7c78fb48d3487b22751b6000ada79478be9a1bd2"
+        assert index.digest == digest
+        assert index.has_digest(digest)
+        assert index.has_digest("4261d81b2dcc57b13f5a1de58f42b59ec6603b15d37deb2039a6049f98e8ae51")
+        assert not index.has_digest("")
+
+    @pytest.mark.parametrize("folder", ["/", "/b/", "/é/b/", "s3://bucket/", "https://a.org/é b/"])
+    @pytest.mark.parametrize(
+        "names", [["a/1", "a/2", "b/1"], ["1", "2", "3"], ["1", "1", "1"], ["é/1", "e/1", "é/2"]]
+    )
+    def test_where_the_archive_is_does_not_count(self, folder: str, names: list[str]) -> None:
+        def below(folder: str) -> pa.Table:
+            paths = [folder + name for name in names]
+            return pa.table({"path": paths, "path_x": [None, "", f"{folder}x/1"], "hdu": [1, 2, 3]})
+
+        whole = below(folder)
+        parted = pa.concat_tables([whole[2:], whole[:1], whole[1:]])[1:]
+        assert Index(whole).digest == Index(parted).digest == Index(below("/data/")).digest
+        other = whole.set_column(0, "path", whole["path"].take([1, 2, 0]))
+        assert (Index(other).digest == Index(whole).digest) == (len({*names}) == 1)
+
+    def test_only_the_common_folder_does_not_count(self) -> None:
+        names = [["/a/1", "/b/1"], ["/a/1", "/a/1"], ["/a/b/1", "/a/c/1"], ["/ab/1", "/ac/1"]]
+        digests = [Index(pa.table({"path": pair})).digest for pair in names]
+        assert len({*digests}) == 4
+
+
+class TestMoved:
+    TABLE = pa.table(
+        {
+            "path": ["/data/a/1", "/data/a/2", "/database/1"],
+            "path_x": ["/data/x/1", None, ""],
+            "mask_path": [None, "/data/m/é", "/data"],
+            "etag": ["1", "2", "3"],
+            "file_bytes": [1, 2, 3],
+            "name": ["/data/a/1"] * 3,
+        }
+    )
+
+    @pytest.mark.parametrize("new", ["/scratch/é", "/scratch/é/", "s3://bucket/é", "/"])
+    def test_all_paths_below_the_folder(self, new: str) -> None:
+        made = Index(self.TABLE).moved("/data/", Path(new) if new[0] == "/" else new).table
+        at = f"{new.rstrip('/')}/"
+        assert made["path"].to_pylist() == [f"{at}a/1", f"{at}a/2", "/database/1"]
+        assert made["path_x"].to_pylist() == [f"{at}x/1", None, ""]
+        assert made["mask_path"].to_pylist() == [None, f"{at}m/é", "/data"]
+        assert made["name"] == self.TABLE["name"]
+        # Of an object it is another one.
+        etags = [None, None, "3"] if new.startswith("s3") else ["1", "2", "3"]
+        assert made["etag"].to_pylist() == etags
+
+    def test_errors(self) -> None:
+        for wrong in ("/dat", "/data/b", "s3://data"):
+            with pytest.raises(ValueError, match=r"begins with .*, the first is /data/a/1"):
+                Index(self.TABLE).moved(wrong, "/scratch")
+        with pytest.raises(ValueError, match="ftp"):
+            Index(self.TABLE).moved("/data", "ftp://host/archive")
+
+    def test_the_digest_stays(self, tmp_path: Path) -> None:
+        index = Index(self.TABLE.slice(0, 2))
+        index.save(tmp_path / "index.arrow")
+        again = Index.load(tmp_path / "index.arrow").moved("/data", tmp_path)
+        assert again.digest == index.digest
+        assert again.path(1) == f"{tmp_path}/a/2"
 
 
 COLUMNS = [
