@@ -81,8 +81,9 @@ class Loader:
         matters for bad rows only. `epoch` and `num_epochs` count these epochs.
     bad_sample : {"raise", "skip"}
         What to do with a row that cannot be read: raise ReadError, or leave it out and note it in
-        ``stats.rejected``. With tail ``fill`` another row replaces it, not valid. No step is added
-        or lost in either case, so that all processes of a job take the same number of steps.
+        ``stats.rejected``. With tail ``fill`` another row replaces it, not valid; ReadError if none
+        can be read. No step is added or lost, so that all processes of a job take the same number
+        of steps.
     max_bad : int or float, optional
         With ``skip``: how many rows may be rejected, as a number, or below 1 as a fraction of the
         Index; one more raises ReadError. Each process counts its own.

@@ -87,6 +87,8 @@ class Source(Geometry):
     """Time limit for reading a row, in seconds; None for no limit."""
     read_threads: int = 1
     """Samples that a reader process reads at the same time; more than 1 only for DALI's readers."""
+    _first_readable: int = field(default=0, init=False)
+    """Row of the Index below which none can be read, as far as is known."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,7 +181,10 @@ class Source(Geometry):
     def _substitute(
         self, slot: Slot, report: ReadReport, unreadable: int | None
     ) -> tuple[int, Sample]:
-        """Return a sample that fits the rest of the batch, from a row that can be read."""
+        """Return a sample that fits the rest of the batch, from a row that can be read.
+
+        With tail `fill` that is a near one or, if they are all bad, the first of the Index.
+        """
         timeouts = 0
         for ahead in range(min(NEIGHBOURS, self.schedule.num_rows)):
             try:
@@ -197,6 +202,19 @@ class Source(Geometry):
                 timeouts += _took_long(error)
                 if timeouts == _MOST_TIMEOUTS:
                     break
+        report.is_blank = self.schedule.tail == "fill"
+        while report.is_blank and timeouts < _MOST_TIMEOUTS:
+            row = self._first_readable  # of this thread: there may be others
+            if row == self.schedule.num_rows:
+                break
+            try:
+                sample = self._read(slot, row, report)
+            except ReadError as error:
+                timeouts += (took_long := _took_long(error))
+                self._first_readable = max(self._first_readable, row + (not took_long))
+            else:
+                report.is_blank = False
+                return row, sample
         return 0, self._blank(*self.usual_size)
 
     def _blank(self, height: int, width: int) -> Sample:

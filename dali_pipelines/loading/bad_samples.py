@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from numbers import Real
-from typing import Literal, get_args
+from typing import Literal, NoReturn, get_args
 
 from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.stats import LoaderStats, Rejected
 from readers.errors import ReadError
 from readers.index.table import Index
 from readers.messages import printable
+from readers.worker.read_report import ReadReport
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,18 @@ class BadSamplePolicy:
         if most is not None and count > (most * len(self._index) if most < 1 else most):
             reason = f"{reason}; rejected rows: {count}, more than max_bad={most} allows"
             raise ReadError(name, reason, row=row)
+
+    def refuse_blank(self, report: ReadReport) -> NoReturn:
+        """Raise ReadError for a slot that should hold another row, where none can be read."""
+        row = report.rejected_row or 0
+        cause = f"{report.reason}; " if report.reason else ""
+        raise ReadError(
+            self._index.name(row),
+            f"{cause}tail 'fill' puts another row into its slot, and none of the "
+            f"{len(self._index)} rows can be read: check that the files are there, or give "
+            "another tail",
+            row=row,
+        )
 
     def log_rest(self) -> None:
         """Log how many rows were rejected that are not named in the log."""

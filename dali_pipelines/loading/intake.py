@@ -93,6 +93,7 @@ class Intake:
         return batch | self._values.of(batch["row"].tolist())
 
     def _note_reports(self, batch: Batch) -> None:
+        blank = None
         for row, report in reported(batch):
             if report.damaged:
                 report.reject(row, self._damage(row, report.image))
@@ -105,3 +106,7 @@ class Intake:
             self._stats.cached_bytes += cached_bytes
             if report.rejected_row is not None:
                 self.policy.reject(report.rejected_row, report.reason)
+            if report.is_blank:
+                blank = report
+        if blank is not None:
+            self.policy.refuse_blank(blank)

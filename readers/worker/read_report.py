@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _REASON_BYTES = 400
-_RECORD = struct.Struct(f"=dd5q{_REASON_BYTES}s")
+_RECORD = struct.Struct(f"=dd6q{_REASON_BYTES}s")
 REPORT_BYTES = _RECORD.size
 
 
@@ -32,6 +32,8 @@ class ReadReport:
     traffic: tuple[int, int, int] = (0, 0, 0)
     """Requests to remote storage, bytes of their answers, and bytes from the cache, of the whole
     reader process since its last report."""
+    is_blank: bool = False
+    """Whether the slot should hold another row, with tail `fill`, and none could be read."""
     status: int = 0
     """That of the graph's decoder, 0 if good; of several images that of the first damaged one. Set
     only by `unpack`."""
@@ -51,8 +53,8 @@ class ReadReport:
         """Return the record as bytes, of the same length for every slot."""
         rejected = -1 if self.rejected_row is None else self.rejected_row
         reason = self.reason.encode(errors="replace")  # unpack drops a character that is cut in two
-        numbers = self.read_s, self.read_cpu_s, self.input_bytes, *self.traffic, rejected
-        return np.frombuffer(_RECORD.pack(*numbers, reason), np.uint8)
+        numbers = self.read_s, self.read_cpu_s, self.input_bytes, *self.traffic
+        return np.frombuffer(_RECORD.pack(*numbers, self.is_blank, rejected, reason), np.uint8)
 
     @classmethod
     def unpack(cls, packed: NDArray[np.uint8]) -> list[ReadReport]:
@@ -73,7 +75,7 @@ class ReadReport:
 
     @classmethod
     def _of(cls, read_s: float, read_cpu_s: float, input_bytes: int, *rest: Any) -> ReadReport:
-        *traffic, rejected, reason, status, image = rest
+        *traffic, is_blank, rejected, reason, status, image = rest
         return cls(
             read_s,
             read_cpu_s,
@@ -81,6 +83,7 @@ class ReadReport:
             None if rejected < 0 else rejected,
             reason.rstrip(b"\0").decode(errors="ignore"),
             tuple(traffic),
+            bool(is_blank),
             status,
             image,
         )

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from astropy.io import fits
 from on_gpu.devices import DEVICES
 
-from dali_pipelines import Index, Loader, ReadError, fits_pipeline
+from dali_pipelines import Index, Loader, ReadError, fits_pipeline, npy_pipeline
 
 ROWS = 300
 START = 2880
@@ -116,3 +117,58 @@ def new_loader(index: Index, **options: Any) -> Loader:
     return Loader(
         fits_pipeline, index, batch_size=2, num_read_processes=1, devices=[None], **options
     )
+
+
+def mostly_bad(folder: Path, good: int | None) -> Index:
+    """Return an Index of 90 rows, one of which at most can be read."""
+    (folder / "bad.npy").write_bytes(b"")
+    np.save(folder / "good.npy", np.full((6, 8), 7, np.float32))
+    names = ["good.npy" if row == good else "bad.npy" for row in range(90)]
+    return Index(pa.table({"path": [str(folder / name) for name in names], "weight": [1.0] * 90}))
+
+
+def filled(index: Index, **options: Any) -> Loader:
+    settings: Any = {"batch_size": 4, "num_read_processes": 2, "devices": [None, None]}
+    fill: Any = {"tail": "fill", "bad_sample": "skip", "framework": "numpy"}
+    return Loader(npy_pipeline, index, **{**settings, **fill, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"weights": "weight"},
+        {"shuffle": "blocks", "ragged": "list"},
+        {"epoch_steps": 12, "crop": (5, 5), "window": "random"},
+    ],
+)
+def test_fill_finds_the_only_good_row(tmp_path: Path, options: Any) -> None:
+    index = mostly_bad(tmp_path, 80)
+
+    def taken(loader: Loader) -> list[tuple[list[int], list[bool]]]:
+        with loader:
+            batches = [batch for step in loader for batch in step]
+        assert all((image == 7).all() for batch in batches for image in batch["image"])
+        assert 80 not in loader.stats.rejected
+        return [(batch["row"].tolist(), batch["valid"].tolist()) for batch in batches]
+
+    whole = filled(index, **options)
+    found = taken(whole)
+    assert len(found) == 2 * len(whole)
+    assert {row for rows, _ in found for row in rows} == {80}
+    if "weights" not in options:
+        assert any(any(valid) for _, valid in found)
+        assert len(whole.stats.rejected) == 89
+    resumed = filled(index, **options)
+    loop = iter(resumed)
+    for _ in range(5):
+        next(loop)
+    assert taken(resumed) == found[10:]
+
+
+def test_fill_without_a_good_row_is_an_error(tmp_path: Path) -> None:
+    index = mostly_bad(tmp_path, None)
+    with filled(index) as loader, pytest.raises(ReadError, match=r"'fill'.* none of the 90 rows"):
+        next(iter(loader))
+    assert loader.step == 0
+    assert 1 <= len(loader.stats.rejected) <= 8
