@@ -46,9 +46,9 @@ class DataModule(LightningDataModule):
         super().__init__()
         given = {"train": train, "val": val, "test": test, "predict": predict}
         self.loaders = {name: loader for name, loader in given.items() if loader is not None}
-        self._saved_steps = 0
-        self._before: dict[str, Any] = {}  # states of `train`: before the batch of this step,
-        self._after: dict[str, Any] = {}  # and after it
+        self._loaded: dict[str, Any] | None = None
+        # Steps done when the newest batch came; states of `train` before this step and after it.
+        self._newest: tuple[int, dict[str, Any], dict[str, Any]] | None = None
         for name, loader in self.loaders.items():  # a method that is defined asks for a loop
             if name != "train" and not loader.starts_anew:
                 raise ValueError(
@@ -64,8 +64,11 @@ class DataModule(LightningDataModule):
                 f"a rank of Lightning has one device, and its Loader has {len(batch)}: leave out "
                 "devices, or give one"
             )
-        if self.trainer is not None and self.trainer.training:
-            self._before, self._after = self._after, self.loaders["train"].state_dict()
+        if self._newest is not None and self.trainer is not None and self.trainer.training:
+            done, before, after = self._newest
+            if self._steps_done > done:  # a step may take several batches
+                before = after
+            self._newest = self._steps_done, before, self.loaders["train"].state_dict()
         return batch[0]
 
     def state_dict(self) -> dict[str, Any]:
@@ -77,28 +80,37 @@ class DataModule(LightningDataModule):
         train = self.loaders.get("train")
         if train is None:
             return {}
-        state = self._before if self._is_in_step() else train.state_dict()
-        return {"loader": state, "steps": len(train)}
+        if self._newest is None:
+            return {"loader": train.state_dict(), "steps": len(train)}
+        done, before, after = self._newest
+        return {"loader": after if self._steps_done > done else before, "steps": len(train)}
 
-    def _is_in_step(self) -> bool:
-        if self.trainer is None:
-            return False
-        current: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
-        return current.ready != current.processed
+    @property
+    def _steps_done(self) -> int:
+        trainer: Any = self.trainer
+        return 0 if trainer is None else trainer.fit_loop.epoch_loop.batch_progress.total.processed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue a fit, see `Loader.load_state_dict`. Lightning drops what it saves itself."""
         trainer: Any = self.trainer
         if trainer.state.fn == "fit" and "train" in self.loaders:
             self.loaders["train"].load_state_dict(state_dict["loader"])
-            self._after = state_dict["loader"]
-            self._saved_steps = state_dict["steps"]
-            trainer.callbacks.append(LambdaCallback(on_train_start=self._recount))
+            self._loaded, state = state_dict, state_dict["loader"]
+            self._newest = -1, state, state
+            trainer.callbacks.append(LambdaCallback(on_train_start=self._resume))
 
-    def _recount(self, trainer: Trainer, _: Any) -> None:
-        """Set the steps of its epoch that Lightning counts as done, if their size is another."""
+    def _resume(self, trainer: Trainer, _: Any) -> None:
+        """Load the state once more, and set the steps of its epoch that Lightning counts as done.
+
+        Lightning has loaded the Loader's own state after it, which leaves out the batch of a step
+        that was not done; and it counts steps of the size that they had when it was saved.
+        """
+        if self._loaded is None:
+            return
         loader, current = self.loaders["train"], trainer.fit_loop.epoch_loop.batch_progress.current
-        if len(loader) != self._saved_steps and len(loader) == trainer.num_training_batches:
+        state, self._loaded = self._loaded, None
+        loader.load_state_dict(state["loader"])
+        if len(loader) != state["steps"] and len(loader) == trainer.num_training_batches:
             current.increment_by(len(loader) - loader.steps_left - current.ready)
 
     def on_exception(self, exception: BaseException) -> None:
@@ -113,5 +125,5 @@ class DataModule(LightningDataModule):
     def _loader(self, name: str) -> Loader:
         loader = self.loaders[name]
         if name == "train":
-            self._after = loader.state_dict()
+            self._newest = -1, loader.state_dict(), loader.state_dict()
         return loader

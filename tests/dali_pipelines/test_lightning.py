@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ QUIET: Any = dict.fromkeys(
 class Module(LightningModule):
     """Note the rows that each epoch learns from, and how many validations there are."""
 
-    def __init__(self) -> None:
+    def __init__(self, asks: bool = True) -> None:
         super().__init__()
+        self.asks = asks
         self.layer = torch.nn.Linear(1, 1)
         self.rows: list[list[int]] = [[] for _ in range(EPOCHS)]
         self.validations = 0
@@ -54,19 +56,27 @@ class Module(LightningModule):
         return [(*image.shape[1:], float(image.mean())) for image in images]
 
     def configure_optimizers(self) -> Any:
-        # Asks for the Loader before Lightning restores what it saves itself.
-        assert self.trainer.estimated_stepping_batches > 0
+        if self.asks:  # for the Loader, before Lightning restores what it saves itself
+            assert self.trainer.estimated_stepping_batches > 0
         return torch.optim.SGD(self.parameters(), 0.0)
 
 
-def fit(index: Index, size: int, callbacks: Any = (), checkpoint: Path | None = None) -> Module:
+def fit(
+    index: Index,
+    size: int,
+    callbacks: Any = (),
+    checkpoint: Path | None = None,
+    asks: bool = True,
+    **options: Any,
+) -> Module:
     settings: Any = {"num_read_processes": 1}
     data = DataModule(
         Loader(npy_pipeline, index, batch_size=size, **settings),
         val=Loader(npy_pipeline, index, batch_size=ROWS, mode="eval", **settings),
     )
-    module = Module()
-    trainer = Trainer(accelerator="cpu", max_epochs=EPOCHS, callbacks=list(callbacks), **QUIET)
+    module = Module(asks)
+    options = {"accelerator": "cpu", "max_epochs": EPOCHS, **options, **QUIET}
+    trainer = Trainer(callbacks=list(callbacks), **options)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     assert not any(loader.pipelines for loader in data.loaders.values())
     return module
@@ -124,31 +134,57 @@ def test_images_of_several_sizes(tmp_path: Path, ragged: Any) -> None:
 
 
 class Breaking(Callback):
-    """Fail in the middle of a step, and then save, as Lightning does at a signal of Slurm."""
+    """Fail in the middle of a step, and save then, as `OnExceptionCheckpoint` does.
 
-    def __init__(self, path: Path, step: int) -> None:
-        self.path, self.step = path, step
+    With SIGUSR1 save as Lightning does at that signal of Slurm, before the process is ended.
+    """
 
-    def on_after_backward(self, trainer: Trainer, _: Any) -> None:
-        if trainer.global_step == self.step:
+    def __init__(self, path: Path, moment: str, step: int, error: Any) -> None:
+        self.path, self.step, self.error, self.steps = path, step, error, 0
+        self.trainer: Any = None
+        setattr(self, moment, self.count)
+
+    def count(self, trainer: Trainer, *_: Any) -> None:
+        self.steps += 1
+        if self.steps <= self.step:
+            return
+        if self.error is signal.SIGUSR1:
+            before = signal.signal(self.error, lambda *_: trainer.save_checkpoint(self.path))
+            signal.raise_signal(self.error)
+            signal.signal(self.error, before)
             raise RuntimeError("in the middle")
+        raise self.error
 
     def on_exception(self, trainer: Trainer, *_: Any) -> None:
-        trainer.save_checkpoint(self.path)
+        if self.error is not signal.SIGUSR1:
+            trainer.save_checkpoint(self.path)
 
 
-@pytest.mark.parametrize("step", [2, 8])
+@pytest.mark.parametrize(
+    ("moment", "step", "error"),
+    [
+        ("on_train_batch_start", 2, RuntimeError("in the middle")),
+        ("on_after_backward", 8, KeyboardInterrupt()),
+        ("on_before_optimizer_step", 5, signal.SIGUSR1),
+        ("on_validation_start", 1, RuntimeError("in the middle")),
+    ],
+)
+@pytest.mark.parametrize("asks", [True, False])
 def test_a_batch_is_learned_again_if_its_step_was_not_done(
-    step: int, npy_index: Index, tmp_path: Path
+    moment: str, step: int, error: Any, asks: bool, npy_index: Index, tmp_path: Path
 ) -> None:
-    """Step 8 is the first of an epoch."""
+    """Step 8 is the first of an epoch, after a validation; the first of these checks the loop."""
     with Loader(npy_pipeline, npy_index, batch_size=ROWS, num_read_processes=1) as loader:
         rows = [row for _ in range(EPOCHS) for (batch,) in loader for row in batch["row"].tolist()]
     path = tmp_path / "broken.ckpt"
-    with pytest.raises(RuntimeError, match="in the middle"):
-        fit(npy_index, SIZE, [Breaking(path, step)])
-    first, second = fit(npy_index, SIZE, checkpoint=path).rows
-    assert first + second == rows[min(step * SIZE, ROWS) :]
+    with pytest.raises((RuntimeError, SystemExit)):  # a Trainer exits at Ctrl-C
+        fit(npy_index, SIZE, [Breaking(path, moment, step, error)], asks=asks)
+    at_once = Breaking(tmp_path / "again.ckpt", "on_train_start", 0, error)
+    with pytest.raises((RuntimeError, SystemExit)):
+        fit(npy_index, SIZE, [at_once], path, asks)
+    first, second = fit(npy_index, SIZE, checkpoint=at_once.path, asks=asks).rows
+    done = 8 if moment == "on_validation_start" else step
+    assert first + second == rows[min(done * SIZE, ROWS) :]
 
 
 @pytest.mark.parametrize("name", ["val", "test", "predict"])
