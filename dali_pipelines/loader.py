@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -41,6 +42,9 @@ class Loader:
     A Loader is for one thread at a time: a step, or a change of its state, while another thread
     takes one is a RuntimeError there. Only `close` may come from any thread. Loops that take turns
     share what is left of the epoch.
+
+    It can be copied and pickled at any time: a copy begins at the same step, with readers of its
+    own, and its own rank.
 
     Parameters
     ----------
@@ -157,7 +161,10 @@ class Loader:
         values = row_values(index, self._config)
         intake = Intake(policy, self._config, self.stats, kind, values)
         self._running = RunningPipelines(maker, kind, intake, cursor, self.stats, restart_readers)
-        self._one_thread = OneThread()
+        self._one_thread = OneThread(self._running.close)
+
+    def __copy__(self) -> Loader:
+        return copy.deepcopy(self)  # not one that takes the batches of this one
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch, the same on all devices and processes.

@@ -1,33 +1,84 @@
-"""A Loader is for one thread at a time: a second one gets an error, and the first goes on."""
+"""A Loader is for one thread at a time: a second one gets an error, and the first goes on.
+
+At exit Python ends daemon threads where they next need its lock. Inside of DALI or PyTorch this
+aborts the process, so they are stopped outside of steps before.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 _IN_USE = (
     "this Loader is in use by another thread: share one iterator under a lock, or one Loader for "
     "each thread"
 )
+_PATIENCE_S = 5.0
+"""Time for a step to end at exit, and again after its Loader was closed."""
+
+_all: weakref.WeakSet[OneThread] = weakref.WeakSet()
+_exiting = False
 
 
 class OneThread:
-    """Context manager that raises RuntimeError where another thread is inside."""
+    """Context manager that raises RuntimeError where another thread is inside.
 
-    def __init__(self) -> None:
+    At exit no other thread gets in or out; ``close()`` lets one that waits inside go on.
+    """
+
+    def __init__(self, close: Callable[[], None]) -> None:
         self._lock = threading.RLock()
+        self._close = close
+        _all.add(self)
+        _stop_at_exit()
 
     def __enter__(self) -> None:
+        _stay_at_exit()
         if not self._lock.acquire(blocking=False):
             raise RuntimeError(_IN_USE)
 
     def __exit__(self, *error: object) -> None:
         self._lock.release()
+        _stay_at_exit()
+
+    def stop(self) -> None:
+        """Wait for the thread inside, and close the Loader."""
+        self._lock.acquire(timeout=_PATIENCE_S)
+        self._close()
+        self._lock.acquire(timeout=_PATIENCE_S)
 
     def __reduce__(self) -> Any:
-        return OneThread, ()  # nobody is inside a copy
+        return OneThread, (self._close,)  # nobody is inside a copy
+
+
+@cache
+def _stop_at_exit() -> None:
+    """Stop all Loaders at exit, before DALI ends pipelines and pools: what registers last is first.
+
+    DALI ends pools by `weakref.finalize`, which registers itself when it is first used.
+    """
+    weakref.finalize(OneThread, bool)
+    atexit.register(_stop_all)
+    os.register_at_fork(after_in_child=_all.clear)
+
+
+def _stop_all() -> None:
+    global _exiting
+    _exiting = True
+    for one_thread in list(_all):
+        one_thread.stop()
+
+
+def _stay_at_exit() -> None:
+    """Let a daemon thread wait for the end of the process, if that ends."""
+    if _exiting and threading.current_thread() is not threading.main_thread():
+        threading.Event().wait()
 
 
 @dataclass(eq=False)

@@ -40,6 +40,9 @@ class RunningPipelines:
     pipelines: list[ReaderPipeline] = field(default_factory=list)
     _iterators: list[Iterator[Batch]] = field(default_factory=list)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "pipelines": [], "_iterators": []}  # a copy starts its own
+
     def start(self) -> None:
         """Start the pipelines and their reader processes; see `dali_pipelines.Loader.start`."""
         for pipeline in self.pipelines:

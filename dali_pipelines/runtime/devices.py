@@ -208,6 +208,10 @@ class LatePlacement:
         self._settled: Placement | None = None
         self._rank: tuple[int, int] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy decides when it starts, maybe in another process.
+        return {**vars(self), "_answer": None, "_settled": None, "_rank": None}
+
     def now(self) -> Placement:
         """Return the placement that was decided, or else the one that would be decided now."""
         if self._settled is not None:

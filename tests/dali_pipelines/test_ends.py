@@ -97,6 +97,36 @@ def test_no_thread_is_started_at_exit(npy_folder: Path, tmp_path: Path) -> None:
     assert not any(psutil.pid_exists(int(pid)) for pid in found.stdout.split())
 
 
+THREADS_AT_EXIT = """
+import sys, threading
+from dali_pipelines import Index, Loader, npy_pipeline
+
+def read(loader, has_begun):
+    while True:
+        for _ in loader:
+            has_begun.set()
+
+if __name__ == "__main__":
+    index = Index.scan(sys.argv[1])
+    settings = {"batch_size": 4, "num_read_processes": 1, "framework": "numpy"}
+    for _ in range(3):
+        loader, has_begun = Loader(npy_pipeline, index, devices=[None], **settings), threading.Event()
+        threading.Thread(target=read, args=(loader, has_begun), daemon=True).start()
+        has_begun.wait()
+    sys.exit("the user's own mistake")
+"""
+
+
+def test_daemon_threads_may_read_at_exit(npy_folder: Path, tmp_path: Path) -> None:
+    """As those that prefetch do; Python ends them, and DALI then aborted the process."""
+    script = tmp_path / "script.py"
+    script.write_text(THREADS_AT_EXIT)
+    for _ in range(2):
+        command = [sys.executable, str(script), str(npy_folder)]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        assert (found.returncode, found.stderr) == (1, "the user's own mistake\n")
+
+
 FORKING = """
 import gc, multiprocessing, os, sys
 if __name__ != "__mp_main__":  # not in readers, for each of which it takes 1.7 s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import threading
 from collections.abc import Callable
@@ -72,7 +73,28 @@ def test_threads_may_take_turns(npy_index: Index) -> None:
 def test_a_copy_is_free(npy_index: Index) -> None:
     loader = Loader(npy_pipeline, npy_index, **SETTINGS)
     with loader._one_thread:
-        copy = pickle.loads(pickle.dumps(loader))
+        copied = pickle.loads(pickle.dumps(loader))
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(copy.reset, 1).result()
-    assert copy.epoch == 1
+            pool.submit(copied.reset, 1).result()
+    assert copied.epoch == 1
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+def test_a_copy_of_a_running_loader_has_the_same_steps(
+    npy_index: Index, copied: Callable[[Loader], Loader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = Loader(npy_pipeline, npy_index, num_read_processes=1, framework="numpy", **SETTINGS)
+    with loader:
+        next(iter(loader))
+        with monkeypatch.context() as patch:
+            patch.setenv("RANK", "1")  # the copy may go to another process of the job
+            patch.setenv("WORLD_SIZE", "2")
+            with copied(loader) as second:
+                assert second.pipelines == ()
+                found = [batch["row"].tolist() for (batch,) in second]
+        assert (second.first_shard, loader.first_shard) == (1, 0)
+        assert found == [[8, 9, 10, 11], [16, 17, 18, 19], []]
+        rows = [row for (batch,) in loader for row in batch["row"].tolist()]
+    assert rows == list(range(4, 23))
