@@ -99,6 +99,7 @@ def with_keys(
         raise ValueError(f"hdu must be one HDU, got {hdu!r}: make the Index by index --hdu {ALL}")
     facts = FactTable([key.strip().upper() for key in wanted])
     check_keys(facts.keys, index.table.column_names)
+    index = index.with_versions(storage)
     rows, numbers = _each_image(index, storage)
     read_keys = keys_to_read(facts.keys)
     read = partial(_keyword_facts, read_keys, checked(hdu), inherit)
@@ -180,6 +181,7 @@ def with_tiles(
 
     check_hdu(index, hdu)
     wanted = checked(hdu)
+    index = index.with_versions(storage)  # notes are of the version that will be read
     rows, numbers = _each_image(index, storage)
     with closing(thread_map(partial(_packed_notes, wanted), rows, num_threads, executor)) as found:
         notes = pa.array(notes_or_null(COLUMN, progress(found)), pa.large_binary())

@@ -64,6 +64,7 @@ def with_mcu_rows(
     """
     import pyarrow as pa
 
+    index = index.with_versions(storage)
     columns = index.columns().with_places(Places(storage or Storage()))
     rows = map(columns.row, range(len(index)))
     with closing(thread_map(_packed_rows, rows, num_threads, executor)) as found:

@@ -145,10 +145,11 @@ class Columns:
         path = self.text(name, row)
         if not path:
             return None
-        spans = (name.removesuffix(OTHER_PATH) + end for end in (OFFSET, NBYTES))
-        image = self._located(row, "")
-        etag, nbytes = (image.etag, image.file_bytes) if path == image.path else (None, None)
-        span = (self._whole(row, one) for one in spans)
+        stem, image = name.removesuffix(OTHER_PATH), self._located(row, "")
+        etag, nbytes = self._version(row, f"{stem}_{ETAG}", f"{stem}_{FILE_BYTES}")
+        if path == image.path:
+            etag, nbytes = image.etag, image.file_bytes
+        span = (self._whole(row, stem + end) for end in (OFFSET, NBYTES))
         return self.places.at(path, *span, etag=etag, file_bytes=nbytes)
 
     def _part(self, number: int, part: str) -> Row | None:
@@ -157,7 +158,7 @@ class Columns:
 
     def _located(self, number: int, suffix: str, **others: Any) -> Row:
         hdu, plane, offset, nbytes = (self._whole(number, name + suffix) for name in LOCATING)
-        etag = f"{ETAG}{suffix}"
+        etag, file_bytes = self._version(number, f"{ETAG}{suffix}", f"{FILE_BYTES}{suffix}")
         return Row(
             number,
             self._strings(f"path{suffix}").text(number),
@@ -165,11 +166,16 @@ class Columns:
             plane=plane,
             offset=offset,
             nbytes=nbytes,
-            etag=self._strings(etag).text(number) if etag in self._stored else None,
-            file_bytes=self._whole(number, f"{FILE_BYTES}{suffix}"),
+            etag=etag,
+            file_bytes=file_bytes,
             places=self.places,
             **others,
         )
+
+    def _version(self, number: int, etag: str, nbytes: str) -> tuple[str | None, int | None]:
+        """Return ETag and length of the object of a row, if there are such columns."""
+        text = self._strings(etag).text(number) if etag in self._stored else None
+        return text, self._whole(number, nbytes)
 
     def _whole(self, number: int, name: str) -> int | None:
         found = int(self._numbers(name).value(number)) if name in self._stored else -1

@@ -9,7 +9,7 @@ import numpy as np
 
 from readers.index import schema
 from readers.index.arrow_file import ArrowFile
-from readers.index.columns import ETAG, FILE_BYTES
+from readers.index.columns import OTHER_PATH
 from readers.index.lists.arrays import is_lists, lists_of
 from readers.index.stored import Column, Stored, StoredNumbers
 
@@ -47,6 +47,8 @@ def reader_columns(
             columns[name] = _any_column(table, file, name)
         for span in schema.span_columns(table, name):
             columns[span] = _whole_numbers(table, file, span)
+        if name.endswith(OTHER_PATH):
+            columns |= _versions(table, file, name)
     return columns
 
 
@@ -78,11 +80,17 @@ def _located_columns(
             columns[name] = _whole_numbers(table, file, name)
         else:
             columns[name] = schema.strings(table[name]) if file is None else file.strings(name)
-        etag, nbytes = (name.replace("path", one, 1) for one in (ETAG, FILE_BYTES))
-        if is_text and schema.holds_versions(table, etag, nbytes):
-            columns[etag] = _any_column(table, file, etag)
-            columns[nbytes] = _whole_numbers(table, file, nbytes)
+        if is_text:
+            columns |= _versions(table, file, name)
     return columns
+
+
+def _versions(table: pa.Table, file: ArrowFile | None, path: str) -> dict[str, Column | Stored]:
+    """Return the columns of ETag and length for one of paths, if there are both."""
+    etag, nbytes = schema.version_columns(path)
+    if not schema.holds_versions(table, etag, nbytes):
+        return {}
+    return {etag: _any_column(table, file, etag), nbytes: _whole_numbers(table, file, nbytes)}
 
 
 def _whole_numbers(table: pa.Table, file: ArrowFile | None, name: str) -> Column | Stored:

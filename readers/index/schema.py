@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from readers.index.columns import LOCATING, NBYTES, OFFSET, OTHER_PATH, PART
+from readers.index.columns import (
+    ETAG,
+    FILE_BYTES,
+    LOCATING,
+    NBYTES,
+    OFFSET,
+    OTHER_PATH,
+    PART,
+)
 from readers.index.stored import Strings
 from readers.messages import did_you_mean
 
@@ -95,6 +103,14 @@ def span_columns(table: pa.Table, path: str) -> tuple[str, ...]:
     stem = path.removesuffix(OTHER_PATH)
     names = stem + OFFSET, stem + NBYTES
     return names if stem != path and set(names) <= set(table.column_names) else ()
+
+
+def version_columns(path: str) -> tuple[str, str]:
+    """Return the columns of ETag and length for one of paths: of itself, a part or another file."""
+    if path.endswith(OTHER_PATH) and not path.startswith(PART):
+        stem = path.removesuffix(OTHER_PATH)
+        return f"{stem}_{ETAG}", f"{stem}_{FILE_BYTES}"
+    return path.replace("path", ETAG, 1), path.replace("path", FILE_BYTES, 1)
 
 
 def digest(table: pa.Table, *, whole_paths: bool = False) -> str:

@@ -24,6 +24,7 @@ from readers.index.scan import (
     object_table,
 )
 from readers.index.text_tables import read_csv
+from readers.index.versions import with_versions
 from readers.places.opener import Places
 from readers.places.storage import Storage
 from readers.places.urls import is_url
@@ -122,7 +123,9 @@ class IndexSources:
         -------
         Index
             With ``path``; of objects also ``file_bytes`` and ``etag``, their lengths and versions:
-            an object that is another one when it is read is rejected.
+            an object that is another one when it is read is rejected. Listings have them; of each
+            URL of a list or catalogue the first byte is requested, see
+            `readers.index.table.Index.with_versions`.
 
         Raises
         ------
@@ -130,7 +133,7 @@ class IndexSources:
             If there is no such file or folder, or no file matches. Of several paths, those that end
             in one of `suffixes` are looked for when they are read.
         OSError
-            If the objects cannot be listed.
+            If the objects cannot be listed, or those of all URLs not be read.
         ValueError
             If objects of such a URL cannot be read, or it holds a password; or among several paths
             is one of an Index file, a catalogue or a tar, or a URL of a prefix.
@@ -140,12 +143,13 @@ class IndexSources:
         if are_tars:
             return cls(containers_table(tars, data, places))
         if not isinstance(data, str | os.PathLike):
-            return cls._of_paths(listed_files(map(os.fspath, data), tuple(suffixes)))
+            paths = listed_files(map(os.fspath, data), tuple(suffixes))
+            return cls(with_versions(cls._of_paths(paths).table, places.storage))
         text = os.fspath(data)
         if text.endswith(INDEX_SUFFIXES) and os.path.isfile(text):
             return cls.load(text)
         if text.endswith(".csv") and os.path.isfile(text):
-            return cls.from_csv(text)
+            return cls(with_versions(cls.from_csv(text).table, places.storage))
         try:
             if is_url(text):
                 return cls(object_table(text, tuple(suffixes), places.storage))
@@ -158,6 +162,8 @@ class IndexSources:
     @classmethod
     def from_paths(cls, paths: Iterable[str | os.PathLike[str]]) -> Self:
         """Make an Index with one row per path, in the given order; paths are made absolute.
+
+        No request is made: of URLs, `with_versions` notes the versions.
 
         Raises
         ------
@@ -176,7 +182,8 @@ class IndexSources:
     def from_csv(cls, path: str | os.PathLike[str]) -> Self:
         """Read a CSV catalogue with a header line and a column ``path``.
 
-        Relative paths are relative to the catalogue's folder.
+        Relative paths are relative to the catalogue's folder. No request is made: of URLs,
+        `with_versions` notes the versions.
 
         Raises
         ------

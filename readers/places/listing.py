@@ -47,7 +47,7 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
                 f"{url}: web servers do not list folders; give URLs of files, in an iterable or in "
                 "the column path of a .csv file"
             )
-        yield _one(url, storage)
+        yield object_at(url, storage)
         return
     is_pattern, found = "*" in key, False
     matches = _pattern(key).fullmatch
@@ -69,7 +69,7 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
         raise FileNotFoundError(f"{known}no object matches this pattern: {url!r}")
     if not found and key:
         try:
-            yield _one(url, storage)
+            yield object_at(url, storage)
         except FileNotFoundError as error:
             missing = "there is no such object"
             below = str(error).replace(missing, f"{missing}, and none below it", 1)
@@ -88,6 +88,12 @@ def _pattern(key: str) -> re.Pattern[str]:
     return re.compile("".join(stars.get(part) or re.escape(part) for part in parts), re.DOTALL)
 
 
-def _one(url: str, storage: Storage) -> Listed:
+def object_at(url: str, storage: Storage) -> Listed:
+    """Return the object that a URL names, by a request of its first byte.
+
+    So what is read later is known to come by ranges, and with the same ETag: answers to HEAD may
+    differ.
+    """
     with RemotePlace(url, storage) as place:
+        place.look(1)
         return Listed(url, place.nbytes, place.etag, False)

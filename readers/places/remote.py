@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Hashable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from readers.places.contract import too_short
@@ -15,6 +14,8 @@ from readers.places.stores import endpoint_of, slots_of, store_of, threads_of, w
 from readers.places.urls import check_url, located
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from obstore import GetOptions
 
     from readers.places.cache.disk import DiskCache
@@ -75,7 +76,6 @@ class RemotePlace:
     __slots__ = (
         "_cache",
         "_etag",
-        "_modified",
         "_nbytes",
         "_parts",
         "_requested_bytes",
@@ -93,7 +93,6 @@ class RemotePlace:
     ) -> None:
         self.name, self._storage, self._cache = url, storage, cache
         self._etag, self._nbytes = etag or None, nbytes
-        self._modified: datetime | None = None
         self._parts: list[tuple[int, memoryview]] = []
         self._requested_bytes = 0
 
@@ -107,24 +106,24 @@ class RemotePlace:
     def nbytes(self) -> int:
         """Length of the object."""
         if self._nbytes is None:
-            self._look()
+            self.look()
         assert self._nbytes is not None
         return self._nbytes
 
     @property
     def stamp(self) -> Hashable | None:
-        """URL, ETag and length; None if the server gives no ETag."""
+        """URL, ETag and length; None if the server gives no ETag, or a weak one."""
         if self._nbytes is None:
-            self._look()
+            self.look()
         if self._version is None:
             return None
         return endpoint_of(self._storage), self.name, self._version, self._nbytes
 
     @property
     def etag(self) -> str | None:
-        """ETag of the object; None if the server gives none."""
+        """ETag of the object; without one a weak one made of its time of modification, or None."""
         if self._nbytes is None:
-            self._look()
+            self.look()
         return self._etag
 
     @property
@@ -183,9 +182,9 @@ class RemotePlace:
         parts = (part[max(0, start - first) :] for first, part in self._parts if first <= start)
         return max(parts, key=len, default=memoryview(b""))
 
-    def _look(self) -> None:
+    def look(self, nbytes: int = _FIRST_BYTES) -> None:
         """Read the first bytes, which also tells length and ETag."""
-        self._parts.append((0, memoryview(waited(self._storage, self._request, 0, _FIRST_BYTES))))
+        self._parts.append((0, memoryview(waited(self._storage, self._request, 0, nbytes))))
 
     def _fill(self, pieces: Sequence[tuple[int, memoryview]]) -> None:
         if not pieces:
@@ -225,13 +224,10 @@ class RemotePlace:
             answer = obstore.get(store, key, options=options)
             content, meta = answer.bytes(), answer.meta
         TRAFFIC.add(1, len(content), 0)
-        etag, nbytes = meta["e_tag"] or None, meta["size"]
-        modified = meta["last_modified"] if etag is None else None
-        if self._nbytes is None:
-            self._etag, self._nbytes = etag, nbytes
-        self._modified = self._modified or modified
-        found = etag, nbytes, modified
-        if found != (self._etag or etag, self._nbytes, self._modified):
+        etag, nbytes = meta["e_tag"] or _dated(meta["last_modified"]), meta["size"]
+        self._etag = self._etag or etag
+        self._nbytes = nbytes if self._nbytes is None else self._nbytes
+        if (etag, nbytes) != (self._etag, self._nbytes):
             raise ChangedError(self.name)
         if len(content) != min(stop, nbytes) - start:
             raise StorageError(
@@ -239,6 +235,14 @@ class RemotePlace:
                 f"{start}: {self.name!r}"
             )
         return content
+
+
+def _dated(modified: datetime) -> str | None:
+    """Return a time as a weak ETag, which it is by RFC 9110, section 8.8.2.2; None for 1970.
+
+    So obstore says that there is none.
+    """
+    return f'W/"{modified:%Y-%m-%dT%H:%M:%S}"' if modified.timestamp() > 0 else None
 
 
 def _joined(run: Sequence[tuple[int, memoryview]]) -> tuple[int, memoryview]:

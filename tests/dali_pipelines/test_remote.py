@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,19 @@ import pytest
 import torch
 from astropy.io import fits
 from servers.proxy import Proxy
+from servers.web import Web
 from servers.weed import SECRET_KEY, Weed
 
-from dali_pipelines import Index, Loader, PipelineConfig, fits_pipeline, reader_pipeline
+from dali_pipelines import (
+    Index,
+    Loader,
+    PipelineConfig,
+    fits_pipeline,
+    reader_pipeline,
+    with_keys,
+    with_tiles,
+)
+from dali_pipelines.cli.main import main as command
 from readers import FitsReader, Peek, ReadError, Row, Window
 from readers.places.storage import Storage
 
@@ -155,3 +165,41 @@ def test_threads_read_files_too(frames: Path) -> None:
     assert [rows for rows, _ in found] == [rows for rows, _ in expected]
     for (_, images), (_, others) in zip(found, expected, strict=True):
         torch.testing.assert_close(images, others, rtol=0, atol=0)
+
+
+def by_tiles(urls: list[str], folder: Path) -> Index:
+    return with_tiles(Index.from_paths(urls))
+
+
+def by_keys(urls: list[str], folder: Path) -> Index:
+    return with_keys(Index.from_paths(urls), ["NAXIS"])
+
+
+def by_command(urls: list[str], folder: Path) -> Index:
+    (folder / "urls.csv").write_text("\n".join(["path", *urls]))
+    flags = ["--num_processes=1", f"--out={folder}/index.parquet"]
+    assert command(["index", str(folder / "urls.csv"), *flags]) == 0
+    return Index.load(folder / "index.parquet")
+
+
+@pytest.mark.parametrize("indexed", [by_tiles, by_keys, by_command])
+def test_urls_of_a_web_server_have_versions(
+    frames: Path, tmp_path: Path, indexed: Callable[[list[str], Path], Index]
+) -> None:
+    """What fits into a cache is requested once in all runs, and what has changed is rejected."""
+    settings: dict[str, Any] = {"num_read_processes": 1, "shuffle": False, "batch_size": 3}
+    cache = {"cache": str(tmp_path / "cache"), "cache_bytes": 1 << 26}
+    with Web() as web:
+        names = [f"{number}.fits" for number in (1, 2, 4)]
+        urls = [web.put(name, (frames / name).read_bytes()) for name in names]
+        index = indexed(urls, tmp_path)
+        for run in range(2):
+            web.paths.clear()
+            with made(index, **settings, **cache) as loader:
+                found = [rows for _ in range(2) for rows, _ in batches(loader)]
+            assert found == [[0, 1, 2]] * 2
+            assert bool(web.paths) is not bool(run)
+        web.put(names[1], (frames / "5.fits").read_bytes())
+        with made(index, bad_sample="skip", **settings) as loader:
+            assert [rows for rows, _ in batches(loader)] == [[0, 2]]
+            assert [*loader.stats.rejected] == [1]

@@ -67,7 +67,7 @@ def requests(job: Job) -> Finding | None:
         f"{_ms(statistics.median(seconds[1:]))} (median of {len(rows)}), ranges work"
     )
     if rows[0].place.stamp is None:
-        return note(f"{words}; there is no ETag, so that changes go unseen and nothing is cached")
+        return note(f"{words}; there is no strong ETag, so that nothing is cached")
     if not _checks_version(rows[0], job.config.storage):
         return note(f"{words}, ETags too; If-Match is ignored, so that ETags are compared here")
     return ok(f"{words}, ETags and If-Match too")

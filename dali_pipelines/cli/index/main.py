@@ -21,9 +21,10 @@ the labels beside it. Headers of images are read if --keys, --rules, --hdu or --
 
 Of FITS files only headers are read. Files that cannot be read are listed and left out; with
 --rules, so are those that their header makes unfit. An Index can be filtered and grouped, too: then
-no file is opened; --moved OLD=NEW makes that of an archive which was moved or copied. It is written
-as Parquet, or, for a huge archive, as Arrow, which takes more space and opens at once. With
---verify each file is decoded, and damaged ones are left out.
+no file is opened, and of objects without a version one byte is requested; --moved OLD=NEW makes
+that of an archive which was moved or copied. It is written as Parquet, or, for a huge archive, as
+Arrow, which takes more space and opens at once. With --verify each file is decoded, and damaged
+ones are left out.
 
 With --cutouts there is a row for each object of a catalogue on each of the images, with columns y
 and x, where `run --window row` cuts, those of the catalogue, and catalogue_row.
@@ -99,9 +100,11 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 def _index_table(config: IndexConfig, executor: Executor | None) -> None:
     from readers.index.table import Index
 
-    with refusing(OSError, ValueError):
-        index = Index.scan(config.data)
-        table = (index if config.moved is None else index.moved(*config.moved)).table
+    storage = config.storage
+    with refusing(ImportError, OSError, ValueError):
+        index = Index.scan(config.data, storage=storage)
+        index = index if config.moved is None else index.moved(*config.moved)
+        table = index.with_versions(storage).table
     check_unread(table, *splitting.files(config), config.rejected)
     _check_columns(config, table.column_names)
     _finish(config, executor, table, f"{table.num_rows} rows found")

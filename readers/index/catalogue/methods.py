@@ -12,6 +12,7 @@ from readers.index.catalogue.nearest import nearest_columns
 from readers.index.catalogue.tables import Catalogue, Objects
 from readers.index.sources import IndexSources
 from readers.index.times import nanoseconds
+from readers.index.versions import with_versions
 from readers.places.opener import Places
 from readers.places.storage import Storage
 from readers.sampling.row_window import Outside
@@ -132,7 +133,8 @@ class IndexCutouts(IndexSources):
         )
         index = images if isinstance(images, IndexSources) else cls.scan(images, storage=storage)
         places = Places(storage or Storage())
-        table, left_out = settings.apply(index.table, Objects(catalogue), places=places)
+        files = with_versions(index.table, places.storage)
+        table, left_out = settings.apply(files, Objects(catalogue), places=places)
         if table is None:
             raise ValueError(f"no object makes a row: {left_out.message()}")
         if left_out:

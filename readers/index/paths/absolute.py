@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from readers.index.columns import ETAG, OTHER_PATH, PART
-from readers.index.schema import holds_text
+from readers.index.columns import OTHER_PATH, PART
+from readers.index.schema import holds_text, version_columns
 from readers.messages import printable
 from readers.places.urls import LONGEST, ORDINARY, URL, check_url, is_url
 
@@ -62,10 +62,11 @@ def moved(table: pa.Table, old: str, new: str) -> pa.Table:
         begin, nothing = (pa.scalar(text, pa.large_string()) for text in (new, ""))
         there = pc.binary_join_element_wise(begin, rest, nothing)
         table = table.set_column(position, name, pc.if_else(below, there, paths))
-        etag = name.replace("path", ETAG, 1)
-        if is_url(new) and etag in table.column_names and not name.endswith(OTHER_PATH):
-            etags = pc.if_else(below, pa.scalar(None, pa.large_string()), table[etag])
-            table = table.set_column(table.column_names.index(etag), etag, etags)
+        for version in version_columns(name) if is_url(new) else ():
+            if version in table.column_names:
+                unknown = pa.scalar(None, table[version].type)
+                values = pc.if_else(below, unknown, table[version])
+                table = table.set_column(table.column_names.index(version), version, values)
     if not found:
         raise ValueError(
             f"no path of the Index begins with {printable(old)}, the first is "

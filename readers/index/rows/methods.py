@@ -15,6 +15,8 @@ from readers.index.rows.values import RowValues
 from readers.index.rows.where import matching
 from readers.index.rows.windows import window_rows
 from readers.index.sources import IndexSources
+from readers.index.versions import with_versions
+from readers.places.storage import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -245,8 +247,8 @@ class IndexRows(IndexSources):
         -------
         Index
             With the same `digest`, if all its files were below `old`: a saved state goes on. That
-            the files are there, and are the same, is not checked. At a URL their ``etag`` is not
-            known, and is null.
+            the files are there, and are the same, is not checked. At a URL their ``etag`` and
+            ``file_bytes`` are null, until `with_versions` notes them.
 
         Raises
         ------
@@ -281,6 +283,36 @@ class IndexRows(IndexSources):
         With other ``y`` or ``x`` it loses its `window_size`, so that any crop fits them.
         """
         return type(self)(replaced(self.table, name, values))
+
+    def with_versions(self, storage: Storage | None = None) -> Self:
+        """Return the Index with the ETags and lengths of remote objects that it has none of.
+
+        `readers.index.table.Index.scan` and functions that read the objects, such as `with_tiles`,
+        do so; `from_csv` and `from_paths` make no request. From then on an object that is another
+        one when it is read is rejected, and a cache keeps its bytes for the next run.
+
+        Parameters
+        ----------
+        storage : Storage, optional
+            How they are requested: the first byte of each, ``storage.concurrency`` at once.
+
+        Returns
+        -------
+        Index
+            With ``etag`` and ``file_bytes`` of the objects in ``path``; of a part ``path_171`` they
+            are ``etag_171`` and ``file_bytes_171``, of ``mask_path`` ``mask_etag`` and
+            ``mask_file_bytes``. Rows that have some keep these. Where the server gives no ETag it
+            is made of Last-Modified, as ``W/"2026-11-27T19:16:39"``, else null. Both are null where
+            the object cannot be read, which the log counts.
+
+        Raises
+        ------
+        OSError
+            If no object can be read, as there is no answer or no access.
+        ValueError
+            If a column of these names has another meaning.
+        """
+        return type(self)(with_versions(self.table, storage or Storage()))
 
     def row_values(self, names: Iterable[str]) -> RowValues:
         """Return columns that no tensor carries, such as text, to look up some rows at a time.
