@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from readers.contract import Row
     from readers.index.table import Index
+
+logger = logging.getLogger(__name__)
 
 COLUMN = "mcu_rows"
 """Column of the Index that `readers.jpeg.reader.JpegReader` reads."""
@@ -81,10 +83,10 @@ def warn_of_old_rows(index: Index) -> None:
         return
     packed = next(iter(index.table[COLUMN].slice(0, _LOOKED_AT).drop_null()), None)
     if packed is not None and not is_current(packed.as_py()):
-        warnings.warn(
+        logger.warning(
             "the rows of MCUs in the Index are of an older version of this toolkit, without "
-            "checksums, so that JPEG files are read whole: make it again with index.py --mcu_rows",
-            stacklevel=3,
+            "checksums, so that JPEG files are read whole: make them again by with_mcu_rows, or "
+            "dali-pipelines index --mcu_rows"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import signal
 import sys
@@ -16,6 +17,10 @@ Arguments = ParamSpec("Arguments")
 
 EXTRA = ("duckdb", "matplotlib", "nvtx", "packaging", "pynvml")
 """Packages of the extra ``cli``."""
+
+
+_REPORTED = "dali_pipelines.loading.bad_samples"
+"""The logger of rejected rows, which reports list."""
 
 
 class Refusal(Exception):
@@ -65,6 +70,7 @@ def command(
         @functools.wraps(main)
         def reporting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> int:
             _open_streams()
+            _log_to_stderr()
             try:
                 status = main(*args, **kwargs)
                 print(end="", flush=True)  # so that output which does not get there is an error
@@ -102,6 +108,22 @@ def _open_streams() -> None:
             number = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode))
+
+
+def _log_to_stderr() -> None:
+    """Print what is logged, unless a program that calls the command has its own handlers.
+
+    Of other libraries these are errors alone, of ours warnings, too.
+    """
+    handler = logging.StreamHandler()
+    handler.addFilter(_is_shown)
+    logging.basicConfig(format="%(message)s", handlers=[handler])
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    package = record.name.partition(".")[0]
+    is_ours = package in ("dali_pipelines", "readers") and record.name != _REPORTED
+    return is_ours or record.levelno >= logging.ERROR
 
 
 def _drop_output() -> None:

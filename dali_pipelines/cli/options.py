@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import logging
 import re
 import sys
 import tomllib
@@ -166,13 +165,6 @@ def _arguments(settings: Mapping[str, Any], fields: Sequence[dataclasses.Field[A
 def _is_missing(field: dataclasses.Field[Any], settings: Mapping[str, Any]) -> bool:
     needed = field.metadata["positional"] or field.metadata["argparse"].get("required")
     return bool(needed) and not settings.get(field.name)
-
-
-def log_errors() -> None:
-    """Print errors of the log; of its warnings only those that no report has."""
-    logging.basicConfig(format="%(message)s", level=logging.ERROR)
-    for name in ("readers.index.scan", "readers.index.grouping", "dali_pipelines.kernels"):
-        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _add(parser: argparse._ActionsContainer, field: dataclasses.Field[Any], partial: bool) -> None:

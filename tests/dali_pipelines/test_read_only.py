@@ -153,3 +153,10 @@ def test_kernels_for_gpus_are_kept_in_the_folder_for_temporary_files(container: 
     source = container / "packages" / KERNELS / "fits" / "image_cuda.py"
     assert out == f"{kept_in(own_folder(container), source)}\n"
     assert err == f"compiled kernels are kept in {own_folder(container)} for now{REMEDY}\n"
+
+
+def test_a_command_says_where_kernels_are_kept(container: Path) -> None:
+    lines = "".join(f"    {line}\n" for line in COMPILE.strip().splitlines())
+    main = f"@command('warm')\ndef main():\n{lines}    return 0\n"
+    _, err = run(container, f"from dali_pipelines.cli.errors import command\n{main}main()\n")
+    assert str(own_folder(container)) in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -474,6 +475,7 @@ def test_columns_of_the_sequence_are_needed(archive: Path) -> None:
 
 
 def test_a_table_that_has_lost_its_offsets(archive: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)  # libraries set that of the root logger
     index = sequences(archive)
     files = files_of(archive, ".fits")
     of_one = files.where("wavelnth = 171").group(offsets=OFFSETS)

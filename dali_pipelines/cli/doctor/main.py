@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dali_pipelines.cli.doctor import files, limits, remote, rows, software
 from dali_pipelines.cli.doctor.finding import Finding, Job, Unknown, note
 from dali_pipelines.cli.errors import command
-from dali_pipelines.cli.options import log_errors, parse
+from dali_pipelines.cli.options import parse
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.cli.samples.job import sample_job
 
@@ -66,7 +66,6 @@ CHECKS: tuple[Check, ...] = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run all checks; return 0, 1 if something is BAD, 2 for wrong usage, 130 if interrupted."""
     job = Job(parse(RunConfig, argv, __doc__, "doctor", sample_job))
-    log_errors()
     fit = True
     for check in CHECKS:
         if (finding := examine(check, job)) is None:

@@ -21,10 +21,10 @@ the labels beside it. Headers of images are read if --keys, --rules, --hdu or --
 
 Of FITS files only headers are read. Files that cannot be read are listed and left out; with
 --rules, so are those that their header makes unfit. An Index can be filtered and grouped, too: then
-no file is opened, and of objects without a version one byte is requested; --moved OLD=NEW makes
-that of an archive which was moved or copied. It is written as Parquet, or, for a huge archive, as
-Arrow, which takes more space and opens at once. With --verify each file is decoded, and damaged
-ones are left out.
+no file is opened, and of remote objects without a version one byte is requested; --moved OLD=NEW
+makes that of an archive which was moved or copied. It is written as Parquet, or, for a huge
+archive, as Arrow, which takes more space and opens at once. With --verify each file is decoded,
+and damaged ones are left out.
 
 With --cutouts there is a row for each object of a catalogue on each of the images, with columns y
 and x, where `run --window row` cuts, those of the catalogue, and catalogue_row.

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import EXTRA, Refusal, command, one_line
-from dali_pipelines.cli.options import config_file, log_errors, parse
+from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread
 from dali_pipelines.cli.run_config import (
     RunConfig,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if it failed, 2 for wrong usage, 130 if interrupted."""
     config = parse(RunConfig, argv, __doc__, "run", sample_job)
-    log_errors()
     compile_ahead(config)
     stop = Stop()
     signal.signal(signal.SIGTERM, stop)

@@ -67,6 +67,7 @@ def report_of(run: Run, measured: Stages | None) -> dict[str, Any]:
         "requests": stats.requests,
         "remote_bytes": stats.remote_bytes,
         "cached_bytes": stats.cached_bytes,
+        "restarts": stats.restarts,
         "stages": {
             "start": stats.start_s,
             "read": stats.read_s,
@@ -132,6 +133,9 @@ def summary(report: dict[str, Any]) -> str:
             f"{report['remote_bytes'] / 1e6:.1f} MB, and {report['cached_bytes'] / 1e6:.1f} MB of "
             "the cache.",
         )
+    if restarts := report["restarts"]:
+        times = "once" if restarts == 1 else f"{restarts} times"
+        lines.append(f"The readers were restarted {times}, as one of them had died.")
     if rejected:
         lines.append(f"{count(len(rejected), 'file')} could not be read:")
         lines += [f"  {printable(bad['path'])}: {bad['reason']}" for bad in rejected[:10]]

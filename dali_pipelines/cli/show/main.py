@@ -37,7 +37,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
-from dali_pipelines.cli.options import config_file, log_errors, parse
+from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, samples_of
 from dali_pipelines.cli.shared_flags import suffixes_of
 from dali_pipelines.cli.show.config import COLUMNS, ShowConfig, of_run
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 @command("show")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if no image was shown, 2 for wrong usage, 130 if interrupted."""
-    log_errors()
     config = parse(ShowConfig, argv, __doc__, "show", translate=of_run)
     from tqdm import tqdm
 

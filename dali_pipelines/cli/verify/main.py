@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 from dali_pipelines.cli.errors import Refusal, command, refusing
 from dali_pipelines.cli.executors import executor_of
-from dali_pipelines.cli.options import config_file, log_errors, parse
+from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, index_of, write_file
 from dali_pipelines.cli.verify.compare import records_of, records_of_workers
 from dali_pipelines.cli.verify.config import VerifyConfig
@@ -54,7 +54,6 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
 
     With an `executor` its workers decode and compare.
     """
-    log_errors()
     config = parse(VerifyConfig, argv, __doc__, "verify")
     from readers.index.table import SUFFIXES
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dali_pipelines.cli.errors import command, count
-from dali_pipelines.cli.options import log_errors, option, parse
+from dali_pipelines.cli.options import option, parse
 from dali_pipelines.cli.shared_flags import ProcessFlags
 
 _PIPELINES = ("fits", "jpeg", "aia", "augment")
@@ -50,7 +50,6 @@ class WarmConfig(ProcessFlags):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, 1 if a kernel was not compiled or not kept, 2 for wrong usage."""
     config = parse(WarmConfig, argv, __doc__, "warm")
-    log_errors()
     from dali_pipelines.kernels.ahead import KERNELS
 
     names = sorted(

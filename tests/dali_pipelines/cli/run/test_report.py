@@ -26,6 +26,7 @@ def test_summary_in_words() -> None:
         "requests": 0,
         "remote_bytes": 0,
         "cached_bytes": 0,
+        "restarts": 0,
         "bottleneck": "The CPU is the limit.",
         "rejected": [{"path": f"{n}.fits", "reason": "cut"} for n in range(11)],
     }

@@ -429,7 +429,7 @@ def test_rows_survive_packing() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
-def test_an_index_keeps_them(tmp_path: Path, suffix: str) -> None:
+def test_an_index_keeps_them(tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture) -> None:
     contents = {
         "a.jpg": pillow(photo(64, 48)),
         "b.jpg": pillow(photo(64, 48), progressive=True),
@@ -441,7 +441,11 @@ def test_an_index_keeps_them(tmp_path: Path, suffix: str) -> None:
     index = with_mcu_rows(Index.scan(tmp_path))
     assert [rows is None for rows in index.table["mcu_rows"].to_pylist()] == [False, True, True, 0]
     assert with_mcu_rows(index).table.equals(index.table)
+    caplog.clear()
     warn_of_old_rows(index)
+    assert not caplog.records
+    warn_of_old_rows(index.with_column("mcu_rows", [b"another form"] * len(index)))
+    assert "with_mcu_rows" in caplog.text
     file = tmp_path / f"index{suffix}"
     index.save(file)
     columns = Index.load(file).columns(notes=("mcu_rows", "others"))
