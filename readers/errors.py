@@ -20,16 +20,26 @@ class ReadError(OSError):
         FITS HDU, 0 for the primary.
     row : int, optional
         Row of the Index.
+    is_of_store : bool
+        Whether it is said of remote storage that does not answer or gives no access, so that other
+        objects have the same error.
     """
 
     def __init__(
-        self, path: str, reason: str, *, hdu: int | None = None, row: int | None = None
+        self,
+        path: str,
+        reason: str,
+        *,
+        hdu: int | None = None,
+        row: int | None = None,
+        is_of_store: bool = False,
     ) -> None:
         super().__init__(reason)
         self.path = path
         self.reason = printable(reason.replace("\n", " "))
         self.hdu = hdu
         self.row = row
+        self.is_of_store = is_of_store
 
     def __str__(self) -> str:
         hdu = "" if self.hdu is None else f"[{self.hdu}]"
@@ -37,4 +47,5 @@ class ReadError(OSError):
         return f"{printable(self.path)}{hdu}{row}: {self.reason}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(ReadError, hdu=self.hdu, row=self.row), (self.path, self.reason)
+        of = partial(ReadError, hdu=self.hdu, row=self.row, is_of_store=self.is_of_store)
+        return of, (self.path, self.reason)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from readers.contract import Reader, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.index.columns import Columns
-from readers.places.failures import nobody_answered
+from readers.places.failures import is_of_store, nobody_answered
 from readers.places.remote import TRAFFIC
 from readers.sampling.blocks import BlockOrder
 from readers.sampling.draws import Draws
@@ -175,7 +175,7 @@ class Source(Geometry):
             except ReadError as error:
                 unreadable = row
                 if valid:
-                    report.reject(row, error.reason)
+                    report.reject(row, error.reason, is_of_store(error))
         return *self._substitute(slot, report, unreadable), False, report
 
     def _substitute(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.runtime.cgroup import whole_cores
-from readers.places.failures import is_of_store
 
 if TYPE_CHECKING:
     from dali_pipelines import Index, Loader, ReaderPipeline
@@ -35,7 +34,7 @@ class Rejections:
         if rejected is None:
             self._of_store = 0
             return None
-        self._of_store = self._of_store + 1 if is_of_store(rejected.reason) else 0
+        self._of_store = self._of_store + 1 if rejected.is_of_store else 0
         if self._of_store == _MOST_OF_STORE:
             raise OSError(f"{rejected.path}: {rejected.reason}")
         return rejected.reason

@@ -18,7 +18,7 @@ from readers.index.paths.absolute import begins_with_urls, holds_urls
 from readers.index.table import Index
 from readers.messages import printable
 from readers.places.cache.disk import DiskCache
-from readers.places.failures import nobody_answered
+from readers.places.failures import is_unreachable, nobody_answered
 from readers.places.opener import Places
 from readers.sampling.blocks import BLOCK_ROWS, BlockOrder
 from readers.sampling.geometry import Geometry
@@ -33,6 +33,8 @@ from readers.worker.timeout import TimeLimit, within
 
 _CORNERS = np.integer, np.floating
 """Types of columns that place windows at pixels, or between them."""
+_MOST_UNANSWERED = 3
+"""Of these, rows that nobody answers until the server is taken for silent, and not one object."""
 _PEEKS = 16
 """Rows whose header is read before the pipeline is built, until one can be read."""
 
@@ -178,7 +180,7 @@ def peek_first(source: Source) -> tuple[Peek | None, str | None]:
     """Return the sizes of the first row that can be read, and why the crop does not fit into it.
 
     There are no sizes if none of the first few can be read: their readers report it. But if remote
-    storage does not answer, its ReadError is raised.
+    storage cannot be reached, or does not answer for several, its ReadError is raised.
     """
     largest = source.largest_window()
     try:
@@ -225,12 +227,14 @@ def first_readable(
 ) -> tuple[Row, Result]:
     """Return the first row that `look` can read, of a few, and its result; or raise its error."""
     errors: list[Exception] = []
+    unanswered = 0
     for number in range(min(_PEEKS, len(columns))):
         row = columns.row(number)
         try:
             return row, within(read_timeout, look, row)
         except (OSError, TimeLimit) as error:
-            if nobody_answered(error):
+            unanswered += nobody_answered(error)
+            if is_unreachable(error) or unanswered == _MOST_UNANSWERED:
                 raise
             errors.append(error)
     raise errors[0]

@@ -58,15 +58,15 @@ class BadSamplePolicy:
         named = "" if path == self._index.path(row) else f", {path}"
         return f"part {part}{named}: {DAMAGED}"
 
-    def reject(self, row: int, reason: str) -> None:
+    def reject(self, row: int, reason: str, is_of_store: bool = False) -> None:
         """Add a row to the rejected ones; ReadError if the policy is to raise, or by `max_bad`."""
         path, name = self._index.path(row), self._index.name(row)
         if self.raises:
-            raise ReadError(name, reason, row=row)
+            raise ReadError(name, reason, row=row, is_of_store=is_of_store)
         if row in self._rejected:
             return
         hdu, epoch, step = self._index.hdu(row), self._cursor.counted_epoch, self._cursor.step
-        self._rejected[row] = Rejected(row, path, reason, hdu, epoch, step)
+        self._rejected[row] = Rejected(row, path, reason, hdu, epoch, step, is_of_store)
         count = len(self._rejected)
         if count <= _LISTED:
             logger.warning("left out: %s (row %d): %s", printable(name), row, reason)

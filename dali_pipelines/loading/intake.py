@@ -105,7 +105,7 @@ class Intake:
             self._stats.remote_bytes += remote_bytes
             self._stats.cached_bytes += cached_bytes
             if report.rejected_row is not None:
-                self.policy.reject(report.rejected_row, report.reason)
+                self.policy.reject(report.rejected_row, report.reason, report.is_of_store)
             if report.is_blank:
                 blank = report
         if blank is not None:

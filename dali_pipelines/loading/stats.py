@@ -21,6 +21,8 @@ class Rejected:
     """Epoch in which it was first met."""
     step: int = 0
     """Step of that epoch."""
+    is_of_store: bool = False
+    """Whether remote storage did not answer or gave no access: other objects have the same."""
 
 
 @dataclass(slots=True)

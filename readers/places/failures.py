@@ -14,13 +14,10 @@ _METADATA = ("169.254.169.254", "/latest/api/token", "metadata.google.internal")
 """Addresses that clients without credentials ask for them."""
 _STATUS = re.compile(r"non-2xx status code: (\d+ [A-Za-z ]+)")
 _MOST_CHARACTERS = 300
-_NO_ANSWER = ("there was no answer", "cannot be reached", "each time")
-_NO_ACCESS = (
-    *("there are no credentials", "access is denied", "there is no such bucket"),
-    *("the bucket is in another region", "has no aws_access_key_id"),
-    "the certificate of the server",
-)
-_ANONYMOUS = "or give anonymous=True (in commands --anonymous) for a public bucket"
+_ANONYMOUS = "or give anonymous=True for a public bucket"
+_OTHER_RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
+_HEADER = re.compile(r"(Content-Length|Content-Range) header|for (CONTENT_RANGE) header", re.I)
+_ANOTHER_SERVER = "copy the file, or use another server"
 
 
 class StorageError(OSError):
@@ -31,16 +28,44 @@ class NoAnswerError(StorageError):
     """The server did not answer, or not as it should, until the time was over."""
 
 
+class UnreachableError(NoAnswerError):
+    """There is no connection to the server."""
+
+
+class NoAccessError(StorageError):
+    """The store gives none of its objects: for want of credentials, trust, or the right bucket."""
+
+
+class NoBucketError(NoAccessError, FileNotFoundError):
+    """There is no such bucket."""
+
+
+class ShortAnswerError(StorageError):
+    """The server sent fewer bytes than it was asked for."""
+
+
 def nobody_answered(error: BaseException | None) -> bool:
-    """Return whether one of the causes of an error is a NoAnswerError."""
-    while error is not None and not isinstance(error, NoAnswerError):
+    """Return whether an error, or one of its causes, is a NoAnswerError."""
+    return any(isinstance(each, NoAnswerError) for each in _causes(error))
+
+
+def is_unreachable(error: BaseException | None) -> bool:
+    """Return whether an error, or one of its causes, is an UnreachableError."""
+    return any(isinstance(each, UnreachableError) for each in _causes(error))
+
+
+def is_of_store(error: BaseException | None) -> bool:
+    """Return whether an error, or one of its causes, is one that other objects have, too."""
+    return any(
+        isinstance(each, NoAnswerError | NoAccessError) or getattr(each, "is_of_store", False)
+        for each in _causes(error)
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
         error = error.__cause__
-    return error is not None
-
-
-def is_of_store(error: object) -> bool:
-    """Return whether an error, or its text, is the store's, so that other objects have it, too."""
-    return any(words in str(error) for words in (*_NO_ANSWER, *_NO_ACCESS))
 
 
 class ChangedError(StorageError):
@@ -67,69 +92,79 @@ def requesting(url: str, storage: Storage) -> Iterator[None]:
 def failure(error: BaseException, url: str, storage: Storage) -> OSError:
     """Return the error of a request in words; the message ends in the URL, as that of ``open``."""
     text = _QUERY.sub(r"\1", " ".join(str(error).split()))
-    reason = _reason(error, text, url, storage)
-    if reason is None:
-        return ChangedError(url)
-    if isinstance(error, FileNotFoundError):
-        return FileNotFoundError(f"{reason}: {url!r}")
-    waited = any(words in reason for words in _NO_ANSWER)
-    return (NoAnswerError if waited else StorageError)(f"{reason}: {url!r}")
-
-
-def _reason(error: BaseException, text: str, url: str, storage: Storage) -> str | None:
-    """Return what failed; None for an object that has changed."""
-    name = type(error).__name__
-    if "<Code>NoSuchBucket</Code>" in text:  # of a listing it is no FileNotFoundError
-        return "there is no such bucket"
-    if isinstance(error, FileNotFoundError):
-        return "there is no such object"
     answered = _STATUS.search(text)
     status = answered[1] if answered else ""
-    if name == "PreconditionError" or status.startswith("412"):
-        return None
+    if type(error).__name__ == "PreconditionError" or status.startswith("412"):
+        return ChangedError(url)
+    kind, reason = _reason(error, text, status, url, storage)
+    return kind(f"{reason}: {url!r}")
+
+
+def _reason(
+    error: BaseException, text: str, status: str, url: str, storage: Storage
+) -> tuple[type[OSError], str]:
+    """Return the kind of the error, and what failed."""
+    name = type(error).__name__
+    if "<Code>NoSuchBucket</Code>" in text:  # of a listing it is no FileNotFoundError
+        return NoBucketError, "there is no such bucket"
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError, "there is no such object"
     if any(host in text for host in _METADATA):
         aws = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile"
         how = "set GOOGLE_APPLICATION_CREDENTIALS" if url.startswith("gs://") else aws
-        return f"there are no credentials: {how}, {_ANONYMOUS}"
+        return NoAccessError, f"there are no credentials: {how}, {_ANONYMOUS}"
     if name == "UnauthenticatedError" and "credential provider" in text:
-        return printable(text.rpartition("RuntimeError: ")[2])[:_MOST_CHARACTERS]
+        return NoAccessError, printable(text.rpartition("RuntimeError: ")[2])[:_MOST_CHARACTERS]
     if name == "NotSupportedError" or "non-partial response" in text:
-        return "the server does not send ranges of bytes: copy the file, or use another server"
+        return StorageError, f"the server does not send ranges of bytes: {_ANOTHER_SERVER}"
+    if ranges := _OTHER_RANGE.search(text):
+        asked, sent = (" to ".join(ranges.group(*two)) for two in ((1, 2), (3, 4)))
+        kind = ShortAnswerError if ranges[1] == ranges[3] else StorageError
+        return kind, f"the server sent the bytes {sent}, expected {asked}: {_ANOTHER_SERVER}"
+    if header := _HEADER.search(text):
+        header_name = (header[1] or header[2]).replace("_", "-").title()
+        return StorageError, (
+            f"the answer, perhaps of a proxy, lacks a {header_name} that tells the length: "
+            f"{_ANOTHER_SERVER}"
+        )
     if name in ("PermissionDeniedError", "UnauthenticatedError") or status:
         return _answered(status, text)
     if "TimedOut" in text or "timed out" in text:
-        return f"there was no answer within {storage.timeout:g} s"
+        return NoAnswerError, f"there was no answer within {storage.timeout:g} s"
     if untrusted := re.search(r"InvalidCertificate\(\s*(\w+)", text):
-        return (
+        return NoAccessError, (
             f"the certificate of the server is not trusted ({untrusted[1]}): name the file of its "
             "authority by SSL_CERT_FILE"
         )
     if "error sending request" in text or "onnect" in text:
-        return "the server cannot be reached: check the network and the endpoint" + (
-            f", {storage.endpoint}" if storage.endpoint else ""
-        )
+        endpoint = f", {storage.endpoint}" if storage.endpoint else ""
+        kind = UnreachableError if "kind: Connect," in text else NoAnswerError
+        return kind, f"the server cannot be reached: check the network and the endpoint{endpoint}"
     if name == "InvalidPathError":
         found = re.search(r'"[^"]*"', text)
-        return (
+        return StorageError, (
             "objects whose names have empty parts, or parts . or .., are not read, nor what is "
             f"listed with them: rename {printable(found[0]) if found else 'it'}, or give URLs "
             "without it"
         )
     if "IncompleteBody" in text or "body error" in text:
-        return "the answer was cut off, each time"
-    return f"{name}: {printable(text.partition('Debug source:')[0].strip())[:_MOST_CHARACTERS]}"
+        return NoAnswerError, "the answer was cut off, each time"
+    words = printable(text.partition("Debug source:")[0].strip())[:_MOST_CHARACTERS]
+    return StorageError, f"{name}: {words}"
 
 
-def _answered(status: str, text: str) -> str:
+def _answered(status: str, text: str) -> tuple[type[StorageError], str]:
     """Return what an answer means, e.g. ``403 Forbidden``; text is what the server says of it."""
     found = re.search(r"<Code>(\w+)</Code>", text)
     code = f" ({found[1]})" if found else ""
     if status[:3] in ("401", "403", ""):
-        return f"access is denied{code}: check the credentials, {_ANONYMOUS}"
+        words = f"access is denied{code}: check the credentials, {_ANONYMOUS}"
+        return NoAccessError, words
     if status.startswith("301"):
-        return "the bucket is in another region: give its region"
+        return NoAccessError, "the bucket is in another region: give its region"
     if status.startswith("416"):
-        return "the object is empty, or shorter than was indexed"
+        return StorageError, "the object is empty, or shorter than was indexed"
     if status.startswith(("429", "5")):
-        return f"the server answers {status}, each time: ask later, or with less concurrency"
-    return f"the server answers {status}{code}"
+        words = f"the server answers {status}, each time: ask later, or with less concurrency"
+        return NoAnswerError, words
+    return StorageError, f"the server answers {status}{code}"

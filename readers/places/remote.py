@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from readers.places.contract import too_short
-from readers.places.failures import ChangedError, StorageError, requesting
+from readers.places.failures import ChangedError, ShortAnswerError, requesting
 from readers.places.storage import Storage
 from readers.places.stores import endpoint_of, slots_of, store_of, threads_of, waited
 from readers.places.urls import check_url, located
@@ -210,6 +211,13 @@ class RemotePlace:
         return [one.result() for one in waiting]
 
     def _request(self, start: int, stop: int) -> Any:
+        """Request a range, again if too few bytes come."""
+        for _ in range(self._storage.retries):
+            with suppress(ShortAnswerError):
+                return self._answer(start, stop)
+        return self._answer(start, stop)
+
+    def _answer(self, start: int, stop: int) -> Any:
         """Request a range, and check that it is of this version of the object, and whole."""
         import obstore
 
@@ -230,7 +238,7 @@ class RemotePlace:
         if (etag, nbytes) != (self._etag, self._nbytes):
             raise ChangedError(self.name)
         if len(content) != min(stop, nbytes) - start:
-            raise StorageError(
+            raise ShortAnswerError(
                 f"the server sent {len(content)} bytes, expected {min(stop, nbytes) - start} from "
                 f"{start}: {self.name!r}"
             )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _REASON_BYTES = 400
-_RECORD = struct.Struct(f"=dd6q{_REASON_BYTES}s")
+_RECORD = struct.Struct(f"=dd5q??{_REASON_BYTES}s")
 REPORT_BYTES = _RECORD.size
 
 
@@ -29,6 +29,8 @@ class ReadReport:
     """Row of the Index that belongs to this slot and could not be read."""
     reason: str = ""
     """Why the row could not be read."""
+    is_of_store: bool = False
+    """See `readers.errors.ReadError`."""
     traffic: tuple[int, int, int] = (0, 0, 0)
     """Requests to remote storage, bytes of their answers, and bytes from the cache, of the whole
     reader process since its last report."""
@@ -45,16 +47,17 @@ class ReadReport:
         """Whether the graph could not decode the bytes."""
         return self.status != 0
 
-    def reject(self, row: int, reason: str) -> None:
+    def reject(self, row: int, reason: str, is_of_store: bool = False) -> None:
         """Record that a row cannot be read; a long reason is truncated."""
-        self.rejected_row, self.reason = row, reason
+        self.rejected_row, self.reason, self.is_of_store = row, reason, is_of_store
 
     def pack(self) -> NDArray[np.uint8]:
         """Return the record as bytes, of the same length for every slot."""
         rejected = -1 if self.rejected_row is None else self.rejected_row
         reason = self.reason.encode(errors="replace")  # unpack drops a character that is cut in two
-        numbers = self.read_s, self.read_cpu_s, self.input_bytes, *self.traffic
-        return np.frombuffer(_RECORD.pack(*numbers, self.is_blank, rejected, reason), np.uint8)
+        numbers = self.read_s, self.read_cpu_s, self.input_bytes, *self.traffic, rejected
+        record = _RECORD.pack(*numbers, self.is_of_store, self.is_blank, reason)
+        return np.frombuffer(record, np.uint8)
 
     @classmethod
     def unpack(cls, packed: NDArray[np.uint8]) -> list[ReadReport]:
@@ -75,15 +78,16 @@ class ReadReport:
 
     @classmethod
     def _of(cls, read_s: float, read_cpu_s: float, input_bytes: int, *rest: Any) -> ReadReport:
-        *traffic, is_blank, rejected, reason, status, image = rest
+        *traffic, rejected, is_of_store, is_blank, reason, status, image = rest
         return cls(
             read_s,
             read_cpu_s,
             input_bytes,
             None if rejected < 0 else rejected,
             reason.rstrip(b"\0").decode(errors="ignore"),
+            is_of_store,
             tuple(traffic),
-            bool(is_blank),
+            is_blank,
             status,
             image,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 from astropy.io import fits
-from servers.proxy import Proxy
+from servers.proxy import Fault, Proxy
 from servers.web import Web
 from servers.weed import SECRET_KEY, Weed
 
@@ -145,6 +146,27 @@ def test_a_server_that_is_not_there_is_asked_once() -> None:
     with pytest.raises(ReadError, match=r"s3://frames/.*the server cannot be reached"):
         reader_pipeline(index, Counting(), never_built, config)
     assert len(tries) == 1
+
+
+def test_an_object_that_never_answers_is_left_out_like_others(bucket: str, s3_proxy: Proxy) -> None:
+    """Also the first, of which the size is asked for before the pipeline is made."""
+    index = Index.scan(bucket, storage=storage_of(s3_proxy))
+    s3_proxy.fault(Fault(hang=True), index.path(0).rpartition("/")[2])
+    storage = replace(storage_of(s3_proxy), timeout=3.0)
+    settings: dict[str, Any] = {"storage": storage, "shuffle": False, "num_read_processes": 1}
+    with made(index, bad_sample="skip", **settings) as loader:
+        assert [row for rows, _ in batches(loader) for row in rows] == [*range(1, FRAMES)]
+        assert [bad.is_of_store for bad in loader.stats.rejected.values()] == [True]
+
+
+def test_a_server_that_answers_nothing_is_told(bucket: str, s3_proxy: Proxy) -> None:
+    index = Index.scan(bucket, storage=storage_of(s3_proxy))
+    s3_proxy.fault(Fault(hang=True))
+    storage = replace(storage_of(s3_proxy), timeout=1.0, retries=0)
+    s3_proxy.requests.clear()
+    with pytest.raises(ReadError, match="no answer within 1 s"):
+        made(index, storage=storage, bad_sample="skip", num_read_processes=1).start()
+    assert len({request.path for request in s3_proxy.requests}) == 3
 
 
 def never_built(*_: Any) -> Any:

@@ -281,7 +281,8 @@ def _changed(head: bytes, changes: Mapping[str, str | None]) -> bytes:
 async def _own_answer(request: Request, fault: Fault, writer: asyncio.StreamWriter) -> bool:
     request.status = fault.status
     body = b"" if request.method == "HEAD" else fault.body
-    headers = {"Content-Length": str(len(fault.body)), **fault.headers}
+    length = {} if "Transfer-Encoding" in fault.headers else {"Content-Length": len(fault.body)}
+    headers = {**length, **fault.headers}
     lines = (f"HTTP/1.1 {fault.status} Fault", *(f"{k}: {v}" for k, v in headers.items()))
     writer.write("\r\n".join(lines).encode() + _END + body)
     await writer.drain()

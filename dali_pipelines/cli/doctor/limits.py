@@ -33,7 +33,9 @@ def settings(job: Job) -> Finding:
     first = job.pipelines[0]
     config = job.config
     if first.peek is None:
-        if is_of_store(reason := _reason(first)):
+        error = _first_error(first)
+        reason = "" if error is None else f" (the first: {error})"
+        if is_of_store(error):
             return Finding("BAD", f"settings: none of the first files can be read{reason}")
         return bad(
             f"settings: none of the first files can be read as {config.pipeline}{reason}",
@@ -46,14 +48,14 @@ def settings(job: Job) -> Finding:
     )
 
 
-def _reason(pipeline: ReaderPipeline) -> str:
+def _first_error(pipeline: ReaderPipeline) -> OSError | None:
     """Return what is wrong with the first file, which the pipeline has passed over."""
     source = pipeline.source
     try:
         source.reader.peek(source.columns.row(0), None)
     except OSError as error:
-        return f" (the first: {error})"
-    return ""  # it is the window that was asked for
+        return error
+    return None  # it is the window that was asked for
 
 
 def shared_memory(job: Job) -> Finding:

@@ -104,6 +104,7 @@ PASSING = {
     "dropped": Fault(drop=True),
     "cut": Fault(cut=1000),
     "cut at once": Fault(cut=0),
+    "short": Fault(short=1000),
     "late": Fault(delay=0.1),
     "slow": Fault(rate=5e6),
 }
@@ -154,7 +155,24 @@ LASTING = {
     "page": (Fault(status=200, body=b"<html>log in</html>"), "does not send ranges of bytes"),
     "other range": (
         Fault(status=206, body=b"0" * 9, headers={"Content-Range": "bytes 1-9/999999"}),
-        "Requested 0..131072, got 1..10",
+        "sent the bytes 1 to 10, expected 0 to 131072: copy",
+    ),
+    "less of it": (
+        Fault(status=206, body=b"0" * 9, headers={"Content-Range": "bytes 0-8/999999"}),
+        "sent the bytes 0 to 9, expected 0 to 131072: copy",
+    ),
+    "no length": (
+        Fault(status=206, body=b"0" * 9, headers={"Content-Range": "bytes 0-8/*"}),
+        "lacks a Content-Range that tells the length: copy",
+    ),
+    "no range": (Fault(status=206, body=b"0" * 9), "lacks a Content-Range that tells the length"),
+    "chunks": (
+        Fault(
+            status=206,
+            body=b"9\r\n000000000\r\n0\r\n\r\n",
+            headers={"Content-Range": "bytes 0-8/9", "Transfer-Encoding": "chunked"},
+        ),
+        "lacks a Content-Length that tells the length: copy",
     ),
 }
 
