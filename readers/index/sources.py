@@ -272,8 +272,9 @@ class IndexSources:
             One row for each image, in the order of the file, also for those without boxes. With
             ``image_id``; ``boxes``, a list of x1, y1, x2, y2 in pixels, float64; and ``labels``, a
             list of int64: places of the categories, in the order of their ids, from 0 on. Their
-            names are its `classes`, their ids its `category_ids`. The columns are for
-            `readers.targets.boxes.Boxes`.
+            names are its `classes`, their ids its `category_ids`. ``boxes_size`` is the height and
+            width of the image in the file, null without them. The columns are for
+            `readers.targets.boxes.Boxes`, which rejects images of another size.
 
         Raises
         ------
@@ -281,7 +282,8 @@ class IndexSources:
             If the file, the folder or an image is missing.
         ValueError
             If it is no such file, two images have one id or one file, or an annotation is of an
-            unknown image or category, or has no bbox of four finite numbers. It names the entry.
+            unknown image or category, or has no bbox of four finite numbers, or an image has one of
+            height and width alone, or makes no sense of them. It names the entry.
 
         Notes
         -----

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from readers.contract import Sample, SampleSpec
 from readers.index.lists.arrays import is_lists, most_items
@@ -46,6 +47,10 @@ class Boxes(Target):
         A box is dropped if less than this is left of it, in pixels of the sample.
     min_visible : float
         A box is dropped if less than this share of its area is left, 0 to 1.
+    size : str, optional
+        Column with (height, width) in pixels of the image for which each row's boxes were made, as
+        displayed; null if it is unknown. By default ``boxes_size`` for column ``boxes``, and so on,
+        where the Index has it, as that of `Index.from_coco`.
 
     Raises
     ------
@@ -54,8 +59,9 @@ class Boxes(Target):
 
     Notes
     -----
-    A row is rejected if one of its boxes is not finite, beyond 1e9 pixels, inverted (x2 < x1) or
-    outside the image, or if it has not as many labels as boxes.
+    A row is rejected if its image has another size than `size` says, if one of its boxes is not
+    finite, beyond 1e9 pixels, inverted (x2 < x1) or outside the image, or if it has not as many
+    labels as boxes.
     """
 
     column: str
@@ -63,10 +69,12 @@ class Boxes(Target):
     max_boxes: int | None = None
     min_area: float = 1.0
     min_visible: float = 0.0
+    size: str | None = None
 
     def __post_init__(self) -> None:
-        for what, value in (("column", self.column), ("labels", self.labels or "")):
-            if not isinstance(value, str):
+        for what in ("column", "labels", "size"):
+            value = getattr(self, what)
+            if not isinstance(value, str) and (what == "column" or value is not None):
                 raise ValueError(f"{what} must be the name of a column, got {value!r}")
         most = self.max_boxes
         is_whole = isinstance(most, Integral) and is_plain_number(most)
@@ -79,17 +87,20 @@ class Boxes(Target):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of boxes and labels."""
-        return (self.column,) if self.labels is None else (self.column, self.labels)
+        """The columns of boxes, labels and sizes."""
+        return tuple(name for name in (self.column, self.labels, self.size) if name is not None)
 
     def fitted(self, table: pa.Table) -> Self:
-        """Return these Boxes with `max_boxes`.
+        """Return these Boxes with `max_boxes` and `size`.
 
         Raises TypeError if a column holds no such lists, ValueError if a label exceeds int64.
         """
         import pyarrow as pa
 
-        for name in self.columns:
+        size = self.size
+        if size is None and f"{self.column}_size" in table.column_names:
+            size = f"{self.column}_size"
+        for name in self.columns if size is None else (*self.columns, size):
             check_column(table, name)
         boxes = table[self.column]
         is_empty = is_lists(boxes.type) and pa.types.is_null(boxes.type.value_type)
@@ -99,8 +110,10 @@ class Boxes(Target):
                 f"numbers, got {boxes.type}"
             )
         if self.labels is not None:
-            _check_labels(self.labels, table[self.labels])
-        return replace(self, max_boxes=self.max_boxes or max(1, most_items(boxes)))
+            _check_integers(self.labels, table[self.labels])
+        if size is not None:
+            _check_integers(size, table[size])
+        return replace(self, max_boxes=self.max_boxes or max(1, most_items(boxes)), size=size)
 
     def specs(self, name: str) -> tuple[SampleSpec, ...]:
         """Return those of the boxes, their number, and the labels if there are any."""
@@ -124,6 +137,8 @@ class Boxes(Target):
             raise ValueError(
                 f"column {self.labels!r} has {len(labels)} labels for {len(boxes)} boxes"
             )
+        if self.size is not None:
+            _check_size(self.size, values[self.size], placement.image)
         check_boxes(boxes, placement.image)
         placed = placed_boxes(boxes, placement)
         left, kept = cut_boxes(placed, placement.shape, self.min_area, self.min_visible)
@@ -152,17 +167,31 @@ class Boxes(Target):
         return Sample(arrays)
 
 
-def _check_labels(name: str, labels: pa.ChunkedArray) -> None:
+def _check_integers(name: str, column: pa.ChunkedArray) -> None:
     """Raise TypeError if these are no lists of integers, ValueError if int64 cannot hold them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    inner = labels.type.value_type if is_lists(labels.type) else None
+    inner = column.type.value_type if is_lists(column.type) else None
     if inner is None or not (pa.types.is_integer(inner) or pa.types.is_null(inner)):
         raise TypeError(
-            f"column {name!r} must hold a list of integers for each row, got {labels.type}"
+            f"column {name!r} must hold a list of integers for each row, got {column.type}"
         )
     if pa.types.is_uint64(inner):
-        largest = pc.max(pc.list_flatten(labels)).as_py() or 0
+        largest = pc.max(pc.list_flatten(column)).as_py() or 0
         if largest >= 2**63:
-            raise ValueError(f"column {name!r} has the label {largest}, expected below 2**63")
+            raise ValueError(f"column {name!r} has the number {largest}, expected below 2**63")
+
+
+def _check_size(name: str, expected: NDArray[Any], image: tuple[int, int]) -> None:
+    """Raise ValueError if boxes are for an image of another size; an empty one is unknown."""
+    if len(expected) not in (0, 2):
+        raise ValueError(f"column {name!r} has {len(expected)} numbers, expected height and width")
+    if len(expected) and tuple(expected) != image:
+        turned = tuple(expected[::-1]) == image
+        raise ValueError(
+            f"the image as displayed has {image[0]}x{image[1]} pixels, and column {name!r} of its "
+            f"boxes {expected[0]}x{expected[1]} (height x width): "
+            + "they may be for the image before EXIF turned it; " * turned
+            + "fit the boxes and that column to the image"
+        )

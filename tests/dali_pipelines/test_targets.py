@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -404,6 +405,41 @@ def test_bad_targets_are_rejected_rows(
         assert {each.reason for each in loader.stats.rejected.values()} == {"known"}
     with new_loader(archive, **options) as loader, pytest.raises(ReadError, match=r"mask: |boxes:"):
         list(loader)
+
+
+@pytest.mark.parametrize("geometry", ["whole, resized", "crop", "turned"])
+@pytest.mark.parametrize("sizes", ["in the file", "unknown"])
+def test_boxes_of_coco_for_another_size_are_rejected(
+    tmp_path: Path, geometry: str, sizes: str
+) -> None:
+    """Annotated as 300x200: EXIF turns some of the images, and one was made larger since."""
+    picture = Image.fromarray(np.zeros((200, 300, 3), np.uint8))
+    for orientation in range(1, 9):
+        picture.save(tmp_path / f"{orientation}.jpg", exif=exif(orientation))
+    picture.resize((600, 400)).save(tmp_path / "larger.jpg")
+    names = [*(f"{orientation}.jpg" for orientation in range(1, 9)), "larger.jpg"]
+    size = {"width": 300, "height": 200} if sizes == "in the file" else {}
+    box = {"category_id": 1, "bbox": [100, 50, 60, 40]}
+    content = {
+        "images": [{"id": at, "file_name": name, **size} for at, name in enumerate(names)],
+        "annotations": [{"id": at, "image_id": at, **box} for at in range(len(names))],
+        "categories": [{"id": 1, "name": "x"}],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    index = Index.from_coco(tmp_path, tmp_path / "a.json")
+    index.save(tmp_path / "index.arrow")
+    archive = Archive(jpeg_pipeline, Index.load(tmp_path / "index.arrow"))
+    targets = {"boxes": Boxes("boxes", "labels")}
+    options = {**GEOMETRIES[geometry], "targets": targets, "bad_sample": "skip"}
+    with new_loader(archive, **options) as loader:
+        list(loader)
+        rejected = {names[row]: bad.reason for row, bad in loader.stats.rejected.items()}
+    wrong = [f"{orientation}.jpg" for orientation in (5, 6, 7, 8)] + ["larger.jpg"]
+    assert sorted(rejected) == (wrong if size else [])
+    for name, reason in rejected.items():
+        assert "200x300" in reason
+        assert ("400x600" if name == "larger.jpg" else "300x200") in reason
+        assert ("EXIF" in reason) == (name != "larger.jpg")
 
 
 def test_too_many_boxes_say_what_to_do(archives: dict[str, Archive]) -> None:

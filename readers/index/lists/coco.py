@@ -42,6 +42,7 @@ def coco_table(images: str, annotations: str) -> pa.Table:
         _check_ids("images", content["images"])
         _check_ids("categories", content["categories"])
         paths = _paths(images, content["images"])
+        sizes = [_size(number, image) for number, image in enumerate(content["images"])]
         rows = {image["id"]: row for row, image in enumerate(content["images"])}
         if len(rows) < len(paths):
             raise ValueError(f"{len(paths) - len(rows)} images have the id of another one")
@@ -60,6 +61,7 @@ def coco_table(images: str, annotations: str) -> pa.Table:
         "path": schema.text_column(paths),
         "image_id": pa.array([image["id"] for image in content["images"]]),
         "boxes": pa.LargeListArray.from_arrays(pa.array(offsets), boxes),
+        "boxes_size": pa.array(sizes, pa.list_(pa.int64(), 2)),
         "labels": pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(found.labels)),
     }
     names = [_name(category) for category in categories]
@@ -134,6 +136,21 @@ def _paths(folder: str, images: Iterable[Mapping[str, Any]]) -> list[str]:
     if missing:
         raise FileNotFoundError(f"{len(missing)} of {len(paths)} images are missing: {missing[0]}")
     return paths
+
+
+def _size(number: int, image: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return (height, width) of an entry; None if it lacks them."""
+    height: Any = image.get("height")
+    width: Any = image.get("width")
+    if height is None and width is None:
+        return None
+    for value in (height, width):
+        if type(value) not in (int, float) or not 1 <= value < 2**31 or value != int(value):
+            raise ValueError(
+                f"images[{number}] has height {height!r} and width {width!r}, expected both in "
+                "pixels, or neither if they are unknown"
+            )
+    return int(height), int(width)
 
 
 class _Boxes(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def content() -> dict[str, Any]:
         "images": [
             {"id": 30, "file_name": "b.jpg", "height": 40, "width": 50},
             {"id": 7, "file_name": "sub/a.jpg", "height": 20, "width": 30},
-            {"id": 8, "file_name": "none.jpg", "height": 20, "width": 30},
+            {"id": 8, "file_name": "none.jpg"},
         ],
         "annotations": [
             {"id": 1, "image_id": 7, "category_id": 90, "bbox": [1.5, 2, 3.25, 4], "iscrowd": 0},
@@ -58,15 +59,23 @@ def test_boxes_and_labels(folder: Path, caplog: pytest.LogCaptureFixture) -> Non
             "path": f"{images}/b.jpg",
             "image_id": 30,
             "boxes": [[0.0, 0.0, 50.0, 40.0]],
+            "boxes_size": [40, 50],
             "labels": [0],
         },
         {
             "path": f"{images}/sub/a.jpg",
             "image_id": 7,
             "boxes": [[1.5, 2.0, 4.75, 6.0], [5.0, 6.0, 12.0, 14.0]],
+            "boxes_size": [20, 30],
             "labels": [3, 1],
         },
-        {"path": f"{images}/none.jpg", "image_id": 8, "boxes": [], "labels": []},
+        {
+            "path": f"{images}/none.jpg",
+            "image_id": 8,
+            "boxes": [],
+            "boxes_size": None,
+            "labels": [],
+        },
     ]
     assert index.classes == ("person", "car", "spoon", "toothbrush")
     assert index.category_ids == (1, 3, 50, 90)
@@ -129,6 +138,12 @@ def without(what: str, number: int, field: str) -> dict[str, Any]:
         (change("images", 2, file_name="sub/../b.jpg"), ValueError, "2 images have the file"),
         (change("annotations", 2, image_id=[7]), ValueError, r"annotation 3 has image_id \[7\]"),
         (change("annotations", 2, iscrowd="0"), ValueError, "annotation 3 has iscrowd '0', exp"),
+        (change("images", 2, height=20), ValueError, r"images\[2\] has height 20 and width None"),
+        (change("images", 1, width=0), ValueError, r"images\[1\] has height 20 and width 0"),
+        (change("images", 1, width="30"), ValueError, r"images\[1\] has .* width '30'"),
+        (change("images", 1, width=30.5), ValueError, r"images\[1\] has .* width 30\.5"),
+        (change("images", 1, width=math.nan), ValueError, r"images\[1\] has .* width nan"),
+        (change("images", 1, width=True), ValueError, r"images\[1\] has .* width True"),
         (content() | {"images": []}, ValueError, "there are no images"),
         (without("annotations", 0, "bbox"), ValueError, r"annotations\[0\] lacks 'bbox'"),
         (without("images", 0, "file_name"), ValueError, r"images\[0\] lacks 'file_name'"),

@@ -298,6 +298,33 @@ def test_columns_must_hold_lists() -> None:
         Boxes("b", "l").fitted(table(b=good, l=[["cat"], []]))
 
 
+def test_boxes_are_for_images_of_the_size_that_a_column_gives() -> None:
+    """Of a table of one's own; by default the column is named after that of the boxes."""
+    boxes: Any = [[[1, 2, 3, 4.0]], None]
+    sizes: Any = [[40, 50], None]
+    assert Boxes("b").fitted(table(b=boxes)).size is None
+    for target, columns in (
+        (Boxes("b"), table(b=boxes, b_size=sizes)),
+        (Boxes("b", size="s"), table(b=boxes, s=sizes)),
+        (Boxes("b", size="s"), table(b=boxes, s=sizes, b_size=[[9, 9], None])),
+    ):
+        fitted = target.fitted(columns)
+        of_image = {"b": np.array(boxes[0]), fitted.columns[-1]: np.array([40, 50])}
+        assert fitted.read("boxes", of_image, whole((40, 50)))["num_boxes"] == 1
+        for image in ((50, 40), (80, 100), (40, 51)):
+            with pytest.raises(ValueError, match=f"{image[0]}x{image[1]} .*40x50"):
+                fitted.read("boxes", of_image, whole(image))
+        unknown = of_image | {fitted.columns[-1]: np.zeros(0, np.int64)}
+        assert fitted.read("boxes", unknown, whole((50, 40)))["num_boxes"] == 1
+    with pytest.raises(KeyError, match="no column 's'"):
+        Boxes("b", size="s").fitted(table(b=boxes, b_size=sizes))
+    with pytest.raises(TypeError, match="column 'b_size' must hold a list of integers"):
+        Boxes("b").fitted(table(b=boxes, b_size=[40, 50]))
+    values = {"b": np.array(boxes[0]), "s": np.array([3, 40, 50])}
+    with pytest.raises(ValueError, match="column 's' has 3 numbers"):
+        Boxes("b", size="s", max_boxes=1).read("boxes", values, whole((40, 50)))
+
+
 def test_labels_must_fit_int64() -> None:
     boxes: Any = [[[1, 2, 3, 4]], []]
     for largest, fits in ((2**63 - 1, True), (2**63, False)):
@@ -305,7 +332,7 @@ def test_labels_must_fit_int64() -> None:
         if fits:
             assert Boxes("b", "l").fitted(table(b=boxes, l=labels)).max_boxes == 1
         else:
-            with pytest.raises(ValueError, match="column 'l' has the label 9223372036854775808"):
+            with pytest.raises(ValueError, match="column 'l' has the number 9223372036854775808"):
                 Boxes("b", "l").fitted(table(b=boxes, l=labels))
 
 

@@ -351,6 +351,28 @@ def test_bad_masks(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+@pytest.mark.parametrize("window", [None, WINDOW])
+@pytest.mark.parametrize("name", ["m.png", "m.tif", "m.bmp", "m.fits", "rice.fits", "m.npy"])
+def test_masks_of_another_size_than_the_image(
+    tmp_path: Path, name: str, window: Window | None
+) -> None:
+    """Smaller, larger, and turned: a window would lie in the last two."""
+    for number, shape in enumerate([(39, 50), (80, 100), SHAPE[::-1]]):
+        path = tmp_path / f"{number}_{name}"
+        mask = np.zeros(shape, np.uint8)
+        if name == "rice.fits":
+            fits.CompImageHDU(mask, compression_type="RICE_1").writeto(path)
+        elif name == "m.fits":
+            fits.writeto(path, mask)
+        elif name == "m.npy":
+            np.save(path, mask)
+        else:
+            Image.fromarray(mask).save(path)
+        with pytest.raises(ValueError, match=f"{shape[0]}x{shape[1]} .*40x50") as caught:
+            read(path, window)
+        assert str(path) in str(caught.value)
+
+
 def test_values_that_a_float_cannot_hold(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.full(SHAPE, 2**24 + 1))
     assert (read(tmp_path / "m.npy", dtype="float64") == 2**24 + 1).all()
