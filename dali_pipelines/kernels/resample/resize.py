@@ -37,8 +37,9 @@ def resize(out, image, flip, finish):  # type: ignore[no-untyped-def]
     Notes
     -----
     A triangle filter over the source pixels, as wide as two output pixels where the image shrinks
-    and as two source pixels where it grows; beyond the border the last pixel repeats. One output
-    row at a time: its source rows are summed into `line`, which is then summed along the row.
+    and as two source pixels where it grows; beyond the border the last pixel repeats, as in
+    ``fn.resize``, which runs on the GPU and has no other rule. One output row at a time: its source
+    rows are summed into `line`, which is then summed along the row.
     """
     height, width, channels = image.shape
     _, rows, columns = out.shape

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from nvidia.dali import Pipeline, fn, types
+from PIL import Image
 
 from dali_pipelines.kernels.resample.resize import resize
 
@@ -66,6 +73,37 @@ def test_equals_dali(
     image: np.ndarray = rng.integers(0, 256, (*source, channels)).astype(dtype)
     # DALI rounds its filter table a little: 0.03 of 255 was seen where images grow.
     np.testing.assert_allclose(resized(image, target), dali_resize(image, target), atol=0.05)
+
+
+def by_torch(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resize by the filter of torchvision's ``Resize`` (antialias=True)."""
+    node = torch.from_numpy(image.astype(np.float32)).permute(2, 0, 1)[None]
+    found = F.interpolate(node, size, mode="bilinear", antialias=True)
+    return found[0].permute(1, 2, 0).numpy()
+
+
+@pytest.mark.parametrize("way", [resized, dali_resize])
+def test_torchvision_differs_in_the_outermost_pixels_alone(way: Callable[..., Any]) -> None:
+    """It gives the weight beyond the edge to all pixels, and DALI to that at the edge."""
+    image = np.random.default_rng(0).integers(0, 256, (64, 96, 3)).astype(np.float32)
+    found, torchs = way(image, (16, 24)), by_torch(image, (16, 24))
+    np.testing.assert_allclose(found[1:-1, 1:-1], torchs[1:-1, 1:-1], atol=0.05)
+    repeated = by_torch(np.pad(image, ((8, 8), (8, 8), (0, 0)), "edge"), (20, 28))[2:-2, 2:-2]
+    np.testing.assert_allclose(found, repeated, atol=0.05)
+    np.testing.assert_allclose(way(image, (80, 97)), by_torch(image, (80, 97)), atol=0.1)
+
+
+def test_the_edges_of_photographs_differ_little_from_torchvision(shared_data: Path) -> None:
+    paths = sorted(shared_data.glob("jpeg/*/*.jpg"))
+    assert len(paths) > 20
+    differences = []
+    for path in paths:
+        image = np.asarray(Image.open(path).convert("RGB"))
+        differences.append(np.abs(resized(image, (224, 224)) - by_torch(image, (224, 224))))
+    assert max(one[1:-1, 1:-1].max() for one in differences) < 0.05
+    edges = [np.concatenate((one[[0, -1]], one[:, [0, -1]].swapaxes(0, 1))) for one in differences]
+    assert np.mean(edges) < 1
+    assert np.max(edges) < 255 / 8
 
 
 @given(
