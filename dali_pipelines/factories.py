@@ -298,7 +298,7 @@ def npy_pipeline(
     index : Index
         Each row is a .npy file.
     file_dtype : str
-        NumPy name of the element type of all files.
+        NumPy name of the element type of all files; those of other types are rejected.
     channels : int
         Size of the last axis, 1 for two-dimensional arrays.
     **config
@@ -307,8 +307,15 @@ def npy_pipeline(
     Returns
     -------
     ReaderPipeline
-        Its ``image`` has shape (batch, channels, height, width). Samples of several files are as of
-        `fits_pipeline`.
+        Its ``image`` has shape (batch, channels, height, width), float32 or float16. With an
+        integer dtype, which must be `file_dtype`, it holds the integers as they are stored. Samples
+        of several files are as of `fits_pipeline`.
+
+    Raises
+    ------
+    ValueError
+        If settings contradict each other, or dtype is another integer type than `file_dtype`.
     """
     reader = NpyReader(file_dtype, channels)
-    return _of_files(index, reader, decode_array, PipelineConfig(**config))
+    decode = functools.partial(decode_array, stored=file_dtype)
+    return _of_files(index, reader, decode, PipelineConfig(**config))

@@ -293,7 +293,33 @@ def _decode_thin_region(encoded: Any, window: Sequence[Any], options: Mapping[st
     return merge(one, other, is_one)
 
 
-def decode_array(arrays: Mapping[str, Any], config: PipelineConfig) -> Decoded:
-    """Return the array ``image`` as float32, for Readers that decode themselves."""
+def decode_array(
+    arrays: Mapping[str, Any], config: PipelineConfig, *, stored: str | None = None
+) -> Decoded:
+    """Return the array ``image``, for Readers that decode themselves.
+
+    Parameters
+    ----------
+    arrays : mapping of str to DataNode
+        Those of the Reader.
+    config : PipelineConfig
+        Its dtype: the image becomes float32, unless that is an integer type.
+    stored : str, optional
+        Element type of the array, as in the Reader's specs. Integer dtypes need it, and must be the
+        same: then the integers stay as they are. ``uint8`` also allows augmentations for 8 bits.
+
+    Raises
+    ------
+    ValueError
+        If dtype is an integer type, and `stored` another type.
+    """
     image = arrays["image"] if config.device_id is None else to_gpu(arrays["image"])
-    return Decoded(fn.cast(image, dtype=types.FLOAT), "float32")
+    largest = 255 if stored == "uint8" else None
+    if stored is None or config.dtype in ("float32", "float16"):
+        return Decoded(fn.cast(image, dtype=types.FLOAT), "float32", largest=largest)
+    if stored != config.dtype:
+        raise ValueError(
+            f"dtype {config.dtype!r} gives the values as stored, and those are {stored}: choose "
+            "that dtype if it is one of uint8, uint16, int16 and int32, or float32"
+        )
+    return Decoded(image, stored, largest=largest)

@@ -189,4 +189,7 @@ def _is_done(decoded: Decoded, channels: int, config: PipelineConfig) -> bool:
 
 def _check_dtype(dtype: str, config: PipelineConfig) -> None:
     if config.dtype not in _NORMALISED or config.dtype == "uint8" != dtype:
-        raise ValueError(f"{dtype} images cannot be converted to {config.dtype}")
+        raise ValueError(
+            f"{dtype} images cannot be converted to {config.dtype}: choose float32, or for a "
+            "Reader of your own a decoder that keeps integers, as decode_array with stored does"
+        )

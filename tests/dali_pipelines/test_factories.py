@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 from collections.abc import Callable
@@ -16,13 +17,16 @@ from astropy.io import fits
 from nvidia.dali import fn
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 from PIL import Image, ImageOps
+from read_here import read_here
 
 from dali_pipelines import (
     ChannelsReader,
+    ColorJitter,
     Index,
     Loader,
     NpyReader,
     PipelineConfig,
+    ReaderPipeline,
     ReadError,
     aia_pipeline,
     fits_pipeline,
@@ -407,6 +411,84 @@ def test_npy_channels_and_crop(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", image)
     found = images(npy_pipeline, Index.scan(tmp_path), file_dtype="uint16", channels=3, crop=(3, 4))
     np.testing.assert_array_equal(found[0].numpy(), image[1:4, 1:5].transpose(2, 0, 1))
+
+
+INTEGERS: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "window": {"crop": (3, 4), "window": "random", "flip": "hv"},
+    "filled": {"crop": (9, 11), "outside": "fill", "missing": 7, "flip": "h"},
+    "padded": {"ragged": "pad", "flip": "v"},
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", INTEGERS)
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int32"])
+def test_npy_integers_as_they_are_stored(
+    tmp_path: Path, dtype: str, channels: int, kind: str, device: int | None
+) -> None:
+    """Up to the ends of their range, which float32 does not hold for int32."""
+    limits, options = np.iinfo(dtype), INTEGERS[kind]
+    shape = (5, 7, channels)
+    stored = [
+        np.random.default_rng(row).integers(limits.min, limits.max, shape, dtype, endpoint=True)
+        for row in range(3)
+    ]
+    for row, image in enumerate(stored):
+        image[0, 0], image[-1, -1] = limits.min, limits.max
+        np.save(tmp_path / f"{row}.npy", image if channels == 3 else image[..., 0])
+    settings: dict[str, Any] = {"file_dtype": dtype, "dtype": dtype, "channels": channels}
+    if device is not None:
+        found = images(npy_pipeline, Index.scan(tmp_path), device, **settings, **options)
+        delivered = {row: image.numpy() for row, image in found.items()}
+    else:
+        samples = read_here(npy_pipeline, Index.scan(tmp_path), seed=SEED, **settings, **options)
+        delivered = {row: sample["image"] for row, sample in samples.items()}
+    for row, image in enumerate(stored):
+        crop = options["crop"] if kind == "window" else None
+        flip = options.get("flip", "")
+        if kind == "filled":
+            image = np.pad(image, ((2, 2), (2, 2), (0, 0)), constant_values=7)
+        expected = cut_and_flipped(image, row, crop, flip)
+        assert delivered[row].dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(delivered[row], np.moveaxis(expected, 2, 0))
+
+
+def test_npy_integers_of_sequences(tmp_path: Path) -> None:
+    """Frames of several files; one that is missing is 0."""
+    for number in range(4):
+        np.save(tmp_path / f"{number}.npy", np.full((5, 7), 60000 + number, np.uint16))
+    frames = Index.scan(tmp_path).with_column("t_obs", pa.array([0, 10, 20, 30], pa.timestamp("s")))
+    index = frames.group(offsets=("0", "10s"), tolerance=1, missing="keep")
+    samples = read_here(npy_pipeline, index, file_dtype="uint16", dtype="uint16")
+    found = [samples[row]["image"] for row in sorted(samples)]
+    assert {(image.dtype, image.shape) for image in found} == {(np.dtype("uint16"), (2, 1, 5, 7))}
+    assert [image[:, 0, 0, 0].tolist() for image in found][-1] == [60003, 0]
+
+
+@pytest.mark.parametrize(("stored", "dtype"), [("uint8", "uint16"), ("float32", "uint8")])
+def test_npy_integers_of_another_type(tmp_path: Path, stored: str, dtype: str) -> None:
+    np.save(tmp_path / "a.npy", np.ones((5, 7), stored))
+    with pytest.raises(ValueError, match=f"'{dtype}' .* {stored}"):
+        images(npy_pipeline, Index.scan(tmp_path), file_dtype=stored, dtype=dtype)
+
+
+def test_integers_of_an_own_reader(tmp_path: Path) -> None:
+    """The fragment for arrays must be told their type; 8 bits take augmentations for these."""
+    image = np.arange(0, 210, 2).astype(np.uint8).reshape(5, 7, 3)
+    np.save(tmp_path / "a.npy", image)
+
+    def factory(index: Index, stored: str | None = "uint8", **config: Any) -> ReaderPipeline:
+        decode = functools.partial(decode_array, stored=stored)
+        return reader_pipeline(index, NpyReader("uint8", 3), decode, PipelineConfig(**config))
+
+    index = Index.scan(tmp_path)
+    found = read_here(factory, index, dtype="uint8", augment=(ColorJitter(brightness=(2, 2)),))
+    doubled = np.minimum(2 * image.astype(int), 255).transpose(2, 0, 1)
+    np.testing.assert_array_equal(found[0]["image"], doubled)
+    with pytest.raises(ValueError, match=r"converted to uint8.*stored"):
+        read_here(factory, index, stored=None, dtype="uint8")
 
 
 def test_float16_of_stored_nan(tmp_path: Path) -> None:

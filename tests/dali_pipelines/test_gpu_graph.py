@@ -108,6 +108,15 @@ def test_the_graph_is_accepted(
     assert graph.count(b"_conditional__Merge") == is_encoded + is_gray
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int32"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_graph_of_stored_integers_is_accepted(channels: int, dtype: str) -> None:
+    decode = partial(decode_array, stored=dtype)
+    for options in ({"flip": "hv"}, {"crop": (8, 8), "outside": "fill", "missing": 3}):
+        graph = serialized(NpyReader(dtype, channels), decode, dtype=dtype, **options)
+        assert b"Cast" not in graph
+
+
 def operators(node: Any) -> Iterator[Any]:
     """Yield the operators on which a node depends."""
     yield node.source
