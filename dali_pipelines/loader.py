@@ -22,9 +22,9 @@ from dali_pipelines.loading.state import check_state, order_of, state_of
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.devices import Device
 from dali_pipelines.settings import LoaderSettings
-from dali_pipelines.values import check_integer
 from readers.index.table import Index
 from readers.sampling.order import Shuffle
+from readers.values import check_integer
 
 if TYPE_CHECKING:
     from jax.sharding import NamedSharding
@@ -89,8 +89,9 @@ class Loader:
         can be read. No step is added or lost, so that all processes of a job take the same number
         of steps.
     max_bad : int or float, optional
-        With ``skip``: how many rows may be rejected, as a number, or below 1 as a fraction of the
-        Index; one more raises ReadError. Each process counts its own.
+        With ``skip``: how many rows may be rejected; one more raises ReadError. An int is a number
+        of rows, a float a share of the Index: 1 is one row, and 1.0 all of them. Each process
+        counts its own.
     restart_readers : int
         How often the pipelines may be restarted after the death of a reader process. They restart
         at the same step, and nothing is lost or repeated. After that ReaderProcessError is raised.

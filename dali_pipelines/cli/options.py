@@ -235,6 +235,14 @@ def number_of_bytes(text: str) -> int:
     return int(float(found[1]) * 1000 ** " kMGT".index(found[2] or " "))
 
 
+def number_or_share(text: str) -> float:
+    """Read an int, or a float where there is a point or an exponent."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def number_or(word: str) -> Callable[[str], int | str]:
     """Return a type for `option`: numbers from 0 on, or a word."""
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dali_pipelines.cli.errors import count
 from dali_pipelines.cli.image_flags import ImageFlags, TargetFlags, check_finite, pair
-from dali_pipelines.cli.options import named_hdu, number_of_bytes, number_or, option
+from dali_pipelines.cli.options import (
+    named_hdu,
+    number_of_bytes,
+    number_or,
+    number_or_share,
+    option,
+)
 from dali_pipelines.cli.own_flags import OwnFlags
 from dali_pipelines.cli.paths import location
 from dali_pipelines.cli.shared_flags import (
@@ -129,7 +135,10 @@ class RunConfig(
     tail: str = option("partial", "last step of an epoch", choices=("partial", "fill", "drop"))
     bad_sample: str = option("raise", "what to do with unreadable files", choices=("raise", "skip"))
     max_bad: float | None = option(
-        None, "unreadable files to skip at most, a number or a share below 1", type=float
+        None,
+        "unreadable files to skip at most: 10 is a number, 0.01 a share, 1.0 all",
+        type=number_or_share,
+        metavar="NUMBER",
     )
     rejected: str | None = option(None, "write the files that were skipped", metavar="FILE.csv")
     read_timeout: float | None = option(

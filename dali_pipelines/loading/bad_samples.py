@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from numbers import Real
 from typing import Literal, NoReturn, get_args
 
 from dali_pipelines.loading.cursor import Cursor
@@ -11,6 +10,7 @@ from dali_pipelines.loading.stats import LoaderStats, Rejected
 from readers.errors import ReadError
 from readers.index.table import Index
 from readers.messages import printable
+from readers.values import is_integer, is_number
 from readers.worker.read_report import ReadReport
 
 logger = logging.getLogger(__name__)
@@ -36,11 +36,11 @@ class BadSamplePolicy:
         if bad_sample not in get_args(BadSample):
             raise ValueError(f"bad_sample must be 'raise' or 'skip', got {bad_sample!r}")
         if max_bad is not None:
-            if not isinstance(max_bad, Real) or not (
-                0 <= max_bad < 1 or (max_bad > 0 and float(max_bad).is_integer())
-            ):
+            is_share = is_number(max_bad) and not is_integer(max_bad) and 0 <= max_bad <= 1
+            if not is_integer(max_bad, 0) and not is_share:
                 raise ValueError(
-                    f"max_bad must be a number of rows, or a share below 1, got {max_bad!r}"
+                    "max_bad must be a number of rows, an integer, or a share of them, from 0.0 "
+                    f"to 1.0, got {max_bad!r}"
                 )
             if bad_sample == "raise":
                 raise ValueError(f"max_bad={max_bad!r} limits what bad_sample='skip' leaves out")
@@ -73,7 +73,7 @@ class BadSamplePolicy:
         else:
             self._unlisted += 1
         most = self._max_bad
-        if most is not None and count > (most * len(self._index) if most < 1 else most):
+        if most is not None and count > (most if is_integer(most) else most * len(self._index)):
             reason = f"{reason}; rejected rows: {count}, more than max_bad={most} allows"
             raise ReadError(name, reason, row=row)
 

@@ -277,7 +277,7 @@ def test_what_was_rejected_is_told_with_its_place(damaged: Index) -> None:
     assert loader.stats.rejected[6].hdu == 3
 
 
-@pytest.mark.parametrize("most", [2, 0.1])
+@pytest.mark.parametrize("most", [2, 0.1, 0.99, 1.0])
 def test_as_many_bad_rows_as_max_bad_allows(damaged: Index, most: float) -> None:
     with make_loader(damaged, bad_sample="skip", max_bad=most) as loader:
         assert len(rows_of(delivered(loader))) == ROWS - 2
@@ -349,8 +349,9 @@ def test_num_epochs_is_an_end(npy_index: Index) -> None:
         ({"batch_size": 0}, "batch_size must be an integer, at least 1, got 0"),
         ({"tail": "drop", "shards": 6}, "tail 'drop' leaves nothing"),
         ({"tail": "pad"}, "tail must be one of partial, fill, drop"),
-        ({"max_bad": -1}, "max_bad must be a number of rows, or a share below 1, got -1"),
-        ({"max_bad": 2.5}, "max_bad must be a number of rows, or a share below 1, got 2.5"),
+        ({"max_bad": -1}, "max_bad must be a number of rows, .* got -1"),
+        ({"max_bad": 2.5}, "max_bad must be a number of rows, .* got 2.5"),
+        ({"max_bad": 2.0}, r"a share of them, from 0.0 to 1.0, got 2.0"),
         ({"max_bad": 2}, "max_bad=2 limits what bad_sample='skip' leaves out"),
         ({"restart_readers": -1}, "restart_readers must be an integer, at least 0, got -1"),
         ({"bad_sample": "ignore"}, "bad_sample must be 'raise' or 'skip', got 'ignore'"),

@@ -343,8 +343,22 @@ def test_more_bad_files_than_allowed(
     path = tmp_path / "rejected.csv"
     flags = ["--batch_size=4", "--bad_sample=skip", "--max_bad=1", f"--rejected={path}"]
     audited(damaged, tmp_path, *flags, code=1)
-    assert "rejected rows: 2, more than max_bad=1.0 allows" in capsys.readouterr().err
+    assert "rejected rows: 2, more than max_bad=1 allows" in capsys.readouterr().err
     assert len(path.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(("given", "code"), [("1", 1), ("1.0", 0), ("2", 0)])
+@pytest.mark.parametrize("where", ["flag", "file"])
+def test_a_share_of_bad_files_is_no_number_of_them(
+    damaged: Path, tmp_path: Path, given: str, code: int, where: str
+) -> None:
+    flags = ["--batch_size=4", "--bad_sample=skip"]
+    if where == "flag":
+        flags.append(f"--max_bad={given}")
+    else:
+        (tmp_path / "run.toml").write_text(f"max_bad = {given}\n")
+        flags.append(f"--config={tmp_path / 'run.toml'}")
+    audited(damaged, tmp_path, *flags, code=code)
 
 
 def test_resume_on_other_shards(
