@@ -24,7 +24,6 @@ from dali_pipelines.values import (
     are_all,
     check_cache,
     check_choice,
-    check_integer,
     check_mean_and_std,
     check_missing,
     check_order,
@@ -45,6 +44,7 @@ from readers.sampling.placement import PlacementOutput
 from readers.sampling.row_window import Outside
 from readers.sampling.schedule import Tail
 from readers.targets.contract import Target
+from readers.values import check_integer, check_number
 
 NAMES = frozenset(PipelineSettings.__annotations__)
 """Names of all settings."""
@@ -288,7 +288,7 @@ class PipelineConfig:
                 object.__setattr__(self, name, int(value))  # DALI rejects some of NumPy's
         if self.seed >= 2**64:
             raise ValueError(f"seed must be an integer below 2**64, got {self.seed}")
-        check_type("rotate", self.rotate, Real, "a number of degrees")
+        check_number("rotate", self.rotate, 0, 180)
         check_type("weights", self.weights, str | None, "the name of a column, or None")
         check_transform(self.transform)
         object.__setattr__(self, "shuffle", shuffle_of("shuffle", self.shuffle))

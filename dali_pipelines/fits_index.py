@@ -26,6 +26,7 @@ from readers.index.schema import with_column
 from readers.messages import printable
 from readers.places.opener import Places
 from readers.places.storage import Storage
+from readers.values import check_bool
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -95,6 +96,7 @@ def with_keys(
     wanted = [*keys]
     if isinstance(keys, str) or not all(isinstance(key, str) for key in wanted):
         raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
+    check_bool("inherit", inherit)
     if hdu == ALL:
         raise ValueError(f"hdu must be one HDU, got {hdu!r}: make the Index by index --hdu {ALL}")
     facts = FactTable([key.strip().upper() for key in wanted])

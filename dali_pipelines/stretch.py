@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.kernels import stretch_parameters as kernel
-from dali_pipelines.values import are_all, check_positive, is_number
+from dali_pipelines.values import are_all
+from readers.values import check_positive, is_number
 
 Kind = Literal["none", "sqrt", "log1p", "signed_log1p", "asinh"]
 Array = TypeVar("Array")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from threading import TIMEOUT_MAX
@@ -15,35 +14,13 @@ import numpy as np
 from readers.places.storage import Storage
 from readers.sampling.order import Shuffle
 from readers.targets.contract import Target
+from readers.values import is_integer, is_number
 
 logger = logging.getLogger(__name__)
 
 _MOST = float(np.finfo(np.float32).max)
 _LEAST_STD = 2.0**-126
 """Up to its inverse, 1 / std is a normal number in float32."""
-
-
-def is_integer(value: object, least: int) -> bool:
-    """Return whether a value is an integer, at least `least`; also of NumPy, but not bool."""
-    integral = isinstance(value, Integral) and not isinstance(value, bool)
-    return integral and int(value) >= least  # type: ignore[call-overload]
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a number; also of NumPy, but not bool."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def check_integer(name: str, value: object, least: int) -> None:
-    """Raise ValueError if the value of a setting is no integer, or less than `least`."""
-    if not is_integer(value, least):
-        raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
-
-
-def check_positive(name: str, value: object) -> None:
-    """Raise ValueError if the value of a setting is no finite number above 0."""
-    if not is_number(value) or not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 def check_type(name: str, value: object, kind: Any, expected: str) -> None:
@@ -54,7 +31,7 @@ def check_type(name: str, value: object, kind: Any, expected: str) -> None:
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Raise ValueError if the value of a setting is none of some choices; True is not 1."""
-    if value not in choices or isinstance(value, bool):
+    if value not in choices or isinstance(value, bool | np.bool_):
         known = ", ".join(map(repr, choices))
         raise ValueError(f"{name} must be one of {known}, got {value!r}")
 
@@ -149,8 +126,7 @@ def check_missing(missing: Any, outside: str, dtype: str, augment: Sequence[Any]
         if missing is not None:
             raise ValueError(f"missing={missing!r} is for filled pixels: give outside='fill'")
         return
-    is_number = isinstance(missing, Real) and not isinstance(missing, bool)
-    if missing is not None and not is_number:
+    if missing is not None and not is_number(missing):
         raise ValueError(f"missing must be a number, or None for NaN, got {missing!r}")
     kind = np.dtype(dtype)
     of_8_bits = [type(one).__name__ for one in augment if one.of_8_bits]
@@ -206,7 +182,7 @@ def time_limit(name: str, seconds: object) -> float | None:
     """Return a setting of seconds, or None for no limit; raise ValueError for other values."""
     if seconds is None:
         return None
-    if not isinstance(seconds, Real | float):
+    if not is_number(seconds):
         raise ValueError(f"{name} must be a number of seconds, or None, got {seconds!r}")
     if not 0 < float(seconds) <= TIMEOUT_MAX:
         raise ValueError(f"{name} must be positive, in seconds, got {seconds}; None is no limit")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from readers.errors import ReadError
 from readers.messages import FIRST_BYTES, pipeline_hint
 from readers.places.contract import Place
 from readers.places.file_object import file_object
+from readers.values import check_integer
 from readers.window import Window
 
 _HEADERS = {
@@ -58,9 +58,7 @@ class NpyReader:
             raise ValueError(
                 f"the element type of .npy files must be one of {known}, got {self.dtype!r}"
             )
-        is_integer = isinstance(self.channels, Integral) and not isinstance(self.channels, bool)
-        if not is_integer or self.channels < 1:
-            raise ValueError(f"channels must be an integer, at least 1, got {self.channels!r}")
+        check_integer("channels", self.channels, 1)
 
     @property
     def specs(self) -> tuple[SampleSpec, ...]:

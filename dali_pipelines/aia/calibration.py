@@ -9,19 +9,13 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
-import numpy as np
-
 from dali_pipelines.aia.preset import Negative, Preset, load_preset
 from dali_pipelines.aia.psf import check_psf_channel
 from dali_pipelines.stretch import Stretch
 from dali_pipelines.values import (
     are_all,
     check_choice,
-    check_integer,
-    check_positive,
     check_type,
-    is_integer,
-    is_number,
     pair_of,
 )
 from readers.aia.degradation import OFFICIAL_SHA256, OFFICIAL_URL, CorrectionTable
@@ -30,6 +24,7 @@ from readers.aia.reader import AiaReader
 from readers.aia.registration import PLATE_SCALE, Center
 from readers.aia.rules import HeaderRules
 from readers.fits.hdus import HduName, checked
+from readers.values import check_bool, check_integer, check_positive, is_integer, is_number
 
 _TABLES: dict[str, Any] = {"pointing_table": PointingTable, "correction_table": CorrectionTable}
 _FRAME = 4096
@@ -117,7 +112,7 @@ class Calibration:
         check_choice("order", self.order, (1, 3))
         check_choice("center", self.center, get_args(Center))
         check_choice("negative", self.negative, get_args(Negative))
-        check_type("exposure", self.exposure, bool | np.bool_, "True or False")
+        check_bool("exposure", self.exposure)
         if not is_number(self.missing):
             raise ValueError(f"missing must be a number, such as math.nan, got {self.missing!r}")
         check_type("rules", self.rules, HeaderRules, "HeaderRules, as HeaderRules(percentd=99)")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dali_pipelines.stretch import Stretch
+from readers.values import check_bool, check_integer, check_positive, is_number
 
 _FOLDER = Path(__file__).parent / "presets"
 
@@ -56,22 +57,19 @@ class Preset:
     """By channel, in the units of the recipe; see `stretch`."""
 
     def __post_init__(self) -> None:
-        for name in ("size", "reduced_from"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a number of pixels, got {value!r}")
+        check_integer("size", self.size, 1)
+        if self.reduced_from is not None:
+            check_integer("reduced_from", self.reduced_from, 1)
         if (self.scale is None) == (self.disk_radius is None):
             raise ValueError(
                 f"give one of scale (arcsec/pixel) and disk_radius (pixels), got "
                 f"scale={self.scale} and disk_radius={self.disk_radius}"
             )
         for name in ("scale", "disk_radius"):
-            value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value < math.inf):
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         for name in ("exposure", "degradation"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
+            check_bool(name, getattr(self, name))
         for name, choices in (("reduction", Reduction), ("negative", Negative)):
             if getattr(self, name) not in get_args(choices):
                 known = ", ".join(map(repr, get_args(choices)))
@@ -183,10 +181,10 @@ def _stretch(where: str, settings: dict[str, Any]) -> Stretch:
         raise ValueError(f"{where}: unknown keys {_listed(unknown)}; known are {_listed(_STRETCH)}")
     for key, value in settings.items():
         if key in _PAIRS:
-            if not (isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))):
+            if not (isinstance(value, list) and len(value) == 2 and all(map(is_number, value))):
                 raise ValueError(f"{where}: {key} must be two numbers, got {value!r}")
             settings[key] = tuple(value)
-        elif key != "kind" and not _is_number(value):
+        elif key != "kind" and not is_number(value):
             raise ValueError(f"{where}: {key} must be a number, got {value!r}")
     try:
         if "range" not in settings:
@@ -203,10 +201,6 @@ def _table(where: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{where} must be a table, got {value!r}")
     return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 
 from nvidia.dali import fn
 
-from dali_pipelines.augment.checks import check_number, check_p, range_of
+from dali_pipelines.augment.checks import check_p, range_of
 from dali_pipelines.augment.parts import in_some
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind
-from dali_pipelines.values import check_integer
+from readers.values import check_integer
 
 _LARGEST_KERNEL = 1023
 """Pixels; DALI takes seconds for each image with kernels ten times as large."""
@@ -48,8 +48,7 @@ class Blur:
     num_images = 2
 
     def __post_init__(self) -> None:
-        check_integer("kernel_size", self.kernel_size, 1)
-        check_number("kernel_size", self.kernel_size, 1, _LARGEST_KERNEL)
+        check_integer("kernel_size", self.kernel_size, 1, _LARGEST_KERNEL)
         if self.kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, got {self.kernel_size}")
         range_of("sigma", self.sigma, 1e-3)

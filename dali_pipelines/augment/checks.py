@@ -7,16 +7,10 @@ from typing import Any
 
 from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.values import are_all
+from readers.values import check_number, is_number
 
 LARGEST = 1e30
 """No number of an augmentation is larger, so that sums of products are finite in float32."""
-
-
-def check_number(name: str, value: object, least: float, most: float = LARGEST) -> None:
-    """Raise ValueError if it is no number in [least, most]."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not least <= float(value) <= most:  # type: ignore[arg-type]
-        raise ValueError(f"{name} must be a number {_limits(least, most)}, got {value!r}")
 
 
 def check_p(p: object) -> None:
@@ -26,9 +20,8 @@ def check_p(p: object) -> None:
 
 def range_of(name: str, value: Any, least: float, most: float = LARGEST) -> tuple[float, float]:
     """Return (lowest, highest) of a setting that takes a number or such a pair; or ValueError."""
-    pair: Any = (value, value) if isinstance(value, Real) else value
-    valid = are_all(pair, Real) and len(pair) == 2 and not isinstance(pair[0], bool)
-    if not valid or not least <= pair[0] <= pair[1] <= most:
+    pair: Any = (value, value) if is_number(value) else value
+    if not are_all(pair, Real) or len(pair) != 2 or not least <= pair[0] <= pair[1] <= most:
         raise ValueError(
             f"{name} must be (lowest, highest), or one number for both, {_limits(least, most)}, "
             f"got {value!r}"

@@ -8,12 +8,13 @@ from typing import Any
 
 from nvidia.dali import fn
 
-from dali_pipelines.augment.checks import LARGEST, check_number, check_p, range_of
+from dali_pipelines.augment.checks import LARGEST, check_p, range_of
 from dali_pipelines.augment.parts import constant
 from dali_pipelines.graph.operators_augment import choose_part
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind
 from dali_pipelines.kernels.augment.erase import NUM_FRACTIONS
+from readers.values import check_number
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Erase:
         range_of("scale", self.scale, 0, 1)
         range_of("ratio", self.ratio, 1e-3)
         for value in self._values():
-            check_number("value", value, -LARGEST)
+            check_number("value", value, -LARGEST, LARGEST)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
         """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""

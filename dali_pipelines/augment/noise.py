@@ -7,11 +7,12 @@ from typing import Any
 
 from nvidia.dali import fn
 
-from dali_pipelines.augment.checks import check_number, range_of
+from dali_pipelines.augment.checks import LARGEST, range_of
 from dali_pipelines.augment.parts import constant, in_float
 from dali_pipelines.graph.operators_augment import noise
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.own.operators import ImageKind
+from readers.values import check_number
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class PhotonNoise:
 
     def __post_init__(self) -> None:
         check_number("gain", self.gain, 1e-30, 1e30)
-        check_number("read_noise", self.read_noise, 0)
+        check_number("read_noise", self.read_noise, 0, LARGEST)
 
     def add(self, image: Any, chance: Chance, kind: ImageKind) -> Any:
         """Add its operators to the graph; see `dali_pipelines.settings.Augmentation`."""

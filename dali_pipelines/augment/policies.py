@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
-from dali_pipelines.augment.checks import check_8_bits, check_number
+from dali_pipelines.augment.checks import check_8_bits
 from dali_pipelines.augment.parts import constant, in_some, side_by_side
 from dali_pipelines.graph.operators_augment import retouch
 from dali_pipelines.graph.own.chance import Chance
@@ -31,7 +31,7 @@ from dali_pipelines.kernels.augment.color import (
     SATURATION,
     SOLARIZE,
 )
-from dali_pipelines.values import check_integer
+from readers.values import check_integer, check_number
 
 Interpolation = Literal["nearest", "bilinear"]
 _INTERPOLATIONS = {"nearest": types.INTERP_NN, "bilinear": types.INTERP_LINEAR}
@@ -125,8 +125,7 @@ class _Policy:
     moves_pixels = True
 
     def _check(self) -> None:
-        check_integer("num_magnitude_bins", self.num_magnitude_bins, 2)
-        check_number("num_magnitude_bins", self.num_magnitude_bins, 2, 1000)
+        check_integer("num_magnitude_bins", self.num_magnitude_bins, 2, 1000)
         check_number("fill", self.fill, 0, _LARGEST)
         if self.interpolation not in get_args(Interpolation):
             known = ", ".join(map(repr, get_args(Interpolation)))
@@ -252,8 +251,7 @@ class RandAugment(_Policy):
 
     def __post_init__(self) -> None:
         self._check()
-        check_integer("num_ops", self.num_ops, 1)
-        check_number("num_ops", self.num_ops, 1, 16)
+        check_integer("num_ops", self.num_ops, 1, 16)
         check_integer("magnitude", self.magnitude, 0)
         if self.magnitude >= self.num_magnitude_bins:
             raise ValueError(

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dali_pipelines.loading.cursor import Cursor
-from dali_pipelines.values import is_integer, shuffle_of
+from dali_pipelines.values import shuffle_of
 from readers.index.rows.weights import RunningWeights
 from readers.index.table import Index
 from readers.sampling.blocks import BLOCK_ROWS
 from readers.sampling.order import VERSION
+from readers.values import is_integer
 
 
 def state_of(

@@ -22,6 +22,7 @@ from dali_pipelines.parallel.process_pool import Crash, ProcessPool
 from dali_pipelines.parallel.worker import WorkerError, at_worker
 from dali_pipelines.runtime.interrupts import interrupt_held
 from dali_pipelines.runtime.version import own_version
+from readers.values import check_integer
 
 Task = tuple[Any, ...]
 """Arguments of a function."""
@@ -109,9 +110,12 @@ def thread_map(
 
     Raises
     ------
+    ValueError
+        If `num_threads` is not an integer, at least 1.
     WorkerError
         If the workers of the executor cannot do it.
     """
+    check_integer("num_threads", num_threads, 1)
     if executor is not None:
         calls = ((function, some, num_threads) for some in _several(iter(values)))
         for results in _by_workers(executor, in_threads, calls):

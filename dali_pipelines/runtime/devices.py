@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from numbers import Integral
 
 from dali_pipelines.runtime.launchers import find_local_rank, find_rank
+from readers.values import is_integer
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def check_device(device: Device) -> None:
     ValueError
         If it is neither a number nor None.
     """
-    if device is not None and (not isinstance(device, Integral) or device < 0):
+    if device is not None and not is_integer(device, 0):
         raise ValueError(f"a device is the number of a GPU, or None for the CPU, got {device!r}")
 
 
@@ -147,7 +147,7 @@ def find_placement(
         rank, world = find_rank(environ)
     else:
         rank, world = shard_id, num_shards
-    if not 0 <= rank < world:
+    if not (is_integer(rank, 0) and is_integer(world) and rank < world):
         raise ValueError(f"shard_id must lie in [0, num_shards={world}), got {rank}")
     if devices is None:
         gpus = visible_gpus()

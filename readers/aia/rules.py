@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from readers.aia.channel import is_hmi
 from readers.aia.keywords import number, text
 from readers.aia.wcs import CD, PC, AffineWCS
+from readers.values import check_bool, check_number, is_integer, is_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,19 +98,19 @@ class HeaderRules:
     """The whole Sun must be in the image, as in aiapy."""
 
     def __post_init__(self) -> None:
-        for name, kind, expected in (
-            ("quality", Integral, "an integer, the bits that reject a file"),
-            ("hmi_quality", Integral, "an integer, the bits that reject a file"),
-            ("level", Real | None, "a number, or None"),
-            ("img_type", str | None, "text, or None"),
-            ("exposed", bool, "True or False"),
-            ("percentd", Real, "a percentage"),
-            ("full_disk", bool, "True or False"),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise ValueError(f"{name} must be {expected}, got {value!r}")
+        for name in ("exposed", "full_disk"):
+            check_bool(name, getattr(self, name))
+        if self.level is not None and not is_number(self.level):
+            raise ValueError(f"level must be a number, or None, got {self.level!r}")
+        if self.img_type is not None and not isinstance(self.img_type, str):
+            raise ValueError(f"img_type must be text, or None, got {self.img_type!r}")
+        check_number("percentd", self.percentd)
         for name in ("quality", "hmi_quality"):
+            if not is_integer(getattr(self, name)):
+                raise ValueError(
+                    f"{name} must be an integer, the bits that reject a file, got "
+                    f"{getattr(self, name)!r}"
+                )
             object.__setattr__(self, name, _Bits(getattr(self, name)))
 
     def check(self, header: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from numbers import Integral
 from typing import Any, NamedTuple
 
 from astropy.io.fits import VerifyError
@@ -24,6 +23,7 @@ from readers.fits.headers import (
     parsed,
 )
 from readers.places.contract import Place
+from readers.values import is_integer
 
 HduName = int | str | tuple[str, int]
 """An HDU, as astropy names it: its number (0 for the primary), EXTNAME, or (EXTNAME, EXTVER)."""
@@ -73,10 +73,10 @@ def checked(hdu: Any) -> HduName | None:
     """
     if hdu is None or isinstance(hdu, str):
         return hdu
-    if isinstance(hdu, Integral) and not isinstance(hdu, bool) and int(hdu) >= 0:
+    if is_integer(hdu, 0):
         return int(hdu)
     match hdu:
-        case (str() as name, Integral() as version):
+        case (str() as name, version) if is_integer(version):
             return name, int(version)
     raise ValueError(f"hdu must be 0 or more, an EXTNAME, or (EXTNAME, EXTVER), got {hdu!r}")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from readers.values import is_integer
 from readers.window import Window
 
 Planes = int | Sequence[int] | Literal["all"]
@@ -83,14 +83,14 @@ def plane_numbers(planes: Any) -> int | tuple[int, ...]:
     """Return plane numbers as Python integers; NumPy's are accepted. Raises ValueError."""
     try:
         several = np.ndim(planes) > 0
-        numbers = tuple(operator.index(number) for number in (planes if several else (planes,)))
-    except (TypeError, ValueError):
-        numbers = ()
-    if not numbers or min(numbers) < 0:
+    except ValueError:  # of ragged lists
+        several = True
+    numbers = tuple(planes) if several else (planes,)
+    if not numbers or not all(is_integer(number, 0) for number in numbers):
         raise ValueError(
             f'planes must be one or several integers from 0 on, or "all", got {planes!r}'
         )
-    return numbers if several else numbers[0]
+    return tuple(map(int, numbers)) if several else int(numbers[0])
 
 
 def plane_index(plane: int, axes: Sequence[int]) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from readers.fits.plain_image import plan_of_pixels
 from readers.fits.planes import ImageShape, Planes, plane_numbers
 from readers.fits.tiles.image import TiledImage
 from readers.fits.tiles.notes import COLUMN, Ranges, TileNotes
+from readers.values import check_integer, check_number
 from readers.window import Window
 
 _AS_STORED = (8, 16, 32, -32, -64)
@@ -94,6 +95,9 @@ class FitsReader:
                 f"stored must be one of {tuple(_STORED_INTEGERS)} or None, got {self.stored!r}"
             )
         object.__setattr__(self, "hdu", checked(self.hdu))
+        check_number("largest_tile", self.largest_tile, 0)
+        if self.num_planes is not None:
+            check_integer("num_planes", self.num_planes, 1)
         if isinstance(self.planes, str) and self.planes == "all":
             if self.num_planes is None:
                 raise ValueError('planes="all" needs num_planes, the number of planes per image')

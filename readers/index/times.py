@@ -39,7 +39,7 @@ def nanoseconds(name: str, duration: float | str | Quantity, *, signed: bool = F
     from astropy import units
 
     try:
-        if isinstance(duration, bool):
+        if isinstance(duration, bool | np.bool_):
             raise TypeError
         seconds = float(units.Quantity(duration, units.s).value)
     except (TypeError, ValueError) as error:

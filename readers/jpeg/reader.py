@@ -35,6 +35,7 @@ from readers.jpeg.turn import Box, Turn
 from readers.messages import pipeline_hint
 from readers.places.contract import Place
 from readers.quiet import without_warnings
+from readers.values import check_bool, is_integer
 from readers.window import Window
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
@@ -89,10 +90,9 @@ class JpegReader:
     """Column of the Index that is used if present."""
 
     def __post_init__(self) -> None:
-        if self.channels not in (1, 3):
+        if not is_integer(self.channels) or self.channels not in (1, 3):
             raise ValueError(f"channels must be 3 (RGB) or 1 (gray), got {self.channels!r}")
-        if not isinstance(self.check_entropy, bool):
-            raise ValueError(f"check_entropy must be True or False, got {self.check_entropy!r}")
+        check_bool("check_entropy", self.check_entropy)
         if self.stored not in (None, *_BITS):
             raise ValueError(f"stored must be one of {tuple(_BITS)} or None, got {self.stored!r}")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Integral, Real
 from urllib.parse import urlsplit
 
 from readers.messages import printable
+from readers.values import check_bool, check_integer, check_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,22 +54,16 @@ class Storage:
     concurrency: int = 32
 
     def __post_init__(self) -> None:
-        if not isinstance(self.anonymous, bool):
-            raise ValueError(f"anonymous must be True or False, got {self.anonymous!r}")
+        check_bool("anonymous", self.anonymous)
         for name in ("region", "profile"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value):
                 raise ValueError(f"{name} must be a name, got {value!r}")
         if self.endpoint is not None:
             _check_endpoint(self.endpoint)
-        for name, least in (("retries", 0), ("concurrency", 1)):
-            value = getattr(self, name)
-            is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-            if not is_integer or value < least:
-                raise ValueError(f"{name} must be an integer, at least {least}, got {value!r}")
-        seconds = self.timeout
-        if not isinstance(seconds, Real) or not 0 < seconds < math.inf:
-            raise ValueError(f"timeout must be a positive number of seconds, got {seconds!r}")
+        check_integer("retries", self.retries, 0)
+        check_integer("concurrency", self.concurrency, 1)
+        check_positive("timeout", self.timeout)
 
 
 def _check_endpoint(endpoint: object) -> None:

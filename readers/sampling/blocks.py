@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from readers.sampling.draws import PHILOX
 from readers.sampling.order import Order, permuted
+from readers.values import check_integer
 
 BLOCK_ROWS = 256
 """Rows of a block by default."""
@@ -49,8 +50,7 @@ class BlockOrder:
 
     def __post_init__(self) -> None:
         Order(self.num_rows, self.seed)  # raises ValueError
-        if self.block_rows < 1:
-            raise ValueError(f"block_rows must be at least 1, got {self.block_rows}")
+        check_integer("block_rows", self.block_rows, 1)
 
     def row(self, epoch: int, position: int) -> int:
         """Return the row of the Index at a position of an epoch, both counted from 0.

@@ -18,6 +18,7 @@ from readers.sampling.placement import (
 )
 from readers.sampling.region import RandomRegion, ScaledWindow, check_ranges
 from readers.sampling.row_window import Outside, RowWindow
+from readers.values import check_number
 from readers.window import Window
 
 Flip = Literal["", "h", "v", "hv"]
@@ -123,8 +124,7 @@ class Geometry:
             )
 
     def _check_turns(self) -> None:
-        if not 0 <= self.rotate <= 180:
-            raise ValueError(f"rotate must be 0 to 180 degrees, got {self.rotate}")
+        check_number("rotate", self.rotate, 0, 180)
         least, most = _ZOOMS
         if not least <= self.zoom[0] <= self.zoom[1] <= most:
             raise ValueError(

@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from readers.values import check_bool, check_integer
+
 Shuffle = bool | Literal["blocks"]
 """Whether rows are shuffled, all of them or in blocks, see `readers.sampling.blocks.BlockOrder`."""
 
@@ -69,10 +71,9 @@ class Order:
     shuffle: bool = True
 
     def __post_init__(self) -> None:
-        if self.num_rows < 1:
-            raise ValueError(f"num_rows must be at least 1, got {self.num_rows}")
-        if not 0 <= self.seed <= _MASK:
-            raise ValueError(f"seed must lie in [0, 2**64), got {self.seed}")
+        check_integer("num_rows", self.num_rows, 1)
+        check_integer("seed", self.seed, 0, _MASK)
+        check_bool("shuffle", self.shuffle)
 
     def row(self, epoch: int, position: int) -> int:
         """Return the row of the Index at a position of an epoch.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal, get_args
 
 from readers.sampling.shard import Shard
+from readers.values import check_integer
 
 Tail = Literal["partial", "fill", "drop"]
 """Handling of the last, incomplete step of an epoch, as in DALI's LastBatchPolicy.
@@ -63,32 +63,18 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.tail not in get_args(Tail):
             raise ValueError(f"tail must be one of {', '.join(get_args(Tail))}, got {self.tail!r}")
-        if not isinstance(self.batch_size, Integral) or self.batch_size < 1:
-            raise ValueError(f"batch_size must be an integer, at least 1, got {self.batch_size!r}")
+        check_integer("batch_size", self.batch_size, 1)
+        for name in ("num_rows", "epoch", "position", "first_step"):
+            check_integer(name, getattr(self, name), 0)
         if self.epoch_steps is not None:
-            self._check_epoch_steps(self.epoch_steps)
+            check_integer("epoch_steps", self.epoch_steps, 1)
             return
-        if self.epoch < 0 or not 0 <= self.position <= self.num_rows:
-            msg = (
-                f"epoch must be at least 0 and position in [0, {self.num_rows}], "
-                f"got {self.epoch} and {self.position}"
-            )
-            raise ValueError(msg)
+        check_integer("position", self.position, 0, self.num_rows)
         if self.tail == "drop" and self.stride > self.num_rows:
             msg = (
                 f"tail 'drop' leaves nothing: a step takes {self.stride} rows ({self.batch_size} "
                 f"for each of {self.shard.num_shards} shards) and the index has {self.num_rows}: "
                 "use a smaller batch_size, fewer shards or another tail"
-            )
-            raise ValueError(msg)
-
-    def _check_epoch_steps(self, steps: int) -> None:
-        if not isinstance(steps, Integral) or steps < 1:
-            raise ValueError(f"epoch_steps must be an integer, at least 1, got {steps!r}")
-        if min(self.epoch, self.position, self.first_step) < 0:
-            msg = (
-                "epoch, position and first_step must be at least 0, got "
-                f"{self.epoch}, {self.position} and {self.first_step}"
             )
             raise ValueError(msg)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from readers.values import check_integer, is_integer
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -25,8 +27,9 @@ class Shard:
     num_shards: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.shard_id < self.num_shards:
-            msg = f"shard_id must lie in [0, num_shards={self.num_shards}), got {self.shard_id}"
+        check_integer("num_shards", self.num_shards, 1)
+        if not is_integer(self.shard_id) or not 0 <= self.shard_id < self.num_shards:
+            msg = f"shard_id must lie in [0, num_shards={self.num_shards}), got {self.shard_id!r}"
             raise ValueError(msg)
 
     def position(self, step: int, slot: int, batch_size: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from readers.sampling.draws import PHILOX
+from readers.values import check_integer
 
 _DRAWN = 1 << 63
 
@@ -42,6 +43,9 @@ class WeightedOrder:
     def num_rows(self) -> int:
         """Rows of the Index, and positions of an epoch."""
         return len(self.weights)
+
+    def __post_init__(self) -> None:
+        check_integer("seed", self.seed, 0, 2**64 - 1)
 
     def row(self, epoch: int, position: int) -> int:
         """Return the row of the Index at a position of an epoch, both counted from 0.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,7 +14,8 @@ from readers.index.lists.arrays import is_lists, most_items
 from readers.index.schema import check_column
 from readers.sampling.placement import Placement
 from readers.targets.box_geometry import check_boxes, cut_boxes, placed_boxes
-from readers.targets.contract import Target, is_plain_number
+from readers.targets.contract import Target
+from readers.values import check_integer, check_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,14 +76,10 @@ class Boxes(Target):
             value = getattr(self, what)
             if not isinstance(value, str) and (what == "column" or value is not None):
                 raise ValueError(f"{what} must be the name of a column, got {value!r}")
-        most = self.max_boxes
-        is_whole = isinstance(most, Integral) and is_plain_number(most)
-        if most is not None and (not is_whole or most < 1):
-            raise ValueError(f"max_boxes must be an integer, at least 1, got {most!r}")
-        if not is_plain_number(self.min_area) or not self.min_area >= 0:
-            raise ValueError(f"min_area must be pixels, at least 0, got {self.min_area!r}")
-        if not is_plain_number(self.min_visible) or not 0 <= self.min_visible <= 1:
-            raise ValueError(f"min_visible must be a share, 0 to 1, got {self.min_visible!r}")
+        if self.max_boxes is not None:
+            check_integer("max_boxes", self.max_boxes, 1)
+        check_number("min_area", self.min_area, 0)
+        check_number("min_visible", self.min_visible, 0, 1)
 
     @property
     def columns(self) -> tuple[str, ...]:

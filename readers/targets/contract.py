@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from readers.contract import Sample, SampleSpec
@@ -77,8 +76,3 @@ class Target(Protocol):
     def blank(self, name: str, shape: tuple[int, int]) -> Sample:
         """Return the arrays of a sample without a row, for an output of (height, width)."""
         ...
-
-
-def is_plain_number(value: object) -> bool:
-    """Return whether a setting is a real number, and no bool."""
-    return isinstance(value, Real) and not isinstance(value, bool)

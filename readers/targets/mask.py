@@ -13,9 +13,10 @@ from readers.index.schema import check_column, holds_text
 from readers.messages import printable
 from readers.places.contract import Place
 from readers.sampling.placement import Placement
-from readers.targets.contract import Target, is_plain_number
+from readers.targets.contract import Target
 from readers.targets.mask_files import of_type, read_mask
 from readers.targets.nearest import NearestPixels
+from readers.values import is_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +75,7 @@ class Mask(Target):
             raise ValueError(f"column must be the name of a column, got {self.column!r}")
         if self.dtype not in _DTYPES:
             raise ValueError(f"dtype of a Mask must be one of {_DTYPES}, got {self.dtype!r}")
-        if not is_plain_number(self.outside):
+        if not is_number(self.outside):
             raise ValueError(f"outside must be a number, got {self.outside!r}")
         try:
             of_type(np.array(self.outside), self.dtype)

@@ -436,7 +436,7 @@ def test_chance_has_limits(ramps: Index) -> None:
         return npy_pipeline(ramps, channels=3, batch_size=1, crop=8, transform=ask)
 
     for p in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match="p must be a probability"):
+        with pytest.raises(ValueError, match="p must be a number from 0 to 1"):
             asks(lambda image, chance, _, p=p: image * chance.bernoulli(p))
     for least in ((0.6, 1.4), None, "1"):
         with pytest.raises(TypeError, match="uniform takes two numbers or DataNodes, got"):

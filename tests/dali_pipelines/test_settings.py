@@ -180,7 +180,7 @@ def test_what_the_loader_sets_itself(name: str) -> None:
         ({"restart_readers": 1.5}, "restart_readers must be an integer, at least 0, got 1.5"),
         ({"num_epochs": "3"}, "num_epochs must be an integer, at least 0, got '3'"),
         ({"read_timeout": "1 s"}, "read_timeout must be a number of seconds, or None, got '1 s'"),
-        ({"rotate": None}, "rotate must be a number of degrees, got None"),
+        ({"rotate": None}, "rotate must be a number from 0 to 180, got None"),
         ({"rejected": [3]}, r"rejected must be a mapping of rows to reasons, got \[3\]"),
         ({"rejected": {2: "bad"}}, "rejected must be rows of the Index, 0 to 1, got 2"),
         ({"max_bad": float("nan")}, "max_bad must be a number of rows, .* got nan"),

@@ -497,8 +497,8 @@ ERRORS = [
     ({"zoom": (1, 2), "crop": (2, 2)}, "rotate and zoom need a Reader that .*; FakeReader has nei"),
     ({"rotate": 5.0}, "rotate and zoom need a crop"),
     ({"rotate": 5.0, "reader": TurningReader()}, "rotate and zoom need a crop"),
-    ({"rotate": -1.0}, "rotate must be 0 to 180 degrees, got -1"),
-    ({"rotate": math.nan}, "rotate must be 0 to 180 degrees, got nan"),
+    ({"rotate": -1.0}, "rotate must be a number from 0 to 180, got -1"),
+    ({"rotate": math.nan}, "rotate must be a number from 0 to 180, got nan"),
     *(
         ({"zoom": zoom}, r"zoom must be \(least, most\), both from 0.001 to 1000 .*, got \(")
         for zoom in ((2, 1), (0, 1), (1e-4, 1), (1, 1001), (1, math.nan), (math.nan, 1))

@@ -30,6 +30,7 @@ from dali_pipelines.cli.samples.sun import frame_name, save_frame
 from dali_pipelines.parallel.task_map import process_map
 from dali_pipelines.runtime.cgroup import whole_cores
 from readers.cache.folder import cache_folder
+from readers.values import check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,8 +66,7 @@ def fits_samples(folder: str | Path | None = None, num_frames: int = 64) -> Path
     OSError
         If the disk has too little free space, or cannot be written.
     """
-    if num_frames < 1:
-        raise ValueError(f"num_frames must be at least 1, got {num_frames}")
+    check_integer("num_frames", num_frames, 1)
     target = Path(folder or cache_folder()) / f"{FITS_VERSION}-{num_frames}"
     files = {frame_name(number): number for number in range(num_frames)}
     return _sample_set(target, files, save_frame, FRAME_BYTES, "synthetic AIA frames")
@@ -77,8 +77,7 @@ def jpeg_samples(folder: str | Path | None = None, num_per_class: int = 24) -> P
 
     There are `num_per_class` images in each of the six class folders, about 0.3 MB each.
     """
-    if num_per_class < 1:
-        raise ValueError(f"num_per_class must be at least 1, got {num_per_class}")
+    check_integer("num_per_class", num_per_class, 1)
     target = Path(folder or cache_folder()) / f"{JPEG_VERSION}-{num_per_class}"
     files = {
         f"{name}/{name}_{number:03d}.jpg": number

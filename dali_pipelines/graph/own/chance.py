@@ -6,13 +6,12 @@ or a resume would change their results.
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 from nvidia.dali import fn, math, types
 from nvidia.dali.data_node import DataNode
 
-from dali_pipelines.values import check_integer, is_integer
+from readers.values import check_integer, check_number, is_integer, is_number
 
 
 class Chance:
@@ -44,7 +43,7 @@ class Chance:
             If one is neither.
         """
         for limit in (least, most):
-            if not isinstance(limit, Real | DataNode):
+            if not is_number(limit) and not isinstance(limit, DataNode):
                 raise TypeError(f"uniform takes two numbers or DataNodes, got {limit!r}")
         return least + (most - least) * self._take()
 
@@ -57,8 +56,7 @@ class Chance:
             If `p` is no probability. It is the same for all samples: compare `uniform` with a
             DataNode for others.
         """
-        if not isinstance(p, Real) or not 0 <= p <= 1:
-            raise ValueError(f"p must be a probability, 0 to 1, got {p}")
+        check_number("p", p, 0, 1)
         return self._take() < p
 
     def choice(self, count: int) -> Any:

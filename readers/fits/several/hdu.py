@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral, Real
 
 from readers.contract import Row
 from readers.fits.hdus import HduName, checked
 from readers.fits.planes import Planes
 from readers.fits.reader import FitsReader
+from readers.values import is_integer, is_number
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32")
 
@@ -56,15 +56,14 @@ class Hdu:
     def __post_init__(self) -> None:
         object.__setattr__(self, "hdu", checked(self.hdu))
         if self.relative is not None:
-            if not isinstance(self.relative, Integral) or isinstance(self.relative, bool):
+            if not is_integer(self.relative):
                 raise ValueError(f"relative must be an integer, got {self.relative!r}")
             if self.hdu is not None:
                 raise ValueError("hdu and relative are two ways to name an HDU: leave out one")
             object.__setattr__(self, "relative", int(self.relative))
         if self.part is not None and not (isinstance(self.part, str) and self.part):
             raise ValueError(f"part must be the name of a part, got {self.part!r}")
-        is_number = isinstance(self.outside, Real) and not isinstance(self.outside, bool)
-        if self.outside is not None and not is_number:
+        if self.outside is not None and not is_number(self.outside):
             raise ValueError(f"outside must be a number, got {self.outside!r}")
         if self.dtype not in (None, *DTYPES):
             raise ValueError(f"dtype must be one of {DTYPES} or None, got {self.dtype!r}")

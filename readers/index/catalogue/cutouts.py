@@ -18,6 +18,7 @@ from readers.index.catalogue.tables import ROW, Objects
 from readers.index.rows.windows import CORNERS, pixel_pair, with_window_size
 from readers.places.opener import LOCAL, Places
 from readers.sampling.row_window import Outside
+from readers.values import check_bool, is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +50,8 @@ class Cutouts:
             raise ValueError(
                 f"outside must be {', '.join(map(repr, get_args(Outside)))}, got {self.outside!r}"
             )
-        if self.origin not in (0, 1) or isinstance(self.origin, bool):
+        check_bool("subpixel", self.subpixel)
+        if not is_integer(self.origin) or self.origin not in (0, 1):
             raise ValueError(
                 "origin must be 0 or 1, the number of the first pixel in the columns of pixels, "
                 f"got {self.origin!r}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from readers.errors import ReadError
 from readers.places.opener import Places
+from readers.values import is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,7 @@ def with_hdus(
     Raises
     ------
     ValueError
-        If the table has a column ``hdu``, or no file is left.
+        If the table has a column ``hdu``, these are no HDUs, or no file is left.
     """
     import pyarrow as pa
 
@@ -45,7 +46,9 @@ def with_hdus(
 
     if "hdu" in table.column_names:
         raise ValueError("hdus= is for images without a column 'hdu'; these have one")
-    wanted = [hdus] if isinstance(hdus, int | str) else list(hdus)
+    wanted = list(hdus) if isinstance(hdus, Sequence) and not isinstance(hdus, str) else [hdus]
+    if not wanted or not all(isinstance(one, str) or is_integer(one, 0) for one in wanted):
+        raise ValueError(f"hdus must be 0 or more, an EXTNAME, or several of these, got {hdus!r}")
     bad: dict[str, str] = {}
     rows, numbers = [], []
     for row, path in enumerate(table["path"].to_pylist()):

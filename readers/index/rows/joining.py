@@ -18,6 +18,7 @@ from readers.index.grouping.frames import common_frames, with_frames
 from readers.index.lists.arrays import column_of_arrays, holds_arrays
 from readers.index.rows.windows import CORNERS, window_size_of, with_window_size
 from readers.index.sources import IndexSources
+from readers.values import check_bool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,7 @@ def joined(indexes: Iterable[IndexSources], *, fill: bool) -> pa.Table:
     if not several:
         raise ValueError("concat needs at least one Index, got none")
     tables = [index.table for index in several]
+    check_bool("fill", fill)
     if not fill:
         _check_columns(tables)
     # Labels without classes number other classes than labels with them.

@@ -17,6 +17,7 @@ from readers.index.rows.windows import window_rows
 from readers.index.sources import IndexSources
 from readers.index.versions import with_versions
 from readers.places.storage import Storage
+from readers.values import is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,16 +165,18 @@ class IndexRows(IndexSources):
         """
         import pyarrow as pa
 
-        numbers = np.array(list(planes), np.int64)
-        if not len(numbers) or numbers.min() < 0:
+        numbers = [*planes] if isinstance(planes, Iterable) else []
+        if not numbers or not all(is_integer(number, 0) for number in numbers):
             raise ValueError(
-                f"planes must be one or more integers from 0 on, got {numbers.tolist()}"
+                f"planes must be one or more integers from 0 on, in a list, got {planes!r}"
             )
         if "plane" in self.table.column_names or self.parts:
             raise ValueError("the rows must be single files without a column 'plane'")
         count = self.table.num_rows
         table = self.table.take(pa.array(np.repeat(np.arange(count), len(numbers))))
-        return type(self)(table.append_column("plane", pa.array(np.tile(numbers, count))))
+        return type(self)(
+            table.append_column("plane", pa.array(np.tile(np.array(numbers, np.int64), count)))
+        )
 
     def each_window(
         self,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +18,7 @@ from readers.index.schema import as_nanoseconds
 from readers.index.times import nanoseconds, times_of
 from readers.messages import did_you_mean, printable
 from readers.sampling.order import mix_all
+from readers.values import check_integer, is_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,7 +176,7 @@ def bounds_of(fractions: Mapping[str, float]) -> NDArray[np.uint64]:
             f"fractions must be a dict such as {{'train': 0.9, 'val': 0.1}}, got {fractions!r}"
         )
     shares = list(fractions.values())
-    if not all(isinstance(share, Real) and share > 0 for share in shares):
+    if not all(is_number(share) and share > 0 for share in shares):
         raise ValueError(f"fractions must be numbers above 0, got {dict(fractions)}")
     if not math.isclose(total := math.fsum(shares), 1, abs_tol=1e-6):
         raise ValueError(f"fractions must add up to 1, got {dict(fractions)}, which is {total:g}")
@@ -187,9 +186,8 @@ def bounds_of(fractions: Mapping[str, float]) -> NDArray[np.uint64]:
 
 def seed_of(number: int) -> int:
     """Return the seed of a split as an int; ValueError if it is out of range."""
-    if not 0 <= (seed := operator.index(number)) < 1 << 64:
-        raise ValueError(f"seed must lie in [0, 2**64), got {seed}")
-    return seed
+    check_integer("seed", number, 0, 2**64 - 1)
+    return int(number)
 
 
 def _hashes_of(table: pa.Table, name: str, seed: int) -> NDArray[np.uint64]:

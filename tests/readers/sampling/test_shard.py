@@ -30,6 +30,6 @@ def test_a_position_belongs_to_one_step_shard_and_slot(
 
 @pytest.mark.parametrize(("shard_id", "num_shards"), [(3, 3), (-1, 3), (0, 0), (0, -1)])
 def test_errors(shard_id: int, num_shards: int) -> None:
-    message = rf"shard_id must lie in \[0, num_shards={num_shards}\), got {shard_id}"
-    with pytest.raises(ValueError, match=message):
+    wrong = shard_id if num_shards > 0 else num_shards
+    with pytest.raises(ValueError, match=rf"num_shards.* got {wrong}"):
         Shard(shard_id, num_shards)
