@@ -236,7 +236,7 @@ def jpeg_pipeline(
     check_entropy: bool = False,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
-    """Make a pipeline of encoded images: JPEG, PNG, TIFF, JPEG 2000, WebP, BMP, PNM.
+    """Make a pipeline of encoded images: JPEG, PNG, and all other formats that Pillow reads.
 
     Parameters
     ----------
@@ -261,10 +261,10 @@ def jpeg_pipeline(
         where it has more; mean and std are in these units. With dtype ``uint8`` or ``uint16``
         images of another depth are rejected; with a float type a batch may hold both, each in its
         own units (float16 ends at 65504), unless an augmentation of colours is for 8 bits alone.
-        Alpha is left out, palettes and CMYK become RGB. Images that DALI cannot decode at their
-        full depth (32 bits, signed or floating-point) are rejected. Without crop, resize or
-        `ragged` all images of a batch must be of one size. Samples of several files are as of
-        `fits_pipeline`.
+        Alpha is left out; palettes, CMYK and Lab become RGB. Images that cannot be decoded at their
+        full depth, and those of 32 bits, signed or floating-point, are rejected. Without crop,
+        resize or `ragged` all images of a batch must be of one size. Samples of several files are
+        as of `fits_pipeline`.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import tifffile
-from PIL import Image
+from PIL import Image, ImageCms, ImageOps
 
 HEIGHT, WIDTH = 40, 64
 ORIENTATION = 0x0112
@@ -101,6 +101,7 @@ LOSSLESS: dict[str, tuple[bytes, np.ndarray]] = {
     "g16_lzw.tif": (pillow(G16, "TIFF", compression="tiff_lzw"), G16),
     "g16_turned.tif": (tiff(G16, extratags=[(274, "H", 1, 6, True)]), np.rot90(G16, -1)),
     "rgb16.tif": (tiff(C16, rowsperstrip=7), C16),
+    "rgb16_turned.tif": (tiff(C16, extratags=[(274, "H", 1, 6, True)]), np.rot90(C16, -1)),
     "rgba16.tif": (tiff(with_alpha(C16), extrasamples=["unassalpha"]), C16),
     "rgb8_planar.tif": (tiff(C8.transpose(2, 0, 1), planarconfig="separate"), C8),
     "g8_white_is_0.tif": (tiff(G8, photometric="miniswhite"), 255 - G8),
@@ -119,43 +120,146 @@ LOSSLESS: dict[str, tuple[bytes, np.ndarray]] = {
 """File name -> its bytes, and the values that it holds, as they are displayed."""
 
 
+def by_pillow() -> dict[str, bytes]:
+    """Return images that DALI 2.4 does not decode, or not right, and that Pillow reads."""
+    jp2, bilevel, turned = pillow(G16, "JPEG2000"), Image.fromarray(G8 > 99), exif(6)
+    size = jp2.index(b"\xff\x4f\xff\x51")
+    colours, other = Image.fromarray(C8), Image.fromarray(C8[::-1])
+    jpeg = pillow(colours, "JPEG", quality=95)
+    return {
+        "gif.gif": pillow(PALETTE, "GIF"),
+        "animated.gif": pillow(colours, "GIF", save_all=True, append_images=[other]),
+        "tga.tga": pillow(with_alpha(C8), "TGA", compression="tga_rle"),
+        "pcx.pcx": pillow(C8, "PCX"),
+        "sgi.sgi": pillow(G8, "SGI"),
+        "ico.ico": pillow(colours.resize((32, 32)), "ICO"),
+        "dds.dds": pillow(with_alpha(C8), "DDS"),
+        "animated.webp": pillow(
+            colours, "WEBP", lossless=True, save_all=True, append_images=[other]
+        ),
+        "turned.avif": pillow(colours, "AVIF", exif=turned),
+        "1.tif": tiff(G8 > 99),
+        "fax.tif": pillow(bilevel, "TIFF", compression="group4"),
+        "turned_fax.tif": pillow(bilevel, "TIFF", compression="group4", tiffinfo={274: 6}),
+        "palette.tif": pillow(PALETTE, "TIFF"),
+        "12.tif": pillow(G16, "TIFF").replace(
+            struct.pack("<HHIHH", 258, 3, 1, 16, 0), struct.pack("<HHIHH", 258, 3, 1, 12, 0)
+        ),
+        "lab.tif": tiff(C8, photometric="cielab"),
+        "cmyk.tif": pillow(colours.convert("CMYK"), "TIFF", compression="tiff_lzw"),
+        "ycc.tif": pillow(colours.convert("YCbCr"), "TIFF"),
+        "ga.tif": pillow(Image.fromarray(with_alpha(G8), "LA"), "TIFF"),
+        "jpeg.tif": pillow(C8, "TIFF", compression="jpeg", quality=95),
+        "premultiplied.tif": tiff(with_alpha(C8), extrasamples=["assocalpha"]),
+        "12.pgm": pnm(gray(12), 4095),
+        "7.ppm": pnm(C8 // 2, 127),
+        "plain.pbm": b"P1 3 2 0 1 0 1 1 0",
+        "packed.pbm": pillow(bilevel, "PPM"),
+        "signed.jp2": patched(jp2, size + 42, 0x8F),
+        "ga.jp2": pillow(Image.fromarray(with_alpha(G8), "LA"), "JPEG2000"),
+        "offset.jp2": pillow(C8, "JPEG2000", offset=(3, 5), tile_offset=(0, 0), tile_size=(64, 64)),
+        "ycc.jp2": pillow(colours.convert("YCbCr"), "JPEG2000"),
+        "gray.j2k": pillow(G8, "JPEG2000", no_jp2=True),
+        "large_box.jp2": jp2[: size - 8]
+        + struct.pack(">I4sQ", 1, b"jp2c", len(jp2) - size + 16)
+        + jp2[size:],
+        "565.bmp": bmp(16, (0xF800, 0x7E0, 0x1F), 40),
+        **{
+            f"{name}_{size}.bmp": bmp(32, masks, size)
+            for size in (40, 52, 56, 108, 124)
+            for name, masks in (
+                ("bgr", (0xFF0000, 0xFF00, 0xFF)),
+                ("high", (0xFF000000, 0xFF0000, 0xFF00)),
+            )
+        },
+        "rle.bmp": b"BM"
+        + struct.pack("<IHHI", 62 + 14, 0, 0, 62)
+        + struct.pack("<IiiHHIIiiII", 40, 8, 2, 1, 4, 2, 14, 0, 0, 2, 0)
+        + bytes((0, 0, 255, 0, 255, 0, 0, 0, 8, 0x01, 0, 0, 8, 0x11, 0, 1)).ljust(22, b"\0"),
+        "16_bit_tables.jpg": with_16_bit_tables(jpeg),
+        "turned_tables.jpg": with_16_bit_tables(pillow(C8, "JPEG", exif=turned, quality=95)),
+    }
+
+
+def bmp(bits: int, masks: tuple[int, int, int], header: int) -> bytes:
+    """Encode the 8-bit colours as BMP with masks of red, green and blue."""
+    values = np.zeros(C8.shape[:2], np.uint32)
+    for channel, mask in enumerate(masks):
+        low = (mask & -mask).bit_length() - 1
+        values |= C8[..., channel].astype(np.uint32) * (mask >> low) // 255 << low
+    pixels = values[::-1].astype(f"<u{bits // 8}").tobytes()
+    info = struct.pack("<IiiHHIIiiII", header, WIDTH, HEIGHT, 1, bits, 3, len(pixels), 0, 0, 0, 0)
+    info = (info + struct.pack("<3I", *masks)).ljust(header, b"\0")
+    start = 14 + len(info)
+    return b"BM" + struct.pack("<IHHI", start + len(pixels), 0, 0, start) + info + pixels
+
+
+def with_16_bit_tables(jpeg: bytes) -> bytes:
+    """Rewrite the quantisation tables of a JPEG with 16 bits a value, as few encoders do."""
+    at = jpeg.index(b"\xff\xdb")
+    while jpeg[at : at + 2] == b"\xff\xdb":
+        (length,) = struct.unpack_from(">H", jpeg, at + 2)
+        tables = jpeg[at + 4 : at + 2 + length]
+        wide = b"".join(
+            bytes((0x10 | tables[start],))
+            + np.frombuffer(tables, np.uint8, 64, start + 1).astype(">u2").tobytes()
+            for start in range(0, len(tables), 65)
+        )
+        segment = b"\xff\xdb" + struct.pack(">H", len(wide) + 2) + wide
+        jpeg = jpeg[:at] + segment + jpeg[at + 2 + length :]
+        at += len(segment)
+    return jpeg
+
+
+def as_pillow(content: bytes, channels: int) -> np.ndarray:
+    """Return an image as torchvision's default loader gives it, turned; 16 bits are kept.
+
+    Shape (height, width, channels). Gray of a JPEG is the luma that it stores.
+    """
+    with Image.open(io.BytesIO(content)) as opened:
+        if channels == 1 and opened.format == "JPEG":
+            opened.draft("L", None)
+        image = ImageOps.exif_transpose(opened)
+    if image.mode == "LAB":
+        lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+        converted = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB")
+        assert converted is not None
+        image = converted
+    if image.mode.startswith("I"):
+        return np.repeat(np.asarray(image).astype(np.int64)[..., None], channels, axis=2)
+    image = image.convert("RGB") if image.mode != "L" else image
+    return np.atleast_3d(np.asarray(image.convert("RGB" if channels == 3 else "L")))
+
+
 def refused() -> dict[str, tuple[bytes, str]]:
-    """Return images that DALI 2.4 cannot decode, or not right, with what the refusal says."""
+    """Return images that neither DALI 2.4 nor Pillow reads right, with what the refusal says."""
     jpeg = pillow(C8, "JPEG")
     frame = jpeg.index(b"\xff\xc0")
-    jp2 = pillow(G16, "JPEG2000")
-    size = jp2.index(b"\xff\x4f\xff\x51")
-    masked = struct.pack("<IiiHHIIiiII", 40, 8, 8, 1, 16, 3, 128, 0, 0, 0, 0)
-    masks = struct.pack("<III", 0xF800, 0x7E0, 0x1F) + bytes(128)
     return {
-        "12.jpg": (patched(jpeg, frame + 4, 12), "a JPEG of 12 bits is not decoded, expected 8"),
-        "lossless.jpg": (patched(jpeg, frame + 1, 0xC3), "a lossless JPEG is not decoded"),
+        "12.jpg": (patched(jpeg, frame + 4, 12), "such as a JPEG of 12 bits"),
+        "lossless.jpg": (patched(jpeg, frame + 1, 0xC3), "broken data stream"),
         "no_end.png": (pillow(C8, "PNG")[:-1], "the file ends within the PNG chunk"),
-        "i16.tif": (tiff(G16.view(np.int16)), "a TIFF of 16 bits, signed, is not decoded"),
-        "f32.tif": (tiff(G16.astype("f4")), "a TIFF of 32 bits, floating-point, is not decoded"),
-        "u32.tif": (tiff(G16.astype("u4")), "a TIFF of 32 bits, unsigned, is not decoded"),
-        "f64.tif": (tiff(G16.astype("f8")), "a TIFF image of a kind that is not decoded"),
-        "1.tif": (tiff(G8 > 99), "a TIFF of 1 bits, unsigned, is not decoded"),
-        "white.tif": (tiff(G16, photometric="miniswhite"), "PhotometricInterpretation 0 is not"),
-        "lab.tif": (tiff(C8, photometric="cielab"), "PhotometricInterpretation 8 is not decoded"),
+        "i8.tif": (tiff(G8.view(np.int8)), "a TIFF of signed samples is not decoded"),
+        "i16.tif": (tiff(G16.view(np.int16)), "a TIFF of signed samples is not decoded"),
+        "f32.tif": (tiff(G16.astype("f4")), "a TIFF of floats is not decoded"),
+        "u32.tif": (tiff(G16.astype("u4")), "a TIFF of integers of 32 bits is not decoded"),
+        "f64.tif": (tiff(G16.astype("f8")), "or a TIFF of 64: convert it"),
+        "white.tif": (tiff(G16, photometric="miniswhite"), "more than 8 bits where 0 is white"),
         "planar.tif": (
             tiff(C16.transpose(2, 0, 1), photometric="rgb", planarconfig="separate"),
-            "PlanarConfiguration 2 is not decoded, expected 1",
+            "a TIFF of 16 bits per sample is not decoded",
         ),
-        "12.pgm": (pnm(gray(12), 4095), "largest value is 4095 is not decoded, expected 255 or"),
-        "float.pfm": (b"Pf\n4 4\n-1.0\n" + bytes(64), "a PNM image of floats is not decoded"),
-        "signed.jp2": (patched(jp2, size + 42, 0x8F), "1 components, 16 bits, signed, is not"),
-        "ga.jp2": (pillow(Image.fromarray(with_alpha(G8), "LA"), "JPEG2000"), "2 components"),
-        "offset.jp2": (
-            pillow(C8, "JPEG2000", offset=(3, 5), tile_offset=(0, 0), tile_size=(64, 64)),
-            "none subsampled or offset",
+        "premultiplied.tif": (
+            tiff(with_alpha(C16), extrasamples=["assocalpha"]),
+            "a TIFF of 16 bits per sample is not decoded",
         ),
-        "ycc.jp2": (pillow(Image.fromarray(C8).convert("YCbCr"), "JPEG2000"), "sRGB or gray"),
-        "gray.j2k": (pillow(G8, "JPEG2000", no_jp2=True), "needs channels=1"),
-        "565.bmp": (
-            b"BM" + struct.pack("<IHHI", 194, 0, 0, 66) + masked + masks,
-            "a BMP of 16 bits is not decoded",
+        "12.ppm": (pnm(rgb(12), 4095), "a PPM of 12 bits per sample is not decoded"),
+        "float.pfm": (b"Pf\n4 4\n-1.0\n" + bytes(64), "a PPM of floats is not decoded"),
+        "text.eps": (
+            b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n",
+            "EPS is a program",
         ),
+        "stub.grib": (b"GRIB" + bytes(3) + b"\1" + bytes(64), "cannot find loader"),
     }
 
 

@@ -13,7 +13,10 @@ import zlib
 
 from PIL import Image
 
+from readers.jpeg.turn import Turn
+
 _ORIENTATION = 0x0112
+"""Tag of EXIF and TIFF."""
 _PNG = b"\x89PNG"
 _BLOCK = struct.Struct("<2sHIHHHIHH")
 """EXIF data in TIFF format: byte order, 42, position and number of tags; then one tag with its type
@@ -49,3 +52,21 @@ def _orientation(block: bytes) -> int:
     except Exception:  # Pillow's parser raises many types on broken blocks
         return 1
     return int(found) if found in range(1, 9) else 1
+
+
+def forget_xmp(image: Image.Image) -> None:
+    """Make Pillow look for the orientation in EXIF alone."""
+    for name in ("xmp", "XML:com.adobe.xmp"):
+        image.info.pop(name, None)
+
+
+def turn_of(image: Image.Image) -> Turn:
+    """Return how an image that Pillow has decoded is displayed, by its EXIF data alone.
+
+    Pillow turns a TIFF itself when it decodes it: `forget_xmp` comes before.
+    """
+    forget_xmp(image)  # which may follow the pixels
+    try:
+        return Turn.of(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # Pillow's parser raises many types on broken blocks
+        return Turn()

@@ -12,8 +12,6 @@ _APP1, _APP14 = 0xE1, 0xEE
 _OTHER_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _EXIF = b"Exif\0\0"
 _ADOBE, _ADOBE_NBYTES = b"Adobe", 12
-_INVERTED = b"\xff\xee\0\x0eAdobe\0\x64" + bytes(5)
-"""An Adobe segment; its last byte says that the colours are not YCCK, as is assumed without it."""
 _BLOCK = 8
 
 
@@ -180,14 +178,6 @@ def _parse(data: bytes) -> JpegHeader:
         dc=tables[0],
         ac=tables[1],
     )
-
-
-def with_inverted_colours(jpeg: bytes) -> bytes:
-    """Return a JPEG with a segment by which DALI inverts its four colours.
-
-    Pillow and browsers always invert them, DALI only if Adobe's segment is there.
-    """
-    return jpeg[:2] + _INVERTED + jpeg[2:]
 
 
 @lru_cache(maxsize=64)

@@ -1,11 +1,14 @@
-"""JPEG reader, also for PNG and similar formats: send the encoded bytes; the graph decodes them.
+"""JPEG reader, also for PNG and all other formats that Pillow reads.
 
-The header of each file is parsed for size and orientation, so that a window can be placed before
-anything is decoded: here of usual JPEG and PNG files, of others by Pillow. Files that Pillow cannot
-open are rejected, because one bad file makes DALI's decoder fail a whole batch, and it fills a
-window from a truncated file without a message. So are files whose structure is damaged
-(`readers.jpeg.structure`), and those that DALI cannot decode, or decodes to other values
-(`readers.jpeg.sample_format`).
+Of usual JPEG and PNG files the header is parsed here, for size and orientation, so that a window
+can be placed before anything is decoded. The encoded bytes are sent; the graph decodes them. All
+other files are decoded by Pillow, and the pixels that the window needs are sent
+(`readers.jpeg.by_pillow`), as DALI decodes some of them to other values. But colours of more than 8
+bits, which Pillow cuts to 8, are left to the graph (`readers.jpeg.sample_format`).
+
+Files that Pillow cannot decode are rejected, because one bad file makes DALI's decoder fail a whole
+batch, and it fills a window from a truncated file without a message. So are files whose structure
+is damaged (`readers.jpeg.structure`).
 
 Of a JPEG that is coded sequentially only the part that a window needs is sent, see
 `readers.jpeg.mcu.cut`. If the Index has the positions of its rows of MCUs, no more is read, either.
@@ -14,6 +17,7 @@ Of a JPEG that is coded sequentially only the part that a window needs is sent, 
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -24,12 +28,13 @@ from PIL import Image, UnidentifiedImageError
 
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
+from readers.jpeg.by_pillow import displayed, pnm
 from readers.jpeg.entropy import check_entropy
 from readers.jpeg.exif import with_orientation
-from readers.jpeg.header import JpegHeader, NoRowsError, with_inverted_colours
+from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu.region import Region
 from readers.jpeg.mcu.rows import ChangedError, McuRows
-from readers.jpeg.sample_format import sample_bits, unidentified
+from readers.jpeg.sample_format import check_parts, is_for_dali, stored_bits
 from readers.jpeg.structure import DamagedError, UsualHeader, structure_of, without_hints
 from readers.jpeg.turn import Box, Turn
 from readers.messages import pipeline_hint
@@ -38,9 +43,13 @@ from readers.quiet import without_warnings
 from readers.values import check_bool, is_integer
 from readers.window import Window
 
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000")
-"""Pillow's names of the formats that DALI's image decoder supports, on the CPU and on the GPU."""
-
+_NOT_DECODED = {
+    "EPS": "is a program that another one would have to run: convert it, e.g. to PNG",
+    "FITS": "is not for jpeg_pipeline",
+}
+"""Formats that Pillow opens, by Pillow's name."""
+_KNOWN = (b"\xff\xd8", b"\x89PNG", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+"""First bytes of JPEG, PNG and TIFF."""
 _BITS = {"uint8": 8, "uint16": 16}
 MODULES_TO_CUT = "readers.cache.loaded", "readers.jpeg.mcu.cut"
 """Modules that are imported when the first window is cut out of a JPEG."""
@@ -119,13 +128,20 @@ class JpegReader:
         return _sample(part, box, size, len(image.encoded))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
-        """Read the file; with any window all bytes may be sent."""
+        """Read the file; with any window all of its bytes may be sent, or the window's pixels."""
         image = self._load(row)
-        is_cut = window is not None and image.format == "JPEG"
+        nbytes, is_cut = len(image.encoded), window is not None and image.format == "JPEG"
+        if image.pixels is not None:
+            part = image.pixels
+            if window is not None:
+                with suppress(ValueError):  # `read` says that the window is larger
+                    needed = window.within(*part.shape[:2])
+                    part = part[: needed.height, : needed.width]
+            nbytes, is_cut = len(pnm(part)), False
         return Peek(
             height=image.height,
             width=image.width,
-            nbytes=len(image.encoded),
+            nbytes=nbytes,
             modules=MODULES_TO_CUT if is_cut else (),
         )
 
@@ -174,6 +190,11 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
 
 def _cut_out(image: EncodedImage, box: Box) -> tuple[EncodedImage, Box]:
     """Return the part of an image that a box needs, and where the box lies in it."""
+    if image.pixels is not None:
+        y, x, rows, columns = box
+        pixels = image.pixels[y : y + rows, x : x + columns]
+        part = image._replace(pixels=pixels, height=rows, width=columns)
+        return part, (0, 0, rows, columns)
     if image.format != "JPEG":
         return image, box
     try:
@@ -208,7 +229,9 @@ def _sample(
     image: EncodedImage, box: Box, size: tuple[int, int] | None, input_bytes: int
 ) -> Sample:
     arrays: dict[str, NDArray[Any]] = {
-        "encoded": np.frombuffer(image.encoded, np.uint8),
+        "encoded": np.frombuffer(image.encoded, np.uint8)
+        if image.pixels is None
+        else pnm(image.pixels),
         "anchor": np.array(box[:2], np.int32),
         "shape": np.array(box[2:], np.int32),
         "sent_shape": np.array((image.height, image.width), np.int32),
@@ -226,24 +249,28 @@ def _grey(height: int, width: int) -> bytes:
 
 
 class EncodedImage(NamedTuple):
-    """An encoded image that DALI can decode."""
+    """An image that was checked."""
 
     encoded: bytes
-    """The bytes to send."""
+    """The bytes of the file, for DALI."""
     format: str
-    """One of `FORMATS`."""
+    """Pillow's name."""
     height: int
     """As displayed, in pixels."""
     width: int
     bits: int
     """Bits per sample, 8 or 16."""
     orientation: int = 1
-    """By EXIF."""
+    """By EXIF, of the bytes."""
+    pixels: NDArray[Any] | None = None
+    """Pixels as displayed, see `readers.jpeg.by_pillow.displayed`, to send in place of the bytes;
+    None if DALI decodes these."""
 
     @property
     def is_colour_png(self) -> bool:
-        """Whether it is a PNG of colours of 8 bits, or of a palette, by its IHDR chunk."""
-        return self.format == "PNG" and self.bits == 8 and self.encoded[25] & 2 != 0
+        """Whether DALI gets a PNG of colours of 8 bits, or of a palette, by its IHDR chunk."""
+        is_png = self.format == "PNG" and self.pixels is None
+        return is_png and self.bits == 8 and self.encoded[25] & 2 != 0
 
 
 def load(
@@ -281,35 +308,57 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
         with without_warnings:
             encoded, orientation = with_orientation(encoded, structure.exif)
     encoded = without_hints(encoded, structure)
-    header = structure.header
+    header, pixels = structure.header, None
     if decode or header is None or header.height * header.width > (Image.MAX_IMAGE_PIXELS or 0):
         # Pillow warns of odd data and the like; real errors are exceptions.
         with without_warnings:
-            decode = decode or not structure.complete
-            header, encoded = _by_pillow(encoded, channels, decode=decode)
+            header, pixels = _by_pillow(encoded, header, channels, decode=decode)
     if check and header.format == "JPEG":
         check_entropy(encoded)
     kind, height, width, bits = header
-    if orientation in (5, 6, 7, 8):
+    if pixels is None and orientation in (5, 6, 7, 8):
         width, height = height, width
-    return EncodedImage(encoded, kind, height, width, bits, orientation)
+    return EncodedImage(encoded, kind, height, width, bits, orientation, pixels)
 
 
-def _by_pillow(encoded: bytes, channels: int, *, decode: bool) -> tuple[UsualHeader, bytes]:
-    """Return what Pillow finds, and the bytes that DALI decodes to the same pixels."""
+def _by_pillow(
+    encoded: bytes, header: UsualHeader | None, channels: int, *, decode: bool
+) -> tuple[UsualHeader, NDArray[Any] | None]:
+    """Return the facts of a file, and its pixels as displayed where DALI is not to decode it."""
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             # MPO: several JPEGs in one file; the first is decoded.
             kind = "JPEG" if image.format == "MPO" else str(image.format)
-            if kind not in FORMATS:
-                known, hint = ", ".join(FORMATS), pipeline_hint(encoded, "jpeg")
-                raise OSError(f"format {kind} is not decoded, expected one of {known}{hint}")
-            bits = sample_bits(encoded, image, channels)
-            width, height = image.size  # Pillow applies the orientation of a TIFF itself
-            if decode:
-                image.load()
-            if kind == "JPEG" and image.mode == "CMYK" and "adobe_transform" not in image.info:
-                encoded = with_inverted_colours(encoded)
+            if kind in _NOT_DECODED:
+                raise OSError(f"{kind} {_NOT_DECODED[kind]}{pipeline_hint(encoded, 'jpeg')}")
+            if header is not None:
+                if decode:
+                    image.load()
+                return header, None
+            if kind == "TIFF":
+                check_parts(image.tag_v2)  # type: ignore[attr-defined]
+            bits = stored_bits(encoded, image)
+            pixels = displayed(image, channels, bits)
+            height, width = pixels.shape[:2]
+            if bits <= 8 * pixels.itemsize:
+                return UsualHeader(kind, height, width, 8 * pixels.itemsize), pixels
+            if is_for_dali(encoded, image):
+                return UsualHeader(kind, height, width, 16), None
     except UnidentifiedImageError:
-        raise OSError(unidentified(encoded, FORMATS)) from None
-    return UsualHeader(kind, height, width, bits), encoded
+        raise OSError(_unidentified(encoded)) from None
+    raise OSError(
+        f"a {kind} of {bits} bits per sample is not decoded, with these colours, planes or alpha: "
+        "save it with 8 bits, or as PNG with 16"
+    )
+
+
+def _unidentified(encoded: bytes) -> str:
+    """Return the reason why Pillow cannot open a file."""
+    begin = f"it begins with {encoded[:8]!r}"
+    if encoded.startswith(_KNOWN):
+        return (
+            f"not decoded: {begin}, as JPEG, PNG and TIFF do, but is damaged, or of a kind that "
+            "Pillow does not open, such as a JPEG of 12 bits or a TIFF of 64: convert it"
+        )
+    hint = pipeline_hint(encoded, "jpeg")
+    return f"not an image: {begin}, expected JPEG, PNG, TIFF or another that Pillow opens{hint}"

@@ -1,4 +1,4 @@
-"""Parse the outer structure of JPEG, PNG and WebP files, to find damage, EXIF data and the size.
+"""Parse the outer structure of JPEG and PNG files, to find damage, EXIF data and the size.
 
 Nothing is decoded. Overwritten entropy-coded bytes of a JPEG often look like a marker, at which
 libjpeg stops and leaves the rest of the image grey. A PNG has a checksum in each chunk.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from isal import isal_zlib
 
-_JPEG, _PNG, _WEBP = b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF"
+_JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _EXIF = b"Exif\0\0"
 _ADOBE, _ADOBE_NBYTES = b"Adobe", 12
 _BLOCKS_OF_MCU, _LARGEST_FACTOR = 10, 4
@@ -64,8 +64,6 @@ class Structure:
     hints: tuple[slice, ...] = ()
     """Bytes of PNG chunks, from the name up to the checksum, that say how to display the image and
     must not change its values."""
-    odd: tuple[int, ...] = ()
-    """Positions of the lengths of WebP chunks that are padded by a byte, where there is EXIF."""
     complete: bool = False
     """Whether the end of the image was found. Always False for formats without checks: only
     decoding finds damage there."""
@@ -85,8 +83,6 @@ def structure_of(data: bytes) -> Structure:
         return _jpeg(data)
     if data.startswith(_PNG):
         return _png(data)
-    if data.startswith(_WEBP):
-        return _webp(data)
     return Structure()
 
 
@@ -177,16 +173,10 @@ def _is_usual(sampling: list[tuple[int, int]]) -> bool:
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:
-    """Return an image whose pixels DALI decodes as they are stored.
-
-    DALI 2.4 looks for the EXIF data of a WebP without skipping the padding of chunks, and fails:
-    that is made a part of them, behind the end of what they hold.
-    """
-    if not (structure.hints or structure.odd):
+    """Return an image whose pixels DALI decodes as they are stored."""
+    if not structure.hints:
         return data
     changed = bytearray(data)
-    for at in structure.odd:
-        struct.pack_into("<I", changed, at, struct.unpack_from("<I", data, at)[0] + 1)
     for span in structure.hints:
         changed[span.start : span.start + 4] = _NO_HINT
         struct.pack_into(">I", changed, span.stop, isal_zlib.crc32(memoryview(changed)[span]))
@@ -255,18 +245,3 @@ def _png_header(data: bytes) -> UsualHeader | None:
     bits, colours, *methods = kind
     usual = bits in _PNG_BITS.get(colours, ()) and methods in ([0, 0, 0], [0, 0, 1])
     return UsualHeader("PNG", height, width, 16 if bits == 16 else 8) if usual else None
-
-
-def _webp(data: bytes) -> Structure:
-    exif: list[slice] = []
-    odd: list[int] = []
-    at = 12
-    while at + 8 <= len(data):
-        kind, length = struct.unpack_from("<4sI", data, at)
-        end = at + 8 + length
-        if kind == b"EXIF" and end <= len(data):
-            exif.append(slice(at + 8, end))
-        if length % 2 and end < len(data) and kind != b"ANMF":  # which holds chunks
-            odd.append(at + 4)
-        at = end + length % 2
-    return Structure(tuple(exif), odd=tuple(odd) if exif else ())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 Box = tuple[int, int, int, int]
 """First row, first column, height and width, in pixels."""
@@ -24,6 +26,12 @@ class Turn(NamedTuple):
         return cls(
             orientation in (5, 6, 7, 8), orientation in (3, 4, 6, 7), orientation in (2, 3, 7, 8)
         )
+
+    def applied(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        """Return stored pixels, rows first, as they are displayed."""
+        pixels = pixels[::-1] if self.bottom_first else pixels
+        pixels = pixels[:, ::-1] if self.right_first else pixels
+        return pixels.swapaxes(0, 1) if self.transposed else pixels
 
     def stored(self, box: Box, height: int, width: int) -> Box:
         """Return where a box of the displayed image lies in the stored one, of this size."""

@@ -100,18 +100,19 @@ def _read_fits(
 def _read_encoded(place: Place, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
     from PIL import Image, UnidentifiedImageError
 
-    from readers.jpeg.exif import with_orientation
+    from readers.jpeg.exif import forget_xmp, turn_of
     from readers.jpeg.structure import structure_of
 
     encoded = place.read(0, place.nbytes)
-    _, orientation = with_orientation(encoded, structure_of(encoded).exif)
+    structure_of(encoded)  # to find damage
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             if image.mode not in _MODES:
                 raise ValueError(f"has several channels (mode {image.mode}), expected one")
-            shape = image.size[::-1]  # Pillow applies the orientation of a TIFF itself
-            _check_size(shape[::-1] if orientation in (5, 6, 7, 8) else shape, size)
-            pixels = _turned(_stored_values(image), orientation)
+            forget_xmp(image)
+            pixels = _stored_values(image)
+            pixels = turn_of(image).applied(pixels)
+            _check_size(pixels.shape, size)
     except UnidentifiedImageError:
         raise OSError(
             "not a mask of a known format: expected an image of one channel that Pillow reads, "
@@ -160,15 +161,6 @@ def _encoding(image: ImageFile) -> tuple[str, str]:
     args = image.tile[0].args
     raw = args[0] if isinstance(args, tuple) else args
     return image.tile[0].codec_name, raw if isinstance(raw, str) else ""
-
-
-def _turned(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """Return pixels as they are displayed, by their EXIF orientation."""
-    if orientation in (5, 6, 7, 8):
-        pixels = pixels.T
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    return pixels[:, ::-1] if orientation in (2, 3, 6, 7) else pixels
 
 
 def _check_size(found: tuple[int, ...], size: tuple[int, int]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from image_files import C8, C16, G8, G16, LOSSLESS, pillow, png, refused
+from image_files import C8, C16, G8, G16, LOSSLESS, as_pillow, by_pillow, pillow, png, refused
 from PIL import Image
 
 from dali_pipelines import Index, Loader, fits_pipeline, jpeg_pipeline, with_mcu_rows
@@ -103,7 +103,24 @@ def test_float16(tmp_path: Path) -> None:
     np.testing.assert_allclose(images["a.png"].astype(np.float32), expected, atol=2e-3)
 
 
-def test_what_dali_cannot_decode_is_refused_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("channels", [3, 1])
+@pytest.mark.parametrize("crop", [None, (2, 3)])
+def test_what_pillow_decodes(tmp_path: Path, channels: int, crop: tuple[int, int] | None) -> None:
+    contents = by_pillow()
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    index = Index.from_paths(tmp_path / name for name in contents)
+    images, rejected = delivered(index, channels=channels, crop=crop)
+    assert not rejected
+    for name, content in contents.items():
+        expected = as_pillow(content, channels)
+        if crop:
+            y, x = ((size - part) // 2 for size, part in zip(expected.shape, crop, strict=False))
+            expected = expected[y : y + crop[0], x : x + crop[1]]
+        np.testing.assert_array_equal(images[name], expected, err_msg=name)
+
+
+def test_what_nobody_decodes_is_refused_by_name(tmp_path: Path) -> None:
     for name, (content, _) in refused().items():
         (tmp_path / name).write_bytes(content)
     for number in range(4):
@@ -124,6 +141,21 @@ def test_every_suffix_that_is_scanned_can_be_decoded(tmp_path: Path) -> None:
     images, rejected = delivered(Index.scan(tmp_path, suffixes=SUFFIXES["jpeg"]), batch_size=9)
     assert not rejected
     assert sorted(images) == sorted(f"image{suffix}" for suffix in SUFFIXES["jpeg"])
+
+
+def test_pixels_that_need_more_memory_than_was_forecast(tmp_path: Path) -> None:
+    """The first file says how much readers get at first; a fax of 1 kB holds a million pixels."""
+    for number, size in enumerate(((8, 8), (1500, 800))):
+        fax = pillow(Image.new("1", size, 1), "TIFF", compression="group4")
+        assert len(fax) < 2000
+        (tmp_path / f"{number}.tif").write_bytes(fax)
+    images, rejected = delivered(Index.scan(tmp_path), ragged="list", shuffle=False)
+    assert not rejected
+    assert {name: image.shape for name, image in images.items()} == {
+        "0.tif": (8, 8, 3),
+        "1.tif": (800, 1500, 3),
+    }
+    assert images["1.tif"].min() == 255
 
 
 def test_noted_rows_and_uint16(tmp_path: Path) -> None:

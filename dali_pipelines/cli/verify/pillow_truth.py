@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.full_decode import check_whole
@@ -12,15 +11,12 @@ from dali_pipelines.cli.verify.astropy_truth import Truth
 from dali_pipelines.cli.verify.placed import Place
 from readers.contract import Row
 from readers.fits.hdus import HduName
-from readers.jpeg.sample_format import sample_bits
+from readers.jpeg.by_pillow import displayed
+from readers.jpeg.reader import load
+from readers.jpeg.sample_format import stored_bits
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from PIL import Image
-
-_EXACT = ("PNG", "BMP", "PPM")
 _GREY_LEVELS = 2
-"""By which decoders of other formats may differ."""
+"""By which decoders of JPEG may differ."""
 
 
 def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
@@ -42,34 +38,25 @@ def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
 
 def _decode(truth: Truth, row: Row, window: Place | None) -> None:
     import numpy as np
-    from PIL import Image, ImageOps
+    from PIL import Image
 
+    loaded = load(row.place, channels=3)
+    truth.codec = loaded.format
+    truth.tolerance = _GREY_LEVELS if loaded.format == "JPEG" else 0
     with row.place as place:
         encoded = place.read(0, place.nbytes)
     # Not by its path: Pillow 13 turns a TIFF twice that it can map.
     with Image.open(io.BytesIO(encoded)) as image:
-        truth.codec = image.format
-        bits = sample_bits(encoded, image, 3)
-        truth.tolerance = 0 if image.format in _EXACT else _GREY_LEVELS
-        image.load()  # a PNG may have metadata after its pixels
-        for name in ("xmp", "XML:com.adobe.xmp"):  # only EXIF has the orientation
-            image.info.pop(name, None)
-        values = _rgb(ImageOps.exif_transpose(image))
-        if bits == 16 and values.dtype == np.uint8:  # Pillow keeps 8 bits of 16-bit colours
-            values, truth.tolerance = values.astype(np.uint16) * 257, 257
+        bits = stored_bits(encoded, image)
+        values = displayed(image, 3, bits)
+    if values.ndim == 2:
+        values = np.stack((values, values, values), axis=-1)
+    if bits > 8 and values.dtype == np.uint8:  # Pillow keeps 8 bits of 16-bit colours
+        truth.tolerance = (2**bits - 1) / 255
+        values = np.rint(values * truth.tolerance).astype(np.uint16)
     if window is not None:
         window.check(*values.shape[:2])
         y, x, height, width = window
         values = values[y : y + height, x : x + width]
     truth.shape, truth.dtype = values.shape, values.dtype.name
     truth.values = values.transpose(2, 0, 1).astype(np.float32)
-
-
-def _rgb(image: Image.Image) -> NDArray[Any]:
-    """Return the pixels as uint8 or uint16, shape (height, width, 3)."""
-    import numpy as np
-
-    if not image.mode.startswith("I"):
-        return np.asarray(image.convert("RGB"))
-    gray = np.asarray(image).astype(np.uint16)  # of 16 bits, perhaps in big-endian order
-    return np.stack((gray, gray, gray), axis=-1)
