@@ -8,6 +8,7 @@ holds only the orientation found here.
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 
@@ -17,7 +18,7 @@ from readers.jpeg.turn import Turn
 
 _ORIENTATION = 0x0112
 """Tag of EXIF and TIFF."""
-_PNG = b"\x89PNG"
+_PNG, _END_OF_IHDR = b"\x89PNG", 33
 _BLOCK = struct.Struct("<2sHIHHHIHH")
 """EXIF data in TIFF format: byte order, 42, position and number of tags; then one tag with its type
 (SHORT), count, value and padding. Zeros follow: no more tags."""
@@ -52,6 +53,22 @@ def _orientation(block: bytes) -> int:
     except Exception:  # Pillow's parser raises many types on broken blocks
         return 1
     return int(found) if found in range(1, 9) else 1
+
+
+def with_exif_chunk(png: bytes) -> bytes:
+    """Return a PNG with a chunk of the EXIF data that it has in a text, as ImageMagick wrote them.
+
+    Broken ones are left out.
+    """
+    with Image.open(io.BytesIO(png)) as image:
+        image.load()  # the text may follow the pixels
+        lines = image.info.get("Raw profile type exif", "").split("\n")
+    try:
+        chunk = b"eXIf" + bytes.fromhex("".join(lines[3:]))  # behind a name and the length
+    except ValueError:
+        return png
+    length, checksum = struct.pack(">I", len(chunk) - 4), struct.pack(">I", zlib.crc32(chunk))
+    return png[:_END_OF_IHDR] + length + chunk + checksum + png[_END_OF_IHDR:]
 
 
 def forget_xmp(image: Image.Image) -> None:

@@ -30,7 +30,7 @@ from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.jpeg.by_pillow import displayed, pnm
 from readers.jpeg.entropy import check_entropy
-from readers.jpeg.exif import with_orientation
+from readers.jpeg.exif import with_exif_chunk, with_orientation
 from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu.region import Region
 from readers.jpeg.mcu.rows import ChangedError, McuRows
@@ -304,6 +304,9 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
     if not encoded:
         raise OSError("the file is empty")
     structure, orientation = structure_of(encoded), 1
+    if structure.exif_in_text:
+        encoded = with_exif_chunk(encoded)
+        structure = structure_of(encoded)
     if structure.exif:
         with without_warnings:
             encoded, orientation = with_orientation(encoded, structure.exif)

@@ -35,6 +35,8 @@ _HINTS = frozenset((b"gAMA", b"sRGB", b"iCCP", b"acTL"))
 """PNG chunks that make DALI decode other pixels than are stored: with a gamma it linearises colours
 before it converts them to gray; of an animation it takes the first frame, which need not be the
 image."""
+_TEXTS, _EXIF_IN_TEXT = frozenset((b"tEXt", b"zTXt", b"iTXt")), b"Raw profile type exif\0"
+"""PNG chunks of text, and how that begins in which ImageMagick wrote EXIF data."""
 _NO_HINT = b"skIP"
 """A chunk name that does not exist, so that decoders skip it."""
 
@@ -69,6 +71,8 @@ class Structure:
     decoding finds damage there."""
     header: UsualHeader | None = None
     """Its size and depth; None of an image that is not complete, and where Pillow must look."""
+    exif_in_text: bool = False
+    """Whether a usual PNG has EXIF data in a text, and none in a chunk of their own."""
 
 
 def structure_of(data: bytes) -> Structure:
@@ -214,7 +218,7 @@ class _ScanMarkers:
 def _png(data: bytes) -> Structure:
     exif: list[slice] = []
     hints: list[slice] = []
-    is_usual, view, at = True, memoryview(data), len(_PNG)
+    is_usual, in_text, view, at = True, False, memoryview(data), len(_PNG)
     while at + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
         end = at + 12 + length
@@ -228,11 +232,18 @@ def _png(data: bytes) -> Structure:
             raise DamagedError(f"the checksum of the PNG chunk {kind!r} at byte {at} is wrong")
         if kind == b"eXIf":
             exif.append(slice(at + 8, end - 4))
+        in_text |= kind in _TEXTS and data.startswith(_EXIF_IN_TEXT, at + 8)
         if kind in _HINTS:
             hints.append(slice(at + 4, end - 4))
         if kind == b"IEND":
             header = _png_header(data) if is_usual else None
-            return Structure(tuple(exif), tuple(hints), complete=True, header=header)
+            return Structure(
+                tuple(exif),
+                tuple(hints),
+                complete=True,
+                header=header,
+                exif_in_text=in_text and header is not None and not exif,
+            )
         at = end
     raise DamagedError(f"the file ends within the PNG chunk at byte {at}: it is truncated")
 

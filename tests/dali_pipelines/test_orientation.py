@@ -101,6 +101,14 @@ def png_text(value: int) -> bytes:
     return chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp(value))
 
 
+def raw_profile(value: int, kind: bytes) -> bytes:
+    """EXIF data in a chunk of text, as ImageMagick wrote them before there was eXIf."""
+    block = b"Exif\0\0" + turned(value)
+    text = b"\nexif\n%8d\n%s\n" % (len(block), block.hex().encode())
+    packed = {b"tEXt": text, b"zTXt": b"\0" + zlib.compress(text), b"iTXt": bytes(4) + text}
+    return chunk(kind, b"Raw profile type exif\0" + packed[kind])
+
+
 HUGE = (DESCRIPTION, SHORT, 0xFFFFFFFF, 8)
 
 JPEGS = {
@@ -141,6 +149,12 @@ OTHERS = {
     "PNG LONG, big-endian": (png(chunk(b"eXIf", turned(6, LONG, order=">"))), 6),
     "PNG XMP only": (png(png_text(6)), 1),
     "PNG XMP and EXIF": (png(png_text(6), chunk(b"eXIf", turned(3))), 3),
+    "PNG tEXt": (png(raw_profile(6, b"tEXt")), 6),
+    "PNG zTXt": (png(raw_profile(5, b"zTXt")), 5),
+    "PNG iTXt": (png(raw_profile(8, b"iTXt")), 8),
+    "PNG tEXt behind the pixels": (PNG[:-12] + raw_profile(3, b"tEXt") + PNG[-12:], 3),
+    "PNG tEXt and EXIF": (png(raw_profile(6, b"tEXt"), chunk(b"eXIf", turned(3))), 3),
+    "PNG tEXt, broken": (png(chunk(b"tEXt", b"Raw profile type exif\0\nexif\n 9\nxy")), 1),
     **{f"WebP {value}": (encoded("WEBP", exif=turned(value)), value) for value in range(1, 10, 2)},
     "WebP XMP only": (encoded("WEBP", xmp=xmp(6)), 1),
     "WebP XMP and EXIF": (encoded("WEBP", xmp=xmp(6), exif=turned(3)), 3),

@@ -19,6 +19,7 @@ from astropy.io import fits
 from image_files import exif
 from numpy.typing import NDArray
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from readers import Mask
 from readers.places.opener import LOCAL
@@ -177,11 +178,19 @@ def test_pgm_gives_stored_values_or_is_rejected(tmp_path: Path, plain: bool) -> 
             read(tmp_path / "m.pgm", dtype="int32")
 
 
+@pytest.mark.parametrize("as_text", [False, True])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_turns_masks_as_it_does_images(tmp_path: Path, orientation: int) -> None:
+def test_exif_turns_masks_as_it_does_images(
+    tmp_path: Path, orientation: int, as_text: bool
+) -> None:
     """A mask that was saved with the EXIF data of its image."""
     stored = LABELS if orientation < 5 else LABELS.T
-    Image.fromarray(np.ascontiguousarray(stored)).save(tmp_path / "m.png", exif=exif(orientation))
+    options: dict[str, Any] = {"exif": exif(orientation)}
+    if as_text:  # as ImageMagick wrote them
+        block, text = options.pop("exif").tobytes(), PngInfo()
+        text.add_text("Raw profile type exif", f"\nexif\n{len(block):8}\n{block.hex()}\n")
+        options["pnginfo"] = text
+    Image.fromarray(np.ascontiguousarray(stored)).save(tmp_path / "m.png", **options)
     with Image.open(tmp_path / "m.png") as image:
         from PIL import ImageOps
 
