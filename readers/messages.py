@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 _PIPELINES = {
     "fits": re.compile(rb"SIMPLE  ="),
-    "jpeg": re.compile(rb"\xff\xd8|\x89PNG|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL),
+    "jpeg": re.compile(rb"\xff\xd8|\x89PNG|GIF8|RIFF....WEBP|II\*\0|MM\0\*", re.DOTALL),
     "npy": re.compile(rb"\x93NUMPY"),
 }
 """First bytes of the files that a pipeline reads."""

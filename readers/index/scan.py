@@ -35,6 +35,8 @@ SUFFIXES = {
     "jpeg": (
         *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".bmp", ".webp", ".tif", ".tiff"),
         *(".pbm", ".pgm", ".ppm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".j2c", ".jpc"),
+        *(".avif", ".gif", ".apng", ".tga", ".dib", ".ico", ".icns", ".cur", ".pcx", ".psd"),
+        *(".dds", ".qoi", ".sgi"),
     ),
     "npy": (".npy",),
 }

@@ -134,13 +134,15 @@ def test_what_nobody_decodes_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_every_suffix_that_is_scanned_can_be_decoded(tmp_path: Path) -> None:
     formats = Image.registered_extensions()
-    for suffix in SUFFIXES["jpeg"]:
+    written = [suffix for suffix in SUFFIXES["jpeg"] if suffix not in (".cur", ".psd")]
+    for suffix in written:  # by Pillow, which writes none of these two
         form = "JPEG" if suffix == ".mpo" else formats[suffix]
         image = Image.fromarray(G8 > 99) if suffix == ".pbm" else Image.fromarray(C8)
         image.save(tmp_path / f"image{suffix}", form)
-    images, rejected = delivered(Index.scan(tmp_path, suffixes=SUFFIXES["jpeg"]), batch_size=9)
+    index = Index.scan(tmp_path, suffixes=SUFFIXES["jpeg"])
+    images, rejected = delivered(index, batch_size=9, ragged="list")
     assert not rejected
-    assert sorted(images) == sorted(f"image{suffix}" for suffix in SUFFIXES["jpeg"])
+    assert sorted(images) == sorted(f"image{suffix}" for suffix in written)
 
 
 def test_pixels_that_need_more_memory_than_was_forecast(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tarfile
 from glob import glob
 from os.path import isfile
 from pathlib import Path
@@ -186,3 +187,17 @@ def test_links(tmp_path: Path) -> None:
 def test_the_root_folder_is_written_as_one_slash(tmp_path: Path, slash: str) -> None:
     (tmp_path / "1.fits").touch()
     assert list(find_files(f"{tmp_path}{slash}", (".fits",))) == [f"{tmp_path}/1.fits"]
+
+
+def test_images_that_pillow_decodes_are_found(tmp_path: Path) -> None:
+    """In folders, folders of classes and tars."""
+    names = ["a.gif", "b.TGA", "c.avif", "d.jpg"]
+    folder = tmp_path / "data" / "cats"
+    folder.mkdir(parents=True)
+    with tarfile.open(tmp_path / "data.tar", "w") as tar:
+        for name in names:
+            (folder / name).write_bytes(b"image")
+            tar.add(folder / name, name)
+    for index in (Index.scan(folder.parent), Index.from_class_folders(folder.parent)):
+        assert [Path(index.path(row)).name for row in range(len(index))] == names
+    assert len(Index.scan(tmp_path / "data.tar")) == len(names)
