@@ -10,6 +10,7 @@ from functools import lru_cache
 _SOI, _SOF, _DHT, _EOI, _SOS, _DRI = 0xD8, (0xC0, 0xC1), 0xC4, 0xD9, 0xDA, 0xDD
 _APP1, _APP14 = 0xE1, 0xEE
 _OTHER_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_WITHOUT_LENGTH = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
 _EXIF = b"Exif\0\0"
 _ADOBE, _ADOBE_NBYTES = b"Adobe", 12
 _BLOCK = 8
@@ -120,6 +121,8 @@ def _parse(data: bytes) -> JpegHeader:
             at += 1
             continue
         (length,) = struct.unpack_from(">H", data, at + 2)
+        if marker in _WITHOUT_LENGTH or length < 2:
+            raise NoRowsError("bytes between its segments")
         if marker in _SOF and frame_at:
             raise NoRowsError("several frames")
         if marker in _SOF:

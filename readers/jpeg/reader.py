@@ -316,7 +316,7 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
         # Pillow warns of odd data and the like; real errors are exceptions.
         with without_warnings:
             header, pixels = _by_pillow(encoded, header, channels, decode=decode)
-    if check and header.format == "JPEG":
+    if (check or structure.is_doubtful) and header.format == "JPEG":
         check_entropy(encoded)
     kind, height, width, bits = header
     if pixels is None and orientation in (5, 6, 7, 8):

@@ -2,10 +2,14 @@
 
 Nothing is decoded. Overwritten entropy-coded bytes of a JPEG often look like a marker, at which
 libjpeg stops and leaves the rest of the image grey. A PNG has a checksum in each chunk.
+
+Between the segments of a JPEG libjpeg, and so Pillow and browsers, pass over bytes up to the next
+marker. DALI 2.4 fails on them, so they are left out of what is sent.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,7 +30,12 @@ _USUAL_FRAMES = frozenset((0xC0, 0xC1, 0xC2))
 _SEQUENTIAL = frozenset((0xC0, 0xC1))
 _PNG_BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 """Bits per sample by colour type (PNG, table 11.1)."""
-_WITHOUT_LENGTH = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
+_WITHOUT_LENGTH = frozenset((0x01, 0xD8))
+_MARKER = re.compile(rb"\xff[^\0\xd0-\xd7\xff]")
+"""The next marker, as libjpeg finds it between segments: it passes over all else, with stuffed
+zeros, restart markers and fill bytes."""
+_SKIPPED = frozenset((0xDC, *range(0xE0, 0xF0), 0xFE))
+"""Markers of segments whose length libjpeg does not check: DNL, APPn, COM."""
 _AFTER_A_SCAN = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, _DRI, *range(0xE0, 0xF0), 0xFE))
 """Markers of segments that are allowed between the scans of a JPEG: DHT, DAC, SOS, DQT, DNL, DRI,
 APPn, COM."""
@@ -66,6 +75,8 @@ class Structure:
     hints: tuple[slice, ...] = ()
     """Bytes of PNG chunks, from the name up to the checksum, that say how to display the image and
     must not change its values."""
+    junk: tuple[slice, ...] = ()
+    """Bytes between the segments of a JPEG, and segments that are shorter than their own length."""
     complete: bool = False
     """Whether the end of the image was found. Always False for formats without checks: only
     decoding finds damage there."""
@@ -73,6 +84,9 @@ class Structure:
     """Its size and depth; None of an image that is not complete, and where Pillow must look."""
     exif_in_text: bool = False
     """Whether a usual PNG has EXIF data in a text, and none in a chunk of their own."""
+    is_doubtful: bool = False
+    """Whether some of the junk is behind a scan: it may be the rest of that, behind a damaged byte
+    that looks like a marker. Only decoding tells."""
 
 
 def structure_of(data: bytes) -> Structure:
@@ -92,35 +106,44 @@ def structure_of(data: bytes) -> Structure:
 
 def _jpeg(data: bytes) -> Structure:
     exif: list[slice] = []
+    junk: list[slice] = []
     frame: _Frame | None = None
     markers: _ScanMarkers | None = None
     is_usual, interval, at, end = True, 0, len(_JPEG), len(data)
-    adobe = in_one_scan = is_last = False
-    while True:
-        found = data.find(b"\xff", at)
-        if found < 0:
-            return Structure(tuple(exif))
-        if found != at:  # of which DALI decodes none, even where libjpeg goes on
-            raise DamagedError(f"a JPEG marker was expected at byte {at}")
-        at = found + 1
-        while data.startswith(b"\xff", at):  # fill bytes may precede a marker
-            at += 1
-        if at == end:
-            return Structure(tuple(exif))
+    if not data.startswith(b"\xff", at):  # neither Pillow nor DALI takes it for a JPEG
+        raise DamagedError(f"a JPEG marker was expected at byte {at}")
+    adobe = in_one_scan = is_last = is_doubtful = False
+    while found := _MARKER.search(data, at):
+        begin, behind, at = found.start(), at, found.start() + 1
+        if data[behind:begin].strip(b"\xff"):
+            junk.append(slice(behind, begin))
+            is_doubtful |= markers is not None
         marker = data[at]
         if marker == _EOI:
             is_usual &= markers is not None and (adobe or frame is None or len(frame.ids) != 4)
+            is_usual &= not is_doubtful
             header = frame.header if frame is not None and is_usual else None
-            return Structure(tuple(exif), complete=header is not None, header=header)
+            return Structure(
+                tuple(exif),
+                junk=tuple(junk),
+                complete=header is not None,
+                header=header,
+                is_doubtful=is_doubtful,
+            )
         is_usual &= marker in _AFTER_A_SCAN or marker in _USUAL_FRAMES
         if marker in _WITHOUT_LENGTH or not (markers is None or marker in _AFTER_A_SCAN):
             raise DamagedError(f"the JPEG marker {marker:#04x} at byte {at} is not allowed there")
         if at + 3 > end:
-            return Structure(tuple(exif))
+            break
         length = data[at + 1] << 8 | data[at + 2]
-        content, at = at + 3, at + 1 + length
+        content, at = at + 3, at + 1 + max(2, length)
+        if length < 2 and marker not in _SKIPPED:
+            raise DamagedError(f"the JPEG segment at byte {content} has a length of {length}")
+        if length < 2:
+            junk.append(slice(begin, at))
+            is_doubtful |= markers is not None
         if at > end and markers is None:
-            return Structure(tuple(exif))
+            break
         if at > end:
             raise DamagedError(f"the JPEG segment at byte {content} ends after the file's end")
         if marker == _APP1 and data.startswith(_EXIF, content, at):
@@ -146,6 +169,7 @@ def _jpeg(data: bytes) -> Structure:
             is_usual &= frame is not None and ids in frame.ids
             markers = markers or _ScanMarkers(data, at)
             at = markers.end_of_scan(at, restarts=interval > 0)
+    return Structure(tuple(exif))
 
 
 class _Frame(NamedTuple):
@@ -177,10 +201,12 @@ def _is_usual(sampling: list[tuple[int, int]]) -> bool:
 
 
 def without_hints(data: bytes, structure: Structure) -> bytes:
-    """Return an image whose pixels DALI decodes as they are stored."""
-    if not structure.hints:
+    """Return an image whose pixels DALI decodes as they are stored, without the junk of a JPEG."""
+    if not (structure.hints or structure.junk):
         return data
     changed = bytearray(data)
+    for span in reversed(structure.junk):
+        del changed[span]
     for span in structure.hints:
         changed[span.start : span.start + 4] = _NO_HINT
         struct.pack_into(">I", changed, span.stop, isal_zlib.crc32(memoryview(changed)[span]))
