@@ -91,7 +91,7 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
             footprint = pipeline.footprint
             images += (held + footprint.num_stages - 1) * batch * footprint.image_nbytes
             images += held * batch * footprint.targets_nbytes
-            images += _FRAMES * batch * footprint.frame_nbytes
+            images += _FRAMES * batch * footprint.frame_nbytes + footprint.decoder_nbytes
         spawned = pipeline.py_start_method == "spawn"
         own = _SPAWNED_READER_BYTES if spawned else _READER_BYTES
         processes += pipeline.num_read_processes * (own + _READER_FRAMES * nbytes)

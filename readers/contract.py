@@ -168,6 +168,8 @@ class Peek:
     """Approximate bytes of the Sample in shared memory."""
     between_nbytes: int = 0
     """Bytes of the decoded pixels if the graph resamples them to the image."""
+    decoder_nbytes: int = 0
+    """Bytes of the whole image if the graph decodes it for a window."""
     modules: tuple[str, ...] = ()
     """Modules that `read` imports when it first needs them: imported once, before readers fork."""
 

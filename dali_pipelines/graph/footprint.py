@@ -28,6 +28,8 @@ class Footprint(NamedTuple):
     """Bytes that CuPy takes for a batch if the pipeline is on a GPU."""
     targets_nbytes: int = 0
     """Bytes of masks and boxes, of which each batch that is ready or held has a copy."""
+    decoder_nbytes: int = 0
+    """Bytes of the whole images, one for each thread, that are decoded at a time for windows."""
 
     @classmethod
     def of(
@@ -73,4 +75,6 @@ class Footprint(NamedTuple):
             stages += bool(config.flip) + normalises(decoded, channels, config)
         stages += config.ragged == "pad"
         image = pixels * np.dtype(config.dtype).itemsize + others
-        return cls(image, frame, stages, cupy, targets_nbytes)
+        at_a_time = min(config.num_threads, config.batch_size)
+        decoder = 0 if peek is None else at_a_time * peek.decoder_nbytes
+        return cls(image, frame, stages, cupy, targets_nbytes, decoder)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import io
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ from readers.jpeg.exif import with_exif_chunk, with_orientation
 from readers.jpeg.header import JpegHeader, NoRowsError
 from readers.jpeg.mcu.region import Region
 from readers.jpeg.mcu.rows import ChangedError, McuRows
+from readers.jpeg.pixels import MAX_NBYTES, check_nbytes, check_pixels, of_any_size
 from readers.jpeg.sample_format import check_parts, is_for_dali, stored_bits
 from readers.jpeg.structure import DamagedError, UsualHeader, structure_of, without_hints
 from readers.jpeg.turn import Box, Turn
@@ -51,6 +52,8 @@ _NOT_DECODED = {
 _KNOWN = (b"\xff\xd8", b"\x89PNG", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 """First bytes of JPEG, PNG and TIFF."""
 _BITS = {"uint8": 8, "uint16": 16}
+_PNM_HEADER_NBYTES = 32
+"""At most."""
 MODULES_TO_CUT = "readers.cache.loaded", "readers.jpeg.mcu.cut"
 """Modules that are imported when the first window is cut out of a JPEG."""
 
@@ -117,14 +120,17 @@ class JpegReader:
                 pass
         image = self._load(row, check=check)
         size = image.height, image.width
-        if window is None:
-            return _sample(image, (0, 0, *size), size, len(image.encoded))
-        try:
-            window = window.within(*size)
-            y, x = window.place(*size)
-        except ValueError as error:
-            raise ReadError(row.name, str(error), row=row.number) from error
-        part, box = _cut_out(image, (y, x, window.height, window.width))
+        part, box = image, (0, 0, *size)
+        if window is not None:
+            try:
+                window = window.within(*size)
+                y, x = window.place(*size)
+            except ValueError as error:
+                raise ReadError(row.name, str(error), row=row.number) from error
+            part, box = _cut_out(image, (y, x, window.height, window.width))
+        if part.pixels is not None and part.pixels.nbytes > MAX_NBYTES - _PNM_HEADER_NBYTES:
+            reason = f"its pixels take {part.pixels.nbytes} bytes, up to {MAX_NBYTES} are decoded"
+            raise ReadError(row.name, f"{reason}: give a crop", row=row.number)
         return _sample(part, box, size, len(image.encoded))
 
     def peek(self, row: Row, window: Window | None) -> Peek:
@@ -143,6 +149,7 @@ class JpegReader:
             width=image.width,
             nbytes=nbytes,
             modules=MODULES_TO_CUT if is_cut else (),
+            decoder_nbytes=0 if window is None else _whole_nbytes(image),
         )
 
     def verify(self, row: Row) -> None:
@@ -150,8 +157,8 @@ class JpegReader:
         self._load(row, decode=True, check=True)
 
     def blank(self, height: int, width: int) -> Sample:
-        """Return a grey JPEG."""
-        image = EncodedImage(_grey(height, width), "JPEG", height, width, bits=8)
+        """Return a black PNG."""
+        image = EncodedImage(_black(height, width), "PNG", height, width, bits=8)
         return _sample(image, (0, 0, height, width), None, len(image.encoded))
 
     def _load(self, row: Row, *, decode: bool = False, check: bool = False) -> EncodedImage:
@@ -163,6 +170,17 @@ class JpegReader:
         return image
 
 
+def _whole_nbytes(image: EncodedImage) -> int:
+    """Return the bytes of the pixels of an image that DALI decodes whole for a window."""
+    if image.pixels is not None:
+        return 0
+    if image.format == "JPEG":
+        with suppress(NoRowsError):
+            JpegHeader.parse(image.encoded)
+            return 0
+    return 3 * image.height * image.width * image.bits // 8  # RGB, also of gray ones
+
+
 def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
     """Read the rows of MCUs that hold the window; `JpegReader.read` ignores the errors."""
     rows = McuRows.unpack(packed)
@@ -171,6 +189,7 @@ def _read_rows(row: Row, packed: bytes, window: Window) -> Sample:
         if not rows.is_of(header_bytes, place.nbytes):
             raise NoRowsError("the file is another one")
         header = JpegHeader.parse(header_bytes)
+        check_pixels("JPEG", header.height, header.width)
         header_bytes, orientation = with_orientation(header_bytes, header.exif)
         turn, stored = Turn.of(orientation), (header.height, header.width)
         shape = stored[::-1] if turn.transposed else stored
@@ -242,9 +261,9 @@ def _sample(
 
 
 @lru_cache(maxsize=4)
-def _grey(height: int, width: int) -> bytes:
+def _black(height: int, width: int) -> bytes:
     stream = io.BytesIO()
-    Image.new("RGB", (width, height), (128, 128, 128)).save(stream, "JPEG")
+    Image.new("1", (width, height)).save(stream, "PNG")  # small, and of any size
     return stream.getvalue()
 
 
@@ -288,6 +307,7 @@ def load(
     """
     try:
         with place:
+            check_nbytes(place.nbytes)
             encoded = place.read(0, place.nbytes)
         return _inspect(encoded, channels, decode=decode, check=check)
     except Exception as error:
@@ -304,18 +324,22 @@ def _inspect(encoded: bytes, channels: int, *, decode: bool, check: bool) -> Enc
     if not encoded:
         raise OSError("the file is empty")
     structure, orientation = structure_of(encoded), 1
+    if structure.header is not None:
+        check_pixels(*structure.header[:3])
     if structure.exif_in_text:
-        encoded = with_exif_chunk(encoded)
+        with without_warnings:
+            encoded = of_any_size(partial(with_exif_chunk, encoded))
         structure = structure_of(encoded)
     if structure.exif:
         with without_warnings:
             encoded, orientation = with_orientation(encoded, structure.exif)
     encoded = without_hints(encoded, structure)
     header, pixels = structure.header, None
-    if decode or header is None or header.height * header.width > (Image.MAX_IMAGE_PIXELS or 0):
+    if decode or header is None:
+        by_pillow = partial(_by_pillow, encoded, header, channels, decode=decode)
         # Pillow warns of odd data and the like; real errors are exceptions.
         with without_warnings:
-            header, pixels = _by_pillow(encoded, header, channels, decode=decode)
+            header, pixels = of_any_size(by_pillow)
     if (check or structure.is_doubtful) and header.format == "JPEG":
         check_entropy(encoded)
     kind, height, width, bits = header
@@ -334,6 +358,7 @@ def _by_pillow(
             kind = "JPEG" if image.format == "MPO" else str(image.format)
             if kind in _NOT_DECODED:
                 raise OSError(f"{kind} {_NOT_DECODED[kind]}{pipeline_hint(encoded, 'jpeg')}")
+            check_pixels(kind, image.height, image.width)
             if header is not None:
                 if decode:
                     image.load()

@@ -101,18 +101,23 @@ def _read_encoded(place: Place, size: tuple[int, int], box: Box) -> tuple[NDArra
     from PIL import Image, UnidentifiedImageError
 
     from readers.jpeg.exif import forget_xmp, turn_of
+    from readers.jpeg.pixels import of_any_size
     from readers.jpeg.structure import structure_of
 
     encoded = place.read(0, place.nbytes)
     structure_of(encoded)  # to find damage
-    try:
+
+    def read() -> NDArray[Any]:
         with Image.open(io.BytesIO(encoded)) as image:
             if image.mode not in _MODES:
                 raise ValueError(f"has several channels (mode {image.mode}), expected one")
             forget_xmp(image)
             pixels = _stored_values(image)
-            pixels = turn_of(image).applied(pixels)
-            _check_size(pixels.shape, size)
+            return turn_of(image).applied(pixels)
+
+    try:
+        pixels = of_any_size(read)
+        _check_size(pixels.shape, size)
     except UnidentifiedImageError:
         raise OSError(
             "not a mask of a known format: expected an image of one channel that Pillow reads, "

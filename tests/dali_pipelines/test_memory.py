@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import solar_files
+from PIL import Image
 
-from dali_pipelines import Index, aia_pipeline, memory, npy_pipeline
+from dali_pipelines import Index, aia_pipeline, jpeg_pipeline, memory, npy_pipeline
 from dali_pipelines.memory import MemoryEstimate, estimate_memory
 
 GIB = 2**30
@@ -46,6 +47,21 @@ def test_frames_that_are_registered_count_as_they_are_in_the_file(
         part = aia_pipeline(index, batch_size=1, size=64, crop=16, prefetch=1)
         images = estimate_memory([part]).images
         assert 2 * 4 * 1024**2 < images < 2 * 4 * 1100**2
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "whole"),
+    [("PNG", {}, 1), ("TIFF", {}, 1), ("JPEG", {"progressive": True}, 1), ("JPEG", {}, 0)],
+)
+def test_images_that_are_decoded_whole_for_a_window_count(
+    tmp_path: Path, form: str, options: dict[str, Any], whole: int
+) -> None:
+    """One for each thread."""
+    Image.new("RGB", (800, 600)).save(tmp_path / "a.image", form, **options)
+    index = Index.from_paths([tmp_path / "a.image"])
+    settings: dict[str, Any] = {"batch_size": 3, "num_threads": 2, "prefetch": 1}
+    images = estimate_memory([jpeg_pipeline(index, crop=8, dtype="uint8", **settings)]).images
+    assert images // (600 * 800 * 3) == 2 * whole
 
 
 def test_all_channels_count(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from functools import partial
 
 from dali_pipelines.cli.errors import one_line
 from dali_pipelines.cli.full_decode import check_whole
@@ -12,6 +13,7 @@ from dali_pipelines.cli.verify.placed import Place
 from readers.contract import Row
 from readers.fits.hdus import HduName
 from readers.jpeg.by_pillow import displayed
+from readers.jpeg.pixels import of_any_size
 from readers.jpeg.reader import load
 from readers.jpeg.sample_format import stored_bits
 
@@ -28,7 +30,7 @@ def by_pillow(row: Row, hdu: HduName | None, window: Place | None) -> Truth:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of odd EXIF data, e.g.
         try:
-            _decode(truth, row, window)
+            of_any_size(partial(_decode, truth, row, window))
             check_whole(row)
         except Exception as error:  # Pillow raises many types on hostile input
             truth.values = None

@@ -130,11 +130,10 @@ def test_a_window_travels_as_numbers(tmp_path: Path) -> None:
     assert sample["shape"].tolist() == [10, 20]
 
 
-@pytest.mark.parametrize("size", [(1, 1), (5, 7), (64, 40)])
+@pytest.mark.parametrize("size", [(1, 1), (5, 7), (64, 40), (2, 70_000)])
 def test_blank_decodes_to_its_size(size: tuple[int, int]) -> None:
     image = Image.open(io.BytesIO(JpegReader().blank(*size)["encoded"].tobytes()))
     assert image.size == size[::-1]
-    assert image.mode == "RGB"
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
@@ -345,8 +344,9 @@ def test_bytes_between_segments(
     jpeg = encoded(**CODINGS[coding])
     at = data.draw(st.sampled_from(gaps(jpeg)))
     content = jpeg[:at] + junk + jpeg[at:]
-    row, expected = written(tmp_path, content), shown(content)
-    is_shown = expected is not None and np.array_equal(expected, shown(jpeg))
+    row, expected, sound = written(tmp_path, content), shown(content), shown(jpeg)
+    assert sound is not None
+    is_shown = expected is not None and np.array_equal(expected, sound)
     if b"\xff" in junk and jpeg[:at].count(b"\xff\xda"):  # or damage within the scan
         return
     for window in (None, Window(height=8, width=8, y=0.9, x=0.4)):
@@ -357,8 +357,7 @@ def test_bytes_between_segments(
         whole = simplejpeg.decode_jpeg(sample["encoded"].tobytes())  # strict
         (y, x), (height, width) = sample["anchor"], sample["shape"]
         top, left = window.place(40, 64) if window else (0, 0)
-        assert expected is not None
-        part = expected[top : top + height, left : left + width]
+        part = sound[top : top + height, left : left + width]
         np.testing.assert_array_equal(whole[y : y + height, x : x + width], part)
 
 
