@@ -59,7 +59,8 @@ class Mask(Target):
     others by Pillow, whole: PNG, TIFF, BMP and others with one channel of 1 to 32 bits. Of palettes
     the indices are taken, not the colours. A mask must have the size of its image: as displayed, if
     EXIF turns it, and of the registered image for `aia_pipeline`. Floating-point masks need a
-    floating-point dtype.
+    floating-point dtype. So do those of JPEG, JPEG 2000 and the like: lossy compression
+    invents classes.
 
     Where two pixels are equally near, the one further right, or further down, is taken, as by
     PyTorch's ``nearest-exact``. Pillow and OpenCV may take the other one.
@@ -119,7 +120,10 @@ class Mask(Target):
             )
         nearest = NearestPixels.of(placement)
         try:
-            part, nbytes = read_mask(place, self.hdu, placement.image, nearest.box)
+            of_classes = not self.dtype.startswith("float")
+            part, nbytes = read_mask(
+                place, self.hdu, placement.image, nearest.box, of_classes=of_classes
+            )
             part = of_type(part, self.dtype)
         except Exception as error:
             # Pillow and astropy raise many types on malformed input.

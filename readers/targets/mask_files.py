@@ -22,12 +22,16 @@ _MODES = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I;16N", "I", "F")
 """Pillow's modes of one channel."""
 _SCALES = {"L;2": 85, "L;4": 17}
 """Pillow's raw modes whose values it stretches to 8 bits, and by how much."""
+_LOSSY_IN_TIFF = ("jpeg", "tiff_jpeg")
+"""Pillow's names of compressions of a TIFF."""
+_MAY_BE_LOSSY = ("JPEG", "MPO", "JPEG2000", "AVIF", "DDS")
+"""Formats of one channel whose compression changes values, or may: the file does not say it."""
 _SAMPLE_FORMAT = 339
 """TIFF tag: 1 for unsigned, 2 for signed integers."""
 
 
 def read_mask(
-    place: Place, hdu: HduName | None, size: tuple[int, int], box: Box
+    place: Place, hdu: HduName | None, size: tuple[int, int], box: Box, *, of_classes: bool = True
 ) -> tuple[NDArray[Any], int]:
     """Read a part of a mask.
 
@@ -41,6 +45,8 @@ def read_mask(
         (height, width) that it must have, in pixels.
     box : Box
         The part.
+    of_classes : bool
+        Whether to reject files of a lossy compression, which makes up values.
 
     Returns
     -------
@@ -59,7 +65,7 @@ def read_mask(
             if begin.startswith(_NPY):
                 return _read_npy(place, size, box)
             if not begin.startswith(_FITS):
-                return _read_encoded(place, size, box)
+                return _read_encoded(place, size, box, of_classes=of_classes)
         return _read_fits(place, hdu, size, box)
 
 
@@ -97,7 +103,9 @@ def _read_fits(
         return found.pixels(window, [0], scaled=True)[0], file.input_bytes(0)
 
 
-def _read_encoded(place: Place, size: tuple[int, int], box: Box) -> tuple[NDArray[Any], int]:
+def _read_encoded(
+    place: Place, size: tuple[int, int], box: Box, *, of_classes: bool
+) -> tuple[NDArray[Any], int]:
     from PIL import Image, UnidentifiedImageError
 
     from readers.jpeg.exif import forget_xmp, turn_of
@@ -109,8 +117,17 @@ def _read_encoded(place: Place, size: tuple[int, int], box: Box) -> tuple[NDArra
 
     def read() -> NDArray[Any]:
         with Image.open(io.BytesIO(encoded)) as image:
+            if of_classes and (kind := _lossy_kind(image)) is not None:
+                raise ValueError(
+                    f"is a {kind}, whose compression may change values to other classes: store "
+                    "masks as PNG, made anew from their source, or give dtype='float32' if "
+                    "the values are no classes"
+                )
             if image.mode not in _MODES:
-                raise ValueError(f"has several channels (mode {image.mode}), expected one")
+                raise ValueError(
+                    f"has several channels (mode {image.mode}), expected one: convert its colours "
+                    "to the numbers of classes, and store these as PNG"
+                )
             forget_xmp(image)
             pixels = _stored_values(image)
             return turn_of(image).applied(pixels)
@@ -124,6 +141,14 @@ def _read_encoded(place: Place, size: tuple[int, int], box: Box) -> tuple[NDArra
             "FITS or .npy"
         ) from None
     return pixels[box.y : box.y + box.height, box.x : box.x + box.width], len(encoded)
+
+
+def _lossy_kind(image: ImageFile) -> str | None:
+    """Return the format of an image whose values its compression may have changed, else None."""
+    if image.format in _MAY_BE_LOSSY:
+        return image.format
+    in_tiff = image.format == "TIFF" and image.info.get("compression") in _LOSSY_IN_TIFF
+    return "TIFF with JPEG compression" if in_tiff else None
 
 
 def _stored_values(image: ImageFile) -> NDArray[Any]:

@@ -303,6 +303,56 @@ def encoded(image: Image.Image, form: str) -> bytes:
     return stream.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ("JPEG", {}),
+        ("MPO", {"save_all": True}),
+        ("TIFF", {"compression": "jpeg"}),
+        ("JPEG2000", {"irreversible": True}),
+        ("JPEG2000", {"irreversible": True, "no_jp2": True}),
+        ("JPEG2000", {"quality_mode": "rates", "quality_layers": [30]}),
+        ("AVIF", {}),
+    ],
+)
+def test_lossy_files_have_values_but_no_classes(
+    tmp_path: Path, form: str, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "mask"
+    Image.fromarray(LABELS * np.uint8(17)).save(path, form, **options)
+    with Image.open(path) as image:
+        stored = np.asarray(image)
+    with pytest.raises(ValueError, match=r"PNG.*float32"):
+        read(path)
+    np.testing.assert_array_equal(read(path, dtype="float32"), stored[PART])
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ("PNG", {}),
+        ("TIFF", {"compression": "tiff_lzw"}),
+        ("GIF", {}),
+        ("BMP", {}),
+        ("PPM", {}),
+        ("TGA", {}),
+    ],
+)
+def test_lossless_files(tmp_path: Path, form: str, options: dict[str, Any]) -> None:
+    Image.fromarray(LABELS).save(tmp_path / "mask", form, **options)
+    np.testing.assert_array_equal(read(tmp_path / "mask"), LABELS[PART])
+
+
+@pytest.mark.parametrize(
+    ("mode", "form"),
+    [("RGB", "PNG"), ("RGBA", "PNG"), ("LA", "PNG"), ("CMYK", "TIFF"), ("RGB", "WEBP")],
+)
+def test_masks_of_several_channels_are_refused(tmp_path: Path, mode: str, form: str) -> None:
+    Image.new(mode, SHAPE[::-1]).save(tmp_path / "mask", form)
+    with pytest.raises(ValueError, match=r"several channels .* PNG"):
+        read(tmp_path / "mask")
+
+
 def test_bad_masks(tmp_path: Path) -> None:
     np.save(tmp_path / "big.npy", np.full(SHAPE, 300))
     np.save(tmp_path / "float.npy", np.ones(SHAPE))
