@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from dali_pipelines.runtime.launchers import find_local_rank, find_rank
 from readers.values import is_integer

@@ -143,7 +143,7 @@ class IndexSources:
         if are_tars:
             return cls(containers_table(tars, data, places))
         if not isinstance(data, str | os.PathLike):
-            paths = listed_files(map(os.fspath, data), tuple(suffixes))
+            paths = listed_files((os.fspath(path) for path in data), tuple(suffixes))
             return cls(with_versions(cls._of_paths(paths).table, places.storage))
         text = os.fspath(data)
         if text.endswith(INDEX_SUFFIXES) and os.path.isfile(text):

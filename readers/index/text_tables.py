@@ -140,5 +140,6 @@ def _check_rows(name: str, content: bytes, comments: int) -> None:
             start = comments + rows.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"{name}, line {start}: a value in quotes has no end ({error}): add the quote"
+            f"{name}, line {start}: the quotes of a value do not match ({error}): put one at its "
+            "end, and two for each within"
         ) from error

@@ -108,9 +108,10 @@ def read(loader, has_begun):
 
 if __name__ == "__main__":
     index = Index.scan(sys.argv[1])
-    settings = {"batch_size": 4, "num_read_processes": 1, "framework": "numpy"}
+    settings = {"batch_size": 4, "devices": [None], "framework": "numpy"}
     for _ in range(3):
-        loader, has_begun = Loader(npy_pipeline, index, devices=[None], **settings), threading.Event()
+        has_begun = threading.Event()
+        loader = Loader(npy_pipeline, index, num_read_processes=1, **settings)
         threading.Thread(target=read, args=(loader, has_begun), daemon=True).start()
         has_begun.wait()
     sys.exit("the user's own mistake")

@@ -13,6 +13,7 @@ from multiprocessing import forkserver, resource_tracker, spawn
 
 from dali_pipelines.runtime.dali_private import WORKER_MODULE
 from dali_pipelines.runtime.interrupts import ctrl_c_blocked
+from dali_pipelines.runtime.processes.reader_pool import alone
 from readers.contract import Reader
 
 MAIN = "DALI_PIPELINES_MAIN"
@@ -44,7 +45,7 @@ def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:
     )
     try:
         resource_tracker.ensure_running()  # it would unblock Ctrl-C
-        with _inherited(), ctrl_c_blocked():
+        with alone(), _inherited(), ctrl_c_blocked():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):

@@ -31,7 +31,8 @@ _HEAD = 64 << 10
 """Bytes at the start of each piece of shared memory for a task, before the samples."""
 
 _starting = threading.Lock()
-"""Parts are replaced for all threads, so threads start their pools one after the other."""
+"""Parts, and variables of the environment, are replaced for all threads, so threads start their
+pools and the fork server one after the other."""
 
 
 def _forget_other_threads() -> None:
@@ -41,6 +42,13 @@ def _forget_other_threads() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_other_threads)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let no other thread start reader processes or the fork server in this block."""
+    with _starting:
+        yield
 
 
 _terminate = BaseProcess.terminate
@@ -104,7 +112,7 @@ def started_readers() -> Iterator[list[ReaderProcesses]]:
     """
     pool = _StartingPool()
     with (
-        _starting,
+        alone(),
         pool_replaced(
             queue=pool.queue,
             arguments=pool.arguments,

@@ -33,8 +33,11 @@ _CAUSES = {
     -signal.SIGTERM: "it was stopped by SIGTERM",
     128 + signal.SIGTERM: "it was stopped by SIGTERM",  # exit code of an inherited handler
     0: "it ended early, see its own output for the reason",
-    255: "its exit code is 255: the fork server that started it was probably killed",
 }
+
+
+_UNKNOWN = 255
+"""Exit code that multiprocessing makes up where a fork server told none."""
 
 
 class ReaderProcessError(RuntimeError):
@@ -68,8 +71,13 @@ class ReaderProcesses:
             _note_ended(self.processes, self._codes, time.monotonic() + _GRACE_S)
         # Exit code 0 comes last: DALI ends the other readers after one has died.
         for pid, code in sorted(self._codes.items(), key=lambda item: item[1] == 0):
-            return f"reader process {pid} has died: {_cause(code)}"
+            return f"reader process {pid} has died: {self._cause(code)}"
         return None
+
+    def _cause(self, code: int | None) -> str:
+        if code == _UNKNOWN and getattr(self.processes[0], "_start_method", None) == "forkserver":
+            return "the fork server that started it was probably killed"
+        return _cause(code)
 
 
 def _cause(code: int | None) -> str:

@@ -114,7 +114,7 @@ class TestScan:
         odd, listed = folder / "x[1].fits", folder / "2024"
         odd.touch()
         listed.touch()
-        data = [
+        data: list[str | Path] = [
             folder / "sub/deep",
             "sub/*.gz",
             odd,
@@ -318,7 +318,7 @@ class TestCatalogue:
             (b"path,x\na,1\nb,2,3\n", ", line 3", "in quotes"),
             (b"path,x\na,Jos\xe9\n", ", line 2", "iconv"),
             (b"path,Jos\xe9\na,1\n", ", line 1", "iconv"),
-            (b'path,x\na,1\nb,"2\nc,3\nd,4\n', ", line 3", "add the quote"),
+            (b'path,x\na,1\nb,"2\nc,3\nd,4\n', ", line 3", "at its end"),
         ],
     )
     def test_errors_name_file_and_line(

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -64,6 +65,23 @@ def test_a_stream_may_be_closed(npy_folder: Path, tmp_path: Path, closed: int, o
         warm_children=False,  # or the numbers of closed files would be handed on
     )
     assert (found.returncode, found.stdout) == (0, out), found.stderr
+
+
+def test_threads_that_start_it_leave_the_environment_alone() -> None:
+    """It learns by variables what to import; a thread could keep those of another for good."""
+
+    def start(_: int) -> None:
+        for _ in range(10):
+            start_fork_server(NpyReader())
+
+    before, interval = dict(os.environ), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(start, range(8)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert dict(os.environ) == before
 
 
 def test_ctrl_c_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
