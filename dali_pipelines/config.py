@@ -92,7 +92,8 @@ class PipelineConfig:
     first_step: int = 0
     """With epoch_steps: steps that came before, since the start of epoch 0."""
     num_epochs: int | None = None
-    """Epochs, counted from 0, after which nothing is read ahead; None for no end."""
+    """Epochs, counted from 0, after which nothing is read ahead; None for no end. A Loader ends
+    there; a pipeline without one goes on, with samples that are not valid."""
     rejected: Mapping[int, str] = field(default_factory=dict)
     """Rows that are known to be undecodable, and why; the Loader finds them when a graph fails."""
     columns: tuple[str, ...] = ()
