@@ -98,7 +98,9 @@ def with_keys(
         raise ValueError(f"keys must be a sequence of keywords, got {keys!r}")
     check_bool("inherit", inherit)
     if hdu == ALL:
-        raise ValueError(f"hdu must be one HDU, got {hdu!r}: make the Index by index --hdu {ALL}")
+        raise ValueError(
+            f"hdu must be one HDU, got {hdu!r}: make the Index by dali-pipelines index --hdu {ALL}"
+        )
     facts = FactTable([key.strip().upper() for key in wanted])
     check_keys(facts.keys, index.table.column_names)
     index = index.with_versions(storage)
@@ -231,8 +233,8 @@ def check_hdu(index: Index, hdu: HduName | None) -> None:
             numbers = f"HDU {first}" if first == last else f"HDUs {first} to {last}"
             raise ValueError(
                 f"the column {name!r} of the Index names {numbers}, and hdu={hdu!r}: leave out "
-                "hdu, or make the Index of that HDU, by index --hdu, or drop the column, by "
-                f"Index(index.table.drop_columns([{name!r}]))"
+                "hdu, or make the Index of that HDU, by dali-pipelines index --hdu, or drop the "
+                f"column, by Index(index.table.drop_columns([{name!r}]))"
             )
 
 

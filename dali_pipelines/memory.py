@@ -53,7 +53,7 @@ class MemoryEstimate:
         if self.shared > free:
             raise MemoryError(
                 f"the readers need {in_words(self.shared)} in {SHM}, which has {in_words(free)} "
-                "free: use a smaller --batch_size, --prefetch or --crop, or give it more room "
+                "free: use a smaller batch_size, prefetch or crop, or give it more room "
                 "(docker run --shm-size, or --ipc=host)"
             )
 
@@ -65,8 +65,8 @@ class MemoryEstimate:
                 f"this needs about {in_words(self.total)} of memory ({in_words(self.shared)} for "
                 f"samples in flight, {in_words(self.images)} for decoded batches, "
                 f"{in_words(self.processes)} for processes) and {in_words(free)} are free: "
-                "use a smaller --batch_size, --prefetch or --crop, or fewer --num_gpus or "
-                "--num_read_processes"
+                "use a smaller batch_size, prefetch or crop, or fewer devices or "
+                "num_read_processes"
             )
 
 

@@ -191,7 +191,7 @@ class Level15:
         dtype: Dtype,
         compress: Compression,
     ) -> list[str]:
-        lines = [f"level 1.5 by dali-pipelines {own_version()}, scripts/prep.py, of"]
+        lines = [f"level 1.5 by dali-pipelines {own_version()}, prep, of"]
         lines.append(os.path.basename(row.path))
         if self.pointing_table is not None:
             lines += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,11 @@ EXTRA = ("duckdb", "matplotlib", "nvtx", "packaging", "pynvml")
 """Packages of the extra ``cli``."""
 
 
+flags: set[str] = set()
+"""Names of the flags of the command that runs, which `parse` notes."""
+_SETTING = re.compile(
+    r"(?<![\w./=-])(\w+)=(True|False|'[^' ]*'|\(\d+(?:, \d+)*\)|-?\d+(?:\.\d+)?)(?![\w/=]|\.\w)"
+)
 _REPORTED = "dali_pipelines.loading.bad_samples"
 """The logger of rejected rows, which reports list."""
 
@@ -90,7 +96,7 @@ def command(
                 message, status = interrupted, 128 + signal.SIGINT
             finally:
                 _drop_output()
-            print(f"{f'dali-pipelines {name}'.rstrip()}: {message}", file=sys.stderr)
+            print(f"{f'dali-pipelines {name}'.rstrip()}: {in_flags(message)}", file=sys.stderr)
             return status
 
         return reporting
@@ -110,6 +116,35 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode))
 
 
+def in_flags(message: str) -> str:
+    """Return a message of the library in which settings that have a flag are written as one.
+
+    ``outside='fill'`` is ``--outside=fill``, and ``crop=(3, 4)`` is ``--crop 3 4``. Names of files
+    that look so stay.
+    """
+    if "pipeline" in flags:
+        message = re.sub(r"\b(aia|fits|jpeg)_pipeline reads", r"--pipeline=\1 reads", message)
+    return _SETTING.sub(_in_flags, message)
+
+
+def _in_flags(setting: re.Match[str]) -> str:
+    name, value = setting.groups()
+    if name not in flags:
+        return setting[0]
+    if value in ("True", "False"):
+        return f"--{name}" if value == "True" else f"--no-{name}"
+    if value.startswith("("):
+        return f"--{name} {value[1:-1].replace(',', '')}"
+    return f"--{name}={value.strip(chr(39))}"
+
+
+class _InFlags(logging.Formatter):
+    """Shows the message alone, with flags for settings."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return in_flags(record.getMessage())
+
+
 def _log_to_stderr() -> None:
     """Print what is logged, unless a program that calls the command has its own handlers.
 
@@ -117,7 +152,8 @@ def _log_to_stderr() -> None:
     """
     handler = logging.StreamHandler()
     handler.addFilter(_is_shown)
-    logging.basicConfig(format="%(message)s", handlers=[handler])
+    handler.setFormatter(_InFlags())
+    logging.basicConfig(handlers=[handler])
 
 
 def _is_shown(record: logging.LogRecord) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from dali_pipelines.cli import errors
 from dali_pipelines.cli.errors import Refusal, one_line
 from dali_pipelines.cli.paths import at_home
 
@@ -62,6 +63,7 @@ def parse(
     """
     fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
     names = [field.name for field in fields]
+    errors.flags = {*names}
     argv = _underscored(sys.argv[1:] if argv is None else argv, names)
     path = config_file(argv)
     # What must be given may stand in the file.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
+from dali_pipelines.cli.errors import in_flags
 from dali_pipelines.runtime.cgroup import whole_cores
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Rejections:
         self._of_store = self._of_store + 1 if rejected.is_of_store else 0
         if self._of_store == _MOST_OF_STORE:
             raise OSError(f"{rejected.path}: {rejected.reason}")
-        return rejected.reason
+        return in_flags(rejected.reason)
 
 
 def single_rows(

@@ -167,8 +167,8 @@ def _check_columns(index: Index, images: Mapping[str, Hdu]) -> None:
     if numbered and image.hdu is not None and image.part is None:
         raise ValueError(
             f"the Index has a column 'hdu', one for each row, and hdus says {image.hdu!r} for "
-            "'image': make the Index of these HDUs, by index --hdu, and give Hdu(), image=+0 in "
-            "commands; or drop the column, by Index(index.table.drop_columns(['hdu']))"
+            "'image': make the Index of these HDUs, by dali-pipelines index --hdu, and give Hdu(), "
+            "image=+0 in commands; or drop the column, by Index(index.table.drop_columns(['hdu']))"
         )
 
 

@@ -69,8 +69,9 @@ class Ranks:
             return list(range(count * self.local_rank, count * (self.local_rank + 1)))
         if gpus or device == "gpu":
             each = "1 shard needs a GPU" if needed == 1 else f"{needed} shards need a GPU each"
+            fewer = "" if needed == 1 else "use fewer, "
             raise ValueError(
-                f"{each}, but {devices.visible(gpus)}: use fewer, check nvidia-smi and "
+                f"{each}, but {devices.visible(gpus)}: {fewer}check nvidia-smi and "
                 "CUDA_VISIBLE_DEVICES, or choose the device cpu"
             )
         return [None] * count

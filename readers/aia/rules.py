@@ -148,7 +148,7 @@ class HeaderRules:
         ----------
         table : pyarrow.Table
             ``Index.table``, with height, width and the `KEYS` in lower case, as
-            ``scripts/index.py --rules aia`` makes it. `OPTIONAL_KEYS` may be missing.
+            ``dali-pipelines index --rules aia`` makes it. `OPTIONAL_KEYS` may be missing.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class HeaderRules:
                 if key not in OPTIONAL_KEYS:
                     raise ValueError(
                         f"the Index has no column {name!r}, which the rules need: scan the archive "
-                        "with scripts/index.py --rules aia"
+                        "with dali-pipelines index --rules aia"
                     )
                 del columns[key]
         refused: dict[int, Violation] = {}

@@ -59,8 +59,8 @@ class ImageShape(NamedTuple):
             if self.planes > 1:
                 raise ValueError(
                     f"the image has {self.planes} planes of {self.height}x{self.width} pixels: "
-                    "choose by a column 'plane' of the Index (scripts/index.py --planes all makes "
-                    "one row per plane), or set planes to one number, several, or 'all'"
+                    "choose by a column 'plane' of the Index (dali-pipelines index --planes all "
+                    "makes one row per plane), or set planes to one number, several, or 'all'"
                 )
             return [0]
         if planes == "all":

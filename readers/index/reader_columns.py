@@ -72,7 +72,7 @@ def _located_columns(
         if part not in known:
             raise KeyError(
                 f"the Index has no part {part!r}, it has {', '.join(known) or 'none'}: make "
-                "samples of several files by Index.group, or scripts/index.py --group"
+                "samples of several files by Index.group, or dali-pipelines index --group"
             )
     columns: dict[str, Column | Stored] = {}
     for name, is_text in schema.file_columns(table, parts):

@@ -259,14 +259,14 @@ class _Search:
         if not self.others:
             return wanted if self.hidden.counts else f"{wanted}; the folder is empty"
         if ".mdb" in self.others:
-            return f"{wanted}; it holds an LMDB: use Index.from_lmdb, or --container lmdb"
+            how = "use Index.from_lmdb, or dali-pipelines index --container lmdb"
+            return f"{wanted}; it holds an LMDB: {how}"
         if ".tar" in self.others:
             return f"{wanted}; it holds tars: use Index.from_tar, or scan it alone"
         for suffix, count in self.others.most_common():
             if suffix in FORMATS:
                 ending = "1 file ends" if count == 1 else f"{count} files end"
-                pipeline = f"the {FORMATS[suffix].upper()} pipeline"
-                return f"{wanted}; {ending} in {suffix}, which is for {pipeline}"
+                return f"{wanted}; {ending} in {suffix}, which {FORMATS[suffix]}_pipeline reads"
             if suffix in _PACKED:
                 return f"{wanted}; some end in {suffix}: unpack them, as .tar.gz to .tar"
         return wanted

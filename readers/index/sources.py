@@ -250,7 +250,7 @@ class IndexSources:
             if not classes.classes:
                 raise ValueError(
                     f"classes={classes!r} has no class names: make it by Index.from_class_folders, "
-                    "or scripts/index.py --class_folders"
+                    "or dali-pipelines index --class_folders"
                 )
             classes = classes.classes
         return cls(class_table(root, paths, classes))
@@ -333,6 +333,6 @@ class IndexSources:
                 raise  # the file cannot be opened; all other errors mean bad content
             raise ValueError(
                 f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
-                f"({error}): make it again, with Index.save or scripts/index.py"
+                f"({error}): make it again, with Index.save or dali-pipelines index"
             ) from error
         return cls._of_file(table, name)

@@ -78,7 +78,7 @@ def test_all_channels_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shared", "images", "message"),
     [
-        (9, 0, r"the readers need 9.0 GiB in /dev/shm, which has 8.0 GiB free: .* --batch_size"),
+        (9, 0, r"the readers need 9.0 GiB in /dev/shm, which has 8.0 GiB free: .* batch_size"),
         (7, 12, r"needs about 20.0 GiB of memory \(7.0 GiB for .* and 16.0 GiB are free: use a "),
     ],
 )

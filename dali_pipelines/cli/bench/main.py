@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (TESTS / "benchmarks").is_dir():
         raise Refusal(
             "the benchmarks are not installed: clone the repository, run 'make .venv/ready' there, "
-            "and then scripts/bench.py"
+            "and then 'python scripts/bench.py'"
         )
     sys.path.insert(0, str(TESTS))
     status: int = import_module("benchmarks.main").main(argv)

@@ -39,7 +39,7 @@ def settings(job: Job) -> Finding:
             return Finding("BAD", f"settings: none of the first files can be read{reason}")
         return bad(
             f"settings: none of the first files can be read as {config.pipeline}{reason}",
-            "give another --pipeline, or look at the files with scripts/verify.py",
+            "give another --pipeline, or look at the files with dali-pipelines verify",
         )
     size = f"{first.peek.height}x{first.peek.width}"
     return ok(

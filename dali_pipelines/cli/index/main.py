@@ -45,7 +45,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from dali_pipelines.cli.errors import Refusal, command, refusing
+from dali_pipelines.cli.errors import Refusal, command, in_flags, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.index import containers, cutouts, grouping, output, parts, splitting, where
 from dali_pipelines.cli.index.config import IndexConfig
@@ -287,7 +287,7 @@ def _list(lines: Sequence[str]) -> None:
     from readers.messages import printable
 
     for line in lines[:LISTED]:
-        print(printable(line), file=sys.stderr)
+        print(in_flags(printable(line)), file=sys.stderr)
     if len(lines) > LISTED:
         print(f"and {len(lines) - LISTED} more (--rejected lists all)", file=sys.stderr)
 

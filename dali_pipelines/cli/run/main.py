@@ -89,8 +89,6 @@ def _remedy(error: Exception, config: RunConfig) -> str:
 
     if not isinstance(error, ReadError) or is_of_store(error):
         return ""
-    if "_pipeline reads such files" in str(error):
-        return ": give another --pipeline"
     return "; --bad_sample=skip leaves out such files" if config.bad_sample == "raise" else ""
 
 

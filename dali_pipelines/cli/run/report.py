@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.environment import hardware, versions
-from dali_pipelines.cli.errors import count
+from dali_pipelines.cli.errors import count, in_flags
 from dali_pipelines.cli.paths import write_file
 from dali_pipelines.cli.run.advice import advise
 from readers.messages import printable
@@ -138,7 +138,7 @@ def summary(report: dict[str, Any]) -> str:
         lines.append(f"The readers were restarted {times}, as one of them had died.")
     if rejected:
         lines.append(f"{count(len(rejected), 'file')} could not be read:")
-        lines += [f"  {printable(bad['path'])}: {bad['reason']}" for bad in rejected[:10]]
+        lines += [f"  {printable(bad['path'])}: {in_flags(bad['reason'])}" for bad in rejected[:10]]
         if len(rejected) > 10:
             lines.append(f"  and {len(rejected) - 10} more (--report lists them all)")
     return "\n".join(lines)

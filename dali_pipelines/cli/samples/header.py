@@ -96,7 +96,7 @@ def frame_header(number: int, image: NDArray[np.int16]) -> Header:
     header.extend(_observer_cards(number, pointing))
     header.extend((f"HK_{n:03d}", n, "stands in for housekeeping") for n in range(NUM_STAND_INS))
     header["BLANK"] = (-32768, "value of missing pixels")
-    header["COMMENT"] = "SYNTHETIC frame made by scripts/_samples.py, not an observation"
+    header["COMMENT"] = "SYNTHETIC frame made by dali-pipelines, not an observation"
     return header
 
 
@@ -115,7 +115,7 @@ def _exposure_cards(number: int, exposure_s: float) -> list[Card]:
         ("EXPTIME", exposure_s, "[s] exposure duration"),
         ("QUALITY", _quality(number), "level 1 quality word"),
         ("LVL_NUM", 1.0, "data level"),
-        ("ORIGIN", "SYNTHETIC", "scripts/_samples.py"),
+        ("ORIGIN", "SYNTHETIC", "dali_pipelines.cli.samples"),
         ("TELESCOP", "SDO/AIA", ""),
         ("INSTRUME", f"AIA_{camera}", ""),
         ("CAMERA", camera, ""),

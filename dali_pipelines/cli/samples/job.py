@@ -1,4 +1,4 @@
-"""The job that `run.py` does on a sample set: all that training asks of a pipeline."""
+"""The job that `run` does on a sample set: all that training asks of a pipeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAMPLE_JOBS = {
     # Four frames of the set have bits of QUALITY that level 1.5 rejects.
     "aia": "--crop=256 --window=random --flip=hv --exposure --bad_sample=skip --epochs=2",
 }
-"""Flags of run.py, by its ``--pipeline``."""
+"""Flags of `run`, by its ``--pipeline``."""
 
 
 def sample_job(given: Mapping[str, Any]) -> list[str]:

@@ -148,8 +148,8 @@ def _clear(error: BaseException, readers: list[ReaderProcesses]) -> Exception | 
     elif isinstance(error, AssertionError) and "daemonic" in str(error):
         return RuntimeError(
             "this process is daemonic, as workers of a DataLoader are, and may not start reader "
-            "processes: loop over the Loader in the main process, or make a pipeline with "
-            "num_read_processes=0 here"
+            "processes: loop over the Loader in the main process, or call the factory of its "
+            "pipeline here, with num_read_processes=0, which a Loader does not take"
         )
     return None
 

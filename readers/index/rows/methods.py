@@ -155,7 +155,7 @@ class IndexRows(IndexSources):
         ----------
         planes : iterable of int
             Plane numbers from 0 on, e.g. ``range(5)`` for the first five. Whether the files have
-            them is not checked; ``scripts/index.py --planes all`` does check.
+            them is not checked; ``dali-pipelines index --planes all`` does check.
 
         Raises
         ------

@@ -232,7 +232,7 @@ class TestHeader:
 
     def test_history(self, made: Any) -> None:
         text = history(image(made(COUNTS, HEADER))[1])
-        assert "scripts/prep.py, of level1.fits pointing: of the level 1 header" in text
+        assert "prep, of level1.fits pointing: of the level 1 header" in text
         assert "spline of order 3, 128x128 pixels of 19.2 arcsec" in text
         assert "pixels: rounded to int16" in text
         assert not {"degradation", "exposure", "deconvolved"} & {*text.replace(":", "").split()}

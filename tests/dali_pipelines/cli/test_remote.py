@@ -351,7 +351,7 @@ def test_credentials_are_named_not_printed(
     [
         (["--endpoint=localhost:9000"], "--endpoint must be a URL, http:// or https://"),
         (["--request_timeout=0"], "--request_timeout must be a positive number"),
-        (["--cache=a"], "cache='a' and cache_bytes=None: give both"),
+        (["--cache=a"], "--cache=a and cache_bytes=None: give both"),
         (["--cache_bytes=many"], "expected bytes, as 200GB or 1.5TB, got 'many'"),
         (["--read_threads=0"], "--read_threads must be at least 1, got 0"),
     ],

@@ -312,7 +312,7 @@ def test_a_file_that_is_cut_off(file: Path) -> None:
         with pytest.raises(ValueError, match="expected an Index file, but it is damaged, cut") as e:
             Index.load(file)
         assert str(e.value).startswith(f"{file}: ")
-        assert str(e.value).endswith(": make it again, with Index.save or scripts/index.py")
+        assert str(e.value).endswith(": make it again, with Index.save or dali-pipelines index")
 
 
 def test_a_file_that_is_damaged(file: Path) -> None:

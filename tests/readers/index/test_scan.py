@@ -73,9 +73,9 @@ def test_a_folder_that_cannot_be_listed_is_told(
     [
         ([], "no file in this folder ends in .fits, .fit; the folder is empty"),
         (["a.txt"], "no file in this folder ends in .fits, .fit"),
-        (["a.txt", "b.txt", "sub/b.jpg"], "; 1 file ends in .jpg, which is for the JPEG pipeline"),
-        (["a.png", "b.JPG", "sub/b.jpg"], "; 2 files end in .jpg, which is for the JPEG pipeline"),
-        (["a.fits.gz"], "; 1 file ends in .fits.gz, which is for the FITS pipeline"),
+        (["a.txt", "b.txt", "sub/b.jpg"], "; 1 file ends in .jpg, which jpeg_pipeline reads"),
+        (["a.png", "b.JPG", "sub/b.jpg"], "; 2 files end in .jpg, which jpeg_pipeline reads"),
+        (["a.fits.gz"], "; 1 file ends in .fits.gz, which fits_pipeline reads"),
         ([".a.fits"], "left out: 1 files and folders, as their names begin with a dot, {}/.a.fits"),
     ],
 )

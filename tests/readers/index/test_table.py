@@ -178,7 +178,7 @@ class TestScan:
     def test_no_matching_suffix(self, folder: Path) -> None:
         with pytest.raises(
             FileNotFoundError,
-            match=r"ends in \.tif, \.png; 2 files end in \.fits, which is for the FITS pipeline$",
+            match=r"ends in \.tif, \.png; 2 files end in \.fits, which fits_pipeline reads$",
         ):
             Index.scan(folder, suffixes=(".tif", ".png"))
 

@@ -456,7 +456,10 @@ class TestWhere:
     def test_columns_are_proposed(self, archive: Path, run: Run) -> None:
         err = run(archive, "--where", "quality == 0 AND wavelength = 171")[2]
         assert '"wavelength" not found in FROM clause! Candidate bindings: "wavelnth"' in err
-        assert "add that of a header keyword by with_keys(index, keys) or index --keys" in err
+        assert (
+            "add that of a header keyword by with_keys(index, keys) or dali-pipelines index --keys"
+            in err
+        )
 
     @pytest.mark.parametrize(
         ("where", "reason"),

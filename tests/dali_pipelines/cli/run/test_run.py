@@ -125,7 +125,7 @@ def test_images_of_several_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert sorted(int(line["row"]) for line in lines) == [0, 1, 2, 3]
     audited(tmp_path / "mixed", tmp_path, *always, code=2)
     message = (
-        "the images of one batch differ in size: give crop or resize, or ragged='list' or 'pad'"
+        "the images of one batch differ in size: give crop or resize, or --ragged=list or 'pad'"
     )
     assert message in capsys.readouterr().err
 
@@ -343,7 +343,7 @@ def test_more_bad_files_than_allowed(
     path = tmp_path / "rejected.csv"
     flags = ["--batch_size=4", "--bad_sample=skip", "--max_bad=1", f"--rejected={path}"]
     audited(damaged, tmp_path, *flags, code=1)
-    assert "rejected rows: 2, more than max_bad=1 allows" in capsys.readouterr().err
+    assert "rejected rows: 2, more than --max_bad=1 allows" in capsys.readouterr().err
     assert len(path.read_text().splitlines()) == 3
 
 
@@ -489,7 +489,11 @@ def test_nothing_is_left(archive: Path, tmp_path: Path, capsys: pytest.CaptureFi
     [
         ("skip", b"not FITS", ""),
         ("raise", b"not FITS", "; --bad_sample=skip leaves out such files\n"),
-        ("raise", b"\x89PNG\r\n", "; jpeg_pipeline reads such files: give another --pipeline\n"),
+        (
+            "raise",
+            b"\x89PNG\r\n",
+            "; --pipeline=jpeg reads such files; --bad_sample=skip leaves out such files\n",
+        ),
     ],
 )
 def test_files_of_which_none_can_be_read(
@@ -580,7 +584,7 @@ def test_a_run_ended_by_sigterm_is_resumed_exactly(
         (["--mode=eval", "--resume=state.json"], "--resume is for --mode=train: eval begins each"),
         (["--mode=test"], "argument --mode: invalid choice: 'test'"),
         (["--resize_shorter=9", "--batch_size=4"], "resize_shorter needs a crop"),
-        (["--outside=fill", "--batch_size=4"], "outside='fill' is for windows of the image itself"),
+        (["--outside=fill", "--batch_size=4"], "--outside=fill is for windows of the image itself"),
         (["--missing=nan", "--batch_size=4"], "--missing must be finite, got nan"),
         (["--missing=3", "--pipeline=aia"], "--missing is for --outside=fill, got --outside=rej"),
         (["--state=/nowhere/state.json"], "/nowhere/state.json cannot be written: expected a file"),
