@@ -68,8 +68,9 @@ class TiledImage:
         ValueError
             If the header contradicts itself.
         """
-        _check_seed(header)
         bitpix, columns = header["ZBITPIX"], tile_columns(header)
+        if "ZSCALE" in {header.get(f"TTYPE{n}") for n in range(1, header["TFIELDS"] + 1)}:
+            _check_seed(header)
         quantized = columns is not None and "ZSCALE" in columns
         codec = codec_of(header, is_quantized=quantized)
         if codec is None or columns is None:
@@ -285,7 +286,7 @@ class TiledImage:
 
 
 def _check_seed(header: Mapping[str, Any]) -> None:
-    """Reject a seed with which astropy's C code reads out of bounds, whatever the codec."""
+    """Reject a seed with which astropy's C code reads out of bounds where floats are quantised."""
     if "SUBTRACTIVE" in str(header.get("ZQUANTIZ")):
         seed = header.get("ZDITHER0")
         if not isinstance(seed, int) or not 1 <= seed <= 10000:

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import fitsio
 import numpy as np
 import pytest
 from astropy.io import fits
@@ -211,3 +212,18 @@ def test_a_scale_of_zero_is_ignored(tmp_path: Path, codec: str, dtype: str) -> N
         hdus[1].header.update({"BSCALE": 0.0, "BZERO": 5.0})
     assert np.nanmax(truth(path)) > 5
     check_equal(path, 3)
+
+
+@pytest.mark.parametrize("codec", ["GZIP_1", "GZIP_2"])
+@pytest.mark.parametrize("seed", [None, 0, 10001, 7])
+def test_lossless_floats_need_no_seed(tmp_path: Path, codec: str, seed: int | None) -> None:
+    """Also where the header names a dither, as CFITSIO writes it for other images."""
+    path = saved(tmp_path, NOISE[0].astype(np.float32), codec, quantize_level=0)
+    with fits.open(path, "update", disable_image_compression=True) as hdus:
+        hdus[1].header["ZQUANTIZ"] = "SUBTRACTIVE_DITHER_1"
+        if seed is not None:
+            hdus[1].header["ZDITHER0"] = seed
+    check_equal(path, 1)
+    np.testing.assert_array_equal(fitsio.read(path), truth(path))
+    found = decoded(FitsReader().read(Row(0, path), None))[..., 0]
+    np.testing.assert_array_equal(found, NOISE[0].astype(np.float32))
