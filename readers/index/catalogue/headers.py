@@ -82,7 +82,7 @@ def _header(image: Image, places: Places) -> ImageHeader | None:
     try:
         with FitsFile.at(places.at(path), None if hdu < 0 else hdu) as file:
             return file.header()
-    except (OSError, ValueError):
+    except Exception:  # astropy raises many types on odd headers
         return None  # the same error again, with a message
 
 
@@ -98,8 +98,27 @@ def _facts(
     wanted = None if hdu < 0 else hdu
     with read_errors(path, wanted, None):
         if header is None or (with_wcs and _LOOKUP.search(header.text)):
-            return _by_astropy(places, path, wanted, with_wcs=with_wcs)
-        return _of_header(header, with_wcs=with_wcs)
+            found = _by_astropy(places, path, wanted, with_wcs=with_wcs)
+        else:
+            found = _of_header(header, with_wcs=with_wcs)
+        if with_wcs and found.wcs is None:
+            raise ValueError("its header has no sky coordinates" + _in_primary(places, path))
+        return found
+
+
+def _in_primary(places: Places, path: str) -> str:
+    """Return why an image has no CTYPE: it is in the primary header, or missing."""
+    from readers.fits.file import FitsFile
+    from readers.fits.hdus import HeaderReader
+
+    with FitsFile.at(places.at(path), 0) as file:
+        text = HeaderReader(file.place).read(0)
+    if not any(text.startswith(b"CTYPE1  =", at) for at in range(0, len(text), 80)):
+        return " (CTYPE is missing)"
+    return (
+        ", those of HDU 0 are not taken for it: copy their cards (CTYPE, CRVAL, CRPIX, CD, ...) "
+        "into the header of the image, or give its pixels, by x and y"
+    )
 
 
 def _of_header(header: ImageHeader, *, with_wcs: bool) -> ImageFacts:
@@ -134,8 +153,8 @@ def _by_astropy(places: Places, path: str, hdu: int | None, *, with_wcs: bool) -
         return ImageFacts(height, width, _celestial(header, hdus))
 
 
-def _celestial(header: Any, hdus: Any) -> WCS:
-    """Return the sky coordinates of a header; ValueError if it has none."""
+def _celestial(header: Any, hdus: Any) -> WCS | None:
+    """Return the sky coordinates of a header, None if it has no CTYPE; ValueError for others."""
     from astropy.wcs import WCS
 
     for key in _REFERENCE:  # astropy takes what is no number for 0
@@ -144,7 +163,9 @@ def _celestial(header: Any, hdus: Any) -> WCS:
     wcs = WCS(header, hdus)
     wcs.wcs.set()  # to check it
     if not wcs.has_celestial:
-        kinds = ", ".join(filter(None, wcs.wcs.ctype)) or "missing"
+        kinds = ", ".join(filter(None, wcs.wcs.ctype))
+        if not kinds:
+            return None
         raise ValueError(f"its header has no sky coordinates (CTYPE is {kinds})")
     if {wcs.wcs.lng, wcs.wcs.lat} != {0, 1}:
         raise ValueError("its sky coordinates are not those of its first two axes")

@@ -228,6 +228,20 @@ def test_headers_that_astropy_rejects(tmp_path: Path, cards: dict[str, Any], mes
     assert facts == ImageFacts(*SHAPE, None)
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_sky_coordinates_of_the_primary_header_alone_are_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.fits{suffix}"
+    image = fits.ImageHDU(np.zeros(SHAPE, np.int16))
+    fits.HDUList([fits.PrimaryHDU(header=tan(10, 10)), image]).writeto(path)
+    with pytest.raises(
+        ValueError, match=r"a\.fits.*no sky coordinates.*HDU 0.*header of the image"
+    ):
+        Index.cutouts([path], Table({"ra": [10.0], "dec": [10.0]}), 8)
+    fits.HDUList([fits.PrimaryHDU(), image]).writeto(path, overwrite=True)
+    with pytest.raises(ValueError, match="CTYPE is missing"):
+        Index.cutouts([path], Table({"ra": [10.0], "dec": [10.0]}), 8)
+
+
 def test_planets_have_no_right_ascension() -> None:
     header = tan(10, 10, CTYPE1="HPLN-TAN", CTYPE2="HPLT-TAN")
     with pytest.raises(ValueError, match="HPLN-TAN and HPLT-TAN are in no frame"):
