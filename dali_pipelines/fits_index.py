@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MOST_HEADERS = 64
+"""Number of an HDU up to which the headers before it are noted, too. A reader keeps what it has
+read of them."""
+
 
 def with_keys(
     index: Index,
@@ -240,16 +244,20 @@ def check_hdu(index: Index, hdu: HduName | None) -> None:
 
 def _packed_notes(wanted: HduName | None, row: Row) -> bytes | ReadError | None:
     wanted = wanted if row.hdu is None else row.hdu
-    place = _Recorder(row.place)
+    is_far = isinstance(wanted, int) and wanted > _MOST_HEADERS
+    place = row.place if is_far else _Recorder(row.place)
     try:
         with (
             read_errors(row.name, wanted, row.number),
             FitsFile.at(place, wanted) as file,
         ):
-            image = find_image(file).image
+            found = find_image(file)
+            image = found.image
             if image is None or file.place is not place:
                 return None  # astropy decodes it, or it is gzipped
-            header = place.ranges()
+            header = [(found.header_start, found.start)]
+            if isinstance(place, _Recorder):
+                header = place.ranges()
             if isinstance(image, TiledImage):
                 noted = TileOffsets.read(image, place, row.plane)
                 return None if noted is None else TileNotes(header, noted).pack()

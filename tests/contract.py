@@ -217,7 +217,7 @@ class ReaderContract:
     def test_verify_accepts_what_is_sound(self, reader: Reader, placed_row: Row) -> None:
         reader.verify(placed_row)
 
-    @pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
+    @pytest.mark.parametrize("kept", [0.02, 0.5, 0.7])  # of FITS more than padding is missing
     def test_truncated_copy(
         self, reader: Reader, good_row: Row, tmp_path: Path, kept: float
     ) -> None:

@@ -7,14 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import BinaryIO, cast
 
-from astropy.io import fits
 from isal import igzip
 
 from dali_pipelines.aia.calibrate import decoded
 from readers.contract import Row
 from readers.errors import ReadError
-from readers.fits.file import read_errors
+from readers.fits.file import FitsFile, read_errors
 from readers.fits.gzip_stream import MAGIC
+from readers.fits.image import find_image
 from readers.fits.reader import FitsReader
 from readers.jpeg.reader import JpegReader
 from readers.places.contract import Place
@@ -64,12 +64,12 @@ def _check_data_sum(place: Place, hdu: int) -> None:
     Not its CHECKSUM, which holds for the header as well: astropy corrects cards that are not as the
     standard has them, as JSOC's are, and finds another sum then.
     """
-    with (
-        read_errors(place.name, hdu, None),
-        unpacked_file(place) as file,
-        fits.open(file, memmap=False, disable_image_compression=True) as hdus,
-    ):
-        if hdus[hdu].verify_datasum() == 0:  # 1 if it is right, 2 if there is none
+    with read_errors(place.name, hdu, None), FitsFile.at(place, hdu) as file:
+        found = find_image(file)
+        file.need(found.start, found.stop)
+        with file.by_astropy(found.header_start, disable_image_compression=True) as (hdus, number):
+            is_wrong = hdus[number].verify_datasum() == 0
+        if is_wrong:  # 1 if it is right, 2 if there is none
             reason = "DATASUM is not that of the data: they were changed"
             raise ReadError(place.name, reason, hdu=hdu)
 

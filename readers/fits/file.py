@@ -15,9 +15,9 @@ from astropy.utils.exceptions import AstropyWarning
 from readers.errors import ReadError
 from readers.fits.gunzip import UnpackedFits
 from readers.fits.gzip_stream import MAGIC
-from readers.fits.hdus import HduName, find_header, is_wanted
-from readers.fits.headers import ImageHeader
-from readers.fits.opened_hdus import find_wanted, with_pixels
+from readers.fits.hdus import HduName, find_header, find_names, is_wanted
+from readers.fits.headers import BLOCK, ImageHeader
+from readers.fits.opened_hdus import check_data, find_wanted, names_of, with_pixels
 from readers.messages import FIRST_BYTES, pipeline_hint
 from readers.places.contract import Place
 from readers.places.file_object import file_object
@@ -179,10 +179,14 @@ class FitsFile:
         if not extension:
             _check_counts(self.place)
         before = _empty_primary() if extension else b""
-        with file_object(self.place, extension, before) as (file, nbytes_read):
+        with file_object(self.place, extension, before, BLOCK) as (file, nbytes_read):
             try:
                 with _opened(file, **options) as hdus:
-                    yield hdus, 1 if extension else find_wanted(hdus, self.wanted, self.place)
+                    number = 1
+                    if not extension:
+                        number = find_wanted(hdus, self.wanted, self.place)
+                        check_data(hdus[number], number, self.place)
+                    yield hdus, number
             finally:
                 self._of_astropy += nbytes_read()
 
@@ -250,12 +254,22 @@ def open_images(place: Place) -> Iterator[tuple[fits.HDUList, list[int]]]:
         FitsFile.at(place, None, every=True) as file,
         file.by_astropy(do_not_scale_image_data=True) as (hdus, _),
     ):
-        yield hdus, with_pixels(hdus)
+        yield hdus, with_pixels(hdus, file.place)
+
+
+def hdu_names(place: Place) -> list[tuple[str, int]]:
+    """Return EXTNAME, in capitals, and EXTVER of all HDUs of a file. Raises ReadError."""
+    with read_errors(place.name, None, None), FitsFile.at(place, None, every=True) as file:
+        found = find_names(file.place, file.stamp)
+        if found is None:
+            with file.by_astropy(do_not_scale_image_data=True) as (hdus, _):
+                found = [names_of(hdu) for hdu in hdus]
+        return found
 
 
 def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
     try:
-        return fits.open(file, memmap=False, **options)
+        hdus = fits.open(file, memmap=False, **options)
     except OSError as error:
         # astropy's message recommends one of its own options.
         if "No SIMPLE card" not in str(error):
@@ -264,6 +278,9 @@ def _opened(file: BinaryIO, **options: bool) -> fits.HDUList:
         begin = file.read(FIRST_BYTES)
         hint = pipeline_hint(begin, "fits")
         raise OSError(f"not a FITS file: it begins with {begin[:8]!r}{hint}") from None
+    if hdus[0].header.get("SIMPLE") is False:  # astropy takes all bytes behind it for its data
+        raise ValueError("its first header has SIMPLE = F, expected T: it is not standard FITS")
+    return hdus
 
 
 def _check_counts(place: Place) -> None:

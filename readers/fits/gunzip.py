@@ -6,20 +6,22 @@ before a window.
 
 from __future__ import annotations
 
-import math
-
-from astropy.io import fits
-
 from readers.fits.facts.cards import Cards
 from readers.fits.gzip_stream import MOST_RATIO, GzipStream
-from readers.fits.hdus import HduExtent, HduName, hdu_of, is_wanted, no_such_hdu
+from readers.fits.hdus import (
+    MOST_BLOCKS,
+    HduExtent,
+    HduName,
+    hdu_of,
+    is_wanted,
+    no_such_hdu,
+    unusual_hdu,
+)
 from readers.fits.headers import BLOCK, header_end
 from readers.fits.unpacked_place import UnpackedPlace
 from readers.places.contract import Place
 
 _CHUNK = 1 << 20
-_MOST_BLOCKS = 1000
-"""Largest number of blocks of a header."""
 
 
 class UnpackedFits:
@@ -88,7 +90,7 @@ class UnpackedFits:
         if not (text := self._header(start, number)):
             self.place.nbytes = start
             return None
-        hdu = hdu_of(Cards(text), start, number) or _unusual_hdu(text, start, number)
+        hdu = hdu_of(Cards(text), start, number) or unusual_hdu(text, start, number)
         if hdu.end > self._most:
             raise ValueError(
                 f"HDU {number} ends at byte {hdu.end} by its header, but the gzipped file "
@@ -111,8 +113,10 @@ class UnpackedFits:
                 if number:
                     return b""
                 raise OSError(f"not a FITS file: the unpacked bytes begin with {block[:8]!r}")
+            if header_end(block, 0):  # the file may end in its padding
+                block = block.ljust(BLOCK)
             blocks.append(block)
-            if len(block) < BLOCK or len(blocks) > _MOST_BLOCKS:
+            if len(block) < BLOCK or len(blocks) > MOST_BLOCKS:
                 raise ValueError(f"the header of HDU {number} has no END in {len(blocks)} blocks")
         return b"".join(blocks)
 
@@ -131,23 +135,3 @@ class UnpackedFits:
             found, self._ahead = self._ahead, b""
             return found
         return self._stream.read(min(end - self._at, _CHUNK))
-
-
-def _unusual_hdu(text: bytes, start: int, number: int) -> HduExtent:
-    """Describe an HDU whose header only astropy can parse."""
-    header = fits.Header.fromstring(text)
-    axes = [int(header[f"NAXIS{axis}"]) for axis in range(1, min(header["NAXIS"], 999) + 1)]
-    kind = str(header.get("XTENSION", "PRIMARY")).strip()
-    pixels = math.prod(axes) if axes else 0
-    item = abs(header["BITPIX"]) // 8
-    nbytes = item * header.get("GCOUNT", 1) * (header.get("PCOUNT", 0) + pixels) if axes else 0
-    if nbytes < 0 or (header.get("GROUPS") is True and number == 0):
-        raise ValueError(f"the header of HDU {number} does not give the size of its data")
-    return HduExtent(
-        start,
-        start + len(text),
-        start + len(text) + nbytes,
-        header.get("ZIMAGE") is True or (kind in ("PRIMARY", "IMAGE") and len(axes) > 0),
-        str(header.get("EXTNAME", "" if number else "PRIMARY")).strip().upper(),
-        header.get("EXTVER", 1),
-    )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
-import numpy as np
 from astropy.io import fits
 
 BLOCK = 2880
@@ -22,6 +21,7 @@ _OF_IMAGE = re.compile(rb"(?:BITPIX  |NAXIS[0-9 ]{3}|BSCALE  |BZERO   |BLANK   )
 """Keywords that say how a plain image is stored."""
 TABLE = b"XTENSION= 'BINTABLE'"
 END = b"END" + b" " * 77
+_PRINTABLE = bytes(range(32, 127))
 
 
 class Keywords(dict[str, Any]):
@@ -45,6 +45,8 @@ class ImageHeader:
     """First byte of the data in the file."""
     stop: int
     """End of the data in the file, in bytes."""
+    names: tuple[str, int]
+    """EXTNAME, in capitals, and EXTVER."""
 
     @property
     def is_table(self) -> bool:
@@ -52,7 +54,9 @@ class ImageHeader:
         return self.text.startswith(TABLE)
 
     @classmethod
-    def of(cls, number: int, text: bytes, start: int, stop: int) -> ImageHeader:
+    def of(
+        cls, number: int, text: bytes, start: int, stop: int, names: tuple[str, int]
+    ) -> ImageHeader:
         """Parse the cards that say how the image is stored.
 
         If a keyword is repeated the last one counts, in tables the first, as in astropy and
@@ -63,7 +67,7 @@ class ImageHeader:
         else:
             starts = [card.start() for card in _OF_IMAGE.finditer(text) if card.start() % 80 == 0]
         keywords = Keywords(parsed(text[at : at + 80]) for at in starts)
-        return cls(number, text, keywords, start, stop)
+        return cls(number, text, keywords, start, stop, names)
 
     def header(self, keys: Collection[str]) -> fits.Header:
         """Return `keywords` and the given ones, in capitals; each one takes time to parse."""
@@ -83,7 +87,11 @@ def parsed(card: bytes) -> tuple[str, Any]:
 
 def integer(header: bytes, number: int, keyword: str) -> int | None:
     """Return the value of card `number`; None unless it is this keyword, and an integer."""
-    card = header[80 * number : 80 * number + 80]
+    return _integer(header[80 * number : 80 * number + 80], keyword)
+
+
+@lru_cache(maxsize=4096)
+def _integer(card: bytes, keyword: str) -> int | None:
     if card[:10] != f"{keyword:<8}= ".encode():
         return None
     value = card[10:].partition(b"/")[0].strip(b" ")
@@ -91,15 +99,16 @@ def integer(header: bytes, number: int, keyword: str) -> int | None:
 
 
 def header_end(content: bytes, start: int) -> int:
-    """Return the end of the header that begins at `start`; 0 if its END card is missing."""
-    for block in range(start, len(content) - BLOCK + 1, BLOCK):
-        at = content.find(END, block, block + BLOCK)
-        if at >= 0:
-            return block + BLOCK if (at - start) % 80 == 0 else 0
-    return 0
+    """Return the end of the header that begins at `start`; 0 if its END card is missing.
+
+    The content may be cut off in its last block.
+    """
+    at = content.find(END, start)
+    while at >= 0 and (at - start) % 80:
+        at = content.find(END, at + 1)
+    return min(start + (at - start) // BLOCK * BLOCK + BLOCK, len(content)) if at >= 0 else 0
 
 
 def is_printable(text: bytes) -> bool:
     """Return whether all characters are those that a header may have."""
-    codes = np.frombuffer(text, np.uint8)
-    return bool(np.minimum.reduce(codes) >= 32 and np.maximum.reduce(codes) <= 126)
+    return not text.translate(None, _PRINTABLE)

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from readers.fits.file import FitsFile
 from readers.fits.hdus import HduName
 from readers.fits.headers import Keywords
+from readers.fits.opened_hdus import names_of
 from readers.fits.plain_image import StoredImage
 from readers.fits.planes import ImageShape, plane_index
 from readers.fits.tiles.image import TiledImage
 from readers.window import Window
 
+_BITPIX = (8, 16, 32, 64, -32, -64)
 _KNOWN_IMAGES = 1024
 """Images that are kept; each takes some 4 kB of memory."""
 _MOST_AT_ONCE = 64 << 20
@@ -36,6 +38,8 @@ class _Description:
 
     number: int
     """Number of its HDU."""
+    names: tuple[str, int]
+    """EXTNAME of its HDU, in capitals, and EXTVER."""
     keywords: Mapping[str, Any]
     """BITPIX, and BSCALE, BZERO and BLANK where the header has them."""
     shape: ImageShape
@@ -102,6 +106,7 @@ def find_image(file: FitsFile, largest_tile: float = math.inf) -> FitsImage:
         file=file,
         header_bytes=found.start - found.header_start if is_read else 0,
         number=found.number,
+        names=found.names,
         keywords=found.keywords,
         shape=found.shape,
         image=None if too_large else found.image,
@@ -127,7 +132,7 @@ def _read_description(file: FitsFile) -> _Description:
     if header is None:
         return _by_astropy(file)
     extent = header.start - len(header.text), header.start, header.stop
-    return _described(header.number, header.keywords, header.is_table, *extent)
+    return _described(header.number, header.names, header.keywords, header.is_table, *extent)
 
 
 def _by_astropy(file: FitsFile) -> _Description:
@@ -139,7 +144,7 @@ def _by_astropy(file: FitsFile) -> _Description:
             header = _of_plain_image(header)
         start = info["datLoc"]
         extent = info["hdrLoc"], start, start + hdu.size
-        return _described(number, header, is_table, *extent)
+        return _described(number, names_of(hdu), header, is_table, *extent)
 
 
 def _of_plain_image(header: fits.Header) -> Keywords:
@@ -156,6 +161,7 @@ def _of_plain_image(header: fits.Header) -> Keywords:
 
 def _described(
     number: int,
+    names: tuple[str, int],
     header: Mapping[str, Any],
     is_table: bool,
     header_start: int,
@@ -171,9 +177,12 @@ def _described(
     if is_table and "ZBLANK" in header:
         keywords.setdefault("BLANK", header["ZBLANK"])
     bitpix = keywords["BITPIX"] = header[f"{letter}BITPIX"]
+    if bitpix not in _BITPIX:
+        raise ValueError(f"{letter}BITPIX is {bitpix}, expected one of {_BITPIX}")
     stored = StoredImage(bitpix=bitpix, shape=shape, start=start)
     return _Description(
         number=number,
+        names=names,
         keywords=keywords,
         shape=shape,
         image=TiledImage.of(header, start, stop) if is_table else stored,

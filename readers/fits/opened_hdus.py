@@ -10,7 +10,7 @@ from typing import Any
 
 from astropy.io import fits
 
-from readers.fits.hdus import HduName, no_such_hdu
+from readers.fits.hdus import HduName, no_such_hdu, unusual_hdu
 from readers.places.contract import Place
 
 _LISTED = 8
@@ -45,8 +45,34 @@ def find_wanted(hdus: fits.HDUList, wanted: HduName | None, place: Place) -> int
     return number
 
 
-def with_pixels(hdus: fits.HDUList) -> list[int]:
-    """Return the numbers of the HDUs that hold images with pixels; ValueError if there is none."""
+def check_data(hdu: Any, number: int, place: Place) -> None:
+    """Raise ValueError if the data of an HDU are cut off; some of its padding may be missing."""
+    found = hdu.fileinfo()
+    start, data, nbytes = found["hdrLoc"], found["datLoc"], place.nbytes
+    if data + found["datSpan"] <= nbytes:
+        return
+    stop = unusual_hdu(place.read(start, data), start, number).stop
+    if stop > max(data, nbytes):
+        raise ValueError(
+            f"the file is truncated: it ends at byte {nbytes}, the data of HDU {number} at {stop}"
+        )
+
+
+def names_of(hdu: Any) -> tuple[str, int]:
+    """Return EXTNAME, in capitals, and EXTVER."""
+    return hdu.name.strip().upper(), hdu.ver if isinstance(hdu.ver, int) else 1
+
+
+def with_pixels(hdus: fits.HDUList, place: Place) -> list[int]:
+    """Return the numbers of the HDUs that hold images with pixels.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or data of an HDU are cut off.
+    """
+    for number, hdu in enumerate(hdus):
+        check_data(hdu, number, place)
     images = [n for n, hdu in enumerate(hdus) if _holds_image(hdu) and math.prod(hdu.shape)]
     if not images:
         raise no_such_hdu(None, ())
@@ -94,4 +120,5 @@ def _after(hdus: fits.HDUList, place: Place) -> str:
 def _holds_image(hdu: Any) -> bool:
     if hdu.header.get("ZIMAGE") is True and hdu.header.get("XTENSION") == "BINTABLE":
         return True
-    return bool(hdu.is_image) and hdu.header.get("NAXIS", 0) >= 1
+    # astropy takes any HDU of the name PRIMARY for an image.
+    return bool(hdu.is_image) and hasattr(hdu, "shape") and hdu.header.get("NAXIS", 0) >= 1

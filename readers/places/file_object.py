@@ -21,9 +21,10 @@ seek."""
 class _Raw(io.RawIOBase):
     """Unbuffered file object; it leaves the place open when it is closed."""
 
-    def __init__(self, place: Place, start: int, before: bytes) -> None:
+    def __init__(self, place: Place, start: int, before: bytes, block: int) -> None:
         self._place, self._start, self._before = place, start - len(before), before
         self._at = 0
+        self._end = -(-place.nbytes // block) * block
         self.name = place.name
         self.nbytes_read = 0
 
@@ -42,12 +43,14 @@ class _Raw(io.RawIOBase):
         start = self._start + self._at
         nbytes = max(0, min(len(view), self._place.nbytes - start))
         self._place.read_many([(start, view[:nbytes])])
-        self._at += nbytes
         self.nbytes_read += nbytes
-        return nbytes
+        filled = max(nbytes, min(len(view), self._end - start))
+        view[nbytes:filled] = bytes(filled - nbytes)
+        self._at += filled
+        return filled
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        end = self._place.nbytes - self._start
+        end = self._end - self._start
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: end}[whence]
         if base + offset < 0:
             raise ValueError(f"seek to {base + offset}, before the first byte")
@@ -60,12 +63,13 @@ class _Raw(io.RawIOBase):
 
 @contextmanager
 def file_object(
-    place: Place, start: int = 0, before: bytes = b""
+    place: Place, start: int = 0, before: bytes = b"", block: int = 1
 ) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
     """Yield a file object that reads an open place, and a function that counts the bytes read.
 
-    The file begins with the bytes `before`; those of the place follow, from `start` on.
+    The file begins with the bytes `before`; those of the place follow, from `start` on, and zeros
+    that fill the last one of its blocks.
     """
-    raw = _Raw(place, start, before)
+    raw = _Raw(place, start, before, block)
     with io.BufferedReader(raw, _BUFFER) as file:
         yield file, lambda: raw.nbytes_read

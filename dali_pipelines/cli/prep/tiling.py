@@ -23,6 +23,7 @@ from readers.errors import ReadError
 from readers.fits.file import FitsFile, read_errors
 from readers.fits.gzip_stream import MAGIC
 from readers.fits.image import find_image
+from readers.fits.opened_hdus import check_data
 from readers.places.local import LocalPlace
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def _parts(path: str, edge: int) -> list[_Part]:
         file.by_astropy(disable_image_compression=True) as opened,
     ):
         for number, hdu in enumerate(opened[0]):
+            check_data(hdu, number, file.place)
             header, place = hdu.header, hdu.fileinfo()
             copied = reason_to_copy(header, edge)
             shape: tuple[int, ...] = ()
@@ -176,7 +178,13 @@ def _parts(path: str, edge: int) -> list[_Part]:
 
 def _checked_bytes(path: str, part: _Part) -> memoryview:
     """Return the bytes of an HDU, once they agree with the checksums in its header."""
-    content = np.memmap(path, np.uint8, "r", part.start, part.stop - part.start).data
+    end = min(part.stop, os.path.getsize(path))
+    content = np.memmap(path, np.uint8, "r", part.start, end - part.start).data
+    if end < part.stop:  # of the last HDU
+        is_text = bytes(content[:20]) == b"XTENSION= 'TABLE   '"
+        content = memoryview(
+            bytes(content).ljust(part.stop - part.start, b" " if is_text else b"\0")
+        )
     if part.datasum is not None:
         found = ones_sum(content[part.data - part.start :])
         if part.datasum.lstrip("0") != str(found).lstrip("0"):

@@ -67,6 +67,8 @@ def _decode(truth: Truth, row: Row, name: HduName | None, window: Place | None) 
     from astropy.io import fits
 
     with unpacked_file(row.place) as file, fits.open(file, memmap=False) as hdus:
+        if hdus[0].header.get("SIMPLE") is False:  # astropy would go on for ever in a gzipped file
+            raise ValueError("SIMPLE is F")
         if name is None:
             images = (n for n, hdu in enumerate(hdus) if hdu.is_image and hdu.shape)
             truth.hdu = next(images, None)

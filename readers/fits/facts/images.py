@@ -62,7 +62,7 @@ def fits_facts(
         FitsFile.at(place, wanted, every=every) as opened,
     ):
         try:
-            primary, images = usual_images(opened.place, wanted, hdus, every=every)
+            primary, images = usual_images(opened, wanted, hdus, every=every)
             return [
                 keyword_facts(primary, image, keys, inherit=inherit)
                 | _facts(image.number, image.axes, image.bitpix, image.codec or "")
@@ -84,7 +84,7 @@ def _by_astropy(
     with file.by_astropy(do_not_scale_image_data=True) as (hdus, number):
         if not every:
             where.hdu = number
-        numbers = with_pixels(hdus) if every else [number]
+        numbers = with_pixels(hdus, file.place) if every else [number]
         if wanted is not None:
             names = {number: hdus[number].name.strip().upper() for number in numbers}
             numbers = images_among(names, wanted)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from readers.fits.facts.cards import Cards, Fact, Unusual, card_name
 from readers.fits.facts.inherited import headers_of
 from readers.fits.facts.table import is_of_table, table_facts
-from readers.fits.hdus import HduExtent, HduName, HeaderReader, is_wanted
+from readers.fits.file import FitsFile
+from readers.fits.hdus import HduExtent, HduName, HeaderReader, find_hdu, is_wanted
 from readers.fits.headers import TABLE
 from readers.fits.opened_hdus import images_among
 from readers.places.contract import Place
@@ -42,13 +43,13 @@ class UsualHdu:
 
 
 def usual_images(
-    place: Place,
+    file: FitsFile,
     wanted: HduName | None,
     hdus: Sequence[int | str] | None,
     *,
     every: bool,
 ) -> tuple[UsualHdu, list[UsualHdu]]:
-    """Return the primary HDU, and the images; parameters are those of `fits_facts`.
+    """Return the primary HDU of an open file, and images; parameters are those of `fits_facts`.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def usual_images(
         If there is none for one of `hdus`.
     """
     found = []
-    for hdu in _each(place):
+    for hdu in _two(file, wanted) if isinstance(wanted, int) and not every else _each(file.place):
         if hdu.number == 0:
             primary = hdu
         if every and hdu.axes and 0 not in hdu.axes:
@@ -90,6 +91,17 @@ def keyword_facts(
     return facts
 
 
+def _two(file: FitsFile, number: int) -> Iterator[UsualHdu]:
+    """Yield the primary HDU, and the one of this number. Raises Unusual."""
+    headers = HeaderReader(file.place)
+    for one in sorted({0, number}):
+        extent = find_hdu(headers, file.stamp, one)
+        if extent is None:
+            raise Unusual
+        cards = Cards(headers.read(extent.start))
+        yield _usual(one, extent, cards, is_last=extent.end >= file.place.nbytes)
+
+
 def _each(place: Place) -> Iterator[UsualHdu]:
     """Yield the HDUs of a file, up to its end. Raises Unusual."""
     headers = HeaderReader(place)
@@ -99,7 +111,9 @@ def _each(place: Place) -> Iterator[UsualHdu]:
         if found is None:
             raise Unusual
         extent, cards = found
-        yield _usual(number, extent, cards, is_last=extent.end == place.nbytes)
+        if not headers.goes_on(extent):
+            raise Unusual
+        yield _usual(number, extent, cards, is_last=extent.end >= place.nbytes)
         at, number = extent.end, number + 1
 
 

@@ -16,11 +16,13 @@ from fits_files import decoded
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers import AiaReader, FitsReader, Row, Window
+from readers import AiaReader, FitsReader, ReadError, Row, Window
 from readers.fits import file, hdus, image
 from readers.fits.file import FitsFile
 from readers.fits.hdus import find_header
+from readers.header_scan import file_facts
 from readers.places import local
+from readers.places.local import LocalPlace
 from readers.places.opener import LOCAL
 
 PIXELS = np.arange(31 * 23, dtype=np.int16).reshape(31, 23)
@@ -184,6 +186,76 @@ def test_the_largest_tile_of_each_reader_counts(tmp_path: Path, remembering: Non
     assert lengths[0] == lengths[2] < lengths[1]
 
 
+def many(path: Path, count: int = 3000) -> str:
+    """Write images of which each has its number as values."""
+    with open(path, "wb") as file:
+        file.write(fits.PrimaryHDU().header.tostring().encode())
+        for number in range(1, count):
+            hdu = fits.ImageHDU(np.full((4, 4), number, np.int16), name=f"N{number}")
+            hdu.ver = number // 2
+            file.write(hdu.header.tostring().encode() + hdu.data.astype(">i2").tobytes())
+            file.write(bytes(2880 - 32))
+    return str(path)
+
+
+def test_far_hdus_are_read_as_fast_as_near_ones(
+    tmp_path: Path, remembering: None, reads: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one read of their own header, without astropy, once those before them are known."""
+    path = many(tmp_path / "a.fits")
+    last = decoded(FitsReader().read(Row(0, path, 2999), None))
+    assert (last == 2999).all()
+    monkeypatch.setattr(fits, "open", None)
+    counts: dict[int, list[int]] = {}
+    for number in (2, 700, 2000, 2900):
+        near_name = FitsReader((f"n{number}", number // 2))
+        for row, reader in ((Row(0, path, number), FitsReader()), (Row(0, path), near_name)):
+            reads.clear()
+            found = decoded(reader.read(row, None))
+            assert (found == number).all()
+            counts.setdefault(number, []).append(len(reads))
+    assert len({tuple(each) for each in counts.values()}) == 1
+    (facts,) = file_facts(path, ["EXTVER"], 2500)
+    reads.clear()
+    (facts,) = file_facts(path, ["EXTVER"], 2600)
+    assert (facts["hdu"], facts["EXTVER"]) == (2600, 1300)
+    assert len(reads) < 9
+
+
+def test_headers_of_many_files_take_bounded_memory(
+    tmp_path: Path, remembering: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdus, "_MOST_HDUS", 20)
+    paths = [mosaic(tmp_path / f"{number}.fits", first=number) for number in range(7)]
+    for path in paths * 2:
+        assert value(path, 9) == 4 + int(Path(path).stem)
+        assert hdus._known_hdus.cache_info().currsize <= 3
+
+
+@pytest.mark.parametrize("count", [1100, 1200, 5000])
+@pytest.mark.parametrize("name", ["a.fits", "a.fits.gz"])
+def test_long_headers_need_no_astropy(
+    tmp_path: Path, name: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [fits.PrimaryHDU(), fits.ImageHDU(), fits.CompImageHDU(PIXELS + np.int16(5))]
+    for hdu in made[1:]:
+        for number in range(count):
+            hdu.header.add_history(f"the END of step {number}")
+    fits.HDUList(made).writeto(tmp_path / name)
+    monkeypatch.setattr(fits, "open", None)
+    assert value(str(tmp_path / name), 2) == 5
+
+
+def test_of_a_header_without_end_little_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.fits"
+    with open(path, "wb") as file:
+        file.write(fits.PrimaryHDU(PIXELS).header.tostring()[:400].encode().ljust(2880))
+        file.truncate(8 << 30)
+    refused(FitsReader(), Row(NUMBER, str(path)), None, "END")
+    with pytest.raises(ReadError, match="END"):
+        file_facts(str(path), hdu="all")
+
+
 def test_few_images_are_remembered(tmp_path: Path, remembering: None) -> None:
     path = mosaic(tmp_path / "a.fits", 3)
     for number in range(1100):
@@ -315,3 +387,34 @@ def test_astropy_opens_but_the_extension_that_it_decodes(
         part = found.pixels(window, [0], scaled=True)[0]
     np.testing.assert_array_equal(part, expected[y : y + 4, x : x + 5])
     assert [len(hdus) for hdus in opened] == [2, 2]
+
+
+class _Interrupted(LocalPlace):
+    """A file in whose reads, one of them, another thread finds an HDU first."""
+
+    reads_left: int
+    wanted: Any
+
+    def read(self, start: int, stop: int) -> bytes:
+        content = super().read(start, stop)
+        self.reads_left -= 1
+        if self.reads_left == 0:
+            with LocalPlace(self.name) as place:
+                find_header(place, place.stamp, self.wanted)
+        return content
+
+
+@pytest.mark.usefixtures("remembering")
+@pytest.mark.parametrize("wanted", [1, 3, "N2", ("N3", 1), None])
+def test_threads_that_find_hdus_of_one_file(tmp_path: Path, wanted: Any) -> None:
+    """Whenever another one finds it first, the header is that of the wanted HDU."""
+    path = mosaic(tmp_path / "a.fits")
+    for number in range(1, 20):
+        hdus._known_hdus.cache_clear()
+        with _Interrupted(path) as place:
+            place.reads_left, place.wanted = number, wanted
+            found = find_header(place, place.stamp, wanted)
+        assert found is not None
+        with fits.open(path, disable_image_compression=True) as opened:
+            expected = opened[1 if wanted is None else wanted].header
+        assert fits.Header.fromstring(found.text) == expected

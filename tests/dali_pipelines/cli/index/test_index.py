@@ -345,6 +345,24 @@ class TestVerify:
         assert status == 1
         assert f"none of 3 files can be read, the first: {tmp_path}/scale.fits: BSCALE" in err
 
+    @pytest.mark.parametrize("suffix", ["", ".gz"])
+    def test_a_last_block_that_is_not_filled(
+        self, tmp_path: Path, run: Run, suffix: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its DATASUM is that of the whole block."""
+        monkeypatch.chdir(tmp_path)
+        pixels = np.random.default_rng(0).integers(0, 255, (20, 23), np.int16)
+        for number, hdu in enumerate((fits.ImageHDU(pixels), fits.CompImageHDU(pixels))):
+            path = tmp_path / "whole"
+            fits.HDUList([fits.PrimaryHDU(), hdu]).writeto(path, checksum=True, overwrite=True)
+            with fits.open(path, disable_image_compression=True) as hdus:
+                end = hdus[1].fileinfo()["datLoc"] + hdus[1].size
+            content = path.read_bytes()[:end]
+            for name, part in {"good": content, "cut": content[:-1]}.items():
+                packed = gzip.compress(part) if suffix else part
+                (tmp_path / f"{name}{number}.fits{suffix}").write_bytes(packed)
+        assert "2 rows kept, 2 rejected" in run(f"{tmp_path}/*.fits*", "--verify")[1]
+
     def test_a_file_that_kills_its_process(
         self, archive: Path, run: Run, monkeypatch: pytest.MonkeyPatch
     ) -> None:

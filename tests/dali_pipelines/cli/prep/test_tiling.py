@@ -260,6 +260,37 @@ class TestDamage:
             tiled(path)
         assert (raised.value.hdu, raised.value.row) == (1, 3)
 
+    @pytest.mark.parametrize("suffix", ["", ".gz"])
+    @pytest.mark.parametrize("last", ["image", "rice", "binary", "text"])
+    def test_a_last_block_that_is_not_filled(self, path: Path, last: str, suffix: str) -> None:
+        """It is in the copy; a file that lacks a byte of the data is rejected."""
+        columns = [fits.Column("a", "I10", array=[1, 2])]
+        hdu = {
+            "image": fits.ImageHDU(PIXELS.astype(np.float32)),
+            "rice": rice(PIXELS),
+            "binary": fits.BinTableHDU.from_columns([fits.Column("a", "J", array=[1, 2])]),
+            "text": fits.TableHDU.from_columns(columns),
+        }[last]
+        fits.HDUList([fits.PrimaryHDU(), rice(PIXELS), hdu]).writeto(
+            path, checksum=True, overwrite=True
+        )
+        with fits.open(path, disable_image_compression=True) as hdus:
+            end = hdus[2].fileinfo()["datLoc"] + hdus[2].size
+        whole = path.read_bytes()
+        packed = path.with_name(f"a.fits{suffix}")
+        for cut in (end, end - 1):
+            content = whole[:cut]
+            packed.write_bytes(gzip.compress(content) if suffix else content)
+            if cut < end:
+                with pytest.raises(ReadError):
+                    tiled(packed)
+                continue
+            copy, _ = tiled(packed)
+            np.testing.assert_array_equal(fits.getdata(copy, 1), PIXELS)
+            with fits.open(copy, disable_image_compression=True) as hdus:
+                assert all(hdu.verify_datasum() == hdu.verify_checksum() == 1 for hdu in hdus[1:])
+            assert copy.stat().st_size % 2880 == 0
+
     def test_truncated(self, path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-2880])
         with pytest.raises(ReadError, match="truncated"):

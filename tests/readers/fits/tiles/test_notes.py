@@ -265,3 +265,19 @@ class TestFrames:
             FitsReader().read(row, Window(height=9, width=2000))
         with pytest.raises(OSError, match="there is no plane 7"):
             FitsReader(planes=7).read(row, self.WINDOW)
+
+
+def test_notes_of_far_hdus_are_as_short_as_of_near_ones(tmp_path: Path) -> None:
+    """They name the image's own header alone."""
+    pixels = np.arange(9 * 9, dtype=np.int16).reshape(9, 9)
+    images = [fits.ImageHDU(pixels + np.int16(number)) for number in range(1, 200)]
+    fits.HDUList([fits.PrimaryHDU(), *images]).writeto(tmp_path / "a.fits")
+    numbers = [1, 100, 199]
+    table = pa.table({"path": [str(tmp_path / "a.fits")] * 3, "hdu": numbers})
+    index = with_tiles(Index(table))
+    near, *far = map(len, index.table[COLUMN].to_pylist())
+    assert max(far) <= near
+    columns = index.columns(notes=(COLUMN,))
+    for row, number in enumerate(numbers):
+        found = FitsReader().read(columns.row(row), Window(height=4, width=4, y=0.0, x=0.0))
+        np.testing.assert_array_equal(fits_files.decoded(found)[..., 0], pixels[:4, :4] + number)
