@@ -22,7 +22,7 @@ from dali_pipelines.graph.source import first_readable, places_of
 from dali_pipelines.graph.transform import transform
 from dali_pipelines.values import holds
 from readers.contract import Row
-from readers.fits.file import open_images
+from readers.fits.file import hdu_names
 from readers.fits.hdus import HduName
 from readers.fits.reader import FitsReader
 from readers.fits.several.hdu import Hdu, ImageKind
@@ -68,11 +68,15 @@ def hdus_reader(
     else:
         kinds = {name: ImageKind.of(one) for name, one in images.items()}
     image = kinds.pop("image")
+    beside = {}
+    if any(one.relative is not None for one in images.values()):
+        beside = first_readable(columns, reader.beside_in, config.read_timeout)[1]
     for name, kind in kinds.items():
         _check_outside(name, kind)
         if config.ragged == "pad":
             check_padding(name, kind.outside or 0, kind.dtype)
-    return replace(reader, kinds=kinds, main=replace(main, num_planes=image.planes))
+    main = replace(main, num_planes=image.planes)
+    return replace(reader, kinds=kinds, main=main, beside=beside)
 
 
 def _names_beside_numbers(index: Index, images: Mapping[str, Hdu]) -> dict[str, str]:
@@ -87,8 +91,7 @@ def _names_beside_numbers(index: Index, images: Mapping[str, Hdu]) -> dict[str, 
 
 
 def _hdu_names(row: Row) -> list[str]:
-    with open_images(row.place) as (hdus, _):
-        return [hdu.name for hdu in hdus]
+    return [name for name, _ in hdu_names(row.place)]
 
 
 def _check_each_once(names: Mapping[str, str], found: Sequence[str]) -> None:

@@ -262,6 +262,62 @@ def test_a_name_that_several_detectors_have(tmp_path: Path) -> None:
         fits_pipeline(index, batch_size=1, hdus={"image": Hdu(), "flags": flags})
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_relative_hdus_have_the_names_of_the_first_file(tmp_path: Path, suffix: str) -> None:
+    """Files of another order, or with another number of detectors, are rejected by name."""
+    orders = {
+        "a": "SCI1 ERR1 WHT1 SCI2 ERR2 WHT2",
+        "b": "SCI1 WHT1 ERR1",
+        "c": "WHT1 SCI2 ERR2 WHT2 SCI1 ERR1",
+        "d": "SCI1 SCI2 ERR1 ERR2",
+        "e": "SCI2 ERR1",
+        "f": "sci1 err1",
+        "g": "CCD1 MASK1",
+    }
+    paths, numbers, good = [], [], []
+    for file, order in orders.items():
+        made: list[Any] = [fits.PrimaryHDU()]
+        for name in order.split():
+            pixels = np.full((9, 9), ord(name[0].upper()), np.float32)
+            made.append(fits.ImageHDU(pixels, name=name[:-1], ver=int(name[-1])))
+        fits.HDUList(made).writeto(tmp_path / f"{file}.fits{suffix}")
+        for number, name in enumerate(order.split(), 1):
+            if name[0] in "SsC":
+                beside = order.split()[number]
+                good.append(file == "g" or beside.upper() == f"ERR{name[-1]}")
+                paths.append(str(tmp_path / f"{file}.fits{suffix}"))
+                numbers.append(number)
+    index = Index(pa.table({"path": paths, "hdu": numbers}))
+    hdus = {"image": Hdu(), "err": Hdu(relative=1)}
+    found = {}
+    with loader(index, hdus=hdus, crop=None, batch_size=1, bad_sample="skip", max_bad=99) as read:
+        for (batch,) in read:
+            for row, err in zip(batch["row"].tolist(), batch["err"], strict=True):
+                found[row] = chr(int(err[0, 0, 0]))
+        rejected = dict(read.stats.rejected)
+    wanted = [row for row, is_good in enumerate(good) if is_good]
+    assert sorted(found) == wanted
+    assert all(found[row] == ("M" if "g.fits" in paths[row] else "E") for row in wanted)
+    assert sorted(rejected) == [row for row in range(len(good)) if row not in wanted]
+    reason = next(one.reason for one in rejected.values() if "b.fits" in one.path)
+    assert "WHT" in reason
+    assert "ERR" in reason
+
+
+def test_relative_hdus_in_a_file_of_their_own(tmp_path: Path) -> None:
+    for name, extensions in {"a": "SCI", "b": "SCI", "dq_a": "DQ", "dq_b": "WHT"}.items():
+        pixels = fits.ImageHDU(np.ones((9, 9), np.int16), name=extensions)
+        fits.HDUList([fits.PrimaryHDU(), pixels]).writeto(tmp_path / f"{name}.fits")
+    table = {
+        "path": [str(tmp_path / f"{name}.fits") for name in "ab"],
+        "path_dq": [str(tmp_path / f"dq_{name}.fits") for name in "ab"],
+        "hdu": [1, 1],
+    }
+    hdus = {"image": Hdu(), "dq": Hdu(part="dq", relative=0)}
+    index = Index(pa.table(table))
+    assert list(read_here(fits_pipeline, index, hdus=hdus, batch_size=1, seed=SEED)) == [0]
+
+
 def loader(index: Index, **config: Any) -> Loader:
     options = {"batch_size": 3, "num_read_processes": 2, "crop": 64, "hdus": HDUS, **config}
     return Loader(fits_pipeline, index, devices=[None], seed=SEED, **options)

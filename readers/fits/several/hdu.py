@@ -24,7 +24,8 @@ class Hdu:
         the row, else the first one that holds an image.
     relative : int, optional
         Its HDU, counted from that of the row (column ``hdu``): 2 is the second one after it. For
-        files of several detectors, whose flags are in an HDU of each.
+        files of several detectors, whose flags are in an HDU of each. A row is rejected if EXTNAME,
+        or the distance of EXTVER, is not that in the first file beside an HDU of the same EXTNAME.
     part : str, optional
         It is in a file of its own, that of column ``path_{part}``. There, too, `relative` counts
         from column ``hdu``; without it and `hdu`, column ``hdu_{part}`` is taken.

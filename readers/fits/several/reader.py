@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
-from readers.fits.file import FitsFile, read_errors
+from readers.fits.file import FitsFile, hdu_names, read_errors
 from readers.fits.hdus import HduName
 from readers.fits.image import FitsImage, find_image
 from readers.fits.reader import FitsReader
+from readers.fits.several.beside import Beside, beside, check_beside
 from readers.fits.several.hdu import Hdu, ImageKind
 from readers.fits.several.meaning import STORED, meant, read_wide
 from readers.window import Window
@@ -46,6 +47,8 @@ class HdusReader:
         Reader of the first image, of which only ``stored``, ``planes`` and ``num_planes`` count.
     largest_tile : float
         As of FitsReader, for all images.
+    beside : mapping of str to Beside
+        Names that HDUs must have, of images that are counted from the HDU of the row.
 
     Notes
     -----
@@ -56,6 +59,7 @@ class HdusReader:
     kinds: Mapping[str, ImageKind] = field(hash=False)
     main: FitsReader
     largest_tile: float = math.inf
+    beside: Mapping[str, Beside] = field(default_factory=dict, hash=False)
 
     regions: ClassVar[bool] = True
     """It reads what `Window.within` gives."""
@@ -129,6 +133,18 @@ class HdusReader:
         self._visit(row, look)
         return {name: kinds[name] for name in self.images}
 
+    def beside_in(self, row: Row) -> dict[str, Beside]:
+        """Return, for images with `relative`, the names in the files of a row; or ReadError."""
+        own = hdu_names(row.place)
+        found: dict[str, Beside] = {}
+        for name, image in self.images.items():
+            if image.relative is not None:
+                with _errors(row, _Wanted(0, name, row, None)):
+                    file, _ = image.of(row)
+                others = own if _file_of(file) == _file_of(row) else hdu_names(file.place)
+                found[name] = beside(own, others, image.relative)
+        return found
+
     def verify(self, row: Row) -> None:
         """Decode all images with astropy, or the planes of them that are read."""
 
@@ -184,6 +200,7 @@ class HdusReader:
         `visit` returns the bytes that it has read.
         """
         nbytes, sizes = 0, {}
+        names: dict[tuple[Hashable, int], tuple[str, int]] = {}
         for several in self._by_file(row):
             of_file = 0
             with _errors(row, several[0]) as at, FitsFile(several[0].row.place) as file:
@@ -192,20 +209,36 @@ class HdusReader:
                     at.turn_to(here[0])
                     found = find_image(file, self.largest_tile)
                     at.hdu = found.number
+                    names[_file_of(here[0].row), found.number] = found.names
                     sizes[here[0].name] = found.shape.height, found.shape.width, found.number
                     _check_sizes(sizes, here[0].name)
+                    for one in here:
+                        if (expected := self.beside.get(one.name)) is not None:
+                            at.one = one
+                            check_beside(_own_names(row, names), found.names, expected)
+                    at.one = here[0]
                     of_file += visit(found, here)
                 nbytes += file.input_bytes(of_file)
         height, width, _ = next(iter(sizes.values()))
         return nbytes, (height, width)
 
     def _by_file(self, row: Row) -> list[list[_Wanted]]:
-        files: dict[tuple[str, int | None], list[_Wanted]] = {}
+        files: dict[Hashable, list[_Wanted]] = {}
         for place, (name, image) in enumerate(self.images.items()):
             with _errors(row, _Wanted(place, name, row, None)):
                 file, hdu = image.of(row)
-            files.setdefault((file.path, file.offset), []).append(_Wanted(place, name, file, hdu))
+            files.setdefault(_file_of(file), []).append(_Wanted(place, name, file, hdu))
         return list(files.values())
+
+
+def _own_names(row: Row, known: Mapping[tuple[Hashable, int], tuple[str, int]]) -> tuple[str, int]:
+    """Return EXTNAME and EXTVER of the HDU of a row, which may hold no image of the sample."""
+    number = row.hdu or 0
+    return known.get((_file_of(row), number)) or hdu_names(row.place)[number]
+
+
+def _file_of(row: Row) -> tuple[str, int | None]:
+    return row.path, row.offset
 
 
 def suffix(place: int) -> str:
