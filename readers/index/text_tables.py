@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import os
+import re
 import zlib
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,12 @@ _NOT_DECIMAL = r"^[+-]?0([0-9]+|[xX].*)$"
 """Integers with leading zeros, and hexadecimal ones, which PyArrow reads, too."""
 _LONG_INTEGER = r"^[+-]?[0-9]{16,}$"
 """Integers that a float may not hold."""
+_LONG_EXPONENT = r"[eE][+]?[0-9]{3,}$"
+"""Numbers that a float may not hold, and names such as 12E4567."""
+_PATH = re.compile(r"path|path_.*|.*_path")
+"""Columns of the Index that are paths, whatever they look like."""
+_NUMBERS = frozenset(("hdu", "plane", "offset", "nbytes", "y", "x"))
+"""Columns of the Index that are numbers, also with leading zeros."""
 
 
 def read_csv(path: str | os.PathLike[str]) -> pa.Table:
@@ -24,7 +32,8 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
 
     Lines above it that begin with ``#`` are comments. Columns are integers, floats, bools, dates,
     times or text, as PyArrow infers them, but text where numbers would lose something, see `loses`.
-    The column ``path`` is text.
+    Columns of paths (``path``, ``mask_path``, ...) are text; ``y``, ``x``, ``hdu`` and the like are
+    numbers.
 
     Raises
     ------
@@ -51,7 +60,7 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
             pa.BufferReader(content), parse_options=parsing, convert_options=options
         )
 
-    if content.count(b'"') % 2:  # of a quote without an end, PyArrow takes all that follows
+    if b'"' in content:  # PyArrow takes what follows a quote without an end, or stands behind one
         _check_rows(name, content, comments)
     try:
         table = read()
@@ -64,42 +73,51 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
         raise ValueError(
             f"{name} has several columns {', '.join(map(repr, twice))}: rename all but one"
         )
-    numeric = [column for column in stored if _is_numeric(table[column].type)]
-    path_column = stored[names.index("path")] if "path" in names else None
-    if wanted := [*{*numeric, path_column} - {None}]:
-        texts = read(wanted)
-    for position, column in enumerate(stored):
-        if column == path_column:
-            table = table.set_column(position, column, texts[column])
-        elif column in numeric and loses(texts[column], table[column].type):
-            empty = pc.equal(texts[column], "")
-            without = pa.scalar(None, pa.large_string())
-            table = table.set_column(position, column, pc.if_else(empty, without, texts[column]))
+    is_path = dict(zip(stored, map(_PATH.fullmatch, names), strict=True))
+    as_text = [
+        column
+        for column, known in zip(stored, names, strict=True)
+        if is_path[column] or (known not in _NUMBERS and _may_lose(table[column].type))
+    ]
+    texts = read(as_text) if as_text else table
+    for column in as_text:
+        if not is_path[column] and not loses(texts[column], table[column].type):
+            continue
+        empty, nothing = pc.equal(texts[column], ""), pa.scalar(None, pa.large_string())
+        values = pc.if_else(empty, nothing, texts[column])
+        table = table.set_column(stored.index(column), column, values)
     return table.rename_columns(names)
 
 
 def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Return whether numbers of a type would lose what the texts of a column say.
 
-    So they do of integers with leading zeros, in hexadecimal, or that are others as floats. Floats
-    hold decimal numbers, however these are spelt.
+    So they do of integers with leading zeros, in hexadecimal, or that are others as floats, and of
+    what a float is too small for. Floats hold other decimal numbers, however these are spelt. A
+    column without numbers, where all is NA, loses that.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     texts = pc.utf8_trim_whitespace(texts)
+    if pa.types.is_null(kind):
+        return bool(pc.any(pc.not_equal(texts, "")).as_py())
     if pc.any(pc.match_substring_regex(texts, _NOT_DECIMAL)).as_py():
         return True
     if pa.types.is_integer(kind):
         return False
     long = texts.filter(pc.match_substring_regex(texts, _LONG_INTEGER))
-    return any(float(text) != int(text) for text in long.to_pylist())
+    if any(float(text) != int(text) for text in long.to_pylist()):
+        return True
+    large = texts.filter(pc.match_substring_regex(texts, _LONG_EXPONENT))
+    return any(math.isinf(float(text)) for text in large.to_pylist())
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
+def _may_lose(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return bool(is_number or pa.types.is_null(kind))
 
 
 def _content(name: str) -> tuple[bytes, int]:
@@ -118,9 +136,10 @@ def _content(name: str) -> tuple[bytes, int]:
         content.decode()
     except UnicodeDecodeError as error:
         line = comments + content.count(b"\n", 0, error.start) + 1
+        code = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise ValueError(
             f"{name}, line {line}: it is not UTF-8 ({error.reason}): convert it, as by "
-            "iconv -f latin1 -t utf8"
+            f"iconv -f {code} -t utf-8"
         ) from None
     return content, comments
 
