@@ -50,7 +50,7 @@ def containers_table(
     FileNotFoundError
         If there is none.
     ValueError
-        If one is of another kind; or no row is left.
+        If none can be read, or no row is left.
     """
     paths = container_paths(kind, data, places)
     with ThreadPoolExecutor(_AT_ONCE if any(map(is_url, paths)) else 1) as threads:
@@ -58,21 +58,29 @@ def containers_table(
         return joined_containers(kind, scanned, left_out)
 
 
-def scan_container(kind: Kind, path: str, places: Places) -> tuple[pa.Table, LeftOut]:
-    """Return the table of a container, and what is left out."""
+def scan_container(kind: Kind, path: str, places: Places) -> tuple[pa.Table | None, LeftOut]:
+    """Return the table of a container, None if it cannot be read, and what is left out."""
     left_out = LeftOut()
     with places.at(path) as place:
-        return kind.table(place, places, left_out), left_out
+        try:
+            return kind.table(place, places, left_out), left_out
+        except ValueError as error:
+            reason = str(error).removeprefix(f"{place.name}: ")
+            left_out.reject(f"files that cannot be read as {kind.name}", place.name, reason)
+            return None, left_out
 
 
 def joined_containers(
-    kind: Kind, scanned: Iterable[tuple[pa.Table, LeftOut]], left_out: LeftOut | None = None
+    kind: Kind, scanned: Iterable[tuple[pa.Table | None, LeftOut]], left_out: LeftOut | None = None
 ) -> pa.Table:
     """Return the table of containers that were scanned; count and log what is left out."""
     tables, left_out = [], LeftOut() if left_out is None else left_out
     for table, left in scanned:
-        tables.append(table)
+        if table is not None:
+            tables.append(table)
         left_out.add_all(left)
+    if not tables:
+        raise ValueError(": ".join(left_out.rejected[0]))
     left_out.log()
     if not any(table.num_rows for table in tables):
         found = "".join(f"; {line}" for line in left_out.lines()[:1])
