@@ -266,3 +266,13 @@ def refused() -> dict[str, tuple[bytes, str]]:
 def patched(content: bytes, place: int, byte: int) -> bytes:
     """Change one byte."""
     return content[:place] + bytes((byte,)) + content[place + 1 :]
+
+
+def undecodable_jpeg() -> bytes:
+    """Return a JPEG whose first Huffman table has three codes of one bit: only decoders look."""
+    jpeg = bytearray(pillow(C8, "JPEG"))
+    counts = jpeg.index(b"\xff\xc4") + 5
+    longest = max(place for place in range(counts, counts + 16) if jpeg[place])
+    jpeg[counts], jpeg[longest] = 3, jpeg[longest] - 1
+    jpeg[counts + 2] -= 2
+    return bytes(jpeg)

@@ -20,8 +20,8 @@ EXTRA = ("duckdb", "matplotlib", "nvtx", "packaging", "pynvml")
 """Packages of the extra ``cli``."""
 
 
-flags: set[str] = set()
-"""Names of the flags of the command that runs, which `parse` notes."""
+flags: dict[str, bool] = {}
+"""Flags of the command that runs, and whether each is a bool; `parse` notes them."""
 _SETTING = re.compile(
     r"(?<![\w./=-])(\w+)=(True|False|'[^' ]*'|\(\d+(?:, \d+)*\)|-?\d+(?:\.\d+)?)(?![\w/=]|\.\w)"
 )
@@ -129,9 +129,10 @@ def in_flags(message: str) -> str:
 
 def _in_flags(setting: re.Match[str]) -> str:
     name, value = setting.groups()
-    if name not in flags:
+    is_bool = value in ("True", "False")
+    if flags.get(name) is not is_bool:
         return setting[0]
-    if value in ("True", "False"):
+    if is_bool:
         return f"--{name}" if value == "True" else f"--no-{name}"
     if value.startswith("("):
         return f"--{name} {value[1:-1].replace(',', '')}"

@@ -63,7 +63,7 @@ def parse(
     """
     fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
     names = [field.name for field in fields]
-    errors.flags = {*names}
+    errors.flags = {field.name: str(field.type).startswith("bool") for field in fields}
     argv = _underscored(sys.argv[1:] if argv is None else argv, names)
     path = config_file(argv)
     # What must be given may stand in the file.

@@ -125,6 +125,8 @@ def listed_files(texts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[st
         If one is not UTF-8, or is an Index file, a catalogue, a tar or a URL of a prefix.
     """
     for text in texts:
+        if is_url(text):
+            check_url(text)
         is_file = text.lower().endswith(suffixes) and not glob.has_magic(text)
         lists = (*_LISTS, "/", "*") if is_url(text) else _LISTS
         if text.lower().endswith(lists) and not is_file:

@@ -331,6 +331,8 @@ class IndexSources:
         except (ValueError, KeyError, NotImplementedError, OSError) as error:
             if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
                 raise  # the file cannot be opened; all other errors mean bad content
+            if name.endswith(".csv"):
+                raise ValueError(f"{name}: a catalogue is read by Index.scan") from None
             raise ValueError(
                 f"{name}: expected an Index file, but it is damaged, cut off or of another kind "
                 f"({error}): make it again, with Index.save or dali-pipelines index"

@@ -130,7 +130,11 @@ class LocalPlace:
 
 
 def _opened(path: str) -> tuple[int, os.stat_result]:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError as error:
+        reason = f"{error.strerror}; if the archive was moved, Index.moved gives its paths"
+        raise FileNotFoundError(error.errno, reason, path) from None
     status = os.fstat(file)
     if (kind := stat.S_IFMT(status.st_mode)) != stat.S_IFREG:
         os.close(file)

@@ -59,7 +59,8 @@ def check_url(url: str) -> None:
             "environment"
         )
     if not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"{printable(without_secrets(url))}: expected {scheme}://host/path")
+        rest = ", without ? and #" * bool(parts.query or parts.fragment)
+        raise ValueError(f"{printable(without_secrets(url))}: expected {scheme}://host/path{rest}")
 
 
 def located(url: str) -> Location:

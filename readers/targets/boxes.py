@@ -60,8 +60,8 @@ class Boxes(Target):
     Notes
     -----
     A row is rejected if its image has another size than `size` says, if one of its boxes is not
-    finite, beyond 1e9 pixels, inverted (x2 < x1) or outside the image, or if it has not as many
-    labels as boxes.
+    finite, beyond 1e9 pixels, inverted (x2 < x1) or wholly outside the image, or if it has not as
+    many labels as boxes.
     """
 
     column: str

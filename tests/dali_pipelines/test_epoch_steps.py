@@ -11,7 +11,7 @@ import pytest
 from counting_loader import CountingLoader
 from hypothesis import given
 from hypothesis import strategies as st
-from image_files import C8, pillow
+from image_files import C8, pillow, undecodable_jpeg
 
 from dali_pipelines import Index, Loader, jpeg_pipeline, npy_pipeline
 from readers import Order, WeightedOrder
@@ -216,10 +216,8 @@ def test_bad_rows(npy_index: Index, tmp_path: Path, tail: Any) -> None:
 @pytest.mark.parametrize("num_epochs", [None, 2])
 def test_what_only_the_graph_rejects(tmp_path: Path, tail: Any, num_epochs: int | None) -> None:
     """In a batch that reaches into the next pass, and up to the last of all steps."""
-    jpeg = pillow(C8, "JPEG")
-    place = jpeg.index(b"\xff\xdb")
     for row in range(5):
-        content = jpeg[:place] + bytes(3) + jpeg[place:] if row == 0 else jpeg
+        content = undecodable_jpeg() if row == 0 else pillow(C8, "JPEG")
         (tmp_path / f"{row}.jpg").write_bytes(content)
     with Loader(
         jpeg_pipeline,

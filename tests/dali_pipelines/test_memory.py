@@ -51,7 +51,7 @@ def test_frames_that_are_registered_count_as_they_are_in_the_file(
 
 @pytest.mark.parametrize(
     ("form", "options", "whole"),
-    [("PNG", {}, 1), ("TIFF", {}, 1), ("JPEG", {"progressive": True}, 1), ("JPEG", {}, 0)],
+    [("PNG", {}, 1), ("TIFF", {}, 0), ("JPEG", {"progressive": True}, 1), ("JPEG", {}, 0)],
 )
 def test_images_that_are_decoded_whole_for_a_window_count(
     tmp_path: Path, form: str, options: dict[str, Any], whole: int

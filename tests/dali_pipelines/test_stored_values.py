@@ -7,6 +7,7 @@ import io
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,15 +98,15 @@ def test_values_are_those_that_are_stored(files: dict[str, Path], channels: int)
 
 
 @pytest.mark.parametrize(
-    ("samples", "kind", "reason"),
+    ("samples", "kind"),
     [
-        (2, ("minisblack", "contig", "unassalpha"), "2 samples per pixel"),
-        (4, ("rgb", "separate", "unassalpha"), "PlanarConfiguration 2"),
-        (5, ("separated", "contig", "unspecified"), "5 samples per pixel"),
+        (2, ("minisblack", "contig", "unassalpha")),
+        (4, ("rgb", "separate", "unassalpha")),
+        (5, ("separated", "contig", "unspecified")),
     ],
 )
-def test_tiff_that_the_graph_would_multiply_by_alpha_is_refused(
-    tmp_path: Path, samples: int, kind: tuple[str, str, str], reason: str
+def test_tiff_that_dali_would_multiply_by_alpha(
+    tmp_path: Path, samples: int, kind: tuple[str, str, str]
 ) -> None:
     pixels = np.concatenate([COLOURS, COLOURS], 2)[..., :samples]
     photometric, planes, extra = kind
@@ -119,25 +120,19 @@ def test_tiff_that_the_graph_would_multiply_by_alpha_is_refused(
         planarconfig=planes,
         extrasamples=[extra],
     )
-    assert reason in _refusal(path)
+    np.testing.assert_array_equal(_delivered(path), _expected(path, 3))
 
 
-def test_bmp_without_its_last_byte_is_refused(tmp_path: Path) -> None:
+def test_bmp_without_its_last_byte_of_padding(tmp_path: Path) -> None:
+    """DALI would leave pixels uninitialised."""
     path = tmp_path / "padded.bmp"
     Image.fromarray(COLOURS[:, :-1, :3]).save(path)
-    path.write_bytes(path.read_bytes()[:-1])  # of the padding: Pillow reads it
-    assert "it is truncated" in _refusal(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    np.testing.assert_array_equal(_delivered(path), _expected(path, 3))
 
 
-def _refusal(path: Path) -> str:
-    loader = Loader(
-        jpeg_pipeline,
-        Index.from_paths([path]),
-        batch_size=1,
-        num_read_processes=1,
-        devices=[None],
-        bad_sample="skip",
-    )
-    with loader:
-        list(loader)
-    return loader.stats.rejected[0].reason
+def _delivered(path: Path) -> NDArray[Any]:
+    options: dict[str, Any] = {"batch_size": 1, "num_read_processes": 1, "framework": "numpy"}
+    with Loader(jpeg_pipeline, Index.from_paths([path]), devices=[None], **options) as loader:
+        ((batch,),) = list(loader)
+    return np.asarray(batch["image"][0])

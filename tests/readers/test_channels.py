@@ -154,9 +154,8 @@ class TestErrors:
     def test_channel_and_path_are_named(self, tmp_path: Path) -> None:
         row = row_of(of_171=npy(tmp_path, "a", 0), of_193="/no/such.npy")
         error = refused(NPY, row, None)
-        assert str(error) == (
-            f"{row.path} (row 17): part 193, /no/such.npy: [Errno 2] No such file or directory"
-        )
+        start = f"{row.path} (row 17): part 193, /no/such.npy: "
+        assert str(error).startswith(f"{start}[Errno 2] No such file or directory")
 
     def test_hdu_is_named(self, tmp_path: Path) -> None:
         for name in "ab":

@@ -37,11 +37,8 @@ def _hdu_names(text: str) -> tuple[int | str, ...]:
     return tuple(int(name) if name.isdecimal() else name for name in names)
 
 
-def _move(text: str) -> tuple[str, str]:
-    old, equals, new = text.partition("=")
-    if not (equals and old and new):
-        raise argparse.ArgumentTypeError(f"expected OLD=NEW, two folders or URLs, got {text!r}")
-    return str(at_home(old)), location(str(at_home(new)))
+def _folder(text: str) -> str:
+    return location(str(at_home(text)))
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -108,8 +105,9 @@ class IndexConfig(CutoutFlags, StorageFlags, ProcessFlags, ClusterFlags):
     moved: tuple[str, str] | None = option(
         None,
         "of an Index: its files were moved or copied from one folder or URL to another",
-        type=_move,
-        metavar="OLD=NEW",
+        type=_folder,
+        nargs=2,
+        metavar=("OLD", "NEW"),
     )
     class_folders: bool = option(False, "one subfolder a class: add label, class_name")
     classes: str | None = option(

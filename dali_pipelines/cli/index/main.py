@@ -3,7 +3,7 @@
     dali-pipelines index archive/ -o aia.parquet --rules aia --where "percentd = 100"
     dali-pipelines index aia.parquet -o samples.parquet --group 171,193,211
     dali-pipelines index aia.parquet -o aia.parquet --split train=0.9,val=0.1
-    dali-pipelines index aia.parquet -o /scratch/aia.parquet --moved /data/aia=/scratch/aia
+    dali-pipelines index aia.parquet -o /scratch/aia.parquet --moved /data/aia /scratch/aia
     dali-pipelines index s3://bucket/frames/ -o bucket.parquet --fits_tiles --anonymous
     dali-pipelines index survey/ --hdus "SCI*" --cutouts stars.csv --size 64 -o stars.parquet
 
@@ -21,7 +21,7 @@ the labels beside it. Headers of images are read if --keys, --rules, --hdu or --
 
 Of FITS files only headers are read. Files that cannot be read are listed and left out; with
 --rules, so are those that their header makes unfit. An Index can be filtered and grouped, too: then
-no file is opened, and of remote objects without a version one byte is requested; --moved OLD=NEW
+no file is opened, and of remote objects without a version one byte is requested; --moved OLD NEW
 makes that of an archive which was moved or copied. It is written as Parquet, or, for a huge
 archive, as Arrow, which takes more space and opens at once. With --verify each file is decoded,
 and damaged ones are left out.

@@ -97,6 +97,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     counts += f", {left_out} left out with them" * (left_out > 0)
     counts += f", {missing} missing" * (missing > 0)
     print(f"{config.output}: {counts}", file=sys.stderr)
+    if not shown and pictures:
+        first = pictures[0]
+        print(f"the first, {first.caption[0]}: {first.remark}", file=sys.stderr)
     return 0 if shown else 1
 
 

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _GRACE_S = 1.0
 """Time for a reader to end by itself, and for the exit code of a dead one to arrive."""
-_KILLED_S = 2.0
+_KILLED_S = 10.0
 """Time for a killed reader to end: the kernel may need some to free its memory."""
 
 _CAUSES = {
@@ -119,7 +119,9 @@ def _end(
     for process in left:
         process.join(max(0, deadline - time.monotonic()))
         if not wait([process.sentinel], 0):
-            logger.warning("reader process %d cannot be killed: a read of it hangs", process.pid)
+            logger.warning(
+                "reader process %d was killed and has not ended: a read of it may hang", process.pid
+            )
             vars(multiprocessing.process)["_children"].discard(
                 process
             )  # or multiprocessing would wait for it at exit

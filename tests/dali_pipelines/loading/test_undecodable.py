@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from image_files import C8, LOSSLESS, pillow
+from image_files import C8, LOSSLESS, pillow, undecodable_jpeg
 from nvidia.dali import fn, types
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
@@ -31,16 +31,6 @@ FUZZED = int(os.environ.get("FUZZED_IMAGES", "36"))
 """Mutated images that a Loader is given."""
 
 
-def odd_jpeg() -> bytes:
-    """Return a JPEG whose first Huffman table has three codes of one bit: only decoders look."""
-    jpeg = bytearray(pillow(C8, "JPEG"))
-    counts = jpeg.index(b"\xff\xc4") + 5
-    longest = max(place for place in range(counts, counts + 16) if jpeg[place])
-    jpeg[counts], jpeg[longest] = 3, jpeg[longest] - 1
-    jpeg[counts + 2] -= 2
-    return bytes(jpeg)
-
-
 def epoch(loader: Loader) -> list[int]:
     return [row for batches in loader for batch in batches for row in batch["row"].tolist()]
 
@@ -49,7 +39,7 @@ def epoch(loader: Loader) -> list[int]:
 def odd(tmp_path: Path) -> Index:
     """12 images, of which rows 2, 5 and 6 fail in the graph alone, and row 9 cannot be read."""
     for row in range(12):
-        content = odd_jpeg() if row in (2, 5, 6) else pillow(C8, "JPEG")
+        content = undecodable_jpeg() if row in (2, 5, 6) else pillow(C8, "JPEG")
         (tmp_path / f"{row:02d}.jpg").write_bytes(b"" if row == 9 else content)
     return Index.scan(tmp_path)
 
@@ -213,7 +203,7 @@ def test_mutated_images_end_no_run(tmp_path: Path) -> None:
     """All that were not touched come once, with their values; the others come or are named."""
     chance = random.Random(int(os.environ.get("FUZZED_SEED", "1")))
     jpeg = pillow(C8, "JPEG")
-    contents = [content for content, _ in LOSSLESS.values()] + [jpeg, odd_jpeg()] * 3
+    contents = [content for content, _ in LOSSLESS.values()] + [jpeg, undecodable_jpeg()] * 3
     good = set()
     for row in range(FUZZED):
         name, (content, _) = chance.choice(list(LOSSLESS.items()))

@@ -427,7 +427,7 @@ def test_settings(job: Any, tmp_path: Path) -> None:
     wrong = job(data=str(tmp_path))
     assert line(limits.settings, wrong).startswith(
         f"BAD  settings: none of the first files can be read as fits (the first: {tmp_path}/a.fits "
-        "(row 0): not a FITS file: it begins with b'no FITS'): give another --pipeline"
+        "(row 0): not a FITS file: it begins with b'no FITS"
     )
     assert line(limits.shared_memory, wrong) == (
         "NOTE shared memory: not checked, what the files need is not known"

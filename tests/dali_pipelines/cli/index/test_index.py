@@ -1251,15 +1251,15 @@ def test_an_index_of_a_moved_archive(
     index = Index(pa.table({"path": ["/data/a", "/data/b"], "x": [1, 2]}))
     index.save("index.parquet")
     for new, there in (("/scratch", "/scratch"), ("~/a=b/", f"{tmp_path}/home/a=b")):
-        assert script.main(["index.parquet", "-o", "new.arrow", f"--moved=/data={new}"]) == 0
+        assert script.main(["index.parquet", "-o", "new.arrow", "--moved", "/data", str(new)]) == 0
         made = Index.load("new.arrow")
         assert made.table["path"].to_pylist() == [f"{there}/a", f"{there}/b"]
         assert made.digest == index.digest
     for flags, reason in (
-        (["index.parquet", "--moved=/date=/scratch"], "the first is /data/a"),
-        (["index.parquet", "--moved=/data"], "OLD=NEW"),
-        (["index.parquet", "--moved=/data=ftp://x/y"], "ftp"),
-        (["folder", "--moved=/data=/scratch"], "--moved is for an Index"),
+        (["index.parquet", "--moved", "/date", "/scratch"], "the first is /data/a"),
+        (["index.parquet", "--moved", "/data"], "expected 2 arguments"),
+        (["index.parquet", "--moved", "/data", "ftp://x/y"], "ftp"),
+        (["folder", "--moved", "/data", "/scratch"], "--moved is for an Index"),
     ):
         assert script.main([*flags, "-o", "other.parquet"]) == 2
         assert reason in capsys.readouterr().err
