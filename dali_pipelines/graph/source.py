@@ -34,7 +34,7 @@ from readers.worker.timeout import TimeLimit, within
 _CORNERS = np.integer, np.floating
 """Types of columns that place windows at pixels, or between them."""
 _MOST_UNANSWERED = 3
-"""Of these, rows that nobody answers until the server is taken for silent, and not one object."""
+"""Unanswered rows after which the server, and not one object, is taken for silent."""
 _PEEKS = 16
 """Rows whose header is read before the pipeline is built, until one can be read."""
 

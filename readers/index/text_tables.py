@@ -60,7 +60,7 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
             pa.BufferReader(content), parse_options=parsing, convert_options=options
         )
 
-    if b'"' in content:  # PyArrow takes what follows a quote without an end, or stands behind one
+    if b'"' in content:  # PyArrow accepts stray quotes, and joins the rows between them
         _check_rows(name, content, comments)
     try:
         table = read()
@@ -92,9 +92,9 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
 def loses(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
     """Return whether numbers of a type would lose what the texts of a column say.
 
-    So they do of integers with leading zeros, in hexadecimal, or that are others as floats, and of
-    what a float is too small for. Floats hold other decimal numbers, however these are spelt. A
-    column without numbers, where all is NA, loses that.
+    Integers with leading zeros or in hexadecimal lose their spelling, long integers among floats
+    their last digits, and numbers such as 1e400 become infinite. Other decimal numbers lose
+    nothing. A column of nothing but NA would become empty.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

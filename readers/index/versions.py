@@ -52,7 +52,7 @@ def with_versions(table: pa.Table, storage: Storage) -> pa.Table:
 
 
 def _without_version(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return a column of paths with null for files, and for objects of which a version is noted."""
+    """Return a column of paths, null for files and for objects whose version is noted."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -22,7 +22,7 @@ def displayed(image: Image.Image, channels: int, bits: int) -> NDArray[Any]:
     Parameters
     ----------
     image : PIL.Image.Image
-        The image, of which nothing is decoded yet.
+        The image, not decoded yet.
     channels : {3, 1}
         RGB, or gray: of a JPEG in colour the luma that it stores.
     bits : int

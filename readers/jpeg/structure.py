@@ -45,7 +45,7 @@ _HINTS = frozenset((b"gAMA", b"sRGB", b"iCCP", b"acTL"))
 before it converts them to gray; of an animation it takes the first frame, which need not be the
 image."""
 _TEXTS, _EXIF_IN_TEXT = frozenset((b"tEXt", b"zTXt", b"iTXt")), b"Raw profile type exif\0"
-"""PNG chunks of text, and how that begins in which ImageMagick wrote EXIF data."""
+"""PNG chunks of text, and the beginning of the text in which ImageMagick wrote EXIF data."""
 _NO_HINT = b"skIP"
 """A chunk name that does not exist, so that decoders skip it."""
 

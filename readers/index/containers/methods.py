@@ -60,8 +60,9 @@ class IndexContainers(IndexSources):
         FileNotFoundError
             If there is no such file.
         ValueError
-            If a file is no tar, or compressed, has sparse members or two of one name, or no sample
-            has an image; if its ``.idx`` is stale.
+            If none of the files can be read, or no sample has an image. A file cannot be read if it
+            is not a tar, is compressed, has sparse members or two of one name, or a stale ``.idx``;
+            beside others it is left out, and the log names it.
 
         Notes
         -----
