@@ -8,6 +8,7 @@ import io
 import math
 import os
 import re
+import sys
 import zlib
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ _PATH = re.compile(r"path|path_.*|.*_path")
 """Columns of the Index that are paths, whatever they look like."""
 _NUMBERS = frozenset(("hdu", "plane", "offset", "nbytes", "y", "x"))
 """Columns of the Index that are numbers, also with leading zeros."""
+_BLOCK_NBYTES = 64 << 20
+"""Bytes that PyArrow parses at a time: it refuses longer rows, as by default those of 1 MiB."""
 
 
 def read_csv(path: str | os.PathLike[str]) -> pa.Table:
@@ -55,9 +58,11 @@ def read_csv(path: str | os.PathLike[str]) -> pa.Table:
         options = pacsv.ConvertOptions(
             include_columns=as_text, column_types=dict.fromkeys(as_text or (), pa.large_string())
         )
-        parsing = pacsv.ParseOptions(newlines_in_values=True)
         return pacsv.read_csv(
-            pa.BufferReader(content), parse_options=parsing, convert_options=options
+            pa.BufferReader(content),
+            read_options=pacsv.ReadOptions(block_size=_BLOCK_NBYTES),
+            parse_options=pacsv.ParseOptions(newlines_in_values=True),
+            convert_options=options,
         )
 
     if b'"' in content:  # PyArrow accepts stray quotes, and joins the rows between them
@@ -148,6 +153,7 @@ def _check_rows(name: str, content: bytes, comments: int) -> None:
     """Raise ValueError for the first row that has other than the columns of the header."""
     rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
     first, start = None, comments + 1
+    limit = csv.field_size_limit(sys.maxsize)  # of the whole process; masks as text are long
     try:
         for row in rows:
             first = first or row
@@ -162,3 +168,5 @@ def _check_rows(name: str, content: bytes, comments: int) -> None:
             f"{name}, line {start}: the quotes of a value do not match ({error}): put one at its "
             "end, and two for each within"
         ) from error
+    finally:
+        csv.field_size_limit(limit)

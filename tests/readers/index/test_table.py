@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
 import os
 import pickle
@@ -306,6 +307,15 @@ class TestCatalogue:
         index = Index.from_csv(tmp_path / name)
         assert paths(index) == named(tmp_path, ["a, b.fits"])
         assert index.table["note"].to_pylist() == ['two\r\nlines, "é"']
+
+    @pytest.mark.parametrize("quote", ["", '"'])
+    def test_long_values(self, tmp_path: Path, quote: str) -> None:
+        """Longer than the csv module of Python and a block of PyArrow hold, beside a quote."""
+        file, mask = tmp_path / "catalogue.csv", "1 2 " * 300_000
+        file.write_text(f'path,mask\n"a, b",\nc,{quote}{mask}{quote}\n')
+        limit = csv.field_size_limit()
+        assert Index.from_csv(file).table["mask"].to_pylist() == ["", mask]
+        assert csv.field_size_limit() == limit
 
     @pytest.mark.parametrize(
         ("content", "where", "remedy"),
