@@ -63,7 +63,7 @@ class Tar:
     def looked_for(self) -> str:
         """The ends of names of members."""
         ends = ", ".join(self.image_suffixes if self.image is None else (self.image,))
-        return f": no member ends in {ends}"
+        return f"; no member ends in {ends}"
 
     def table(self, place: Place, places: Places, left_out: LeftOut) -> pa.Table:
         """Return the table of a tar."""

@@ -13,6 +13,7 @@ from readers.index.containers.kinds import Kind, Tar
 from readers.index.containers.left_out import HIDDEN, LeftOut
 from readers.index.paths.braces import expanded
 from readers.index.scan import find_files
+from readers.places.failures import is_of_store
 from readers.places.listing import objects
 from readers.places.opener import LOCAL, Places
 from readers.places.urls import check_url, is_url
@@ -49,6 +50,8 @@ def containers_table(
     ------
     FileNotFoundError
         If there is none.
+    OSError
+        If none can be read, or remote storage does not answer.
     ValueError
         If none can be read, or no row is left.
     """
@@ -58,33 +61,50 @@ def containers_table(
         return joined_containers(kind, scanned, left_out)
 
 
-def scan_container(kind: Kind, path: str, places: Places) -> tuple[pa.Table | None, LeftOut]:
-    """Return the table of a container, None if it cannot be read, and what is left out."""
+def scan_container(
+    kind: Kind, path: str, places: Places
+) -> tuple[pa.Table | OSError | ValueError, LeftOut]:
+    """Return the table of a container, or why it cannot be read, and what is left out.
+
+    Raises
+    ------
+    OSError
+        If remote storage does not answer or gives no access: other containers have the same.
+    """
     left_out = LeftOut()
-    with places.at(path) as place:
-        try:
+    try:
+        with places.at(path) as place:
             return kind.table(place, places, left_out), left_out
-        except ValueError as error:
-            reason = str(error).removeprefix(f"{place.name}: ")
-            left_out.reject(f"files that cannot be read as {kind.name}", place.name, reason)
-            return None, left_out
+    except (OSError, ValueError) as error:
+        if is_of_store(error):
+            raise
+        reason = str(error).removeprefix(f"{path}: ").replace(f": {path!r}", "")
+        left_out.reject(f"files that cannot be read as {kind.name}", path, reason)
+        return error, left_out
 
 
 def joined_containers(
-    kind: Kind, scanned: Iterable[tuple[pa.Table | None, LeftOut]], left_out: LeftOut | None = None
+    kind: Kind,
+    scanned: Iterable[tuple[pa.Table | OSError | ValueError, LeftOut]],
+    left_out: LeftOut | None = None,
 ) -> pa.Table:
     """Return the table of containers that were scanned; count and log what is left out."""
-    tables, left_out = [], LeftOut() if left_out is None else left_out
-    for table, left in scanned:
-        if table is not None:
-            tables.append(table)
+    import pyarrow as pa
+
+    left_out = LeftOut() if left_out is None else left_out
+    tables, errors = list[pa.Table](), list[OSError | ValueError]()
+    for found, left in scanned:
+        if isinstance(found, OSError | ValueError):
+            errors.append(found)
+        else:
+            tables.append(found)
         left_out.add_all(left)
     if not tables:
-        raise ValueError(": ".join(left_out.rejected[0]))
+        raise errors[0]
     left_out.log()
     if not any(table.num_rows for table in tables):
-        found = "".join(f"; {line}" for line in left_out.lines()[:1])
-        raise ValueError(f"{len(tables)} {kind.name} files hold no image{kind.looked_for}{found}")
+        first = "".join(f"; {line}" for line in left_out.lines()[:1])
+        raise ValueError(f"{len(tables)} {kind.name} files hold no image{first}{kind.looked_for}")
     return joined(tables)
 
 

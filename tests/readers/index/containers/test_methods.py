@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import tarfile
 from pathlib import Path
 
@@ -42,6 +43,28 @@ def test_scan_of_tars(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a.jpg").touch()
     assert Index.scan(tmp_path).table.column_names == ["path"]
     assert "3 files left out: 2 .tar, 1 .md" in caplog.text
+
+
+def test_tars_that_cannot_be_opened_are_left_out_beside_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pack(tmp_path / "1.tar", "1.jpg")
+    (tmp_path / "2.tar").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "3.tar")
+    (tmp_path / "4.tar").write_bytes(b"x" * 5000)
+    assert keys(Index.scan(tmp_path)) == ["1"]
+    assert "3 files that cannot be read as tar" in caplog.text
+    assert f"{tmp_path}/2.tar: [Errno 2] No such file or directory" in caplog.text
+    (tmp_path / "1.tar").unlink()
+    with pytest.raises(FileNotFoundError, match=r"2\.tar"):
+        Index.scan(tmp_path)
+
+
+def test_a_damaged_tar_without_an_image_is_told_before_the_suffixes(tmp_path: Path) -> None:
+    path = pack(tmp_path / "1.tar", "1.jpg")
+    path.write_bytes(path.read_bytes()[:513])
+    with pytest.raises(ValueError, match=r"hold no image; .* it is cut off .*; no member ends in"):
+        Index.from_tar(path)
 
 
 def test_a_list_of_folders_and_globs_of_containers(tmp_path: Path) -> None:
