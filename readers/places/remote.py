@@ -37,14 +37,17 @@ class Traffic:
         """Requests that this process has begun."""
 
     def begin(self) -> None:
-        """Count a request that begins."""
+        """Count a request that begins, whether or not it is answered."""
         with self._lock:
             self.num_begun += 1
+        self._add(1, 0, 0)
 
-    def add(self, requests: int, nbytes: int, cached: int) -> None:
-        """Count requests, the bytes of their answers, and bytes from a cache."""
+    def add(self, nbytes: int, cached: int = 0) -> None:
+        """Count bytes of answers, and bytes from a cache."""
+        self._add(0, nbytes, cached)
+
+    def _add(self, *more: int) -> None:
         with self._lock:
-            more = requests, nbytes, cached
             self._counts = tuple(map(operator.add, self._counts, more))
 
     def take(self) -> tuple[int, int, int]:
@@ -195,7 +198,7 @@ class RemotePlace:
             key = " ".join((endpoint_of(self._storage), self.name, self._version))
             self._cache.fill(key, self.nbytes, pieces, self._requested)
             wanted = sum(len(buffer) for _, buffer in pieces)
-            TRAFFIC.add(0, 0, max(0, wanted - (self._requested_bytes - before)))
+            TRAFFIC.add(0, max(0, wanted - (self._requested_bytes - before)))
             return
         ranges = [(start, start + len(buffer)) for start, buffer in pieces]
         for (_, buffer), content in zip(pieces, self._requested(ranges), strict=True):
@@ -231,7 +234,7 @@ class RemotePlace:
         with requesting(self.name, self._storage), slots_of(self._storage):
             answer = obstore.get(store, key, options=options)
             content, meta = answer.bytes(), answer.meta
-        TRAFFIC.add(1, len(content), 0)
+        TRAFFIC.add(len(content))
         etag, nbytes = meta["e_tag"] or _dated(meta["last_modified"]), meta["size"]
         self._etag = self._etag or etag
         self._nbytes = nbytes if self._nbytes is None else self._nbytes

@@ -14,11 +14,14 @@ import pytest
 from astropy.io import fits
 from PIL import Image
 from servers.proxy import Fault, Proxy
+from servers.web import Web
 from servers.weed import Weed
 
 from dali_pipelines import with_tiles
 from readers import FitsReader, Index, JpegReader, NpyReader, Row, Window
 from readers.contract import Reader, Sample
+from readers.places.remote import TRAFFIC, RemotePlace
+from readers.places.storage import Storage
 
 NOISE = np.random.default_rng(0).normal(10_000, 300, (1100, 1100)).astype(np.int16)  # 2.4 MB
 WINDOW = Window(height=200, width=150, y=0.8, x=0.7)
@@ -134,3 +137,12 @@ def test_a_noted_window_takes_one_round_trip(
     proxy.clear()
     sample = reader.read(row, Window(height=90, width=90, y=0.1, x=0.1))
     assert sum(request.nbytes for request in proxy.requests) <= 1.15 * sample.input_bytes
+
+
+def test_requests_without_an_object_count() -> None:
+    with Web() as web:
+        place = RemotePlace(web.url("missing"), Storage(retries=1))
+        TRAFFIC.take()
+        with place, pytest.raises(FileNotFoundError):
+            place.look()
+        assert TRAFFIC.take() == (len(web.paths), 0, 0) == (1, 0, 0)
