@@ -18,6 +18,7 @@ _ANONYMOUS = "or give anonymous=True for a public bucket"
 _OTHER_RANGE = re.compile(r"Requested (\d+)\.\.(\d+), got (\d+)\.\.(\d+)")
 _HEADER = re.compile(r"(Content-Length|Content-Range) header|for (CONTENT_RANGE) header", re.I)
 _ANOTHER_SERVER = "copy the file, or use another server"
+_OTHER_REGION = "the bucket is in another region: give its region"
 
 
 class StorageError(OSError):
@@ -140,6 +141,16 @@ def _reason(
         endpoint = f", {storage.endpoint}" if storage.endpoint else ""
         kind = UnreachableError if "kind: Connect," in text else NoAnswerError
         return kind, f"the server cannot be reached: check the network and the endpoint{endpoint}"
+    if "redirect" in text or "builder error" in text:
+        if url.startswith("s3://"):
+            return NoAccessError, _OTHER_REGION
+        return StorageError, (
+            "the server redirects to itself, again and again, or to what is not a URL: "
+            f"{_ANOTHER_SERVER}"
+        )
+    if odd := re.search(r"Invalid (last modified '[^']*')|(header containing non-ASCII)", text):
+        what = "a Last-Modified that is not a date" if odd[1] else "a header that is not ASCII"
+        return StorageError, f"the answer, perhaps of a proxy, has {what}: {_ANOTHER_SERVER}"
     if name == "InvalidPathError":
         found = re.search(r'"[^"]*"', text)
         return StorageError, (
@@ -161,7 +172,7 @@ def _answered(status: str, text: str) -> tuple[type[StorageError], str]:
         words = f"access is denied{code}: check the credentials, {_ANONYMOUS}"
         return NoAccessError, words
     if status.startswith("301"):
-        return NoAccessError, "the bucket is in another region: give its region"
+        return NoAccessError, _OTHER_REGION
     if status.startswith("416"):
         return StorageError, "the object is empty, or shorter than was indexed"
     if status.startswith(("429", "5")):

@@ -166,6 +166,18 @@ LASTING = {
         "lacks a Content-Range that tells the length: copy",
     ),
     "no range": (Fault(status=206, body=b"0" * 9), "lacks a Content-Range that tells the length"),
+    "no date": (
+        Fault(
+            status=206,
+            body=b"0" * 9,
+            headers={"Content-Range": "bytes 0-8/9", "Last-Modified": "yesterday"},
+        ),
+        "has a Last-Modified that is not a date: copy",
+    ),
+    "no text": (
+        Fault(status=206, body=b"0" * 9, headers={"Content-Range": "bytes 0-8/9", "ETag": "\xe9"}),
+        "has a header that is not ASCII: copy",
+    ),
     "chunks": (
         Fault(
             status=206,
@@ -183,6 +195,17 @@ def test_what_lasts_is_named(remote: Remote, fault: Fault, reason: str) -> None:
     remote.proxy.fault(fault)
     rejected(row, reason)
     assert len(remote.proxy.requests) in (1, TRIES)
+
+
+@pytest.mark.parametrize("location", ["/again", "ftp://host/file", None])
+def test_redirects_that_end_nowhere(remote: Remote, location: str | None) -> None:
+    row = remote.row()
+    headers = {} if location is None else {"Location": location}
+    remote.proxy.fault(Fault(status=302, headers=headers))
+    if remote.is_s3 and location is None:
+        rejected(row, "the bucket is in another region: give its region")
+    elif not remote.is_s3:
+        rejected(row, "the server redirects to itself, again and again, or to what is not a URL")
 
 
 @pytest.mark.parametrize("fault", [Fault(hang=True), Fault(stall=1000)], ids=["hang", "stall"])
