@@ -49,8 +49,6 @@ _NOT_DECODED = {
     "FITS": "is not for jpeg_pipeline",
 }
 """Formats that Pillow opens, by Pillow's name."""
-_KNOWN = (b"\xff\xd8", b"\x89PNG", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-"""First bytes of JPEG, PNG and TIFF."""
 _BITS = {"uint8": 8, "uint16": 16}
 _PNM_HEADER_NBYTES = 32
 """At most."""
@@ -382,11 +380,21 @@ def _by_pillow(
 
 def _unidentified(encoded: bytes) -> str:
     """Return the reason why Pillow cannot open a file."""
-    begin = f"it begins with {encoded[:8]!r}"
-    if encoded.startswith(_KNOWN):
+    begin, hint = f"it begins with {encoded[:8]!r}", pipeline_hint(encoded, "jpeg")
+    kind = None if hint else _kind_of(encoded)
+    if kind is not None:
         return (
-            f"not decoded: {begin}, as JPEG, PNG and TIFF do, but is damaged, or of a kind that "
-            "Pillow does not open, such as a JPEG of 12 bits or a TIFF of 64: convert it"
+            f"not decoded: {begin}, as {kind} does, but is damaged, or of a kind that Pillow does "
+            "not open, such as a JPEG of 12 bits or a TIFF of 64: convert it"
         )
-    hint = pipeline_hint(encoded, "jpeg")
     return f"not an image: {begin}, expected JPEG, PNG, TIFF or another that Pillow opens{hint}"
+
+
+def _kind_of(encoded: bytes) -> str | None:
+    """Return the format whose files begin so, by Pillow's name; None if there is none."""
+    begin = encoded[:16].ljust(16, b"\0")
+    for kind, (_, accepts) in Image.OPEN.items():
+        # It returns a text where Pillow lacks the library for the format.
+        if accepts is not None and accepts(begin) is True:
+            return kind
+    return None

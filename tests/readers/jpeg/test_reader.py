@@ -248,6 +248,8 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "FITS": (fits_image, "^FITS is not for .*; fits_pipeline reads such files$"),
     ".npy": (lambda: b"\x93NUMPY" * 99, "^not an image: .*; npy_pipeline reads such files$"),
     "empty": (lambda: b"", "^the file is empty$"),
+    "half an AVIF": (lambda: encoded(form="AVIF")[:400], "^not decoded: .*, as AVIF does, but"),
+    "head of a GIF": (lambda: b"GIF87a" + bytes(4), "^not decoded: .*, as GIF does, but is dam"),
     "no end": (lambda: encoded()[:-2], "image file is truncated"),
     "half": (lambda: encoded()[:1500], "image file is truncated"),
     "head": (lambda: encoded()[:300], "."),
