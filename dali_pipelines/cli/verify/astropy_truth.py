@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,8 @@ def _decode(truth: Truth, row: Row, name: HduName | None, window: Place | None) 
         values = np.atleast_2d(values)
         truth.shape, truth.dtype = values.shape, values.dtype.name
         truth.values = np.asarray(values).astype(np.float32)
+        with suppress(Exception):  # what follows may be anything; astropy warns where it is cut off
+            len(hdus)
 
 
 def _plane(shape: tuple[int, ...], plane: int | None) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ class Record:
     """Infinite or NaN where only one of the two is."""
     verdict: str = ""
     reason: str = ""
-    """Why the verdict is not OK."""
+    """Why the verdict is not OK; or that the file ends early, though the image is whole."""
 
     def line(self) -> str:
         """Return the line that is printed."""
@@ -171,6 +171,8 @@ def _judge(row: Row, truth: Truth, pixels: NDArray[np.float32] | None, refusal: 
         record.reason = f"the shape here is {pixels.shape}"
     else:
         _compare(record, pixels, truth.values.reshape(pixels.shape), truth.tolerance)
+        if record.verdict == "OK" and truth.complaint:
+            record.reason = f"but the file ends early: {truth.complaint}"
     return record
 
 

@@ -12,6 +12,7 @@ float32 and their values as float32, and
     REJECTED  neither can read it, or the window does not lie in its image; the reason follows
 
 astropy only warns of a file that ends early: where the pipeline rejects such a file, they agree.
+Where all pixels of the image are there, the line of an OK file says so.
 Pillow is silent about damage within a JPEG: its entropy-coded data are checked too, and where they
 are inconsistent the file is REJECTED. Damage that only changes pixels is not seen.
 
@@ -32,7 +33,7 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from dali_pipelines.cli.errors import Refusal, command, refusing
+from dali_pipelines.cli.errors import Refusal, command, count, refusing
 from dali_pipelines.cli.executors import executor_of
 from dali_pipelines.cli.options import config_file, parse
 from dali_pipelines.cli.paths import check_outputs, check_unread, index_of, write_file
@@ -76,6 +77,8 @@ def main(argv: Sequence[str] | None = None, *, executor: Executor | None = None)
     counts = Counter(record.verdict for record in records)
     words = ", ".join(f"{counts[word]} {word}" for word in ("OK", "DIFFERS", "REJECTED"))
     name = " and ".join(sorted({name for name, _ in compared})) or "CPU"
+    cut = sum(record.verdict == "OK" and bool(record.reason) for record in records)
+    words += f"; {count(cut, 'OK file')} {'ends' if cut == 1 else 'end'} early" * bool(cut)
     print(f"{len(records)} files on the {name}: {words}", file=sys.stderr)
     if report is not None:
         _save(report, name, records)

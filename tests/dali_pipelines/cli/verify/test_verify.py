@@ -118,6 +118,17 @@ def test_real_files_agree_and_damaged_copies_are_rejected(
     assert written["files"][-1]["shape"] is None
 
 
+def test_a_file_that_ends_after_its_image_is_told(tmp_path: Path, run: Run) -> None:
+    hdus = [fits.PrimaryHDU(), fits.ImageHDU(RAMP), fits.ImageHDU(RAMP)]
+    fits.HDUList(hdus).writeto(tmp_path / "a.fits")
+    content = (tmp_path / "a.fits").read_bytes()
+    (tmp_path / "b.fits").write_bytes(content[:-2880])
+    (tmp_path / "c.fits").write_bytes(content + b"anything")
+    lines = run(tmp_path, status=0)
+    assert all(lines[name].endswith("  0  OK") for name in ("a.fits", "c.fits"))
+    assert "  0  OK  but the file ends early: File may have been truncated" in lines["b.fits"]
+
+
 def test_window(shared_data: Path, several: Path, run: Run) -> None:
     lines = run(shared_data / "fits", several, "--window=11,20,200,100", status=0)
     small = {"compressed_with_nan.fits": "12x12", "several.fits": "31x23"}
