@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from dali_pipelines.cli.environment import hardware, versions
@@ -13,10 +14,14 @@ from dali_pipelines.cli.run.advice import advise
 from readers.messages import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dali_pipelines import Calibration
     from dali_pipelines.cli.run.output import Run
     from dali_pipelines.cli.run.stages import Stages
 
+_LISTED = 10
+"""Files that could not be read which the summary names."""
 _STEADY_STEPS = 10
 """Steps from which on the first batch does not count in the rates."""
 
@@ -137,11 +142,22 @@ def summary(report: dict[str, Any]) -> str:
         times = "once" if restarts == 1 else f"{restarts} times"
         lines.append(f"The readers were restarted {times}, as one of them had died.")
     if rejected:
-        lines.append(f"{count(len(rejected), 'file')} could not be read:")
-        lines += [f"  {printable(bad['path'])}: {in_flags(bad['reason'])}" for bad in rejected[:10]]
-        if len(rejected) > 10:
-            lines.append(f"  and {len(rejected) - 10} more (--report lists them all)")
+        lines += _rejected_lines(rejected, report["config"])
     return "\n".join(lines)
+
+
+def _rejected_lines(rejected: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> list[str]:
+    """Return what could not be read: each file once, with the number of its rows."""
+    files = Counter((bad["path"], bad["reason"]) for bad in rejected)
+    rows = f" ({count(len(rejected), 'row')})" * (len(rejected) > len(files))
+    lines = [f"{count(len({path for path, _ in files}), 'file')}{rows} could not be read:"]
+    for (path, reason), number in list(files.items())[:_LISTED]:
+        several = f" ({number} rows)" * (number > 1)
+        lines.append(f"  {printable(path)}{several}: {in_flags(reason)}")
+    if len(files) > _LISTED:
+        all_of_them = config["rejected"] or config["report"] or "--rejected or --report"
+        lines.append(f"  and {len(files) - _LISTED} more ({all_of_them} lists them all)")
+    return lines
 
 
 def tables(calibration: Calibration | None) -> dict[str, dict[str, Any]]:

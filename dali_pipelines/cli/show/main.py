@@ -91,14 +91,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, RuntimeError, MemoryError) as error:
         raise Refusal(f"stopped after {len(pictures)} images: {error}", 1) from error
     shown = sum(picture.pixels is not None for picture in pictures)
-    remarks = [picture.remark for picture in pictures]
+    unread = [picture for picture in pictures if picture.pixels is None]
+    remarks = [picture.remark for picture in unread]
     left_out, missing = remarks.count(LEFT_OUT), remarks.count(MISSING)
-    counts = f"{shown} images, {len(pictures) - shown - left_out - missing} rejected"
+    rejected = [picture for picture in unread if picture.remark not in (LEFT_OUT, MISSING)]
+    counts = f"{shown} images, {len(rejected)} rejected"
     counts += f", {left_out} left out with them" * (left_out > 0)
     counts += f", {missing} missing" * (missing > 0)
     print(f"{config.output}: {counts}", file=sys.stderr)
-    if not shown and pictures:
-        first = pictures[0]
+    if rejected:
+        first = rejected[0]
         print(f"the first, {first.caption[0]}: {first.remark}", file=sys.stderr)
     return 0 if shown else 1
 

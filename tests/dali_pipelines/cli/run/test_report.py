@@ -28,6 +28,7 @@ def test_summary_in_words() -> None:
         "cached_bytes": 0,
         "restarts": 0,
         "bottleneck": "The CPU is the limit.",
+        "config": {"rejected": None, "report": None},
         "rejected": [{"path": f"{n}.fits", "reason": "cut"} for n in range(11)],
     }
     lines = summary(report).splitlines()
@@ -39,11 +40,22 @@ def test_summary_in_words() -> None:
         "99 % of the time."
     )
     assert lines[3] == "11 files could not be read:"
-    assert lines[-1] == "  and 1 more (--report lists them all)"
+    assert lines[-1] == "  and 1 more (--rejected or --report lists them all)"
     store = {"requests": 1, "remote_bytes": 2_340_000, "cached_bytes": 5_000_000}
     assert summary({**report, **store}).splitlines()[1] == (
         "Of remote storage: 1 request for 2.3 MB, and 5.0 MB of the cache."
     )
+    given = {"config": {"rejected": "bad.csv", "report": "run.json"}}
+    lines = summary({**report, **given}).splitlines()
+    assert lines[-1] == "  and 1 more (bad.csv lists them all)"
+    rows = ("a.tar", "cut"), ("b.tar", "cut"), ("a.tar", "cut"), ("a.tar", "text")
+    rejected = [{"path": path, "reason": reason} for path, reason in rows]
+    assert summary({**report, "rejected": rejected}).splitlines()[3:] == [
+        "2 files (4 rows) could not be read:",
+        "  a.tar (2 rows): cut",
+        "  b.tar: cut",
+        "  a.tar: text",
+    ]
     lines = summary({**report, "world_size": 4}).splitlines()
     assert lines[0].startswith("Rank 0 of 4: 64 images in 1 step on 1 CPU shard: ")
 

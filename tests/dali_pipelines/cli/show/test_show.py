@@ -139,7 +139,7 @@ def test_what_cannot_be_read_is_there_with_the_reason(
     (tmp_path / "a.fits").write_bytes(good.read_bytes()[:4000])
     (tmp_path / "b.fits").write_text("text")
     sheet, err = show(tmp_path, "--columns=2", "--captions", "path")
-    assert "1 images, 2 rejected" in err
+    assert f"1 images, 2 rejected\nthe first, {tmp_path / 'a.fits'}: File may have been" in err
     (good_lines, _), *bad = sorted(captions, key=lambda found: bool(found[1]))
     assert good_lines[-2:] == ("0 to 900", f"path {good}")
     assert [lines for lines, _ in bad] == [
