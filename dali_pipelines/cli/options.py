@@ -152,7 +152,11 @@ def _arguments(settings: Mapping[str, Any], fields: Sequence[dataclasses.Field[A
         if is_switch != isinstance(value, bool):
             expected = "true or false" if is_switch else "a value or several"
             raise ValueError(f"{name} must be {expected}, got {value!r}")
-        texts = list(map(str, value if isinstance(value, list) else [value]))
+        values = value if isinstance(value, list) else [value]
+        kind = options.get("type", type(known[name].default))
+        if kind in (int, float, number_or_share) and any(isinstance(one, str) for one in values):
+            raise ValueError(f"{name} must be a number, without quotes, got {value!r}")
+        texts = list(map(str, values))
         if known[name].metadata["positional"]:
             positional += texts
         elif is_switch:

@@ -151,8 +151,8 @@ def _corner_columns(index: Index, config: PipelineConfig) -> tuple[str, str]:
         if name not in index.table.column_names:
             raise ValueError(
                 f"window 'row' needs columns 'y' and 'x', the first row and column of each window, "
-                f"and the Index has no {name!r}: add them by with_column, or make a grid by "
-                "each_window"
+                f"and the Index has no {name!r}: add them by Index.with_column, make a grid by "
+                "Index.each_window, or cutouts by dali-pipelines index --cutouts"
             )
     dtypes = [index.columns((name,)).dtype(name) for name in ("y", "x")]
     if not any(all(np.issubdtype(one, kind) for one in dtypes) for kind in _CORNERS):

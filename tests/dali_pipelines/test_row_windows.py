@@ -121,7 +121,7 @@ def test_a_window_outside_the_image_is_a_bad_row(frames: tuple[Index, np.ndarray
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({}, {}, "the Index has no 'y': add them by with_column, or make a grid by each_window"),
+        ({}, {}, "has no 'y': add them by Index.with_column, make a grid by Index.each_window, or"),
         ({"y": [0] * 3}, {}, "the Index has no 'x'"),
         ({"y": [0] * 3, "x": [0.5] * 3}, {}, "both hold integers, or both floats, .* and float64"),
         ({"y": [True] * 3, "x": [True] * 3}, {}, "or both floats, .* got bool and bool"),
