@@ -77,6 +77,8 @@ def moved(table: pa.Table, old: str, new: str) -> pa.Table:
 
 def _folder(path: str) -> str:
     """Return a path or URL of a folder, whole, with a slash at its end."""
+    if not path:  # as of a variable that is not set: it would be the current folder
+        raise ValueError("expected a folder or URL, got '': name it, or give '.' for this one")
     check_path(path)
     return f"{path.rstrip('/')}/" if is_url(path) else os.path.join(os.path.abspath(path), "")
 

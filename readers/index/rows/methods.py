@@ -256,7 +256,8 @@ class IndexRows(IndexSources):
         Raises
         ------
         ValueError
-            If no path is below `old`, or `new` is a URL of which no objects can be read.
+            If no path is below `old`, one of both is empty, or `new` is a URL of which no objects
+            can be read.
         """
         return type(self)(moved(self.table, os.fspath(old), os.fspath(new)))
 

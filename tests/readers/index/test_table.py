@@ -754,6 +754,9 @@ class TestMoved:
                 Index(self.TABLE).moved(wrong, "/scratch")
         with pytest.raises(ValueError, match="ftp"):
             Index(self.TABLE).moved("/data", "ftp://host/archive")
+        for old, new in (("", "/scratch"), ("/data", "")):
+            with pytest.raises(ValueError, match="expected a folder or URL, got ''"):
+                Index(self.TABLE).moved(old, new)
 
     def test_the_digest_stays(self, tmp_path: Path) -> None:
         index = Index(self.TABLE.slice(0, 2))
