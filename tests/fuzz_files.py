@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import fitsio
 import numpy as np
 from astropy.io import fits
 
@@ -104,6 +105,10 @@ LENIENT = re.compile(
 )
 """What astropy says of cards in the header of tiles on which no pixel depends: they are read
 here all the same. Such a header is not the original's, see `_compared`."""
+
+
+_MORE_BYTES = re.compile(r"BadGzipFile: Not a gzipped file|EOFError: Compressed file ended before")
+"""What gzip says of bytes after the checksum of a tile; cfitsio does not look at them either."""
 
 
 class Outcome(NamedTuple):
@@ -280,6 +285,12 @@ def _compared(path: str, sound: str, window: Window | None) -> Outcome:
     if window is not None and truth.values is None and not _is_readable(row):
         # astropy decodes tiles whole, the graph no more of them than the window needs.
         return Outcome("window", truth.codec, truth.complaint)
+    if truth.values is None and _MORE_BYTES.match(truth.complaint):
+        by_cfitsio = fitsio.read(path, ext=1).astype(np.float32)
+        if place is not None:
+            by_cfitsio = by_cfitsio[place.y :, place.x :][: place.height, : place.width]
+        if np.array_equal(found, by_cfitsio, equal_nan=True):
+            return Outcome("lenient", truth.codec, truth.complaint)
     same_header = all(
         Path(path).read_bytes()[slice(*place)] == _sound(sound)[0][slice(*place)]
         for place in _sound(sound)[1]
