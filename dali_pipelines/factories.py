@@ -30,7 +30,7 @@ from dali_pipelines.values import check_type, warn_of_fractions
 from readers.channels import ChannelsReader
 from readers.contract import Reader
 from readers.fits.hdus import HduName
-from readers.fits.planes import Planes
+from readers.fits.planes import Planes, check_num_planes
 from readers.fits.reader import FitsReader
 from readers.fits.several.hdu import Hdu
 from readers.index.grouping.frames import check_frames, lacks_files
@@ -48,6 +48,7 @@ def fits_pipeline(
     *,
     hdu: HduName | None = None,
     planes: Planes | None = None,
+    num_planes: int | None = None,
     hdus: Mapping[str, HduName | Hdu] | None = None,
     **config: Unpack[PipelineSettings],
 ) -> ReaderPipeline:
@@ -63,10 +64,12 @@ def fits_pipeline(
         EXTNAME and EXTVER; by default the first one that holds an image.
     planes : int, sequence of int or "all", optional
         Planes to read of images of more than two axes, counted from 0 as `FitsReader` says.
-        Several become the channels of the image, in this order. With "all" each image must have as
-        many as the first that can be read; others are rejected.
+        Several become the channels of the image, in this order.
+    num_planes : int, optional
+        With planes "all": how many each image must have, others are rejected; by default as many as
+        the first that can be read.
     hdus : mapping of str to int, str, (str, int) or Hdu, optional
-        Several images of each row, by the names of their outputs, in place of `hdu` and `planes`:
+        Several images of each row, by the names of their outputs, in place of what is above:
         ``{"image": "SCI", "err": "ERR", "dq": Hdu("DQ", dtype="int16")}``. "image" is needed, and
         alone has the dtype, mean, std, augmentations and transform of the settings. The others are
         outputs of their own, shape (batch, planes, height, width), under the same window, region,
@@ -98,8 +101,8 @@ def fits_pipeline(
         If several planes are asked for and the Index names one for each row, if an HDU is asked
         for and it names others, or if settings contradict each other.
     ReadError
-        If all planes are asked for, or `hdus` without each dtype, and none of the first rows can be
-        read.
+        If all planes are asked for without their number, or `hdus` without each dtype, and none of
+        the first rows can be read.
     """
     check_index(index)
     settings = PipelineConfig(**config)
@@ -107,15 +110,18 @@ def fits_pipeline(
         raise ValueError("FITS stores no uint16: give dtype 'int16', or 'float32' for the values")
     stored = settings.dtype if settings.dtype in ("uint8", "int16", "int32") else None
     if hdus is not None:
-        if hdu is not None or planes is not None:
-            raise ValueError("give hdu and planes in hdus, as {'image': Hdu(1, planes=0)}")
+        if hdu is not None or planes is not None or num_planes is not None:
+            raise ValueError(
+                "give hdu, planes and num_planes in hdus, as {'image': Hdu(1, planes=0)}"
+            )
         several = hdus_reader(index, hdus, settings, stored, _largest_tile(settings))
         decode = functools.partial(decode_images, kinds=several.kinds, planes=several.channels)
         return reader_pipeline(index, several, decode, settings)
     check_hdu(index, hdu)
     is_all = isinstance(planes, str) and planes == "all"  # an array compares element by element
-    count = None
-    if is_all:
+    check_num_planes(planes, num_planes)
+    count = num_planes
+    if is_all and count is None:
         look = FitsReader(hdu).shape
         columns = index.columns().with_places(places_of(settings))
         count = first_readable(columns, look, settings.read_timeout)[1].planes

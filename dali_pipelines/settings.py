@@ -144,6 +144,7 @@ class LoaderSettings(ImageSettings, CalibrationSettings, total=False):
 
     hdu: HduName | None
     planes: Planes | None
+    num_planes: int | None
     hdus: Mapping[str, HduName | Hdu] | None
     channels: int
     check_entropy: bool

@@ -63,7 +63,7 @@ def hdus_reader(
     if names := _names_beside_numbers(index, images):
         hdus_of_first = first_readable(columns, _hdu_names, config.read_timeout)[1]
         _check_each_once(names, hdus_of_first)
-    if images["image"].planes == "all" or not all(one.is_known for one in others):
+    if not images["image"].is_counted or not all(one.is_known for one in others):
         kinds = first_readable(columns, reader.kinds_of, config.read_timeout)[1]
     else:
         kinds = {name: ImageKind.of(one) for name, one in images.items()}

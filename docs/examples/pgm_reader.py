@@ -19,27 +19,27 @@ class PgmReader:
     def read(self, row, window):
         """Read the window, or the whole image."""
         try:
-            with open(row.path, "rb") as file:
-                height, width, start = read_header(file)
+            with row.place as place:
+                height, width, start = read_header(place)
                 y, x = (0, 0) if window is None else window.place(height, width)
                 rows, columns = (window.height, window.width) if window else (height, width)
-                file.seek(start + 2 * width * y)
-                content = file.read(2 * width * rows)
+                start += 2 * width * y
+                content = place.read(start, start + 2 * width * rows)
             if len(content) < 2 * width * rows:
                 raise ValueError("expected more pixels: the file is cut off")
             pixels = np.frombuffer(content, ">u2").reshape(rows, width)[:, x : x + columns, None]
         except (OSError, ValueError) as error:
-            raise ReadError(row.path, str(error), row=row.number) from error
+            raise ReadError(row.name, str(error), row=row.number) from error
         # PGM is big-endian; arrays for DALI must have the byte order of the machine.
         return Sample({"image": pixels.astype(np.uint16, order="C")}, len(content))
 
     def peek(self, row, window):
         """Read only the header: DALI is told how much shared memory a sample takes."""
         try:
-            with open(row.path, "rb") as file:
-                height, width, _ = read_header(file)
+            with row.place as place:
+                height, width, _ = read_header(place)
         except (OSError, ValueError) as error:
-            raise ReadError(row.path, str(error), row=row.number) from error
+            raise ReadError(row.name, str(error), row=row.number) from error
         rows, columns = (window.height, window.width) if window else (height, width)
         return Peek(height=height, width=width, nbytes=2 * rows * columns)
 
@@ -52,9 +52,9 @@ class PgmReader:
         return Sample({"image": np.zeros((height, width, 1), np.uint16)})
 
 
-def read_header(file):
+def read_header(place):
     """Return height, width, and where the pixels begin."""
-    content = file.read(MOST_HEADER_BYTES)
+    content = place.read(0, MOST_HEADER_BYTES)
     fields = content.split(maxsplit=4)
     if len(fields) < 5 or fields[0] != b"P5" or fields[3] != b"65535":
         raise ValueError("expected a PGM file of type P5 with 16 bits and no comments")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -89,6 +89,8 @@ class CorrectionTable:
     """VER_NUM; None for a table of dates and factors."""
     curves: Mapping[int, _Epochs | _Factors]
     """By wavelength in angstrom."""
+    path: str = field(default="", repr=False, compare=False)
+    """Where the file was."""
 
     @classmethod
     def read(
@@ -120,11 +122,11 @@ class CorrectionTable:
                     f"{file.path}: the columns date and factor are of one channel: set channel, "
                     "e.g. channel=171"
                 )
-            return cls(file.name, file.sha256, None, {channel: _factors(file)})
+            return cls(file.name, file.sha256, None, {channel: _factors(file)}, file.path)
         file.check(_OFFICIAL, "an AIA response table (or one with the columns date and factor)")
         if channel is not None:
             raise ValueError(f"{file.path}: channel is for tables with the columns date and factor")
-        return cls(file.name, file.sha256, version, _official(file, version))
+        return cls(file.name, file.sha256, version, _official(file, version), file.path)
 
     def degradation(self, channel: int, time: str) -> float:
         """Return the sensitivity relative to that at launch, by which to divide pixels.

@@ -52,6 +52,8 @@ class PointingTable:
     columns: Columns = field(repr=False, compare=False)
     """``T_START``; ``reach``, the latest T_STOP of all slots up to this one; and a column
     ``X0``, ``Y0``, ``IMSCALE``, ``INSTROT`` for each channel, slot after slot."""
+    path: str = field(default="", repr=False, compare=False)
+    """Where the file was."""
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> PointingTable:
@@ -87,6 +89,7 @@ class PointingTable:
             channels=tuple(sorted(int(name) for name in names)),
             span=(file.texts("T_START")[0], file.texts("T_STOP")[int(np.argmax(stops))]),
             columns=Columns(columns),
+            path=file.path,
         )
 
     def pointing(self, channel: int, time: str) -> Pointing:

@@ -79,6 +79,14 @@ class ImageShape(NamedTuple):
         return numbers
 
 
+def check_num_planes(planes: Planes | None, num_planes: int | None) -> None:
+    """Raise ValueError if a number of planes is given, and not all are asked for."""
+    if num_planes is not None and not (isinstance(planes, str) and planes == "all"):
+        raise ValueError(
+            f"num_planes={num_planes!r} is for planes='all', got planes={planes!r}: leave it out"
+        )
+
+
 def plane_numbers(planes: Any) -> int | tuple[int, ...]:
     """Return plane numbers as Python integers; NumPy's are accepted. Raises ValueError."""
     try:

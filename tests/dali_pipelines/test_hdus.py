@@ -209,7 +209,7 @@ def test_samples_are_pure(
         ({"image": 1, "flip": 2}, {"outputs": ("flip",)}, r"hdus \['flip'\] have the name of"),
         ({"image": 1, "z": 2}, {"columns": ("z",)}, r"columns \['z'\] have the name of another"),
         ({"image": 1, "z": 2}, {"targets": {"z": Mask("file")}}, r"targets \['z'\] have the name"),
-        ({"image": 1, "z": 2}, {"hdu": 1}, "give hdu and planes in hdus"),
+        ({"image": 1, "z": 2}, {"hdu": 1}, "give hdu, planes and num_planes in hdus"),
         ({"image": 1, "z": Hdu(relative=1)}, {}, "relative=1 of 'z' counts from column 'hdu'"),
         ({"image": 1, "z": 2}, {"augment": (RandAugment(),)}, "RandAugment also shears"),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import Inside, OverHttp, OverS3
+from elsewhere import InMemory, Inside, OverHttp, OverS3
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -52,6 +52,10 @@ class TestColour(TestNpy):
 
 
 class TestNpyInside(Inside, TestNpy):
+    pass
+
+
+class TestNpyInMemory(InMemory, TestNpy):
     pass
 
 

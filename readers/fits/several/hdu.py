@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 
 from readers.contract import Row
 from readers.fits.hdus import HduName, checked
-from readers.fits.planes import Planes
+from readers.fits.planes import Planes, check_num_planes
 from readers.fits.reader import FitsReader
 from readers.values import is_integer, is_number
 
@@ -32,6 +32,9 @@ class Hdu:
     planes : int, sequence of int or "all", optional
         Planes of it, as for `fits_pipeline`; by default that of column ``plane`` (of a part:
         ``plane_{part}``).
+    num_planes : int, optional
+        With planes "all": how many planes each image must have; by default as many as in the first
+        row that can be read.
     outside : number, optional
         Value of pixels outside the image, which rotation and zoom may show, and windows with the
         setting ``outside="fill"``: by default 0, but NaN where floats are filled. What
@@ -51,6 +54,7 @@ class Hdu:
     relative: int | None = None
     part: str | None = None
     planes: Planes | None = None
+    num_planes: int | None = None
     dtype: str | None = None
     outside: float | None = None
 
@@ -68,14 +72,19 @@ class Hdu:
             raise ValueError(f"outside must be a number, got {self.outside!r}")
         if self.dtype not in (None, *DTYPES):
             raise ValueError(f"dtype must be one of {DTYPES} or None, got {self.dtype!r}")
-        # The number of all planes is not known yet.
-        planes = FitsReader(planes=self.planes, num_planes=1).planes
+        planes = FitsReader(planes=self.planes, num_planes=self.num_planes or 1).planes
         object.__setattr__(self, "planes", planes)
+        check_num_planes(planes, self.num_planes)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number of planes does not depend on files."""
+        return self.planes != "all" or self.num_planes is not None
 
     @property
     def is_known(self) -> bool:
         """Whether dtype and number of planes do not depend on files."""
-        return self.dtype is not None and self.planes != "all"
+        return self.dtype is not None and self.is_counted
 
     def of(self, row: Row) -> tuple[Row, HduName | None]:
         """Return its file, and the HDU in it.
@@ -117,4 +126,6 @@ class ImageKind:
         """Return that of an image, given what its file says where the settings do not."""
         if image.planes != "all":
             planes = len(image.planes) if isinstance(image.planes, tuple) else 1
+        elif image.num_planes is not None:
+            planes = image.num_planes
         return cls(image.dtype or dtype, planes, image.outside)

@@ -19,7 +19,7 @@ import pytest
 from astropy.io import fits
 from astropy.table import Table
 from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import Inside, OverHttp, OverS3
+from elsewhere import InMemory, Inside, OverHttp, OverS3
 from fits_files import DamagedTile, card, decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,11 +121,23 @@ class TestGzippedInside(Inside, TestGzipped):
     pass
 
 
+class TestFitsInMemory(InMemory, TestFits):
+    pass
+
+
 class TestFitsOverS3(OverS3, TestFits):
     pass
 
 
+class TestCompressedInMemory(InMemory, TestCompressed):
+    pass
+
+
 class TestCompressedOverS3(OverS3, TestCompressed):
+    pass
+
+
+class TestGzippedInMemory(InMemory, TestGzipped):
     pass
 
 

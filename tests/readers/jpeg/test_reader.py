@@ -14,7 +14,7 @@ import pytest
 import simplejpeg
 from astropy.io import fits
 from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import Inside, OverHttp, OverS3
+from elsewhere import InMemory, Inside, OverHttp, OverS3
 from hypothesis import given
 from hypothesis import strategies as st
 from image_files import LOSSLESS, ORIENTATION, as_pillow, by_pillow, exif, pillow
@@ -102,6 +102,10 @@ class TestGrayByPillow(TestByPillow):
 
 
 class TestJpegInside(Inside, TestJpeg):
+    pass
+
+
+class TestJpegInMemory(InMemory, TestJpeg):
     pass
 
 
