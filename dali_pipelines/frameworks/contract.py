@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,9 @@ Batch = dict[str, Array]
 """Arrays of one device by name; with ``ragged="list"`` some are lists, of one for each sample."""
 
 Slots = slice | NDArray[np.int64]
+
+Convert = Callable[[Any], Array]
+"""Turns a TensorCPU or TensorGPU of DALI into an array that holds it, without a copy if it can."""
 
 
 class Framework(Protocol):
@@ -37,9 +40,17 @@ class Framework(Protocol):
         """Return where the pipelines run, and what they read; see `find_placement`."""
         return LatePlacement(devices, shard_id, num_shards)
 
+    def converter(self, pipeline: ReaderPipeline) -> Convert:
+        """Return what turns outputs of a pipeline into arrays; ValueError if they do not suit."""
+        ...
+
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
         """Build a pipeline, and return an endless iterator over its batches."""
         ...
+
+    def join(self, arrays: Sequence[Array]) -> Array:
+        """Return arrays one after the other, as one; they have been delivered."""
+        return arrays[0].__array_namespace__().concat(arrays)
 
     def take(self, array: Array, slots: Slots) -> Array:
         """Return some samples of an array, where it is."""

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from nvidia.dali.tensors import TensorGPU
 
-from dali_pipelines.frameworks.contract import Array, Batch, Framework, Slots
+from dali_pipelines.frameworks.contract import Array, Convert, Slots
 from dali_pipelines.frameworks.numpy import to_numpy
-from dali_pipelines.frameworks.outputs import Outputs
+from dali_pipelines.frameworks.outputs import OutputsFramework
 from dali_pipelines.graph.pipeline import ReaderPipeline
 
 
-class Dlpack(Framework):
+class Dlpack(OutputsFramework):
     """Arrays that have ``__dlpack__``, on the device of their pipeline."""
 
-    def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Return an iterator over the outputs; those on a GPU need CuPy."""
+    def converter(self, pipeline: ReaderPipeline) -> Convert:
+        """Return what turns outputs into arrays; those on a GPU need CuPy."""
         if pipeline.device_id is not None:
             import cupy  # noqa: F401 - before any reader starts
-        return Outputs(pipeline, _to_array)
+        return _to_array
 
     def take(self, array: Array, slots: Slots) -> Array:
         """Return some samples of an array, where it is."""
@@ -29,6 +29,15 @@ class Dlpack(Framework):
             return array[slots]
         with array.device:
             return array[slots]
+
+    def join(self, arrays: Sequence[Array]) -> Array:
+        """Return arrays one after the other, as one."""
+        if isinstance(arrays[0], np.ndarray):
+            return np.concatenate(arrays)
+        import cupy
+
+        with arrays[0].device:
+            return cupy.concatenate(arrays)
 
 
 def _to_array(tensor: Any) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -11,15 +11,15 @@ import jax
 from nvidia.dali.tensors import TensorGPU
 from nvidia.dali.types import to_numpy_type
 
-from dali_pipelines.frameworks.contract import Array, Batch, Framework
+from dali_pipelines.frameworks.contract import Array, Batch, Convert
 from dali_pipelines.frameworks.jax_sharding import Layout, fits, jax_device, own_devices
 from dali_pipelines.frameworks.numpy import to_numpy
-from dali_pipelines.frameworks.outputs import Outputs
+from dali_pipelines.frameworks.outputs import OutputsFramework
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.runtime.devices import Device, LatePlacement
 
 
-class Jax(Framework):
+class Jax(OutputsFramework):
     """Arrays of JAX over DALI's memory, without a copy.
 
     Those of 64 bits are NumPy arrays on the CPU, unless ``jax_enable_x64`` is set: JAX would cut
@@ -70,8 +70,8 @@ class Jax(Framework):
             return LatePlacement(devices, shard_id, num_shards, own_devices)
         return self._layout.placement(devices, shard_id, num_shards)
 
-    def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Return an iterator over the outputs: JAX's on a GPU, and NumPy's on the CPU.
+    def converter(self, pipeline: ReaderPipeline) -> Convert:
+        """Return what turns outputs into arrays: JAX's on a GPU, and NumPy's on the CPU.
 
         ValueError if JAX has no such GPU.
         """
@@ -81,7 +81,7 @@ class Jax(Framework):
                 "in this process: leave out devices, or install a JAX for GPUs, as jax[cuda12]"
             )
         self._listed = pipeline.listed
-        return Outputs(pipeline, partial(_to_array, device=jax_device(pipeline.device_id)))
+        return partial(_to_array, device=jax_device(pipeline.device_id))
 
     def deliver(self, batches: list[Batch]) -> Any:
         """Return a batch of global arrays, or those of the devices."""

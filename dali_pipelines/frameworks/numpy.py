@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from nvidia.dali.tensors import TensorGPU
 
-from dali_pipelines.frameworks.contract import Batch, Framework
-from dali_pipelines.frameworks.outputs import Outputs
+from dali_pipelines.frameworks.contract import Convert
+from dali_pipelines.frameworks.outputs import OutputsFramework
 from dali_pipelines.graph.pipeline import ReaderPipeline
 
 
@@ -19,9 +18,10 @@ def to_numpy(tensor: Any) -> NDArray[Any]:
     return np.asarray(tensor.as_cpu() if isinstance(tensor, TensorGPU) else tensor)
 
 
-class Numpy(Framework):
+class Numpy(OutputsFramework):
     """Arrays on the CPU, wherever the pipeline runs."""
 
-    def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
-        """Return an iterator over the outputs as NumPy arrays."""
-        return Outputs(pipeline, to_numpy)
+    def converter(self, pipeline: ReaderPipeline) -> Convert:
+        """Return what turns outputs into NumPy arrays."""
+        del pipeline
+        return to_numpy

@@ -1,12 +1,19 @@
-"""The batches of a pipeline where no iterator of DALI makes them."""
+"""The batches of a pipeline where no iterator of DALI makes them: ahead of time, or one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from dali_pipelines.frameworks.contract import Array, Batch
+from dali_pipelines.frameworks.contract import Batch, Convert, Framework
 from dali_pipelines.graph.pipeline import ReaderPipeline
+
+
+class OutputsFramework(Framework):
+    """A framework that takes outputs as they are."""
+
+    def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
+        """Return an iterator over the outputs, each of which `converter` turns into an array."""
+        return Outputs(pipeline, self.converter(pipeline))
 
 
 class Outputs(Iterator[Batch]):
@@ -17,11 +24,11 @@ class Outputs(Iterator[Batch]):
     pipeline : ReaderPipeline
         It is built here, and runs from the first batch on.
     convert : callable
-        Turns a TensorCPU or TensorGPU of DALI into an array that holds it. Its memory then belongs
-        to the array: DALI's dynamic executor does not use it again when it is released.
+        See `Convert`. The memory of an output then belongs to the array: DALI's dynamic executor
+        does not use it again when it is released.
     """
 
-    def __init__(self, pipeline: ReaderPipeline, convert: Callable[[Any], Array]) -> None:
+    def __init__(self, pipeline: ReaderPipeline, convert: Convert) -> None:
         pipeline.build()
         self._pipeline, self._convert = pipeline, convert
         self._runs = False
@@ -31,18 +38,31 @@ class Outputs(Iterator[Batch]):
         if not self._runs:
             self._pipeline.schedule_run()
             self._runs = True
-        outputs = self._pipeline.share_outputs()
-        check_even(self._pipeline)
-        named = zip(self._pipeline.output_names, outputs, strict=True)
-        batch = {name: self._converted(name, output) for name, output in named}
-        self._pipeline.release_outputs()
+        batch = _taken(self._pipeline, self._convert)
         self._pipeline.schedule_run()
         return batch
 
-    def _converted(self, name: str, output: Any) -> Array | list[Array]:
-        if name in self._pipeline.listed:
-            return [self._convert(output[slot]) for slot in range(len(output))]
-        return self._convert(output.as_tensor())
+
+def run_once(pipeline: ReaderPipeline, convert: Convert) -> Batch:
+    """Run a pipeline that was built with prefetch 1, and return its batch: nothing runs ahead.
+
+    ValueError if arrays that should be one differ in shape; then the pipeline cannot go on.
+    """
+    pipeline.schedule_run()
+    return _taken(pipeline, convert)
+
+
+def _taken(pipeline: ReaderPipeline, convert: Convert) -> Batch:
+    outputs = pipeline.share_outputs()
+    check_even(pipeline)
+    batch: Batch = {}
+    for name, output in zip(pipeline.output_names, outputs, strict=True):
+        if name in pipeline.listed:
+            batch[name] = [convert(output[slot]) for slot in range(len(output))]
+        else:
+            batch[name] = convert(output.as_tensor())
+    pipeline.release_outputs()
+    return batch
 
 
 def check_even(pipeline: ReaderPipeline) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import torch
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 from torch.utils.dlpack import from_dlpack
 
-from dali_pipelines.frameworks.contract import Batch, Framework
+from dali_pipelines.frameworks.contract import Batch, Convert, Framework
 from dali_pipelines.frameworks.outputs import Outputs, check_even
 from dali_pipelines.graph.pipeline import ReaderPipeline
 
@@ -15,9 +17,18 @@ from dali_pipelines.graph.pipeline import ReaderPipeline
 class Torch(Framework):
     """Tensors on the device of their pipeline."""
 
+    def converter(self, pipeline: ReaderPipeline) -> Convert:
+        """Return what turns outputs into tensors."""
+        del pipeline
+        return from_dlpack
+
     def iterate(self, pipeline: ReaderPipeline) -> Iterator[Batch]:
         """Return DALI's iterator; it makes no lists of tensors, so for these one of our own."""
         return Outputs(pipeline, from_dlpack) if pipeline.listed else _DaliBatches(pipeline)
+
+    def join(self, arrays: Sequence[Any]) -> torch.Tensor:
+        """Return tensors one after the other, as one."""
+        return torch.cat(list(arrays))
 
 
 class _DaliBatches(Iterator[Batch]):

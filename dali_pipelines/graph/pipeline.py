@@ -73,11 +73,14 @@ class ReaderPipeline(ForkSafePipeline):
     graph_s: float = 0.0
     """Seconds in which the consumer waited for the graph: transfer, decode and the rest."""
     _readers: ReaderProcesses | None = None
+    _is_built: bool = False
 
     def build(self) -> None:
-        """Build the graph and start the readers."""
-        with _unused_arrays_allowed(), outputs_kept():
-            super().build()
+        """Build the graph and start the readers; DALI calls this in each run, too."""
+        if not self._is_built:
+            with _unused_arrays_allowed(), outputs_kept():
+                super().build()
+            self._is_built = True
 
     def schedule_run(self) -> None:
         """Feed one more batch to the graph and run it; ReaderProcessError if a reader has died."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dali_pipelines import Index, npy_pipeline
 from dali_pipelines.runtime.malloc_pool import _VARIABLE, outputs_kept
 
 PIXELS, BATCH, RUNS = 1024, 4, 20
@@ -59,3 +61,13 @@ def test_a_user_s_own_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     with outputs_kept():
         assert os.environ[_VARIABLE] == "16M"
     assert os.environ[_VARIABLE] == "16M"
+
+
+def test_runs_leave_the_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DALI builds in each run what is built already; other threads may read the environment."""
+    np.save(f"{tmp_path}/0.npy", np.ones((2, 2), np.float32))
+    index = Index.scan(tmp_path)
+    with closing(npy_pipeline(index, batch_size=1, num_read_processes=0)) as pipeline:
+        pipeline.build()
+        monkeypatch.delattr("dali_pipelines.graph.pipeline.outputs_kept")
+        pipeline.run()
