@@ -46,6 +46,8 @@ from .reexports import Storage as Storage
 from .reexports import TimeBlocks as TimeBlocks
 from .runtime.processes.reader_processes import ReaderProcessError as ReaderProcessError
 from .runtime.ranks import Ranks as Ranks
+from .serving.preprocessor import PreprocessError as PreprocessError
+from .serving.preprocessor import Preprocessor as Preprocessor
 from .settings import AiaSettings as AiaSettings
 from .settings import PipelineSettings as PipelineSettings
 from .stretch import Stretch as Stretch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dali_pipelines.frameworks.choose import FrameworkName, framework_named
@@ -21,6 +22,7 @@ from dali_pipelines.loading.settings import pipeline_settings, row_values
 from dali_pipelines.loading.state import check_state, order_of, state_of
 from dali_pipelines.loading.stats import LoaderStats
 from dali_pipelines.runtime.devices import Device
+from dali_pipelines.serving.of_loader import preprocessor_of
 from dali_pipelines.settings import LoaderSettings
 from readers.index.table import Index
 from readers.sampling.order import Shuffle
@@ -28,6 +30,8 @@ from readers.values import check_integer
 
 if TYPE_CHECKING:
     from jax.sharding import NamedSharding
+
+    from dali_pipelines.serving.preprocessor import Preprocessor
 
 
 class Loader:
@@ -158,6 +162,7 @@ class Loader:
         placement = kind.placement(devices, shard_id, num_shards)
         cursor = self._cursor = Cursor(len(index), batch_size, tail, placement, epoch_steps)
         policy = BadSamplePolicy(index, cursor, self.stats, bad_sample, max_bad)
+        self._factory, self._framework = factory, framework
         maker = PipelineMaker(factory, index, num_read_processes, self._config, cursor)
         values = row_values(index, self._config)
         intake = Intake(policy, self._config, self.stats, kind, values)
@@ -249,9 +254,19 @@ class Loader:
             them plain Python values. It does not depend on batch size or number of shards. All
             processes of a job have the same state after the same number of steps. With weights it
             has their digest, too. With epoch_steps it has steps (since the start of epoch 0) and
-            start (steps, pass and position where its epoch begins), and epoch counts passes.
+            start (steps, pass and position where its epoch begins), and epoch counts passes. And
+            it has preprocess, the digest of `preprocessor`, if one can be made and saved, to find
+            the file that belongs to a model. It is not compared when a state is loaded.
         """
-        return state_of(self._cursor, self.index, self._weights, self._config)
+        state = state_of(self._cursor, self.index, self._weights, self._config)
+        return state if self._preprocess is None else {**state, "preprocess": self._preprocess}
+
+    @cached_property
+    def _preprocess(self) -> str | None:
+        try:
+            return self.preprocessor(framework="numpy", device_id=None).digest
+        except Exception:  # of `preprocessor` or `save`, for which no checkpoint may fail
+            return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where another Loader stopped, with any batch size and number of shards.
@@ -274,6 +289,30 @@ class Loader:
             self._config.pop("block_rows", None)
             self._config.update(order_of(state))
             self._cursor.load(state)
+
+    def preprocessor(self, **changes: Any) -> Preprocessor:
+        """Return the preprocessing of images as a function of the bytes of files, for inference.
+
+        It makes the images of this Loader in mode ``eval``, on its first device. Columns, targets,
+        weights and settings of reading are not part of it. Facts from the Index become settings:
+        the HDU or plane that all rows name, the dtypes of `hdus`, the number of all planes.
+
+        Parameters
+        ----------
+        **changes
+            Keywords of `Preprocessor`, e.g. ``device_id=None``, and settings that replace those of
+            this Loader. A Loader with ``random_area`` needs others, such as ``random_area=None,
+            resize=None, resize_shorter=256, crop=224``.
+
+        Raises
+        ------
+        ReadError
+            If a type or number is not given, and none of the first rows can be read.
+        ValueError
+            If images depend on columns of the Index: window ``row``, or several HDUs or planes.
+        """
+        given = {"framework": self._framework, "device_id": self.devices[0], **changes}
+        return preprocessor_of(self._factory, self.index, self._config, **given)
 
     @property
     def epoch(self) -> int:

@@ -33,7 +33,13 @@ def pipeline_settings(
     are None are left out, as not every factory takes them; shuffle then follows the mode.
     """
     settings = bound_settings(factory, others) | dict(config)
-    check_settings(factory, settings, others, num_rows)
+    for name, instead in _OF_THE_LOADER.items():
+        if name in settings:
+            raise TypeError(f"a Loader sets {name} of its pipelines itself: {instead}")
+    check_settings(factory, settings, others, taker="Loader", not_taken=_OF_THE_LOADER)
+    for row in settings.get("rejected", ()):
+        if row >= num_rows:
+            raise ValueError(f"rejected must be rows of the Index, 0 to {num_rows - 1}, got {row}")
     given = {name: value for name, value in order.items() if value is not None}
     given.setdefault("shuffle", settings.get("mode") != "eval")
     PipelineConfig(**{"batch_size": None, "seed": None, **given})
@@ -52,10 +58,12 @@ def row_values(index: Index, settings: dict[str, Any]) -> RowValues:
     return values
 
 
-def bound_settings(factory: Callable[..., Any], others: Collection[str]) -> dict[str, Any]:
+def bound_settings(
+    factory: Callable[..., Any], others: Collection[str], taker: str = "Loader"
+) -> dict[str, Any]:
     """Return the keywords that functools.partial binds to a factory; none if it is no partial.
 
-    TypeError if one of them is a keyword of the Loader itself (`others`), which sets it.
+    TypeError if one of them is a keyword of the `taker` itself (`others`), which sets it.
     """
     bound: dict[str, Any] = {}
     function = factory
@@ -65,38 +73,45 @@ def bound_settings(factory: Callable[..., Any], others: Collection[str]) -> dict
     for name in bound:
         if name in others and name not in ("factory", "config"):
             raise TypeError(
-                f"functools.partial binds {name} of {_title(factory)}, and a Loader sets it for "
-                f"its pipelines: give {name} to the Loader"
+                f"functools.partial binds {name} of {title(factory)}, and a {taker} sets it for "
+                f"its pipelines: give {name} to the {taker}"
             )
     return bound
 
 
-def _title(factory: Callable[..., Any]) -> str:
+def title(factory: Callable[..., Any]) -> str:
+    """Return the name of a factory, below functools.partial."""
     while isinstance(factory, partial):
         factory = factory.func
     return getattr(factory, "__name__", type(factory).__name__)
 
 
 def check_settings(
-    factory: Callable[..., Any], settings: Mapping[str, Any], others: Collection[str], num_rows: int
-) -> None:
-    """Raise TypeError or ValueError for keywords that a Loader would pass to its factory.
+    factory: Callable[..., Any],
+    settings: Mapping[str, Any],
+    others: Collection[str],
+    *,
+    taker: str,
+    not_taken: Collection[str],
+) -> dict[str, Any]:
+    """Check keywords for a factory; return those of PipelineConfig, as it converts them.
 
     A factory checks itself the values of keywords that it declares one by one, and all names if it
-    takes any keyword. `others` are keywords of the Loader itself; its Index has `num_rows`.
+    takes any keyword. `taker` is the class that takes them, as a Loader; `others` are keywords of
+    its own, and `not_taken` those of factories that it does not take.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a keyword is unknown, or its value makes no sense.
     """
-    for name, instead in _OF_THE_LOADER.items():
-        if name in settings:
-            raise TypeError(f"a Loader sets {name} of its pipelines itself: {instead}")
     names = names_of(factory)
     if names is not None:
-        known = (names | set(others)) - {*_OF_THE_LOADER, "factory", "index", "config"}
-        check_names(f"Loader with {_title(factory)}", settings, known)
+        known = (names | set(others)) - {*not_taken, "factory", "index", "config"}
+        check_names(f"{taker} with {title(factory)}", settings, known)
     declared = set(names_of(factory, unpacked=False) or ())
     if "calibration" in declared:  # it has a `missing` of its own
         declared |= CalibrationSettings.__annotations__.keys()
     checked = {name: settings[name] for name in NAMES & set(settings) - declared}
-    PipelineConfig(**{"batch_size": 1, **checked})
-    for row in checked.get("rejected", ()):
-        if row >= num_rows:
-            raise ValueError(f"rejected must be rows of the Index, 0 to {num_rows - 1}, got {row}")
+    config = PipelineConfig(**{"batch_size": 1, **checked})
+    return {name: getattr(config, name) for name in checked}

@@ -305,9 +305,9 @@ class TestState:
             for _ in range(4):
                 rows_of(loader)
             state = loader.state_dict()
-        assert {**state, "digest": ""} == {
+        assert {**state, "digest": "", "preprocess": ""} == {
             "version": 2, "seed": 0, "shuffle": True, "epoch": 2, "position": 2, "digest": "",
-            "steps": 12, "start": [12, 2, 2],
+            "steps": 12, "start": [12, 2, 2], "preprocess": "",
         }  # fmt: skip
         with make_loader(npy_index, epoch_steps=None) as loader:
             loader.load_state_dict(state)

@@ -1,0 +1,131 @@
+"""The Preprocessor of a Loader, with explicit settings for facts from its Index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow.compute as pc
+
+from dali_pipelines.config import NAMES, PipelineConfig
+from dali_pipelines.factories import fits_pipeline, jpeg_pipeline, npy_pipeline
+from dali_pipelines.graph.images import checked_hdus, hdus_reader
+from dali_pipelines.graph.source import first_readable, places_of
+from dali_pipelines.loading.settings import title
+from dali_pipelines.serving.preprocessor import OF_A_RUN, OF_ROWS, Preprocessor, without_keywords
+from dali_pipelines.settings import names_of
+from readers.fits.reader import FitsReader
+from readers.fits.several.hdu import Hdu
+from readers.index.grouping.frames import Frames
+from readers.index.table import Index
+
+_READING = "storage", "cache", "cache_bytes", "read_timeout"
+
+
+def preprocessor_of(
+    factory: Callable[..., Any], index: Index, settings: Mapping[str, Any], **changes: Any
+) -> Preprocessor:
+    """Make the Preprocessor of a Loader; see `dali_pipelines.Loader.preprocessor`.
+
+    Parameters
+    ----------
+    factory : callable
+        That of the Loader.
+    index : Index
+        That of the Loader.
+    settings : mapping
+        Keywords that the Loader gives to its factory.
+    **changes
+        Keywords of the Preprocessor that replace these.
+    """
+    rest = OF_ROWS | OF_A_RUN | {"mode"}
+    given = {name: one for name, one in settings.items() if name not in rest} | changes
+    if given.get("random_area") is not None:
+        raise ValueError(
+            "random_area is chance, and a Preprocessor does without: say what takes its place, as "
+            "loader.preprocessor(random_area=None, resize=None, resize_shorter=256, crop=224)"
+        )
+    config = PipelineConfig(
+        batch_size=1, **{name: settings[name] for name in _READING if name in settings}
+    )
+    factory = without_keywords(factory)
+    if factory is fits_pipeline and given.get("hdus") is not None:
+        given["hdus"] = _known_hdus(index, given, config)
+    elif factory not in (jpeg_pipeline, npy_pipeline):
+        given |= _of_columns(factory, index, given)
+        if given.get("planes") == "all" and given.get("num_planes") is None:
+            look = FitsReader(given.get("hdu")).shape
+            columns = index.columns().with_places(places_of(config))
+            given["num_planes"] = first_readable(columns, look, config.read_timeout)[1].planes
+    frames = Frames() if given.get("hdus") is not None or not index.parts else index.frames
+    return Preprocessor(factory, **{"parts": frames.channels, "offsets": frames.offsets, **given})
+
+
+def _of_columns(
+    factory: Callable[..., Any], index: Index, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return settings in place of the columns ``hdu`` and ``plane``."""
+    found: dict[str, Any] = {}
+    for column, setting in (("hdu", "hdu"), ("plane", "planes")):
+        if given.get(setting) is not None or (value := _only_value(index, column)) is None:
+            continue
+        calibration = given.get("calibration") if column == "hdu" else None
+        if calibration is not None:
+            found["calibration"] = replace(calibration, hdu=value)
+        elif setting in (names_of(factory) or ()):
+            found[setting] = value
+        else:
+            raise ValueError(
+                f"column {column!r} of the Index is {value} in each row, and {title(factory)} does "
+                f"not have a setting {setting!r} to say so without an Index: add it"
+            )
+    return found
+
+
+def _only_value(index: Index, column: str) -> int | None:
+    """Return the value of a column like ``hdu``, the same in all rows and parts; None without one.
+
+    ValueError if there are several values.
+    """
+    names = [f"{column}_{part}" for part in index.parts] or [column]
+    names = [name for name in names if name in index.table.column_names]
+    values = {one for name in names for one in pc.unique(index.table[name]).to_pylist()}
+    if index.parts:  # missing files have none
+        values -= {None}
+    if len(values) > 1:
+        several = ", ".join(map(str, sorted(values - {None})[:3]))
+        raise ValueError(
+            f"column {column!r} of the Index has several values ({several}, ...), and a "
+            f"Preprocessor does not have an Index: pass {'hdu' if column == 'hdu' else 'planes'}="
+            "to preprocessor()"
+        )
+    return next(iter(values), None)
+
+
+def _known_hdus(index: Index, given: Mapping[str, Any], config: PipelineConfig) -> dict[str, Hdu]:
+    """Return `hdus` with the dtypes and numbers of planes of the first file."""
+    images = checked_hdus(given["hdus"])
+    own = {name: given[name] for name in NAMES & given.keys()}
+    config = PipelineConfig(
+        **{**own, "batch_size": 1, "mode": "eval", **{n: getattr(config, n) for n in _READING}}
+    )
+    reader = hdus_reader(index, images, config, None, float("inf"))
+    hdu = plane = None
+    if any(one.hdu is None for one in images.values()):
+        hdu = _only_value(index, "hdu")
+    if any(one.planes is None for one in images.values()):
+        plane = _only_value(index, "plane")
+    known = {}
+    for name, one in images.items():
+        if one.hdu is None and hdu is not None and one.part is None:
+            one = replace(one, hdu=hdu + (one.relative or 0), relative=None)
+        if one.planes is None and plane is not None and one.part is None:
+            one = replace(one, planes=plane)
+        if name != "image":
+            one = replace(one, dtype=reader.kinds[name].dtype)
+        if one.planes == "all":
+            count = reader.main.num_planes if name == "image" else reader.kinds[name].planes
+            one = replace(one, num_planes=count)
+        known[name] = one
+    return known

@@ -1,0 +1,129 @@
+"""The TOML file of a Preprocessor, and the calibration tables in its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from dali_pipelines.runtime.version import own_version
+from dali_pipelines.serving.document import decoded, encoded, import_name, imported, tables_in
+from readers.values import is_integer
+
+if TYPE_CHECKING:
+    from dali_pipelines.serving.preprocessor import Preprocessor
+
+VERSION = 1
+"""Increased by each release that makes other images with the same settings."""
+
+_HEAD = """\
+# Preprocessing of images for a model, saved by dali-pipelines {release}.
+# Preprocessor.load(PATH) restores it.
+"""
+
+
+def document_of(preprocessor: Preprocessor) -> dict[str, Any]:
+    """Return the content of the file as plain values. ValueError if a setting cannot be saved."""
+    document = {
+        "version": VERSION,
+        "factory": import_name("the factory", preprocessor.factory),
+        "parts": list(preprocessor.frames.channels),
+        "offsets": list(preprocessor.frames.offsets),
+        "settings": {
+            name: encoded(name, value) for name, value in sorted(preprocessor.settings.items())
+        },
+    }
+    return {**document, "digest": _digest(document)}
+
+
+def save(preprocessor: Preprocessor, path: str | os.PathLike[str]) -> None:
+    """Write the file and the tables; see `Preprocessor.save`."""
+    path = Path(path)
+    if path.suffix != ".toml":
+        raise ValueError(f"{path}: expected a name that ends in .toml")
+    release = own_version()
+    document = {**document_of(preprocessor), "release": release}
+    settings = document.pop("settings")  # its tables must come last
+    contents: dict[str, bytes] = {}
+    for table in tables_in(preprocessor.settings):
+        content = _content(table)
+        if contents.setdefault(table.name, content) != content:
+            raise ValueError(f"two calibration tables are named {table.name}: rename one of them")
+    for name, content in contents.items():
+        target = path.with_name(name)
+        if target.exists() and target.read_bytes() != content:
+            raise FileExistsError(
+                f"{target} exists with other content than the calibration table of this name: save "
+                "in another folder"
+            )
+        _write(target, content)
+    text = tomli_w.dumps({**document, "settings": settings})
+    _write(path, (_HEAD.format(release=release) + text).encode())
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the arguments for `Preprocessor`; see `Preprocessor.load`."""
+    path = Path(path)
+    try:
+        document = tomllib.loads(path.read_bytes().decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    needed = {"version", "factory", "parts", "offsets", "settings", "digest"}
+    if missing := needed - document.keys():
+        raise ValueError(
+            f"{path} lacks {', '.join(sorted(missing))}: expected a file that Preprocessor.save "
+            "wrote"
+        )
+    version, release = document["version"], document.pop("release", "unknown")
+    if version != VERSION:
+        age = "a newer" if is_integer(version, VERSION + 1) else "an older"
+        raise ValueError(
+            f"{path} was saved by {age} release of dali-pipelines, {release} (version {version!r} "
+            f"of the preprocessing, here {VERSION}), which may make other images: install it"
+        )
+    if document.pop("digest") != _digest(document):
+        raise ValueError(
+            f"{path} was changed after it was saved, and may make other images than the training "
+            "had: save it again from a Preprocessor with these settings"
+        )
+    try:
+        settings = {
+            name: decoded(value, path.parent) for name, value in document["settings"].items()
+        }
+        factory = imported(document["factory"])
+    except (ImportError, OSError, TypeError, ValueError) as error:
+        raise type(error)(f"{path}: {error}") from error
+    return {
+        "factory": factory,
+        "parts": tuple(document["parts"]),
+        "offsets": tuple(document["offsets"]),
+        **settings,
+    }
+
+
+def _digest(document: dict[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False, default=str)  # dates of TOML
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _content(table: Any) -> bytes:
+    """Return the bytes of a table's file. OSError if it was changed since it was read."""
+    content = Path(table.path).read_bytes()
+    if hashlib.sha256(content).hexdigest() != table.sha256:
+        raise OSError(f"{table.path} was changed since it was read: read it again")
+    return content
+
+
+def _write(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
