@@ -22,7 +22,7 @@ SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
 GPU_EXTRA ?= gpu
 OUT ?= build/gpu
 
-.PHONY: run test test-pythons test-frameworks test-ray gpu check docs resolve clean
+.PHONY: run test test-pythons test-frameworks test-ray test-triton gpu check docs resolve clean
 
 run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
@@ -42,6 +42,10 @@ test-frameworks: .venv-frameworks/ready
 # Not a part of `test`: Ray is large, and has an environment of its own.
 test-ray: .venv-ray/ready
 	.venv-ray/bin/python docs/examples/ray_train.py
+
+# Not a part of `test`: it needs a Triton server.
+test-triton: .venv-triton/ready
+	.venv-triton/bin/python -m pytest -q tests/triton_models.py
 
 gpu: .venv-$(GPU_EXTRA)/ready
 	PYTHONPATH=tests .venv-$(GPU_EXTRA)/bin/python -m on_gpu.main --out="$(OUT)" \
@@ -92,6 +96,13 @@ resolve-%: .venv/ready
 .venv-frameworks/ready: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python $(INSTALL) -e '.[frameworks-tests]'
+	touch $@
+
+# PyTriton's wheel has the server, and alone it is enough: what it names is for NumPy below 2.
+.venv-triton/ready: pyproject.toml .ci/constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(INSTALL) -e '.[serving-tests]'
+	$(@D)/bin/python $(INSTALL) --no-deps nvidia-pytriton
 	touch $@
 
 .PRECIOUS: .venv-%/ready

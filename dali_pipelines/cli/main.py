@@ -18,6 +18,7 @@ COMMANDS = {
     "verify": "decode files, and compare with astropy's and Pillow's pixels",
     "prep": "write level 1.5 files of AIA level 1 and HMI",
     "show": "draw a contact sheet of what a network will see",
+    "export": "write a model for NVIDIA Triton, of the preprocessing of a training",
     "warm": "compile kernels for the CPU once, as a step of building an image for containers",
     "bench": "compare speed with other tools; from a clone of the repository only",
 }

@@ -1,0 +1,1 @@
+"""dali-pipelines export: a model of the preprocessing for a server."""
