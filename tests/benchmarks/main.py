@@ -14,6 +14,7 @@ cutouts     64x64 pixels around positions of a catalogue, against astropy and fi
 containers  photographs in tars, TFRecord and LMDB, against DALI's own readers and webdataset
 remote      frames in a store of objects that is 20 ms away, against astropy over s3fs
 headers     keywords of FITS files as index reads them, against astropy's getheader
+serving     calls of a Preprocessor, against Pillow, astropy and the graph alone; how it starts
 kernels     CUDA kernels without a GPU: registers, occupancy, and what they execute for a pixel
 
 Ways that need a package that is not there are listed without figures. All others go through the
@@ -43,9 +44,9 @@ from dali_pipelines.cli.options import option, parse
 
 SUITES = (
     *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts"),
-    *("containers", "remote", "headers", "kernels"),
+    *("containers", "remote", "headers", "serving", "kernels"),
 )
-_OWN_FILES = ("decode", "remote", "headers", "kernels")
+_OWN_FILES = ("decode", "remote", "headers", "serving", "kernels")
 """Suites that make what they read: --data is not for them."""
 
 

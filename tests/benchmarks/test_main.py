@@ -6,13 +6,18 @@ import csv
 import json
 import os
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from astropy.io import fits
 from PIL import Image
 
 from benchmarks import main as script
+from benchmarks.report.tables import as_text
+from benchmarks.sheets import serving as sheets
+from benchmarks.suites import serving
 from benchmarks.suites.headers import headers_suite
 
 
@@ -83,12 +88,38 @@ def test_headers_are_read_both_ways() -> None:
     assert len(ours.rounds) == len(astropy.rounds) == 2
 
 
+def test_a_preprocessor_is_timed_and_its_pixels_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def small_frame(path: Path, number: int) -> None:
+        noise = np.random.default_rng(number).normal(100, 9, (600, 600)).astype(np.int16)
+        hdus = fits.CompImageHDU(noise, compression_type="RICE_1", tile_shape=(1, 600))
+        hdus.writeto(path)
+
+    monkeypatch.setattr(serving, "save_frame", small_frame)
+    monkeypatch.setattr(sheets, "_FEW_CALLS", (2, 5))
+    settings = script.BenchConfig(suite="serving", quick=True, rounds=1)
+    found: list[Any] = [*serving.serving_suite(settings)]
+    tables, (threads, starts, memory) = found[:3], found[3:]
+    others = ["Pillow and NumPy"], ["the Loader's graph"], ["astropy", "astropy, section"]
+    for table, names in zip(tables, others, strict=True):
+        assert [one.name for one in table.results] == [
+            *("Preprocessor", "Preprocessor, NumPy"),
+            *names,
+        ]
+        assert table.baseline == names[0]
+    assert {one.difference for one in tables[-1].results} == {0}
+    for sheet, first in ((threads, ["1", "2", "4"]), (starts, ["JPEG, NumPy"]), (memory, "25")):
+        assert [line[0] for line in sheet.lines] == [*first]
+        assert {len(line) for line in sheet.lines} == {len(sheet.header)}
+        assert all(float(line[1]) > 0 for line in sheet.lines)
+        as_text(sheet)
+
+
 def test_wrong_numbers_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main(["--rounds=0"]) == 2
     assert "--rounds must be at least 1, got 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("suite", ["decode", "remote", "headers", "kernels"])
+@pytest.mark.parametrize("suite", ["decode", "remote", "headers", "serving", "kernels"])
 def test_data_are_not_for_suites_that_make_their_own(
     suite: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
