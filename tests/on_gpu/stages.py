@@ -26,6 +26,7 @@ FILES = {
         "on_gpu/test_jpeg_pixels.py",
         "on_gpu/test_aia_pixels.py",
         "dali_pipelines/test_factories.py",
+        "dali_pipelines/serving/test_preprocessor.py",
         "dali_pipelines/test_ragged.py",
         "dali_pipelines/graph/test_decode_jpeg.py",
         "dali_pipelines/graph/test_operators_psf.py",

@@ -150,6 +150,26 @@ def test_npy(arrays: Index) -> None:
     assert equal(pre([np.load(path) for path in arrays.table["path"].to_pylist()]), batch)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_on_a_gpu(mosaics: Index, photographs: Index, framework: Any) -> None:
+    on_gpu: dict[str, Any] = {"devices": [0]}
+    for factory, index, config in (
+        (fits_pipeline, mosaics, FITS_SETTINGS["hdus"]),
+        (jpeg_pipeline, photographs, JPEG_SETTINGS["usual"]),
+    ):
+        batch, pre = loaded(factory, index, **config, **on_gpu)
+        assert pre.device_id == 0
+        found = Preprocessor(factory, device_id=0, framework=framework, **pre.settings)(
+            contents_of(index)
+        )
+        assert equal({name: to_cpu(one) for name, one in found.items()}, batch)
+
+
+def to_cpu(array: Any) -> Any:
+    return array.cpu() if isinstance(array, torch.Tensor) else array
+
+
 def test_a_reader_of_ones_own(tmp_path: Path) -> None:
     for row in range(3):
         image = RNG.integers(0, 65535, (20, 30)).astype(">u2")
