@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal, NoReturn, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NoReturn, get_args
 
 from dali_pipelines.loading.cursor import Cursor
 from dali_pipelines.loading.stats import LoaderStats, Rejected
@@ -18,6 +19,19 @@ logger = logging.getLogger(__name__)
 BadSample = Literal["raise", "skip"]
 
 DAMAGED = "the compressed bytes of a tile are damaged"
+
+
+def damage_of(image: int | None, names: Sequence[str]) -> str:
+    """Return why a sample is rejected, with the name of its damaged image, if it has several."""
+    return f"{names[image]}: {DAMAGED}" if image is not None and image < len(names) else DAMAGED
+
+
+def image_names(hdus: Any) -> tuple[str, ...]:
+    """Return the names of the setting ``hdus``, the image of the settings first; () without it."""
+    names = tuple(hdus) if isinstance(hdus, Mapping) else ()  # the factory rejects others
+    return tuple(sorted(names, key=lambda name: name != "image"))
+
+
 _LISTED = 10
 """Rejected rows that are named in the log."""
 

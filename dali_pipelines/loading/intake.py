@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from dali_pipelines.frameworks.contract import Batch, Framework
-from dali_pipelines.loading.bad_samples import DAMAGED, BadSamplePolicy
+from dali_pipelines.loading.bad_samples import BadSamplePolicy, damage_of, image_names
 from dali_pipelines.loading.batches import pixels_of, reported, valid_only
 from dali_pipelines.loading.stats import LoaderStats
 from readers.index.rows.values import RowValues
@@ -32,9 +32,7 @@ class Intake:
         self._values = values
         self._fills = settings["tail"] == "fill"
         self._known: dict[int, str] = settings["rejected"]
-        hdus = settings.get("hdus")
-        names = tuple(hdus) if isinstance(hdus, Mapping) else ()  # the factory rejects others
-        self._images = sorted(names, key=lambda name: name != "image")
+        self._images = image_names(settings.get("hdus"))
         self._shapes: dict[str, tuple[int, ...]] = {}
 
     def check_names(self, outputs: Collection[str]) -> None:
@@ -61,9 +59,7 @@ class Intake:
 
     def _damage(self, row: int, image: int | None) -> str:
         """Return why a row is rejected of which the graph could not decode an image."""
-        if self._images and image is not None:
-            return f"{self._images[image]}: {DAMAGED}"
-        return self.policy.damage(row, image)
+        return damage_of(image, self._images) if self._images else self.policy.damage(row, image)
 
     def reject_for_good(self, row: int, reason: str) -> bool:
         """Reject a row that pipelines must not try again; return False if it is known as such."""

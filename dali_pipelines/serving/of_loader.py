@@ -31,9 +31,9 @@ def preprocessor_of(
     Parameters
     ----------
     factory : callable
-        That of the Loader.
+        Factory of the Loader.
     index : Index
-        That of the Loader.
+        Index of the Loader.
     settings : mapping
         Keywords that the Loader gives to its factory.
     **changes
@@ -43,7 +43,7 @@ def preprocessor_of(
     given = {name: one for name, one in settings.items() if name not in rest} | changes
     if given.get("random_area") is not None:
         raise ValueError(
-            "random_area is chance, and a Preprocessor does without: say what takes its place, as "
+            "random_area is random, and a Preprocessor is not: replace it, for example by "
             "loader.preprocessor(random_area=None, resize=None, resize_shorter=256, crop=224)"
         )
     config = PipelineConfig(
@@ -77,8 +77,8 @@ def _of_columns(
             found[setting] = value
         else:
             raise ValueError(
-                f"column {column!r} of the Index is {value} in each row, and {title(factory)} does "
-                f"not have a setting {setting!r} to say so without an Index: add it"
+                f"column {column!r} of the Index is {value} in each row, a Preprocessor does not "
+                f"have an Index, and {title(factory)} does not have a setting {setting!r}: add it"
             )
     return found
 

@@ -23,7 +23,7 @@ from dali_pipelines.frameworks.numpy import to_numpy
 from dali_pipelines.frameworks.outputs import run_once
 from dali_pipelines.graph.images import checked_hdus
 from dali_pipelines.graph.pipeline import ReaderPipeline
-from dali_pipelines.loading.bad_samples import DAMAGED
+from dali_pipelines.loading.bad_samples import damage_of, image_names
 from dali_pipelines.loading.batches import reported, valid_only
 from dali_pipelines.loading.settings import bound_settings, check_settings, title
 from dali_pipelines.loading.undecodable import find_undecodable
@@ -405,7 +405,8 @@ class Preprocessor:
             for slot, (_, report) in enumerate(reported(batch)):
                 if slot < len(contents) and slot not in rejected:
                     if report.damaged:
-                        rejected[slot] = self._damage(report.image)
+                        names = image_names(self.settings.get("hdus")) or self.frames.parts
+                        rejected[slot] = damage_of(report.image, names)
                     elif report.rejected_row is not None:
                         rejected[slot] = report.reason
             valid = np.asarray(batch["valid"]) & (np.arange(size) < len(contents))
@@ -486,15 +487,6 @@ class Preprocessor:
         )
         pipeline.source.columns = Contents(parts, pipeline.source.reader)
         return pipeline
-
-    def _damage(self, image: int | None) -> str:
-        """Return the reason for a content with an image that the graph could not decode."""
-        names = self.frames.parts if self.frames != Frames() else ()
-        hdus = self.settings.get("hdus")
-        if isinstance(hdus, Mapping):
-            names = tuple(sorted(hdus, key=lambda name: name != "image"))
-        named = image is not None and image < len(names)
-        return f"{names[image]}: {DAMAGED}" if named else DAMAGED  # type: ignore[index]
 
     def _joined(self, batches: list[Batch]) -> Batch:
         """Join batches."""

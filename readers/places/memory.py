@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from readers.places.contract import Place, too_short
 from readers.places.opener import Places
@@ -61,16 +61,8 @@ class MemoryPlaces(Places):
 
     contents: Mapping[str, bytes | memoryview] = field(default_factory=dict)
 
-    def at(
-        self,
-        path: str,
-        offset: int | None = None,
-        nbytes: int | None = None,
-        *,
-        etag: str | None = None,
-        file_bytes: int | None = None,
-    ) -> Place:
+    def at(self, path: str, *span: Any, **version: Any) -> Place:
         """Return the place of a name, path or URL; opened by ``with``."""
         if path in self.contents:
             return MemoryPlace(self.contents[path], path)
-        return Places.at(self, path, offset, nbytes, etag=etag, file_bytes=file_bytes)
+        return Places.at(self, path, *span, **version)
