@@ -84,9 +84,13 @@ class Intake:
             # A batch without rows was made of the smallest image, and of masks of its size.
             for name, shape in self._shapes.items():
                 batch[name] = batch[name].reshape((0, *shape))
-        self._stats.samples += count
-        self._stats.output_pixels += pixels_of(batch)
         return batch | self._values.of(batch["row"].tolist())
+
+    def count(self, batches: list[Batch]) -> None:
+        """Count the samples of a step that was delivered."""
+        for batch in batches:
+            self._stats.samples += int(np.asarray(batch["valid"]).sum())
+            self._stats.output_pixels += pixels_of(batch)
 
     def _note_reports(self, batch: Batch) -> None:
         blank = None

@@ -87,6 +87,7 @@ class RunningPipelines:
             raise
         self.cursor.advance()
         self.stats.batches += 1
+        self.intake.count(batches)
         return delivered
 
     def _tried_step(self) -> list[Batch] | None:

@@ -23,7 +23,8 @@ def at_worker(wanted: str, function: Callable[..., Any], *task: Any) -> Any:
     ------
     WorkerError
         If this machine has another version of the package than `wanted`, does not see the folders
-        of the files that the task names, or cannot write files.
+        of the files that the task names, or cannot write files; or if the task cannot import
+        something, or has a fault.
     """
     if own_version() != wanted:
         fail(f"has dali-pipelines {own_version()}, expected {wanted}: install the same version")
@@ -32,6 +33,8 @@ def at_worker(wanted: str, function: Callable[..., Any], *task: Any) -> Any:
         return function(*task)
     except OSError as error:
         fail(f"fails: {error}", error)
+    except (ImportError, AttributeError) as error:  # or they would tell of a missing package
+        fail(f"fails: {error!r}", error)
 
 
 def check_folders(paths: Iterable[str]) -> None:
