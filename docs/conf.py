@@ -132,7 +132,7 @@ def draw_figures(app: Sphinx) -> None:
     del app
     from figures import draw_speeds
 
-    draw_speeds(ROOT / "tests" / "benchmarks" / "results", DOCS / "generated" / "speeds.svg")
+    draw_speeds(ROOT / "benchmarks" / "results", DOCS / "generated" / "speeds.svg")
 
 
 def make_samples(app: Sphinx) -> None:

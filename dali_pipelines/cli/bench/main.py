@@ -1,4 +1,4 @@
-"""Run the benchmarks, which are in tests/benchmarks of the repository and are not installed."""
+"""Run the benchmarks, which are in benchmarks/ of the repository and are not installed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from dali_pipelines.cli.errors import Refusal, command
 
-TESTS = Path(__file__).parents[3] / "tests"
+ROOT = Path(__file__).parents[3]
 
 
 @command("bench")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmarks of the clone that this package is installed from; return the status."""
-    if not (TESTS / "benchmarks").is_dir():
+    if not (ROOT / "benchmarks" / "suites").is_dir():
         raise Refusal(
             "the benchmarks are not installed: clone the repository, run 'make .venv/ready' there, "
             "and then 'python scripts/bench.py'"
         )
-    sys.path.insert(0, str(TESTS))
+    sys.path.insert(0, str(ROOT))
     status: int = import_module("benchmarks.main").main(argv)
     return status

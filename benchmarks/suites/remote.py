@@ -12,16 +12,16 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import numpy as np
-from servers.apart import ServerApart
 
 from benchmarks.data import Settings
 from benchmarks.measure.race import Batch, Result, Run, Table, Way, race
 from benchmarks.report.tables import Sheet
 from benchmarks.sheets.requests import requests_sheet
+from benchmarks.ways.apart import ServerApart
 from benchmarks.ways.archive import Archive, make_archives, our_loaders, positions
 from benchmarks.ways.cutouts import Cutouts
 from benchmarks.ways.loaders import data_loader_way, loader_of
@@ -59,14 +59,11 @@ def tables(
 ) -> Iterator[Table | Sheet]:
     """Time all of them, and count; the caches are made in `folder`."""
     local, size = positions(archive.rows.local), archive.size or archive.edge
-    expected = Cutouts(local, (1,), size, "astropy section, files kept open").expected
     peers = peer_ways(archive, server, settings)
-    results = race(
-        [*our_ways(archive, server, folder / "timed", settings), *peers],
-        functools.cache(lambda row, _: expected(row)),
-        settings.rounds,
-        server.pids,
-    )
+    ways = [*our_ways(archive, server, folder / "timed", settings), *peers]
+    with closing(Cutouts(local, (1,), size, "astropy section, files kept open")) as right:
+        pixels = functools.cache(lambda row, _: right.expected(row))
+        results = race(ways, pixels, settings.rounds, server.pids)
     names = [way.name for way in peers if not way.name.endswith(_KEPT_OPEN)]
     best = max((result for result in results if result.name in names), key=_rate)
     yield Table(

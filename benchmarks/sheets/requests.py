@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from servers.apart import ServerApart, Traffic
 
 from benchmarks.data import Settings
 from benchmarks.measure.race import CpuMeter, Way
 from benchmarks.report.tables import Sheet, number
+from benchmarks.ways.apart import ServerApart, Traffic
 from benchmarks.ways.archive import Archive, Copy, Ours, our_loaders, positions, server_storage
 from benchmarks.ways.loaders import devices
 from benchmarks.ways.peers import SEED

@@ -295,5 +295,6 @@ class Decoding:
         self.feed = feed
 
     def __call__(self, info: Any) -> NDArray[Any]:
+        """Decode a sample."""
         paths = self.feed.paths
         return decode(self.feed.ledger, paths[info.idx_in_epoch % len(paths)])

@@ -1,4 +1,4 @@
-"""The frame of all suites: what is compared, what is timed, and in which order."""
+"""A race compares pixels before it times, takes turns, and divides by the time that passed."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ def expected(row: int, _: tuple[int, ...]) -> NDArray[Any]:
     return IMAGES[row]
 
 
+def changed(place: tuple[int, ...], value: float) -> NDArray[Any]:
+    images = IMAGES.copy()
+    images[place] = value
+    return images
+
+
 def way(
     name: str,
     images: NDArray[Any] = IMAGES,
@@ -39,7 +45,7 @@ def way(
     log: list[str] | None = None,
     **how: Any,
 ) -> Way:
-    """Yield two images a batch, after some seconds that no CPU works."""
+    """Yield two images a batch, after some seconds in which no CPU works."""
 
     def run(wanted: bool) -> Iterator[Batch]:
         if log is not None:
@@ -53,46 +59,36 @@ def way(
     return Way(name=name, start=lambda: contextlib.nullcontext(run), ahead=ahead, **how)
 
 
-def test_other_pixels_are_not_timed() -> None:
-    other = IMAGES.copy()
-    other[3, 1, 2] += 0.01
-    with pytest.raises(SystemExit, match=r"theirs, row 3: 16\.67 % of the pixels differ, by 0\.01"):
-        race([way("ours"), way("theirs", other)], expected, 1)
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (changed((3, 1, 2), 23.01), r"row 3: 16\.67 % .* 0\.01"),
+        (changed((0, 0, 0), np.nan), "row 0"),
+        (changed((0, 0, 0), np.inf), "row 0"),
+        (IMAGES[:, :, :2], r"row 0: \(2, 2\), expected \(2, 3\)"),
+    ],
+)
+def test_other_pixels_are_not_timed(images: NDArray[Any], message: str) -> None:
+    with pytest.raises(SystemExit, match=f"theirs, {message}"):
+        race([way("ours"), way("theirs", images)], expected, 1)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_pixels_that_are_no_numbers_are_others(bad: float) -> None:
-    other = IMAGES.copy()
-    other[0, 0, 0] = bad
-    with pytest.raises(SystemExit, match="row 0"):
-        race([way("ours", other)], expected, 1)
-
-
-def test_an_image_of_another_shape_is_refused() -> None:
-    with pytest.raises(SystemExit, match=r"row 0: \(2, 2\), expected \(2, 3\)"):
-        race([way("ours", IMAGES[:, :, :2])], expected, 1)
-
-
-def test_what_is_not_expected_to_be_anything_is_not_compared() -> None:
-    def unknown(row: int, _: tuple[int, ...]) -> NDArray[Any]:
+@pytest.mark.parametrize(
+    ("images", "how", "difference"),
+    [
+        (IMAGES + 5, {"atol": None}, 5),  # another kernel: it is only stated
+        (changed((2, 0, 0), -50), {"outliers": 0.2}, 62),
+        (changed((1, 0, 1), 99), {}, 0),  # not a pixel that is compared, see below
+    ],
+)
+def test_differences_that_are_allowed(
+    images: NDArray[Any], how: dict[str, Any], difference: float
+) -> None:
+    def without_7(row: int, _: tuple[int, ...]) -> NDArray[Any]:
         return np.where(IMAGES[row] == 7, np.nan, IMAGES[row])
 
-    other = IMAGES.copy()
-    other[1, 0, 1] = 99
-    (result,) = race([way("ours", other)], unknown, 1)
-    assert result.difference == 0
-
-
-def test_differences_are_stated_where_none_is_demanded() -> None:
-    (result,) = race([way("another kernel", IMAGES + 5, atol=None)], expected, 1)
-    assert result.difference == 5
-
-
-def test_a_share_of_outliers_may_be_allowed() -> None:
-    other = IMAGES.copy()
-    other[2, 0, 0] = -50
-    (result,) = race([way("ours", other, outliers=0.2)], expected, 1)
-    assert result.difference == 62
+    (result,) = race([way("ours", images, **how)], without_7, 1)
+    assert result.difference == difference
 
 
 def test_ways_take_turns_and_each_goes_first() -> None:
@@ -107,7 +103,7 @@ def test_rates_are_of_the_time_that_passed() -> None:
     assert all(0 < rate <= 100 for rate in result.rates())
 
 
-def test_what_was_ready_does_not_count() -> None:
+def test_batches_that_were_ready_do_not_count() -> None:
     # Two batches of the three take no time: counted, they would make 300 images/s of 100.
     (result,) = race([way("ahead", IMAGES[:2], ahead=2, seconds=0.02)], expected, 1)
     assert result.rates()[0] <= 100
@@ -145,7 +141,7 @@ def test_cpu_time_is_of_all_processes() -> None:
     assert 0 <= result.rounds[0].cpu_s_here < 0.05
 
 
-def test_a_way_that_cannot_go_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_way_without_its_library_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "made_for_another_torch.py").write_text("raise RuntimeError('no such operator')")
     (tmp_path / "loads_on_demand.py").write_text(
         "def __getattr__(_): raise RuntimeError('no libavutil ' * 20)"
@@ -165,10 +161,33 @@ def test_a_way_that_cannot_go_says_why(tmp_path: Path, monkeypatch: pytest.Monke
     assert "not installed" in as_text(table)
 
 
+def test_a_way_that_fails_is_named() -> None:
+    def run(wanted: bool) -> Iterator[Batch]:
+        yield range(2), IMAGES[:2]
+        if not wanted:
+            raise OSError("the disk is gone")
+
+    failing = Way(name="theirs", start=lambda: contextlib.nullcontext(run))
+    with pytest.raises(OSError, match="the disk is gone") as caught:
+        race([way("ours"), failing], expected, 1)
+    assert caught.value.__notes__ == ["in the way 'theirs'"]
+
+
 def rounds(*rates: float) -> tuple[Round, ...]:
     return tuple(
         Round(images_per_s=float(rate), cpu_s_here=0.0, cpu_s_elsewhere=0.0) for rate in rates
     )
+
+
+def test_speedups_are_medians_of_ratios_round_by_round() -> None:
+    ours = Result(name="ours", rounds=rounds(10, 2, 6))
+    theirs = Result(name="theirs", rounds=rounds(5, 1, 1))
+    absent = Result(name="absent", note="it is not installed")
+    table = Table(title="T", baseline="theirs", results=(ours, theirs), data="files")
+    assert table.speedup(ours) == 2
+    table = Table(title="T", baseline="absent", results=(ours, absent), data="files")
+    assert math.isnan(table.speedup(ours))
+    assert "unknown" in cells(table, ours)
 
 
 def test_speedups_of_curves_are_place_by_place() -> None:
@@ -181,24 +200,6 @@ def test_speedups_of_curves_are_place_by_place() -> None:
     assert [table.speedup(result) for result in results] == [4, 1, 3, 1]
 
 
-def test_speedups_are_taken_round_by_round() -> None:
-    ours = Result(name="ours", rounds=rounds(10, 2, 6))
-    theirs = Result(name="theirs", rounds=rounds(5, 1, 1))
-    table = Table(title="T", baseline="theirs", results=(ours, theirs), data="files")
-    assert table.speedup(ours) == 2
-
-
-def test_a_baseline_that_could_not_run() -> None:
-    ours = Result(name="ours", rounds=rounds(10, 2, 6))
-    theirs = Result(name="theirs", note="it is not installed")
-    table = Table(title="T", baseline="theirs", results=(ours, theirs), data="files")
-    assert math.isnan(table.speedup(ours))
-    assert "unknown" in cells(table, ours)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0123, "0.0123"), (1.0, "1.00"), (52.04, "52.0"), (99.96, "100"), (1234.5, "1234")],
-)
-def test_three_digits(value: float, text: str) -> None:
-    assert number(value) == text
+def test_numbers_have_three_digits() -> None:
+    texts = {0.0123: "0.0123", 1.0: "1.00", 52.04: "52.0", 99.96: "100", 1234.5: "1234"}
+    assert [number(value) for value in texts] == [*texts.values()]

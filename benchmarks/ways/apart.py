@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import NamedTuple, Self, cast
 
 import psutil
-
-from dali_pipelines.parallel.process_pool import follow_parent
 from servers.proxy import Proxy
 from servers.weed import OPEN, Weed
+
+from dali_pipelines.parallel.process_pool import follow_parent
 
 
 class Traffic(NamedTuple):

@@ -83,6 +83,11 @@ class Cutouts:
         tensors = [torch.from_numpy(one)[None] for one in (image, *arrays[1:])]
         return tensors, row
 
+    def close(self) -> None:
+        """Close the files that are open in this process."""
+        while self.files:
+            self.files.popitem()[1].close()
+
     def expected(self, row: int) -> NDArray[Any]:
         """Return the pixels of the image of a row, shape (1, size, size)."""
         (image, *_), _ = self[row]

@@ -105,7 +105,7 @@ def as_text(table: Table | Sheet) -> str:
     sheet = as_sheet(table)
     lines = [sheet.header, *sheet.lines]
     # A reason why there are no figures may run on to the right.
-    figures = [line for line in lines if any(line[2:])]
+    figures = [line for line in lines if any(line[2:])] or lines
     widths = [max(len(line[place]) for line in figures) for place in range(len(sheet.header))]
     widths[0] = max(len(line[0]) for line in lines)
     rows = (
@@ -166,6 +166,7 @@ def _rounds(tables: Iterable[Table | Sheet]) -> Iterable[tuple[Any, ...]]:
 
 
 def as_list(facts: dict[str, Any]) -> str:
+    """Lay facts out as a list in Markdown."""
     lines = []
     for name, value in facts.items():
         pairs = value.items() if isinstance(value, dict) else ()

@@ -30,7 +30,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "aiapy, order 3 opencv": {"order": 3, "method": "opencv"},
 }
 """Keywords of aiapy's register."""
-BASELINE = f"aiapy, order 3, {PROCESSES} processes"
 
 
 class AiapyFrames:
@@ -88,7 +87,7 @@ def aia_suite(settings: Settings) -> Iterator[Table]:
     expected = Spline(files.paths, make)
     yield Table(
         title="AIA level 1 to calibrated images",
-        baseline=BASELINE,
+        baseline=f"aiapy, order 3, {PROCESSES} processes",
         results=race(aia_ways(files, settings), expected, settings.rounds),
         data=f"{files.described}; exposure {header['EXPTIME']:.2f} s; {Path(path).name}",
         note="Differences are in DN/s, from aiapy's order 3 on a float64 map, inside 1.25 solar "

@@ -148,6 +148,7 @@ def _save(folder: str, file: str, num_rows: int) -> Cost:
 
 
 def open_file(file: str, cold: bool = False, column: str = "number") -> Cost:
+    """Open an Index file, and look at one of its columns."""
     import pyarrow.ipc  # noqa: F401 - before the clock starts
 
     from readers.index.table import Index

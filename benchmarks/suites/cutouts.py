@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from readers.fits.file import open_image
 from readers.places.opener import LOCAL
 
 SIZE = 64
+_EDGE = 4096
+"""Pixels of the exposures that are made."""
 _BATCH = 50
 _BLOCKS: dict[str, Any] = {"shuffle": "blocks", "block_rows": 100}
 _NAMES = ("image", "mask", "weight")
@@ -42,9 +45,9 @@ def cutouts_suite(settings: Settings) -> Iterator[Table]:
 
 
 def write_exposure(folder: Path, number: int) -> str:
-    """Write 4096x4096 pixels as the surveys do: quantised floats, flags, and weights, in RICE_1."""
+    """Write square images as the surveys do: quantised floats, flags, and weights, in RICE_1."""
     random = np.random.default_rng(number)
-    image = random.normal(100, 5, (4096, 4096)).astype(np.float32)
+    image = random.normal(100, 5, (_EDGE, _EDGE)).astype(np.float32)
     flags = (random.random(image.shape) < 1e-3).astype(np.int32) * 4
     weight = random.normal(0.04, 1e-3, image.shape).astype(np.float32)
     floats: dict[str, Any] = {"quantize_level": 16, "quantize_method": 1}
@@ -64,15 +67,14 @@ def write_exposure(folder: Path, number: int) -> str:
 def _table(title: str, files: Files, hdus: tuple[int, ...], settings: Settings) -> Table:
     positions = draw_positions(files, hdus[0], 10 if settings.quick else 100)
     peers = [peer_way(name, positions, hdus, settings) for name in PEERS]
-    expected = Cutouts(positions, hdus, SIZE, "astropy section, files kept open").expected
+    ways = [*our_ways(positions, hdus, settings), *peers]
+    with closing(Cutouts(positions, hdus, SIZE, "astropy section, files kept open")) as right:
+        pixels = functools.cache(lambda row, _: right.expected(row))
+        results = race(ways, pixels, settings.rounds)
     return Table(
         title=f"{title} of {SIZE}x{SIZE} around the positions of a catalogue",
         baseline="DataLoader, astropy section, files kept open",
-        results=race(
-            [*our_ways(positions, hdus, settings), *peers],
-            functools.cache(lambda row, _: expected(row)),
-            settings.rounds,
-        ),
+        results=results,
         data=f"{len(positions)} positions in {files.described}",
         note=f"Each has {settings.num_read_processes} processes; batches of {_BATCH}.",
     )

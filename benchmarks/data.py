@@ -16,17 +16,34 @@ class Settings(Protocol):
     """What the suites need of bench.py's flags."""
 
     @property
-    def data(self) -> str | None: ...
+    def data(self) -> str | None:
+        """Folder, glob or Index file; None for the sample sets."""
+        ...
+
     @property
-    def quick(self) -> bool: ...
+    def quick(self) -> bool:
+        """Whether to do as little as possible."""
+        ...
+
     @property
-    def rounds(self) -> int: ...
+    def rounds(self) -> int:
+        """Timed rounds."""
+        ...
+
     @property
-    def num_read_processes(self) -> int: ...
+    def num_read_processes(self) -> int:
+        """Reader processes, and workers of the peers."""
+        ...
+
     @property
-    def num_threads(self) -> int: ...
+    def num_threads(self) -> int:
+        """DALI threads."""
+        ...
+
     @property
-    def correction_table(self) -> str | None: ...
+    def correction_table(self) -> str | None:
+        """Degradation for AIA; None for the table of aiapy's tests."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from astropy.io import fits
-from servers.apart import ServerApart
 
 from benchmarks.data import Settings
+from benchmarks.ways.apart import ServerApart
 from benchmarks.ways.cutouts import Position
 from benchmarks.ways.peers import MEAN, SEED, STD
 from dali_pipelines import Index, with_tiles

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +151,8 @@ def race(
     ------
     SystemExit
         If the pixels of a way are not the expected ones.
+    Exception
+        What a way raises, with a note that names the way.
     """
     from tqdm import tqdm
 
@@ -166,18 +168,21 @@ def race(
         runs: dict[str, Run] = {}
         for way in able:
             started = time.perf_counter()
-            run = runs[way.name] = stack.enter_context(way.start())
-            first[way.name] = _compare(way, run, expected, started)
+            with _named(way):
+                run = runs[way.name] = stack.enter_context(way.start())
+                first[way.name] = _compare(way, run, expected, started)
             bar.update()
         for number in range(rounds):
             for way in able if number % 2 == 0 else reversed(able):
-                found[way.name].append(_time(way, runs[way.name], meter))
+                with _named(way):
+                    found[way.name].append(_time(way, runs[way.name], meter))
                 bar.update()
         for way in able:
             if way.ledger is not None:
                 meter.wait_for_rest()
                 numbers = (len(rows) for rows, _ in runs[way.name](False))
-                parts[way.name] = parts_of(numbers, way.ahead, way.ledger)
+                with _named(way):
+                    parts[way.name] = parts_of(numbers, way.ahead, way.ledger)
     return tuple(
         Result(
             name=way.name,
@@ -191,6 +196,16 @@ def race(
         )
         for way in ways
     )
+
+
+@contextmanager
+def _named(way: Way) -> Iterator[None]:
+    """Add the name of the way to any error."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"in the way {way.name!r}")
+        raise
 
 
 def _missing(way: Way) -> str:

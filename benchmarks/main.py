@@ -22,7 +22,7 @@ same files in turn, and speedups are taken round by round, so that a drift of th
 Start-up is told apart, and one more round, which is not timed, tells where the time goes.
 
 --out writes SUITE.json with all figures, SUITE.csv with those of each round, SUITE.md with the
-tables, and plots. Results that are kept are copied to tests/benchmarks/results, named
+tables, and plots. Results that are kept are copied to benchmarks/results, named
 THEME_HARDWARE_DATE.
 """
 
@@ -46,7 +46,7 @@ SUITES = (
     *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts"),
     *("containers", "remote", "headers", "serving", "kernels"),
 )
-_OWN_FILES = ("decode", "remote", "headers", "serving", "kernels")
+OWN_FILES = ("decode", "remote", "headers", "serving", "kernels")
 """Suites that make what they read: --data is not for them."""
 
 
@@ -58,7 +58,7 @@ class BenchConfig:
     data: str | None = option(
         None,
         "folder, glob or Index file (default: the sample sets); "
-        f"{', '.join(_OWN_FILES[:-1])} and {_OWN_FILES[-1]} make their own files",
+        f"{', '.join(OWN_FILES[:-1])} and {OWN_FILES[-1]} make their own files",
     )
     out: str | None = option(None, "write tables, figures and plots there", metavar="FOLDER")
     quick: bool = option(False, "few files and two rounds, to see that it works")
@@ -73,8 +73,8 @@ class BenchConfig:
         for name in ("rounds", "num_read_processes", "num_threads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
-        if self.data is not None and self.suite in _OWN_FILES:
-            takers = ", ".join(suite for suite in SUITES if suite not in _OWN_FILES)
+        if self.data is not None and self.suite in OWN_FILES:
+            takers = ", ".join(suite for suite in SUITES if suite not in OWN_FILES)
             raise ValueError(
                 f"--data is for the suites {takers}: {self.suite} makes its own files, leave it out"
             )
@@ -95,7 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             run_suite(suite, config, out, f"python scripts/bench.py {shlex.join(words)}")
         except (ImportError, OSError, ValueError) as error:
-            print(f"bench.py: {suite}: {error}", file=sys.stderr)
+            notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+            print(f"bench.py: {suite}{notes}: {error}", file=sys.stderr)
             status = 2
     return status
 

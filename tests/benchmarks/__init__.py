@@ -1,1 +1,0 @@
-"""The suites of bench.py, and what they are made of."""
