@@ -10,39 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from readers.contract import Row
-from readers.places.memory import MemoryPlaces
 from readers.places.opener import Places
 from readers.places.storage import Storage
 
 if TYPE_CHECKING:
     from servers.weed import Weed
 
-_AROUND = b"neither header nor end of a format " * 99
 _NUMBERS = count()
-
-
-class Inside:
-    """Rows are members of containers: bytes of a larger file."""
-
-    def placed(self, row: Row) -> Row:
-        path = Path(row.path)
-        if not path.is_file():
-            return row
-        content = path.read_bytes()
-        container = path.with_name(f"container_of_{path.name}")
-        container.write_bytes(_AROUND + content + _AROUND)
-        return replace(row, path=str(container), offset=len(_AROUND), nbytes=len(content))
-
-
-class InMemory:
-    """Rows are bytes in memory."""
-
-    def placed(self, row: Row) -> Row:
-        path = Path(row.path)
-        if not path.is_file():
-            return row
-        places = MemoryPlaces(contents={path.name: path.read_bytes()})
-        return replace(row, path=path.name, places=places)
 
 
 class OverS3:

@@ -49,34 +49,15 @@ _SENTINEL = np.float32(-12345.5)
 # Numbers and words that a header or a table may be told to hold.
 _NUMBERS = (0, 1, -1, 2, 3, 5, 7, 8, 16, 32, 64, -32, -64, 255, 1000, 65536, 10**6, 10**9)
 _LIMITS = (2**31 - 1, 2**31, -(2**31), 2**32, 2**63 - 1, 2**63, -(2**63), 10**20)
+# fmt: off
 _WORDS = (
-    *("1.5", "1e300", "-0.0", "1E-320", "NaN", "T", "F", "''", "'x'", "(1,2)", "-", ""),
-    *(
-        "'RICE_1'",
-        "'RICE_ONE'",
-        "'GZIP_1'",
-        "'GZIP_2'",
-        "'HCOMPRESS_1'",
-        "'PLIO_1'",
-        "'NOCOMPRESS'",
-    ),
-    *(
-        "'SUBTRACTIVE_DITHER_1'",
-        "'SUBTRACTIVE_DITHER_2'",
-        "'NO_DITHER'",
-        "'BYTEPIX'",
-        "'BLOCKSIZE'",
-    ),
-    *("'1PB'", "'1PI(9)'", "'1QB'", "'1PJ'", "'1D'", "'999999999D'", "'PB(1000000000)'", "'IMAGE'"),
-    *(
-        "'COMPRESSED_DATA'",
-        "'GZIP_COMPRESSED_DATA'",
-        "'ZSCALE'",
-        "'ZZERO'",
-        "'ZBLANK'",
-        "'BINTABLE'",
-    ),
+    "1.5", "1e300", "-0.0", "1E-320", "NaN", "T", "F", "''", "'x'", "(1,2)", "-", "",
+    "'RICE_1'", "'RICE_ONE'", "'GZIP_1'", "'GZIP_2'", "'HCOMPRESS_1'", "'PLIO_1'", "'NOCOMPRESS'",
+    "'SUBTRACTIVE_DITHER_1'", "'SUBTRACTIVE_DITHER_2'", "'NO_DITHER'", "'BYTEPIX'", "'BLOCKSIZE'",
+    "'1PB'", "'1PI(9)'", "'1QB'", "'1PJ'", "'1D'", "'999999999D'", "'PB(1000000000)'", "'IMAGE'",
+    "'COMPRESSED_DATA'", "'GZIP_COMPRESSED_DATA'", "'ZSCALE'", "'ZZERO'", "'ZBLANK'", "'BINTABLE'",
 )
+# fmt: on
 _KEYS = re.compile(
     rb"(SIMPLE|XTENSION|BITPIX|NAXIS\d?|PCOUNT|GCOUNT|THEAP|TFIELDS|T(TYPE|FORM|SCAL|ZERO|NULL)\d|"
     rb"BSCALE|BZERO|BLANK|Z[A-Z]+\d?) *="

@@ -53,19 +53,27 @@ def tiff(image: np.ndarray, **settings: Any) -> bytes:
     return stream.getvalue()
 
 
-def png(image: np.ndarray, color: int) -> bytes:
-    """Encode 16 bits a sample, of which Pillow writes no colours (PNG specification, 11.2)."""
-    height, width = image.shape[:2]
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in image)
-    chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 16, color, 0, 0, 0)),
-        (b"IDAT", zlib.compress(rows)),
-        (b"IEND", b""),
-    )
+def raw_png(height: int, width: int, bits: int, color: int, rows: bytes) -> bytes:
+    """Return a PNG of rows as they are before compression (PNG specification, 11.2)."""
+    head = struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in chunks
     )
+
+
+def png(image: np.ndarray, color: int) -> bytes:
+    """Encode 16 bits a sample: Pillow writes no colours of 16 bits."""
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in image)
+    return raw_png(image.shape[0], image.shape[1], 16, color, rows)
+
+
+def npy(array: Any) -> bytes:
+    """Encode as NumPy does."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
 
 
 def pnm(image: np.ndarray, most: int, comment: bytes = b"") -> bytes:

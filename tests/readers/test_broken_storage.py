@@ -191,7 +191,7 @@ def test_a_file_that_is_cut_while_it_is_read(
 
 
 @pytest.mark.parametrize(("reader", "save"), [kind for kind in KINDS if kind[1] is not gzip_tiles])
-def test_an_input_output_error_behind_the_header(
+def test_an_input_output_error_after_the_header(
     reasons: dict[str, str], reader: Callable[[], Any], save: Callable[[Path], None]
 ) -> None:
     name = f"{reader.__name__}-{save.__name__}.eio"

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from contract import NUMBER, ReaderContract, check_named, check_specs, equal, refused
 from fakes import Info
 from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
@@ -30,6 +29,7 @@ from readers import (
     Source,
     Window,
 )
+from readers.testing import NUMBER, ReaderContract, check_specs, equal, refused
 
 PARTS = ("171", "193")
 RAMP = np.arange(31 * 23, dtype=np.int16).reshape(31, 23) * 40 - 14000
@@ -113,8 +113,9 @@ def test_the_order_of_the_parts_is_the_readers(tmp_path: Path) -> None:
 
 
 class TestMissing:
-    @pytest.mark.parametrize("window", [None, Window(height=4, width=3)])
-    @pytest.mark.parametrize("missing", PARTS)
+    @pytest.mark.parametrize(
+        ("missing", "window"), [("171", None), ("193", Window(height=4, width=3))]
+    )
     def test_it_is_blank(self, tmp_path: Path, window: Window | None, missing: str) -> None:
         (there,) = set(PARTS) - {missing}
         paths = {name: None if name == missing else npy(tmp_path, name, 7) for name in PARTS}
@@ -137,12 +138,10 @@ class TestMissing:
 
     def test_all(self) -> None:
         row = Row(NUMBER, "/row.npy", parts=dict.fromkeys(PARTS))
-        error = refused(NPY, row, None, "none of the parts 171, 193 is present")
-        check_named(error, row)
+        refused(NPY, row, None, "none of the parts 171, 193")
 
     def test_a_row_without_the_part(self) -> None:
-        message = "row 17 was made without the part '171', it has none: a Reader names"
-        with pytest.raises(KeyError, match=message):
+        with pytest.raises(KeyError, match=r"row 17 .*'171'.*none"):
             NPY.read(Row(NUMBER, "/a.npy"), None)
 
     def test_blank_is_not_present(self) -> None:
@@ -153,26 +152,22 @@ class TestMissing:
 class TestErrors:
     def test_channel_and_path_are_named(self, tmp_path: Path) -> None:
         row = row_of(of_171=npy(tmp_path, "a", 0), of_193="/no/such.npy")
-        error = refused(NPY, row, None)
-        start = f"{row.path} (row 17): part 193, /no/such.npy: "
-        assert str(error).startswith(f"{start}[Errno 2] No such file or directory")
+        error = refused(NPY, row, None, "part 193, /no/such.npy: .*No such file")
+        assert str(error).startswith(f"{row.path} (row 17): ")
 
     def test_hdu_is_named(self, tmp_path: Path) -> None:
         for name in "ab":
             (tmp_path / name).write_bytes(plain_hdu(RAMP, {}))
         parts = {"171": Row(NUMBER, str(tmp_path / "a"), 0), "193": Row(NUMBER, f"{tmp_path}/b", 3)}
         reader = ChannelsReader(FitsReader(), PARTS)
-        error = refused(reader, Row(NUMBER, f"{tmp_path}/a", parts=parts), None)
-        reason = "there is no HDU 3, the file has 1 HDU, counted from 0"
-        assert error.reason == f"part 193, {tmp_path}/b[3]: {reason}"
-        error = refused(reader, Row(NUMBER, f"{tmp_path}/b", parts=parts), None)
-        assert str(error) == f"{tmp_path}/b[3] (row 17): part 193: {reason}"
+        row = Row(NUMBER, f"{tmp_path}/a", parts=parts)
+        refused(reader, row, None, rf"part 193, {tmp_path}/b\[3\]: .*no HDU 3, .*1 HDU")
+        row = Row(NUMBER, f"{tmp_path}/b", parts=parts)
+        refused(reader, row, None, rf"^{tmp_path}/b\[3\] \(row 17\): part 193: .*no HDU 3")
 
     @pytest.mark.parametrize("parts", [(), "171", ("171", "171")])
     def test_parts(self, parts: Any) -> None:
-        with pytest.raises(
-            ValueError, match="parts must be names of parts, at least one, each once"
-        ):
+        with pytest.raises(ValueError, match=r"parts must be names.*once"):
             ChannelsReader(NpyReader(), parts)
 
 
@@ -208,7 +203,7 @@ def test_from_an_index_through_a_source(tmp_path: Path) -> None:
     ]
     assert [bool(sample["valid"]) for sample in samples] == [True, True, False]
     assert samples[0]["image_0"][0, 0, 0] == 94
-    assert b"none of the parts 94 is present" in samples[2]["report"].tobytes()
+    assert b"none of the parts 94" in samples[2]["report"].tobytes()
 
 
 @pytest.mark.parametrize(("reader", "turns"), [(FitsReader(), False), (AiaReader(), True)])

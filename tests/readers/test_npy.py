@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from astropy.io import fits
-from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import InMemory, Inside, OverHttp, OverS3
+from elsewhere import OverHttp, OverS3
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,6 +14,15 @@ from PIL import Image
 
 from readers import NpyReader, ReadError, Row, Window
 from readers.contract import Reader, Sample
+from readers.testing import (
+    NUMBER,
+    InContainer,
+    InMemory,
+    ReaderContract,
+    check_named,
+    refused,
+    written,
+)
 
 
 def saved(folder: Path, array: NDArray[Any]) -> Row:
@@ -51,34 +58,35 @@ class TestColour(TestNpy):
         return saved(tmp_path, np.arange(31 * 23 * 3, dtype=">u2").reshape(31, 23, 3))
 
 
-class TestNpyInside(Inside, TestNpy):
-    pass
+class TestNpyInside(InContainer, TestNpy): ...
 
 
-class TestNpyInMemory(InMemory, TestNpy):
-    pass
+class TestNpyInMemory(InMemory, TestNpy): ...
 
 
-class TestNpyOverS3(OverS3, TestNpy):
-    pass
+class TestNpyOverS3(OverS3, TestNpy): ...
 
 
-class TestNpyOverHttp(OverHttp, TestNpy):
-    pass
+class TestNpyOverHttp(OverHttp, TestNpy): ...
 
 
-@pytest.mark.parametrize("dtype", ["float31", "complex64", "float", "", None, np.float32, ">f4"])
-def test_what_is_no_element_type(dtype: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"the element type of .npy files must be one of float32, "
-    ):
-        NpyReader(dtype)
-
-
-@pytest.mark.parametrize("channels", [0, -1, 1.0, "3", True, None])
-def test_what_is_no_number_of_channels(channels: Any) -> None:
-    with pytest.raises(ValueError, match="channels must be an integer, at least 1, got "):
-        NpyReader(channels=channels)
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        *(
+            ("dtype", dtype, "element type.*float32")
+            for dtype in ("float31", "complex64", "float", "", None, np.float32, ">f4")
+        ),
+        *(
+            ("channels", channels, "channels.*integer, at least 1")
+            for channels in (0, -1, 1.0, "3", True, None)
+        ),
+    ],
+)
+def test_settings(setting: str, value: Any, words: str) -> None:
+    settings: dict[str, Any] = {setting: value}
+    with pytest.raises(ValueError, match=words):
+        NpyReader(**settings)
 
 
 STORED = [
@@ -90,27 +98,28 @@ STORED = [
 ]
 
 
-@pytest.mark.parametrize("window", [None, Window(height=3, width=2)])
 @pytest.mark.parametrize("array", STORED, ids=["little", "big", "HWC", "fortran", "nan"])
-def test_values(tmp_path: Path, array: NDArray[Any], window: Window | None) -> None:
-    sample = NpyReader().read(saved(tmp_path, array), window)
-    expected = array.reshape(10, 6, 1)[3:6, 2:4] if window else array.reshape(10, 6, 1)
-    np.testing.assert_array_equal(sample["image"], expected)
-    assert sample["image"].flags.c_contiguous
-    assert sample["image"].dtype.isnative
-    rows = array[3:6] if window and array.flags.c_contiguous else array  # Fortran's are read whole
-    assert sample.input_bytes == rows.nbytes
+def test_values(tmp_path: Path, array: NDArray[Any]) -> None:
+    row = saved(tmp_path, array)
+    for window, part in ((None, np.s_[:]), (Window(height=3, width=2), np.s_[3:6, 2:4])):
+        sample = NpyReader().read(row, window)
+        np.testing.assert_array_equal(sample["image"], array.reshape(10, 6, 1)[part])
+        assert sample["image"].flags.c_contiguous
+        assert sample["image"].dtype.isnative
+        # Fortran's are read whole.
+        rows = array[3:6] if window and array.flags.c_contiguous else array
+        assert sample.input_bytes == rows.nbytes
 
 
-REFUSED = [
-    (np.zeros((2, 3), "f8"), {}, r"expected float32 of shape \(height, width, 1\), got float64"),
-    (np.zeros(3, "f4"), {}, r"expected float32 of shape \(height, width, 1\), got shape \(3,\)"),
-    (np.zeros((2, 3, 2), "f4"), {}, r", got shape \(2, 3, 2\)"),
-    (np.zeros((1, 2, 3, 1), "f4"), {}, r", got shape \(1, 2, 3, 1\)"),
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (np.zeros((2, 3), "f8"), {}, r"float32 .*\(height, width, 1\), got float64"),
+    (np.zeros(3, "f4"), {}, r"float32 .*\(height, width, 1\), got shape \(3,\)"),
+    (np.zeros((2, 3, 2), "f4"), {}, r"got shape \(2, 3, 2\)"),
+    (np.zeros((1, 2, 3, 1), "f4"), {}, r"got shape \(1, 2, 3, 1\)"),
     (np.zeros((2, 3), "f4"), {"channels": 3}, r"width, 3\), got shape \(2, 3\)"),
-    (np.zeros((0, 3), "f4"), {}, r", got shape \(0, 3, 1\)"),
+    (np.zeros((0, 3), "f4"), {}, r"got shape \(0, 3, 1\)"),
     (np.zeros((2, 3), "M8[s]"), {}, "got datetime64"),
-    (np.zeros((2, 3), [("a", "f4")]), {}, "expected float32"),
+    (np.zeros((2, 3), [("a", "f4")]), {}, "float32"),
     (np.array([[None, 1]]), {}, "."),
     (np.array(1, "f4"), {}, r"got shape \(\)"),
 ]
@@ -132,22 +141,17 @@ def test_another_kind_of_file(tmp_path: Path, suffix: str) -> None:
     else:
         Image.fromarray(pixels).save(path)
     pipeline = "fits" if suffix == "fits" else "jpeg"
-    reason = f"^not a .npy file: it begins with b'.*'; {pipeline}_pipeline reads such files$"
-    with pytest.raises(ReadError) as caught:
-        NpyReader().read(Row(NUMBER, str(path)), None)
-    assert re.match(reason, caught.value.reason)
+    refused(NpyReader(), Row(NUMBER, str(path)), None, f"not a .npy file.*{pipeline}_pipeline")
 
 
 def test_a_cut_off_beginning_gets_no_hint(tmp_path: Path) -> None:
-    refused(NpyReader(), written(tmp_path, b"\x93NUMPY"), None, r"it begins with b'\\x93NUMPY'$")
+    refused(NpyReader(), written(tmp_path, b"\x93NUMPY"), None, r"b'\\x93NUMPY'$")
 
 
-@pytest.mark.parametrize("length", range(0, 130, 3))
-def test_a_header_that_ends_early(tmp_path: Path, length: int) -> None:
-    whole = saved(tmp_path, np.zeros((3, 3), "f4"))
-    with open(whole.path, "rb") as file:
-        head = file.read(length)
-    refused(NpyReader(), written(tmp_path, head), None)
+def test_a_header_that_ends_early(tmp_path: Path) -> None:
+    whole = Path(saved(tmp_path, np.zeros((3, 3), "f4")).path).read_bytes()
+    for length in range(0, 130, 3):
+        refused(NpyReader(), written(tmp_path, whole[:length]), None)
 
 
 header_characters = st.sampled_from(

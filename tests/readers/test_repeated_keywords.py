@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from contract import NUMBER, refused
 from fits_files import card, decoded, truth
 
 from readers import FitsReader, Row
+from readers.testing import NUMBER, refused
 
 STORED = np.arange(1, 13, dtype=np.int16).reshape(3, 4)
 END = b"END".ljust(80)

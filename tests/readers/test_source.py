@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import os
 import pickle
@@ -100,8 +101,7 @@ def epoch_of(made: Source, epoch: int = 0) -> list[Slot]:
 
 class TestExactlyOnce:
     @pytest.mark.parametrize("tail", TAILS)
-    @pytest.mark.parametrize("num_shards", [1, 2, 3, 4])
-    @pytest.mark.parametrize("epoch", [0, 2])
+    @pytest.mark.parametrize(("num_shards", "epoch"), [(1, 0), (2, 2), (3, 0), (4, 2)])
     def test_all_shards_together(self, tail: str, num_shards: int, epoch: int) -> None:
         shards = [source((n, num_shards), tail=tail) for n in range(num_shards)]
         slots = [slot for made in shards for slot in epoch_of(made, epoch)]
@@ -173,8 +173,10 @@ class TestTail:
 
 class TestRowsThatCannotBeRead:
     @pytest.mark.parametrize("tail", TAILS)
-    @pytest.mark.parametrize("crop", [None, (2, 3)])
-    @pytest.mark.parametrize("bad", [{5}, {4, 5, 6, 7}, {0, 22}, set(range(22))])
+    @pytest.mark.parametrize(
+        ("bad", "crop"),
+        [({5}, None), ({4, 5, 6, 7}, (2, 3)), ({0, 22}, (2, 3)), ({*range(22)}, None)],
+    )
     def test_told_as_data(self, tail: str, crop: tuple[int, int] | None, bad: set[int]) -> None:
         made = source(reader=FakeReader(frozenset(bad)), tail=tail, crop=crop)
         slots = epoch_of(made)
@@ -208,11 +210,10 @@ FAULTS = {
     "KeyError": "KeyError: 'a bug'",
     "peek": "KeyError: 'a bug'",
     "missing": "KeyError: 'image'",
-    "type": "TypeError: array 'image' of the Sample must be 3-D float32 in native byte order, "
-    "got 3-D <f8",
-    "order": "TypeError: array 'image' .* got 3-D >f4: fix the Reader's read",
-    "ndim": "TypeError: array 'image' .* got 2-D <f4",
-    "list": "AttributeError: 'list' object has no attribute",
+    "type": "TypeError: .*'image'.*3-D float32.*got 3-D <f8",
+    "order": "TypeError: .*'image'.*got 3-D >f4",
+    "ndim": "TypeError: .*'image'.*got 2-D <f4",
+    "list": "AttributeError: 'list'",
 }
 
 
@@ -223,7 +224,7 @@ def test_a_read_that_blocks_is_given_up() -> None:
     assert time.monotonic() - started < 20
     assert [slot.valid for slot in slots] == [True, True, True, False, True]
     assert slots[3].report.rejected_row == 3
-    assert slots[3].report.reason == "reading took longer than 0.3 s (read_timeout)"
+    assert re.search("0.3 s .*read_timeout", slots[3].report.reason)
 
 
 class HangingReader(FakeReader):
@@ -255,15 +256,13 @@ def test_a_size_is_not_awaited_from_who_does_not_answer(tail: str, gone: bool) -
     assert slots[0]["image"].shape[0] == (1 if gone else reader.height)
 
 
-class TestFaultyReader:
-    @pytest.mark.parametrize("fault", FAULTS)
-    @pytest.mark.parametrize("tail", TAILS)
-    def test_rejected_and_never_raised(self, fault: str, tail: str) -> None:
-        made = source(reader=FaultyReader(fault=fault), tail=tail, shuffle=False)
-        slots = epoch_of(made)
-        assert [slot.report.rejected_row for slot in slots if not slot.valid][:2] == [3, 4]
-        for slot in (slots[3], slots[4]):
-            assert re.match(FAULTS[fault], slot.report.reason)
+@pytest.mark.parametrize(("fault", "tail"), [*zip(FAULTS, itertools.cycle(TAILS), strict=False)])
+def test_a_fault_of_the_reader_is_told_as_data(fault: str, tail: str) -> None:
+    made = source(reader=FaultyReader(fault=fault), tail=tail, shuffle=False)
+    slots = epoch_of(made)
+    assert [slot.report.rejected_row for slot in slots if not slot.valid][:2] == [3, 4]
+    for slot in (slots[3], slots[4]):
+        assert re.match(FAULTS[fault], slot.report.reason)
 
 
 @dataclass
@@ -406,7 +405,7 @@ def test_an_index_file_that_is_written_to_is_told_as_data(tmp_path: Path, tail: 
         assert not found.valid
         assert found["image"].shape == (2, 3, 1)
         if found.report.rejected_row is not None:
-            assert "was written to while it was in use" in found.report.reason
+            assert "written to" in found.report.reason
     rejected = {found.report.rejected_row for found in epoch_of(made)} - {None}
     assert len(rejected) == (20 if tail == "drop" else ROWS)
 
@@ -434,8 +433,9 @@ class BrokenWeights:
         raise ReadError("weights", "gone")
 
 
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("crop", [None, (2, 3)])
+@pytest.mark.parametrize(
+    ("tail", "crop"), [("drop", None), ("partial", (2, 3)), ("fill", None), ("fill", (2, 3))]
+)
 def test_weights_that_cannot_be_read_are_told_as_data(tail: str, crop: Any) -> None:
     made = replace(source(tail=tail, crop=crop), order=WeightedOrder(BrokenWeights()))
     for found in epoch_of(made):
@@ -490,48 +490,40 @@ def test_another_process_gives_the_same(fresh_python: Callable[..., bytes]) -> N
     assert pickle.loads(fresh_python(code, stdin=pickle.dumps(made))) == expected
 
 
-ERRORS = [
-    ({"window": "centre"}, r"window must be one of \('center', 'random', 'row'\), got "),
-    ({"flip": "vh"}, r"flip must be one of \('', 'h', 'v', 'hv'\), got 'vh'"),
-    ({"rotate": 5.0, "crop": (2, 2)}, "rotate and zoom need a Reader that .*; FakeReader has nei"),
-    ({"zoom": (1, 2), "crop": (2, 2)}, "rotate and zoom need a Reader that .*; FakeReader has nei"),
-    ({"rotate": 5.0}, "rotate and zoom need a crop"),
-    ({"rotate": 5.0, "reader": TurningReader()}, "rotate and zoom need a crop"),
-    ({"rotate": -1.0}, "rotate must be a number from 0 to 180, got -1"),
-    ({"rotate": math.nan}, "rotate must be a number from 0 to 180, got nan"),
+ERRORS: list[tuple[dict[str, Any], str]] = [
+    ({"window": "centre"}, "window.*'center', 'random', 'row'.*'centre'"),
+    ({"flip": "vh"}, "flip.*'h', 'v', 'hv'.*'vh'"),
+    ({"crop": (0, 5)}, r"crop.*1x1.*\(0, 5\)"),
+    ({"rotate": 5.0, "crop": (2, 2)}, "rotate and zoom.*Reader.*FakeReader"),
+    ({"zoom": (1, 2), "crop": (2, 2)}, "rotate and zoom.*Reader.*FakeReader"),
+    ({"rotate": 5.0}, "rotate and zoom.*crop"),
+    ({"rotate": 5.0, "reader": TurningReader()}, "rotate and zoom.*crop"),
+    ({"rotate": -1.0}, "rotate.*0 to 180.*-1"),
+    ({"rotate": math.nan}, "rotate.*0 to 180.*nan"),
     *(
-        ({"zoom": zoom}, r"zoom must be \(least, most\), both from 0.001 to 1000 .*, got \(")
+        ({"zoom": zoom}, r"zoom.*\(least, most\).*0.001 to 1000.*got \(")
         for zoom in ((2, 1), (0, 1), (1e-4, 1), (1, 1001), (1, math.nan), (math.nan, 1))
     ),
-    ({"crop": (0, 5)}, r"crop must be at least 1x1 \(height x width\), got \(0, 5\)"),
-    (
-        {"random_area": (0.1, 1)},
-        "random_area .* need a Reader that .*; FakeReader has no reg",
+    *(
+        ({"random_area": area}, r"random_area.*\(least, most\).*got \(")
+        for area in ((0, 1), (0.5, 0.1), (1, 1.5), (math.nan, 1))
     ),
-    ({"random_area": (0, 1)}, r"random_area must be \(least, most\), shares above 0 and up to 1"),
-    ({"random_area": (0.5, 0.1)}, r"random_area must be .* got \(0.5, 0.1\)"),
-    ({"random_area": (1, 1.5)}, r"random_area must be .* got \(1, 1.5\)"),
-    ({"random_area": (math.nan, 1)}, r"random_area must be .* got \(nan, 1\)"),
-    (
-        {"random_area": (0.1, 1), "random_aspect_ratio": (2, 1)},
-        r"random_aspect_ratio must be \(least, most\), both above 0, got \(2, 1\)",
-    ),
+    ({"random_area": (0.1, 1)}, "random_area.*Reader.*FakeReader"),
+    ({"random_area": (0.1, 1), "random_aspect_ratio": (2, 1)}, r"random_aspect_ratio.*\(2, 1\)"),
     ({"random_aspect_ratio": (1, 2)}, "random_aspect_ratio needs random_area"),
-    ({"random_area": (0.1, 1), "crop": (2, 2)}, "random_area draws size .* leave out crop"),
-    ({"random_area": (0.1, 1), "window": "random"}, "random_area draws size .* leave out crop"),
-    ({"random_area": (0.1, 1), "resize_shorter": 8}, "random_area draws size .* leave out crop"),
-    ({"random_area": (0.1, 1), "rotate": 5.0}, "rotate and zoom are for windows of the image"),
-    (
-        {"resize_shorter": 8, "crop": (2, 2), "zoom": (1, 2)},
-        "rotate and zoom are for windows of the image",
+    *(
+        ({"random_area": (0.1, 1), **other}, "random_area.*leave out crop")
+        for other in ({"crop": (2, 2)}, {"window": "random"}, {"resize_shorter": 8})
     ),
-    ({"resize_shorter": 8}, "resize_shorter needs a crop, the size of the window"),
-    ({"resize_shorter": 8, "crop": (9, 20)}, "crop 9x20 is larger than .* is resized to 8: give"),
-    ({"resize_shorter": 8, "crop": (2, 2)}, "resize_shorter need a Reader .*; FakeReader has no"),
+    ({"random_area": (0.1, 1), "rotate": 5.0}, "rotate and zoom.*windows"),
+    ({"resize_shorter": 8, "crop": (2, 2), "zoom": (1, 2)}, "rotate and zoom.*windows"),
+    ({"resize_shorter": 8}, "resize_shorter needs a crop"),
+    ({"resize_shorter": 8, "crop": (9, 20)}, "crop 9x20.*8: give"),
+    ({"resize_shorter": 8, "crop": (2, 2)}, "resize_shorter.*Reader.*FakeReader"),
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), ERRORS)
-def test_errors(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("settings", "words"), ERRORS)
+def test_errors(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         source(**settings)

@@ -11,7 +11,7 @@ sizes = st.integers(1, 10**6)
 
 
 @given(sizes, sizes, st.data(), st.none() | fractions, st.none() | fractions)
-def test_window_lies_inside(
+def test_a_window_is_inside(
     height: int, width: int, data: st.DataObject, y: float | None, x: float | None
 ) -> None:
     window = Window(
@@ -53,11 +53,8 @@ def test_all_places_are_as_likely() -> None:
 
 @pytest.mark.parametrize("size", [(11, 7), (10, 8), (11, 8)])
 def test_larger_than_the_image(size: tuple[int, int]) -> None:
-    message = (
-        rf"crop {size[0]}x{size[1]} is larger than the image 10x7 \(height x width\): "
-        "use a smaller crop, give outside='fill', or leave such images out of the Index"
-    )
-    with pytest.raises(ValueError, match=message):
+    words = f"crop {size[0]}x{size[1]} .*10x7.*smaller crop.*outside='fill'"
+    with pytest.raises(ValueError, match=words):
         Window(height=size[0], width=size[1]).place(10, 7)
 
 
@@ -72,13 +69,12 @@ def test_a_window_at_a_pixel_is_placed_there(height: int, width: int, data: st.D
 
 @pytest.mark.parametrize("turn", [{"angle": 1.0}, {"zoom": 0.5}])
 def test_a_turned_window_is_not_cut_out(turn: dict[str, Any]) -> None:
-    message = r"rotated by \d degrees and zoomed by [\d.]+ cannot be cut out: read the pixels of"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"rotated by \d .*zoomed by [\d.]+ cannot be cut out"):
         Window(height=2, width=2, **turn).place(10, 7)
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, float("nan"), float("inf")])
 def test_fractions_outside_are_refused(fraction: float) -> None:
     for place in ({"y": fraction}, {"x": fraction}):
-        with pytest.raises(ValueError, match=r"fractions in \[0, 1\), got"):
+        with pytest.raises(ValueError, match=rf"\[0, 1\), got.*{fraction}"):
             Window(height=4, width=4, **place).place(10, 10)

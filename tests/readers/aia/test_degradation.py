@@ -151,67 +151,59 @@ class TestFactors:
     @pytest.mark.parametrize("time", ["2010-04-30T23:59:59", "2010-05-04T12:00:00.001"])
     def test_nothing_outside(self, factors: Path, time: str) -> None:
         table = CorrectionTable.read(factors, channel=171)
-        with pytest.raises(ValueError, match=r"degrad_171.csv has nothing for 171 at 2010-0"):
+        with pytest.raises(ValueError, match=r"degrad_171.csv .*171 at 2010-0"):
             table.degradation(171, time)
 
     def test_the_channel_must_be_told(self, factors: Path, official: Path) -> None:
-        with pytest.raises(ValueError, match=r"are of one channel: set channel, e.g. channel=171"):
+        with pytest.raises(ValueError, match="channel=171"):
             CorrectionTable.read(factors)
-        with pytest.raises(
-            ValueError, match="channel is for tables with the columns date and factor"
-        ):
+        with pytest.raises(ValueError, match=r"channel.*date and factor"):
             CorrectionTable.read(official, channel=171)
 
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            (FACTORS.replace("05-02", "05-09"), "expected ascending dates, each once"),
-            (FACTORS.replace("05-02", "05-01"), "expected ascending dates, each once"),
-            (FACTORS.replace("0.9", "0"), "expected factors above 0"),
-            (FACTORS.replace("0.9", ""), "expected factors above 0"),
-            (FACTORS.replace("0.9", "high"), "column factor must be numbers"),
-            (FACTORS.replace("2010-05-02", "monday"), "column date: expected a time such as"),
-            ("date,factor\n", "expected dates and factors, it has no rows"),
+            (FACTORS.replace("05-02", "05-09"), "ascending"),
+            (FACTORS.replace("05-02", "05-01"), "ascending"),
+            (FACTORS.replace("0.9", "0"), "factors above 0"),
+            (FACTORS.replace("0.9", ""), "factors above 0"),
+            (FACTORS.replace("0.9", "high"), "factor .*numbers"),
+            (FACTORS.replace("2010-05-02", "monday"), "date: .*time such as"),
+            ("date,factor\n", "no rows"),
         ],
     )
     def test_wrong_tables(self, tmp_path: Path, text: str, message: str) -> None:
         (tmp_path / "table.csv").write_text(text)
-        with pytest.raises(ValueError, match=rf"table.csv: {message}"):
+        with pytest.raises(ValueError, match=f"table.csv: .*{message}"):
             CorrectionTable.read(tmp_path / "table.csv", channel=171)
 
 
 class TestErrors:
     def test_a_channel_without_entry(self, official: Path) -> None:
-        message = (
-            "response_table.txt has no channel 4500, it has 94, 131, 171, 193, 211, 304, 335, 1"
-        )
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=r"response_table.txt .*4500.* 94, 131, 171"):
             CorrectionTable.read(official).degradation(4500, "2015-01-01")
 
     @pytest.mark.parametrize("time", ["2010-03-23T23:59:59", "2030-05-01T00:00:00"])
     def test_a_date_outside(self, official: Path, time: str) -> None:
-        with pytest.raises(ValueError, match=f"has nothing for 171 at {time}"):
+        with pytest.raises(ValueError, match=f"171 at {time}"):
             CorrectionTable.read(official).degradation(171, time)
 
     def test_another_version(self, official: Path) -> None:
-        with pytest.raises(ValueError, match="expected rows of VER_NUM 9, it has 10"):
+        with pytest.raises(ValueError, match=r"VER_NUM 9, .*10"):
             CorrectionTable.read(official, version=9)
 
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            (
-                b"T_START,A_171_X0\n2010-05-13,1\n",
-                "expected an AIA response table .* no column DATE",
-            ),
+            (b"T_START,A_171_X0\n2010-05-13,1\n", "response table.*DATE"),
             (b"<html><body>404 Not Found</body></html>\n", "expected a"),
-            (b"\x89PNG\r\n\x1a\n\0\0", "expected a table, CSV or ECSV"),
+            (b"\x89PNG\r\n\x1a\n\0\0", "CSV or ECSV"),
             (b"", "expected a"),
         ],
     )
     def test_another_file(self, tmp_path: Path, content: bytes, message: str) -> None:
         (tmp_path / "table.txt").write_bytes(content)
-        with pytest.raises(ValueError, match=rf"table.txt: {message}"):
+        with pytest.raises(ValueError, match=f"table.txt: .*{message}"):
             CorrectionTable.read(tmp_path / "table.txt")
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
@@ -223,7 +215,5 @@ class TestErrors:
         table = tables.read(official)
         table[column] = [float("nan"), *table[column][1:]]
         tables.write(table, tmp_path / "table.csv", format="csv")
-        with pytest.raises(
-            ValueError, match="EFF_AREA must be positive, and EFFA_P1 to P3 be finite"
-        ):
+        with pytest.raises(ValueError, match=r"EFF_AREA.*EFFA_P1 to P3"):
             CorrectionTable.read(tmp_path / "table.csv")

@@ -48,8 +48,7 @@ TIMES = [
 ]
 
 
-@pytest.mark.parametrize("channel", [94, 1600])
-@pytest.mark.parametrize("time", TIMES)
+@pytest.mark.parametrize(("time", "channel"), [*zip(TIMES, [94, 1600] * 3, strict=True)])
 def test_words_are_as_aiapy_has_them(path: Path, channel: int, time: str) -> None:
     header = pointed(full_header(T_OBS=time, WAVELNTH=channel))
     found = update_pointing(header, PointingTable.read(path))
@@ -95,54 +94,52 @@ OUTSIDE = ["2011-02-14T20:59:59.999", "2011-02-15T12:00:00", "2011-02-16T03:00:0
 class TestErrors:
     @pytest.mark.parametrize("time", OUTSIDE)
     def test_no_slot(self, table: PointingTable, time: str) -> None:
-        message = (
-            f"table.csv has no slot for T_OBS {time}, it covers 2011-02-14T21:00:00Z to "
-            "2011-02-16T03:00:00Z, perhaps with gaps"
-        )
-        with pytest.raises(ValueError, match=message):
+        words = f"table.csv .*T_OBS {time}.*2011-02-14T21:00:00Z to 2011-02-16T03:00:00Z"
+        with pytest.raises(ValueError, match=words):
             update_pointing(full_header(T_OBS=time), table)
 
-    @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
-    @pytest.mark.parametrize("quantity", ["X0", "Y0", "IMSCALE", "INSTROT"])
-    def test_no_value(self, tmp_path: Path, writer: Callable[..., Any], quantity: str) -> None:
+    @pytest.mark.parametrize(
+        ("name", "quantity"),
+        [
+            ("published.csv", "X0"),
+            ("published.csv", "Y0"),
+            ("aiapy.csv", "IMSCALE"),
+            ("aiapy.ecsv", "INSTROT"),
+        ],
+    )
+    def test_no_value(self, tmp_path: Path, name: str, quantity: str) -> None:
         values = pointing_table()
         values[f"A_171_{quantity}"][1] = np.nan
-        writer(values, tmp_path / f"table.{'ecsv' if 'ecsv' in str(writer) else 'csv'}")
-        (path,) = tmp_path.iterdir()
-        table = PointingTable.read(path)
-        message = f"has no A_171_{quantity} for T_OBS 2011-02-15T00:00:00.00Z: leave such files out"
-        with pytest.raises(ValueError, match=message):
+        WRITERS[name](values, tmp_path / name)
+        table = PointingTable.read(tmp_path / name)
+        words = f"A_171_{quantity} for T_OBS 2011-02-15T00:00:00.00Z: leave"
+        with pytest.raises(ValueError, match=words):
             update_pointing(full_header(T_OBS=TIMES[2]), table)
         update_pointing(full_header(T_OBS=TIMES[2], WAVELNTH=193), table)
         update_pointing(full_header(T_OBS=POINTING_START), table)
 
     def test_no_such_channel(self, table: PointingTable) -> None:
-        with pytest.raises(
-            ValueError, match=r"table\.csv has no channel 6173, it has 94, 131, 171"
-        ):
+        with pytest.raises(ValueError, match=r"table.csv .*channel 6173.* 94, 131, 171"):
             update_pointing(full_header(WAVELNTH=6173), table)
 
     def test_a_frame_of_another_size(self, table: PointingTable) -> None:
         header = changed(full_header(), NAXIS1=1024, NAXIS2=1024)
-        with pytest.raises(ValueError, match="is 1024x1024, but a pointing table is for frames of"):
+        with pytest.raises(ValueError, match=r"1024x1024.*pointing table"):
             update_pointing(header, table)
 
     @pytest.mark.parametrize("key", ["T_OBS", "WAVELNTH", "SAT_ROT"])
     def test_a_word_is_missing(self, table: PointingTable, key: str) -> None:
-        with pytest.raises(ValueError, match=f"{key} is missing, expected a"):
+        with pytest.raises(ValueError, match=f"{key} is missing"):
             update_pointing(full_header(**{key: None}), table)
 
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (
-                lambda t: t.remove_column("T_STOP"),
-                "has no column T_STOP; its columns: T_START, A_094",
-            ),
-            (lambda t: t.remove_column("A_171_Y0"), "has no column A_171_Y0"),
-            (lambda t: t.remove_columns(t.colnames[2:]), "has no column A_171_X0, A_171_Y0"),
-            (lambda t: t.remove_rows(slice(0, len(t))), "has no rows"),
-            (lambda t: t.reverse(), "expected rows in the order of T_START: sort the table"),
+            (lambda t: t.remove_column("T_STOP"), "T_STOP; .*T_START, A_094"),
+            (lambda t: t.remove_column("A_171_Y0"), "A_171_Y0"),
+            (lambda t: t.remove_columns(t.colnames[2:]), "A_171_X0, A_171_Y0"),
+            (lambda t: t.remove_rows(slice(0, len(t))), "no rows"),
+            (lambda t: t.reverse(), "T_START: sort"),
         ],
     )
     def test_another_table(self, tmp_path: Path, change: Callable[..., Any], message: str) -> None:

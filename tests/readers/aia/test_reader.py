@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,6 @@ import sunpy.map
 from aiapy.calibrate import correct_degradation
 from aiapy_releases import get_correction_table
 from astropy.io import fits
-from contract import NUMBER, ReaderContract, refused
 from fakes import Info
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +35,7 @@ from readers import (
     Index,
     Order,
     PointingTable,
+    ReadError,
     Row,
     Schedule,
     Shard,
@@ -43,6 +44,7 @@ from readers import (
 )
 from readers.aia.registration import register_matrix
 from readers.contract import Reader, Sample
+from readers.testing import NUMBER, ReaderContract, refused
 
 PIXELS, HEADER = frame()
 COUNTS = np.rint(PIXELS).astype(np.int16)
@@ -114,8 +116,7 @@ class Contract(ReaderContract):
         np.testing.assert_allclose(found, crop, rtol=0, atol=2e-3)
 
 
-class TestCubic(Contract):
-    pass
+class TestCubic(Contract): ...
 
 
 class TestLinear(Contract):
@@ -232,12 +233,12 @@ class TestGain:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            ({"EXPTIME": None}, "EXPTIME is missing, expected a number"),
-            ({"EXPTIME": 0.0}, "EXPTIME is 0.0, expected more than 0 seconds"),
+            ({"EXPTIME": None}, "EXPTIME is missing"),
+            ({"EXPTIME": 0.0}, "EXPTIME is 0.0"),
             ({"WAVELNTH": None}, "WAVELNTH is missing"),
-            ({"WAVELNTH": 4500}, r"response_table.txt has no channel 4500"),
-            ({"DATE__OBS": None}, "DATE-OBS is missing, expected a text"),
-            ({"DATE__OBS": "2009-01-01T00:00:00"}, "has nothing for 171 at 2009-01-01T00:00:00"),
+            ({"WAVELNTH": 4500}, "response_table.txt .*channel 4500"),
+            ({"DATE__OBS": None}, "DATE-OBS is missing"),
+            ({"DATE__OBS": "2009-01-01T00:00:00"}, "171 at 2009-01-01T00:00:00"),
         ],
     )
     def test_it_is_never_silently_1(
@@ -247,10 +248,10 @@ class TestGain:
             **SMALL, exposure=True, correction=correction, rules=HeaderRules(exposed=False)
         )
         path = save(tmp_path / "a.fits", PIXELS, changed(HEADER, **words))
-        with pytest.raises(OSError, match=message):
-            reader.read(Row(3, str(path)), None)
-        with pytest.raises(OSError, match=message):
-            reader.verify(Row(3, str(path)))
+        row = Row(NUMBER, str(path))
+        for call in (lambda: reader.read(row, None), lambda: reader.verify(row)):
+            with pytest.raises(ReadError, match=message):
+                call()
 
 
 class TestPointing:
@@ -292,14 +293,10 @@ class TestPointing:
         header = full_header(T_OBS="2020-01-01T00:00:00Z")
         pixels = np.zeros((4096, 4096), np.int16)
         path = save(tmp_path / "a.fits", pixels, header, compression_type="RICE_1")
-        refused(
-            AiaReader(pointing=table), Row(NUMBER, str(path)), None, "table.csv has no slot for"
-        )
+        refused(AiaReader(pointing=table), Row(NUMBER, str(path)), None, "table.csv .*no slot")
 
     def test_a_small_frame(self, plain: Row, table: PointingTable) -> None:
-        refused(
-            AiaReader(pointing=table), plain, None, "is 128x128, but a pointing table is for frames"
-        )
+        refused(AiaReader(pointing=table), plain, None, "128x128.*pointing table")
 
 
 def test_hmi(tmp_path: Path) -> None:
@@ -331,26 +328,23 @@ def test_hmi(tmp_path: Path) -> None:
 class TestRefused:
     def test_a_real_cutout(self, shared_data: Path) -> None:
         row = Row(NUMBER, str(shared_data / "fits" / "aia_171_cutout.fits"))
-        error = refused(
-            AiaReader(), row, None, "expected a full disk, got a cutout: the Sun has its"
-        )
-        assert error.row == NUMBER
+        assert refused(AiaReader(), row, None, "full disk.*cutout").row == NUMBER
         sample = AiaReader(rules=HeaderRules(full_disk=False)).read(row, None)
         assert list(sample["frame"]) == [0, 0, 705, 769]
 
-    def test_another_map(self, shared_data: Path) -> None:
-        row = Row(NUMBER, str(shared_data / "fits" / "hmi_sharp_br.fits"))
-        refused(AiaReader(), row, None, "CTYPE1 is 'CRLN-CEA', expected helioprojective")
-
-    def test_no_solar_image(self, shared_data: Path) -> None:
-        row = Row(NUMBER, str(shared_data / "fits" / "m13.fits"))
-        refused(AiaReader(), row, None, "INSTRUME is ")
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [("hmi_sharp_br", "CTYPE1 is 'CRLN-CEA'.*helioprojective"), ("m13", "INSTRUME is ")],
+    )
+    def test_another_map(self, shared_data: Path, name: str, words: str) -> None:
+        row = Row(NUMBER, str(shared_data / "fits" / f"{name}.fits"))
+        refused(AiaReader(), row, None, words)
 
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            ({"LVL_NUM": 1.5}, "LVL_NUM is 1.5, expected 1: it is registered already"),
-            ({"QUALITY": 1 << 12}, r"QUALITY is 0x00001000: .* 12 \(not in science pointing\)"),
+            ({"LVL_NUM": 1.5}, "LVL_NUM is 1.5, expected 1"),
+            ({"QUALITY": 1 << 12}, r"QUALITY is 0x00001000.* 12 \("),
             ({"CROTA2": None}, "CROTA2 is missing"),
         ],
     )
@@ -359,17 +353,18 @@ class TestRefused:
         refused(AiaReader(**SMALL), Row(NUMBER, str(path)), None, message)
 
 
-ERRORS = [
-    ({"shape": (0, 5)}, r"shape must be at least 1x1 \(height x width\), got \(0, 5\)"),
-    ({"scale": 0.0}, "scale must be above 0, got 0"),
-    ({"radius": -1.0}, "radius must be above 0, got -1"),
-    ({"radius": math.nan}, "radius must be above 0, got nan"),
-    ({"order": 2}, r"order must be one of \(1, 3\), got 2"),
-    ({"center": "limb"}, r"center must be one of .*, got 'limb'"),
+ERRORS: list[tuple[str, Any, str]] = [
+    ("shape", (0, 5), "1x1"),
+    ("scale", 0.0, "above 0"),
+    ("radius", -1.0, "above 0"),
+    ("radius", math.nan, "above 0"),
+    ("order", 2, "1, 3"),
+    ("center", "limb", "sun"),
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), ERRORS)
-def test_errors(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("setting", "value", "remedy"), ERRORS)
+def test_errors(setting: str, value: Any, remedy: str) -> None:
+    settings: dict[str, Any] = {setting: value}
+    with pytest.raises(ValueError, match=rf"{setting}.*{remedy}.*got {re.escape(repr(value))}"):
         AiaReader(**settings)

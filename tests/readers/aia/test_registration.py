@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,14 @@ def test_pixels_have_the_same_world_coordinates(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["0.02", "17.3", "hmi"])
 @pytest.mark.parametrize(
-    "settings",
-    [{"shape": (1000, 3000)}, {"scale": 2.4, "shape": (1024, 1024)}, {"radius": 1600.0}],
-    ids=str,
+    ("name", "settings"),
+    [
+        ("0.02", {"shape": (1000, 3000)}),
+        ("17.3", {"scale": 2.4, "shape": (1024, 1024)}),
+        ("17.3", {"radius": 1600.0}),
+        ("hmi", {"shape": (1000, 3000), "radius": 1600.0}),
+    ],
 )
 def test_other_grids(name: str, settings: dict[str, Any]) -> None:
     header = HEADERS[name]
@@ -130,11 +134,10 @@ class TestCentre:
             register_matrix(header), register_matrix(header, center="sun")
         )
 
-    def test_another_word(self) -> None:
-        with pytest.raises(ValueError, match=r"center must be one of .*, got 'disk'"):
-            register_matrix(self.header, center="disk")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match=r"center must be one of .*, got 'disk'"):
-            level15_header(self.header, center="disk")  # type: ignore[arg-type]
+    @pytest.mark.parametrize("make", [register_matrix, level15_header])
+    def test_another_word(self, make: Callable[..., Any]) -> None:
+        with pytest.raises(ValueError, match=r"center.*'disk'"):
+            make(self.header, center="disk")
 
 
 def test_radius() -> None:
@@ -170,7 +173,7 @@ AS_AIAPY = {
 
 
 @pytest.mark.parametrize("name", AS_AIAPY)
-def test_it_is_what_aiapy_does(name: str) -> None:
+def test_pixels_are_those_of_aiapy(name: str) -> None:
     """SciPy resamples with our matrix as sunpy does: it is where and which way up that counts."""
     header, scale = AS_AIAPY[name]
     pixels = np.rint(frame()[0])
@@ -259,7 +262,7 @@ def test_a_turn_adds_to_crota2() -> None:
 
 def test_a_window_that_is_too_large() -> None:
     window = Window(height=5000, width=10, angle=3.0)
-    with pytest.raises(ValueError, match="crop 5000x10 is larger than the image 4096x4096"):
+    with pytest.raises(ValueError, match=r"crop 5000x10 .*4096x4096"):
         register_matrix(full_header(), window=window)
 
 
@@ -286,20 +289,20 @@ class TestHeader:
         assert (made["CRPIX1"], made["CRPIX2"]) == (100.5, 51)
 
 
-ERRORS = [
-    ({"CROTA2": None}, "CROTA2 is missing, and so are PCi_j and CDi_j"),
-    ({"CROTA2": "nan"}, "CROTA2 is 'nan', expected a number"),
-    ({"CRPIX1": None}, "CRPIX1 is missing, expected a number"),
-    ({"CDELT2": None}, "CDELT2 is missing, expected a number"),
-    ({"CDELT1": 0.0}, "are singular"),
-    ({"CRVAL1": None}, "CRVAL1 is missing, expected a number"),
-    ({"CUNIT1": None}, "CUNIT1 is missing, expected a text"),
-    ({"CUNIT2": "m"}, "CUNIT2 is 'm', expected one of"),
-    ({"CTYPE1": "CRLN-CEA"}, "CTYPE1 is 'CRLN-CEA', expected helioprojective"),
-    ({"CDELT1": 1e-7, "CDELT2": 1e5}, "coordinates lead far outside any image"),
-    ({"CRPIX1": 1e12}, "coordinates lead far outside any image"),
-    ({"CDELT1": 1e300, "CDELT2": 1e300}, "are singular"),
-    ({"NAXIS2": None}, "NAXIS2 is missing, expected a number"),
+ERRORS: list[tuple[dict[str, Any], str]] = [
+    ({"CROTA2": None}, "CROTA2 is missing.*PCi_j and CDi_j"),
+    ({"CROTA2": "nan"}, "CROTA2 is 'nan'"),
+    ({"CRPIX1": None}, "CRPIX1 is missing"),
+    ({"CDELT2": None}, "CDELT2 is missing"),
+    ({"CRVAL1": None}, "CRVAL1 is missing"),
+    ({"NAXIS2": None}, "NAXIS2 is missing"),
+    ({"CUNIT1": None}, "CUNIT1 is missing"),
+    ({"CUNIT2": "m"}, "CUNIT2 is 'm'"),
+    ({"CTYPE1": "CRLN-CEA"}, "CTYPE1 is 'CRLN-CEA'.*helioprojective"),
+    ({"CDELT1": 0.0}, "singular"),
+    ({"CDELT1": 1e300, "CDELT2": 1e300}, "singular"),
+    ({"CDELT1": 1e-7, "CDELT2": 1e5}, "far outside"),
+    ({"CRPIX1": 1e12}, "far outside"),
 ]
 
 
@@ -310,5 +313,5 @@ def test_errors(words: dict[str, Any], message: str) -> None:
 
 
 def test_radius_needs_the_sun() -> None:
-    with pytest.raises(ValueError, match="RSUN_OBS is missing, expected a number"):
+    with pytest.raises(ValueError, match="RSUN_OBS is missing"):
         register_matrix(full_header(RSUN_OBS=None), radius=1600.0)

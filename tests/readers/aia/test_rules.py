@@ -23,30 +23,26 @@ def test_sound_headers_are_accepted(header: Any) -> None:
     HeaderRules().check(header)
 
 
-BROKEN = [
-    ({"QUALITY": 1 << 17}, "QUALITY", r"QUALITY is 0x00020000: bits .* set: 17 \(ISS loop open\)"),
-    ({"QUALITY": -(2**31)}, "QUALITY", r"QUALITY is 0x80000000: .*: 31 \(no image\)"),
-    ({"QUALITY": 1 << 31}, "QUALITY", r"QUALITY is 0x80000000: .*: 31 \(no image\)"),
-    ({"QUALITY": 0x5301}, "QUALITY", r"8 \(values are missing\), 9 .*, 12 .*, 14 \(no Sun"),
-    ({"QUALITY": 1 << 29}, "QUALITY", r"not be set: 29$"),
-    ({"QUALITY": None}, "QUALITY", "QUALITY is missing, expected a number"),
-    ({"LVL_NUM": 1.5}, "LVL_NUM", "LVL_NUM is 1.5, expected 1: it is registered already, and must"),
+BROKEN: list[tuple[dict[str, Any], str, str]] = [
+    ({"QUALITY": 1 << 17}, "QUALITY", r"QUALITY is 0x00020000.* 17 \(ISS loop open\)"),
+    ({"QUALITY": -(2**31)}, "QUALITY", r"QUALITY is 0x80000000.* 31 \(no image\)"),
+    ({"QUALITY": 1 << 31}, "QUALITY", r"QUALITY is 0x80000000.* 31 \(no image\)"),
+    ({"QUALITY": 0x5301}, "QUALITY", r"8 \(.*\), 9 .*, 12 .*, 14 \("),
+    ({"QUALITY": 1 << 29}, "QUALITY", "29$"),
+    ({"QUALITY": None}, "QUALITY", "QUALITY is missing"),
+    ({"LVL_NUM": 1.5}, "LVL_NUM", "LVL_NUM is 1.5, expected 1: .*registered"),
     ({"LVL_NUM": 0.5}, "LVL_NUM", "LVL_NUM is 0.5, expected 1$"),
     ({"LVL_NUM": None}, "LVL_NUM", "LVL_NUM is missing"),
-    ({"IMG_TYPE": "DARK"}, "IMG_TYPE", "IMG_TYPE is 'DARK', expected 'LIGHT'"),
-    ({"EXPTIME": 0.0}, "EXPTIME", "EXPTIME is 0.0, expected more than 0 seconds"),
-    ({"EXPTIME": "nan"}, "EXPTIME", "EXPTIME is 'nan', expected a number"),
-    ({"PERCENTD": 99.9}, "PERCENTD", "PERCENTD is 99.9, expected at least 100 % of pixels"),
-    ({"INSTRUME": "EIT"}, "INSTRUME", "INSTRUME is 'EIT', expected AIA or HMI"),
+    ({"IMG_TYPE": "DARK"}, "IMG_TYPE", "IMG_TYPE is 'DARK'.*'LIGHT'"),
+    ({"EXPTIME": 0.0}, "EXPTIME", "EXPTIME is 0.0.*more than 0"),
+    ({"EXPTIME": "nan"}, "EXPTIME", "EXPTIME is 'nan'"),
+    ({"PERCENTD": 99.9}, "PERCENTD", "PERCENTD is 99.9.*100 %"),
+    ({"INSTRUME": "EIT"}, "INSTRUME", "INSTRUME is 'EIT'.*AIA or HMI"),
     ({"INSTRUME": None}, "INSTRUME", "INSTRUME is missing"),
-    ({"CROTA2": None}, "CROTA2", "CROTA2 is missing, and so are PCi_j and CDi_j"),
+    ({"CROTA2": None}, "CROTA2", "CROTA2 is missing.*PCi_j and CDi_j"),
     ({"CRPIX2": None}, "CRPIX2", "CRPIX2 is missing"),
     ({"RSUN_OBS": None}, "RSUN_OBS", "RSUN_OBS is missing"),
-    (
-        {"NAXIS1": 769, "NAXIS2": 705},
-        "full disk",
-        r"full disk, got a cutout: .* pixel x 2047.5, y 2047.5 of 769x705 .*, and a radius of 971",
-    ),
+    ({"NAXIS1": 769, "NAXIS2": 705}, "full disk", "x 2047.5, y 2047.5 of 769x705.*radius of 971"),
 ]
 
 
@@ -90,13 +86,15 @@ def test_each_rule_can_be_changed(words: dict[str, Any], changes: dict[str, Any]
     assert HeaderRules(**changes).violation(header) is None
 
 
-@pytest.mark.parametrize("bit", range(32))
-def test_bits_of_quality(bit: int) -> None:
+def test_bits_of_quality() -> None:
     """Ancillary data are needed by none, and quicklook is no fault; all else is."""
-    found = HeaderRules().violation(full_header(QUALITY=1 << bit))
-    assert (found is not None) == (bit not in (0, 1, 2, 3, 4, 30))
-    if bit in QUALITY_FLAG_MESSAGES and found is not None:
-        assert f"{bit} (" in found.message
+    rejected = set()
+    for bit in range(32):
+        found = HeaderRules().violation(full_header(QUALITY=1 << bit))
+        if found is not None:
+            rejected.add(bit)
+            assert bit not in QUALITY_FLAG_MESSAGES or f"{bit} (" in found.message
+    assert rejected == {*range(32)} - {0, 1, 2, 3, 4, 30}
 
 
 def test_hmi_has_rules_of_its_own() -> None:
@@ -139,9 +137,10 @@ def test_the_disk_is_full_as_sunpy_sees_it(
     assert near[0] >= expected >= near[1]
 
 
-@pytest.mark.parametrize("edge", ["left", "right", "bottom", "top"])
-@pytest.mark.parametrize("angle", [0.0, 33.0, 180.0])
-def test_the_limb_must_lie_inside_the_edge_pixels(edge: str, angle: float) -> None:
+@pytest.mark.parametrize(
+    ("edge", "angle"), [("left", 0.0), ("right", 33.0), ("bottom", 33.0), ("top", 180.0)]
+)
+def test_the_limb_must_be_inside_the_edge_pixels(edge: str, angle: float) -> None:
     header = full_header(CROTA2=angle)
     radius = header["RSUN_OBS"] / header["CDELT1"]
     axis = "CRPIX1" if edge in ("left", "right") else "CRPIX2"
@@ -197,24 +196,25 @@ def test_columns_that_may_be_missing() -> None:
     assert list(HeaderRules().select(some).rows) == [0]
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key not in OPTIONAL_KEYS])
-def test_columns_that_may_not(key: str) -> None:
-    with pytest.raises(ValueError, match=f"no column '{key.lower()}', which the rules need: scan"):
-        HeaderRules().select(table(HEADERS).drop_columns([key.lower()]))
+def test_columns_that_may_not() -> None:
+    for key in (key for key in KEYS if key not in OPTIONAL_KEYS):
+        with pytest.raises(ValueError, match=f"'{key.lower()}'.*scan"):
+            HeaderRules().select(table(HEADERS).drop_columns([key.lower()]))
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("rule", "value", "remedy"),
     [
-        ({"quality": "all"}, "quality must be an integer, the bits that reject a file, got 'all'"),
-        ({"quality": True}, "quality must be an integer, .*, got True"),
-        ({"percentd": True}, "percentd must be .* got True"),
-        ({"level": "1"}, "level must be a number, or None, got '1'"),
-        ({"img_type": 1}, "img_type must be text, or None, got 1"),
-        ({"exposed": None}, "exposed must be True or False, got None"),
-        ({"percentd": None}, "percentd must be .* got None"),
+        ("quality", "all", "integer"),
+        ("quality", True, "integer"),
+        ("level", "1", "number"),
+        ("img_type", 1, "text"),
+        ("exposed", None, "True or False"),
+        ("percentd", True, ""),
+        ("percentd", None, ""),
     ],
 )
-def test_rules_of_wrong_types(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        HeaderRules(**settings)
+def test_rules_of_wrong_types(rule: str, value: Any, remedy: str) -> None:
+    rules: dict[str, Any] = {rule: value}
+    with pytest.raises(ValueError, match=f"{rule} must be.*{remedy}.*got {value!r}"):
+        HeaderRules(**rules)

@@ -53,23 +53,23 @@ def test_spellings(text: str) -> None:
     assert tai_nanoseconds(text) == tai_nanoseconds(SAME[0])
 
 
-BAD = [
-    "",
-    "nan",
-    "2011-02-30",
-    "2011-02-15T25:00:00",
-    "2011-02-15T00:60:00",
-    "2011-02.15",
-    "15/2/11",
-]
-
-
-@pytest.mark.parametrize("text", BAD)
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match=r"expected a time such as 2011-02-15T00:00:01\.34, got '"):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nan",
+        "2011-02-30",
+        "2011-02-15T25:00:00",
+        "2011-02-15T00:60:00",
+        "2011-02.15",
+        "15/2/11",
+    ],
+)
+def test_text_that_is_not_a_time(text: str) -> None:
+    with pytest.raises(ValueError, match=f"time such as.* got '{text}'"):
         tai_nanoseconds(text)
 
 
 def test_before_leap_seconds() -> None:
-    with pytest.raises(ValueError, match="expected a time after 1972, got '1971-12-31'"):
+    with pytest.raises(ValueError, match=r"after 1972.*'1971-12-31'"):
         tai_nanoseconds("1971-12-31")

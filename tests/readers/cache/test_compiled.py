@@ -18,5 +18,6 @@ def test_any_change_makes_another_stamp(tmp_path: Path) -> None:
 
 def test_the_stamp_is_that_of_all_files_of_a_folder() -> None:
     stamp = stamp_of(Path(stream.__file__).parent.glob("*.py"))
+    # Private: numba shows to nobody by which stamp it tells that its files are stale.
     for function in (stream.read_coefficients, transform.invert):
         assert function._cache._cache_file._source_stamp == stamp

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from contract import NUMBER, refused
 from fits_files import decoded, plain_hdu, write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ from strategies import StoredImage, compressed_floats, compressed_integers, plai
 
 from readers import FitsReader, ReadError, Row, Window
 from readers.fits.gzip_stream import GzipStream
+from readers.testing import NUMBER, refused
 
 NOISE = np.random.default_rng(0).integers(-9999, 9999, (200, 150), dtype=np.int16)
 
@@ -102,7 +102,7 @@ def test_a_window_unpacks_once_up_to_its_last_row(tmp_path: Path, unpacked: list
         assert abs(sum(unpacked) - 2000 * bottom) < 2 * 2880
 
 
-def test_a_window_keeps_its_rows_alone(tmp_path: Path) -> None:
+def test_a_window_keeps_only_its_rows(tmp_path: Path) -> None:
     row = packed(tmp_path, plain_hdu(np.zeros((3000, 3000), np.int16), {}))
     FitsReader().read(row, Window(height=4, width=4))
     tracemalloc.start()
@@ -125,13 +125,13 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, unpacked: list[Any], window: Win
     found = pixels(row, window)
     np.testing.assert_array_equal(found, NOISE[y : y + len(found), x : x + found.shape[1]])
     missing = Row(NUMBER, row.path, 3)
-    refused(FitsReader(), missing, None, "there is no HDU 3, the file has 1")
+    refused(FitsReader(), missing, None, "no HDU 3, the file has 1")
     assert sum(unpacked) < 5 * len(plain_hdu(NOISE, {}))
 
 
 def test_a_header_without_end_is_not_unpacked_for_ever(tmp_path: Path, unpacked: list[Any]) -> None:
     text = b"SIMPLE  =                    T".ljust(80) + b"COMMENT".ljust(80) * (1 << 19)
-    refused(FitsReader(), packed(tmp_path, text), None, "the header of HDU 0 has no END in ")
+    refused(FitsReader(), packed(tmp_path, text), None, "HDU 0 has no END")
     assert sum(unpacked) < 4 * 3 << 20
 
 
@@ -143,7 +143,7 @@ def test_a_header_of_a_terabyte_is_refused_before_memory_is_taken(
         b"NAXIS1  =                    1", b"NAXIS1  =        1000000000000"
     )
     row = packed(tmp_path, huge + bytes(1 << 22))
-    message = "ends at byte 2000000004480 by its header, but the gzipped file can hold"
+    message = "ends at byte 2000000004480 .*gzipped"
     refused(FitsReader(), Row(NUMBER, row.path, hdu), None, message)
     refused(FitsReader(), row, Window(height=1, width=5), message)
 
@@ -153,7 +153,7 @@ def test_a_header_of_a_terabyte_is_refused_before_memory_is_taken(
 
 def test_the_end_of_the_data_cut_off(tmp_path: Path) -> None:
     row = packed(tmp_path, plain_hdu(NOISE, {})[:-9000])
-    with pytest.raises(ReadError, match="the unpacked file ends at "):
+    with pytest.raises(ReadError, match="unpacked file ends"):
         FitsReader().read(row, None)
     pixels(row, Window(height=3, width=3, y=0.0))  # lies before
 
@@ -169,10 +169,9 @@ def test_a_wrong_checksum_or_length(tmp_path: Path, place: int) -> None:
     content = bytearray((tmp_path / "image.fits.gz").read_bytes())
     content[place] ^= 1
     (tmp_path / "image.fits.gz").write_bytes(content)
-    with pytest.raises(ReadError, match="the gzip data are damaged"):
-        FitsReader().read(row, None)
-    with pytest.raises(ReadError, match="the gzip data are damaged"):
-        FitsReader().verify(row)
+    for call in (lambda: FitsReader().read(row, None), lambda: FitsReader().verify(row)):
+        with pytest.raises(ReadError, match="gzip data are damaged"):
+            call()
 
 
 @pytest.mark.parametrize("cut", [1, 8, 9, 500])
@@ -180,12 +179,12 @@ def test_the_end_of_the_file_cut_off(tmp_path: Path, cut: int) -> None:
     row = packed(tmp_path, plain_hdu(NOISE, {}))
     content = (tmp_path / "image.fits.gz").read_bytes()
     (tmp_path / "image.fits.gz").write_bytes(content[:-cut])
-    with pytest.raises(ReadError, match="the file ends within its gzip data"):
+    with pytest.raises(ReadError, match="ends within its gzip data"):
         FitsReader().read(row, None)
 
 
 @pytest.mark.parametrize("behind", [b"\0" * 512, b"garbage", b"\x1f", gzip.compress(b"", mtime=0)])
-def test_what_follows_the_last_member(tmp_path: Path, behind: bytes) -> None:
+def test_bytes_after_the_last_member(tmp_path: Path, behind: bytes) -> None:
     """As gzip does: other bytes are left out, but they are no data either."""
     row = packed(tmp_path, plain_hdu(NOISE, {}))
     with open(row.path, "ab") as file:
@@ -197,7 +196,7 @@ def test_garbage_instead_of_the_next_member(tmp_path: Path) -> None:
     content = plain_hdu(NOISE, {})
     first = gzip.compress(content[:9000])
     (tmp_path / "a.gz").write_bytes(first + b"garbage" + gzip.compress(content[9000:]))
-    with pytest.raises(ReadError, match="the unpacked file ends at 9000"):
+    with pytest.raises(ReadError, match="unpacked file ends at 9000"):
         FitsReader().read(Row(NUMBER, str(tmp_path / "a.gz")), None)
 
 
@@ -213,12 +212,11 @@ def test_the_stream_gives_what_was_packed(tmp_path: Path, size: int, member: int
     assert max(map(len, parts)) <= size
 
 
-@pytest.mark.parametrize("name", ["bz2", "lzma"])
-def test_other_packers_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    module = pytest.importorskip(name)
-    (tmp_path / "a.fits").write_bytes(module.compress(plain_hdu(NOISE, {})))
-    message = {"bz2": "packed by bzip2: unpack it", "lzma": "packed by xz: unpack it"}[name]
-    refused(FitsReader(), Row(NUMBER, str(tmp_path / "a.fits")), None, message)
+@pytest.mark.parametrize(("module", "words"), [("bz2", "bzip2: unpack"), ("lzma", "xz: unpack")])
+def test_other_packers_are_refused_by_name(tmp_path: Path, module: str, words: str) -> None:
+    pack = pytest.importorskip(module).compress
+    (tmp_path / "a.fits").write_bytes(pack(plain_hdu(NOISE, {})))
+    refused(FitsReader(), Row(NUMBER, str(tmp_path / "a.fits")), None, words)
 
 
 def test_unusual_headers_are_read_as_astropy_reads_them(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from contract import NUMBER, ReaderContract, refused
 from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +20,7 @@ from strategies import StoredImage, cubes, fractions
 from readers import FitsReader, ReadError, Row, Window
 from readers.contract import Sample
 from readers.fits.payload import HEAD, PER_TILE, RICE, STORED
+from readers.testing import NUMBER, ReaderContract, refused
 
 CUBE = (np.arange(5 * 31 * 23, dtype=np.int16) * 17).reshape(5, 31, 23)
 
@@ -150,14 +151,17 @@ def test_as_astropy(
     np.testing.assert_array_equal(planes_of(reader, row, window), all_planes)
 
 
-@pytest.mark.parametrize("codec", ["RICE_1", "GZIP_1", "GZIP_2", "HCOMPRESS_1", "PLIO_1"])
-@pytest.mark.parametrize("dtype", ["int16", "float32"])
+@pytest.mark.parametrize(
+    ("codec", "dtype"),
+    [
+        *itertools.product(("RICE_1", "GZIP_1", "GZIP_2", "HCOMPRESS_1"), ("int16", "float32")),
+        ("PLIO_1", "int16"),  # it holds masks
+    ],
+)
 def test_as_fitsio(tmp_path: Path, codec: str, dtype: str) -> None:
     """Files that cfitsio wrote, as it reads them."""
     import fitsio
 
-    if codec == "PLIO_1" and dtype == "float32":
-        pytest.skip("PLIO_1 holds masks")
     cube = np.random.default_rng(3).normal(1000, 30, (4, 20, 24)).astype(dtype)
     path = tmp_path / "cube.fits"
     tile = [1, 10, 24] if codec == "HCOMPRESS_1" else [1, 7, 24]
@@ -216,7 +220,7 @@ def test_stored_integers_of_a_plane(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "RICE_1"])
-def test_a_plane_alone_is_read(tmp_path: Path, compression: str | None) -> None:
+def test_only_the_wanted_plane_is_read(tmp_path: Path, compression: str | None) -> None:
     cube = np.random.default_rng(0).integers(0, 4000, (50, 64, 64)).astype(np.int16)
     make = compressed if compression else saved
     row = make(tmp_path, cube, plane=40)
@@ -230,7 +234,7 @@ def test_a_plane_alone_is_read(tmp_path: Path, compression: str | None) -> None:
     assert travelled <= peek.nbytes < 1.5 * travelled
 
 
-def test_a_plane_that_astropy_decodes_is_decoded_alone(
+def test_astropy_decodes_only_the_wanted_plane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from astropy.io.fits.hdu.compressed import _tiled_compression
@@ -262,25 +266,23 @@ def test_tiles_of_several_planes(tmp_path: Path) -> None:
 # One dimension.
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float32", "float64"])
-@pytest.mark.parametrize("compression", [None, "RICE_1", "GZIP_2"])
-def test_a_one_dimensional_image_has_one_row(
-    tmp_path: Path, dtype: str, compression: str | None
-) -> None:
-    if compression and dtype == "int64":
-        pytest.skip("astropy does not compress int64 this way")
-    line = np.random.default_rng(0).normal(100, 20, 77).astype(dtype)
-    settings = {"compression_type": compression, "tile_shape": (20,)}
-    write(tmp_path / "a.fits", StoredImage(line, {}, settings if compression else None))
-    row = Row(NUMBER, str(tmp_path / "a.fits"))
-    peek = FitsReader().peek(row, None)
-    assert (peek.height, peek.width) == (1, 77)
-    whole = planes_of(FitsReader(), row)
-    np.testing.assert_array_equal(whole, truth(row.path).reshape(1, 1, 77))
-    part = planes_of(FitsReader(), row, Window(height=1, width=9, x=0.7))
-    np.testing.assert_array_equal(part, whole[:, :, 48:57])
-    FitsReader().verify(row)
-    refused(FitsReader(), row, Window(height=2, width=2), "larger than the image 1x77")
+@pytest.mark.parametrize("codec", [None, "RICE_1", "GZIP_2"])
+def test_a_one_dimensional_image_has_one_row(tmp_path: Path, codec: str | None) -> None:
+    settings: Any = codec and {"compression_type": codec, "tile_shape": (20,)}
+    for dtype in ("uint8", "int16", "int32", "float32", "float64", "int64"):
+        if codec and dtype == "int64":
+            continue  # astropy does not compress it
+        line = np.random.default_rng(0).normal(100, 20, 77).astype(dtype)
+        write(tmp_path / f"{dtype}.fits", StoredImage(line, {}, settings))
+        row = Row(NUMBER, str(tmp_path / f"{dtype}.fits"))
+        peek = FitsReader().peek(row, None)
+        assert (peek.height, peek.width) == (1, 77)
+        whole = planes_of(FitsReader(), row)
+        np.testing.assert_array_equal(whole, truth(row.path).reshape(1, 1, 77), err_msg=dtype)
+        part = planes_of(FitsReader(), row, Window(height=1, width=9, x=0.7))
+        np.testing.assert_array_equal(part, whole[:, :, 48:57], err_msg=dtype)
+        FitsReader().verify(row)
+        refused(FitsReader(), row, Window(height=2, width=2), "1x77")
 
 
 # What is refused.
@@ -288,24 +290,23 @@ def test_a_one_dimensional_image_has_one_row(
 
 @pytest.mark.parametrize("make", [saved, compressed])
 def test_a_cube_without_a_plane_names_the_choices(tmp_path: Path, make: Callable[..., Any]) -> None:
-    error = refused(FitsReader(), make(tmp_path), None, "5 planes of 31x23 pixels")
-    for choice in ("column 'plane'", "--planes all", "set planes to one number"):
-        assert choice in error.reason
+    words = "5 planes.*31x23.*'plane'.*--planes all.*planes"
+    refused(FitsReader(), make(tmp_path), None, words)
 
 
 @pytest.mark.parametrize(
-    ("reader", "plane", "message"),
+    ("reader", "plane", "words"),
     [
-        (FitsReader(), 5, "there is no plane 5, the image has 5"),
-        (FitsReader(planes=(0, 9)), None, "there is no plane 9, the image has 5"),
-        (FitsReader(planes="all", num_planes=4), None, "has 5 planes, expected 4"),
-        (FitsReader(planes=(0, 1)), 2, "the Index names plane 2, but planes"),
+        (FitsReader(), 5, "no plane 5, the image has 5"),
+        (FitsReader(planes=(0, 9)), None, "no plane 9, the image has 5"),
+        (FitsReader(planes="all", num_planes=4), None, "5 planes, expected 4"),
+        (FitsReader(planes=(0, 1)), 2, "plane 2, but planes"),
     ],
 )
 def test_planes_that_are_not_there(
-    tmp_path: Path, reader: FitsReader, plane: int | None, message: str
+    tmp_path: Path, reader: FitsReader, plane: int | None, words: str
 ) -> None:
-    refused(reader, saved(tmp_path, plane=plane), None, message)
+    refused(reader, saved(tmp_path, plane=plane), None, words)
 
 
 def test_the_row_decides(tmp_path: Path) -> None:
@@ -319,19 +320,23 @@ def test_planes_may_be_of_numpy(tmp_path: Path, planes: Any) -> None:
     np.testing.assert_array_equal(found, CUBE[[3, 1]])
 
 
-@pytest.mark.parametrize("planes", [-1, (), (0, -2), "two", ("a",), 1.5, np.array([0.5])])
-def test_wrong_settings(planes: Any) -> None:
-    with pytest.raises(ValueError, match="planes must be one or several integers from 0 on"):
+@pytest.mark.parametrize(
+    ("planes", "words"),
+    [("all", "num_planes")]
+    + [
+        (planes, "planes.*integers from 0")
+        for planes in (-1, (), (0, -2), "two", ("a",), 1.5, np.array([0.5]))
+    ],
+)
+def test_wrong_settings(planes: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         FitsReader(planes=planes)
 
 
-def test_all_needs_a_number() -> None:
-    with pytest.raises(ValueError, match="num_planes"):
-        FitsReader(planes="all")
-
-
-@pytest.mark.parametrize("value", [3, -1])
-@pytest.mark.parametrize("card", ["NAXIS3", "ZNAXIS3", "ZNAXIS", "ZTILE3"])
+@pytest.mark.parametrize(
+    ("card", "value"),
+    [("NAXIS3", 3), ("NAXIS3", -1), ("ZNAXIS3", 3), ("ZNAXIS", -1), ("ZTILE3", 3), ("ZTILE3", -1)],
+)
 def test_headers_that_contradict_themselves(tmp_path: Path, card: str, value: int) -> None:
     """ReadError, or astropy's pixels."""
     row = (compressed if card[0] == "Z" else saved)(tmp_path, plane=1)

@@ -7,10 +7,12 @@ scaling cards, codec, tile shape, dither, plain and .gz and .fz, whole and windo
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,7 @@ import numpy as np
 import pytest
 from astropy.io import fits
 from astropy.table import Table
-from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import InMemory, Inside, OverHttp, OverS3
+from elsewhere import OverHttp, OverS3
 from fits_files import DamagedTile, card, decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +39,15 @@ from readers.contract import Sample
 from readers.fits.file import open_images
 from readers.fits.payload import HEAD, PER_TILE, RICE, STORED
 from readers.header_scan import file_facts
+from readers.testing import (
+    NUMBER,
+    InContainer,
+    InMemory,
+    ReaderContract,
+    check_named,
+    refused,
+    written,
+)
 
 
 def check_equal(row: Row, window: Window | None = None, reader: FitsReader | None = None) -> None:
@@ -109,44 +119,28 @@ class TestHduOfTheReader(TestFits):
         return FitsReader(hdu=0)
 
 
-class TestFitsInside(Inside, TestFits):
-    pass
+class TestFitsInside(InContainer, TestFits): ...
 
 
-class TestCompressedInside(Inside, TestCompressed):
-    pass
+class TestCompressedInside(InContainer, TestCompressed): ...
 
 
-class TestGzippedInside(Inside, TestGzipped):
-    pass
+class TestGzippedInside(InContainer, TestGzipped): ...
 
 
-class TestFitsInMemory(InMemory, TestFits):
-    pass
+class TestFitsOverS3(OverS3, TestFits): ...
 
 
-class TestFitsOverS3(OverS3, TestFits):
-    pass
+class TestCompressedInMemory(InMemory, TestCompressed): ...
 
 
-class TestCompressedInMemory(InMemory, TestCompressed):
-    pass
+class TestCompressedOverS3(OverS3, TestCompressed): ...
 
 
-class TestCompressedOverS3(OverS3, TestCompressed):
-    pass
+class TestGzippedOverS3(OverS3, TestGzipped): ...
 
 
-class TestGzippedInMemory(InMemory, TestGzipped):
-    pass
-
-
-class TestGzippedOverS3(OverS3, TestGzipped):
-    pass
-
-
-class TestCompressedOverHttp(OverHttp, TestCompressed):
-    pass
+class TestCompressedOverHttp(OverHttp, TestCompressed): ...
 
 
 # Real files.
@@ -162,7 +156,6 @@ REAL = [
     "m13_plio.fits",
     "m13_rice.fits",
 ]
-FRACTIONS = [None, 0.0, 0.37, 1 - 2**-53]
 
 
 def test_all_real_files_are_tested(shared_data: Path) -> None:
@@ -171,16 +164,12 @@ def test_all_real_files_are_tested(shared_data: Path) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_file(shared_data: Path, name: str) -> None:
-    check_equal(Row(NUMBER, str(shared_data / "fits" / name)))
-
-
-@pytest.mark.parametrize("name", REAL)
-@pytest.mark.parametrize("fraction", FRACTIONS)
-def test_window_of_a_real_file(shared_data: Path, name: str, fraction: float | None) -> None:
     row = Row(NUMBER, str(shared_data / "fits" / name))
+    check_equal(row)
     whole = FitsReader().peek(row, None)
     size = max(1, whole.height // 3), max(1, whole.width // 3)
-    check_equal(row, Window(height=size[0], width=size[1], y=fraction, x=fraction))
+    for fraction in (None, 0.0, 0.37, 1 - 2**-53):
+        check_equal(row, Window(height=size[0], width=size[1], y=fraction, x=fraction))
 
 
 def test_rice_tiles_travel_compressed(shared_data: Path) -> None:
@@ -207,14 +196,11 @@ def test_large_tiles_are_decoded_by_astropy(tmp_path: Path, array: NDArray[Any])
             assert reader.peek(row, window).nbytes >= sample["payload"].size
 
 
-@pytest.mark.parametrize("name", ["m13.fits", "m13_rice.fits"])
+@pytest.mark.parametrize("name", ["m13.fits.gz", "no_suffix"])
 def test_gzipped_real_file(shared_data: Path, tmp_path: Path, name: str) -> None:
-    content = (shared_data / "fits" / name).read_bytes()
-    path = tmp_path / f"{name}.gz"
-    path.write_bytes(gzip.compress(content))
-    check_equal(Row(NUMBER, str(path)))
-    (tmp_path / "no_suffix").write_bytes(gzip.compress(content))
-    check_equal(Row(NUMBER, str(tmp_path / "no_suffix")))
+    content = (shared_data / "fits" / "m13_rice.fits").read_bytes()
+    (tmp_path / name).write_bytes(gzip.compress(content))
+    check_equal(Row(NUMBER, str(tmp_path / name)))
 
 
 # Written files.
@@ -259,24 +245,26 @@ UNSIGNED = [
 
 
 @pytest.mark.parametrize(("stored", "offset"), UNSIGNED, ids=["u2", "u4", "u8", "i1"])
-@pytest.mark.parametrize("blank", [{}, {"BLANK": 0}, {"BLANK": -1}, {"BLANK": 128}])
 def test_unsigned_integers_and_signed_bytes(
-    tmp_path: Path, stored: NDArray[Any], offset: int, blank: dict[str, Any]
+    tmp_path: Path, stored: NDArray[Any], offset: int
 ) -> None:
-    row = saved(tmp_path, stored, BSCALE=1, BZERO=offset, **blank)
-    found = decoded(FitsReader().read(row, None)).reshape(-1)
-    physical = np.array([float(int(value) + offset) for value in stored[0]], np.float32)
-    if stored.dtype == np.uint8:  # astropy fails on a signed byte with BLANK
-        physical[stored[0] == (blank.get("BLANK") or None)] = np.nan
-    else:
-        check_equal(row)
-    np.testing.assert_array_equal(found, physical)
+    for blank in (None, 0, -1, 128):
+        cards: dict[str, Any] = {} if blank is None else {"BLANK": blank}
+        row = saved(tmp_path, stored, BSCALE=1, BZERO=offset, **cards)
+        found = decoded(FitsReader().read(row, None)).reshape(-1)
+        physical = np.array([float(int(value) + offset) for value in stored[0]], np.float32)
+        if stored.dtype == np.uint8:  # astropy fails on a signed byte with BLANK
+            physical[stored[0] == (blank or None)] = np.nan
+        else:
+            check_equal(row)
+        np.testing.assert_array_equal(found, physical, err_msg=f"BLANK {blank}")
 
 
-@pytest.mark.parametrize("cards", [{"BSCALE": 1e300}, {"BZERO": 1e300}, {"BSCALE": 1e-300}])
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
-def test_values_beyond_float32(tmp_path: Path, dtype: str, cards: dict[str, Any]) -> None:
-    check_equal(saved(tmp_path, np.array([[0, 1, 2]], dtype), **cards))
+def test_values_beyond_float32(tmp_path: Path, dtype: str) -> None:
+    each: list[dict[str, Any]] = [{"BSCALE": 1e300}, {"BZERO": 1e300}, {"BSCALE": 1e-300}]
+    for cards in each:
+        check_equal(saved(tmp_path, np.array([[0, 1, 2]], dtype), **cards))
 
 
 def test_infinities_and_nan(tmp_path: Path) -> None:
@@ -315,34 +303,31 @@ def test_the_row_decides_then_the_reader_then_the_content(
     assert reader.peek(row, None).height == 31
 
 
-THOSE = r"; images are in HDU 2 \(SCI\), 3 \(COMPRESSED_IMAGE\): give hdu=2"
 WRONG = [
-    (0, rf"^HDU 0 holds no image, it is a PrimaryHDU{THOSE}$"),
-    (1, rf"^HDU 1 holds no image, it is a BinTableHDU{THOSE}$"),
-    (4, rf"^HDU 4 holds no image, it is a ImageHDU{THOSE}$"),
-    (5, r"^there is no HDU 5, the file has 5 HDUs, counted from 0$"),
-    (99, r"^there is no HDU 99, the file has 5 HDUs, counted from 0$"),
+    (0, r"no image.*PrimaryHDU.*2 \(SCI\), 3 \(COMPRESSED_IMAGE\).*hdu=2"),
+    (1, r"no image.*BinTableHDU.*2 \(SCI\), 3 \(COMPRESSED_IMAGE\).*hdu=2"),
+    (4, r"no image.*ImageHDU.*2 \(SCI\), 3 \(COMPRESSED_IMAGE\).*hdu=2"),
+    (5, "no HDU 5, .*5 HDUs"),
+    (99, "no HDU 99, .*5 HDUs"),
 ]
 
 
-@pytest.mark.parametrize(("hdu", "message"), WRONG)
-def test_wrong_hdu(tmp_path: Path, hdu: int, message: str) -> None:
+@pytest.mark.parametrize(("hdu", "words"), WRONG)
+def test_wrong_hdu(tmp_path: Path, hdu: int, words: str) -> None:
     path = several(tmp_path)
     for reader, row in ((FitsReader(hdu), Row(NUMBER, path)), (FitsReader(), Row(17, path, hdu))):
-        with pytest.raises(ReadError) as caught:
+        with pytest.raises(ReadError, match=rf"^{path}\[{hdu}\] \(row 17\): .*{words}"):
             reader.read(row, None)
-        assert str(caught.value).startswith(f"{path}[{hdu}] (row 17): ")
-        assert re.match(message, caught.value.reason)
 
 
-def test_images_behind_a_wrong_hdu_are_named_up_to_the_damage(tmp_path: Path) -> None:
+def test_images_after_a_wrong_hdu_are_named_up_to_the_damage(tmp_path: Path) -> None:
     images = [fits.ImageHDU(RAMP) for _ in range(12)]
     fits.HDUList([fits.PrimaryHDU(), *images]).writeto(tmp_path / "a.fits")
     row = Row(NUMBER, str(tmp_path / "a.fits"))
-    refused(FitsReader(0), row, None, "in HDU 1, 2, 3, 4, 5, 6, 7, 8, and 4 more: give hdu=1$")
+    refused(FitsReader(0), row, None, "1, 2, 3, 4, 5, 6, 7, 8, and 4 more.*hdu=1")
     content = Path(row.path).read_bytes()
     Path(row.path).write_bytes(content[: len(content) // 2])
-    refused(FitsReader(0), row, None, r"HDU 0 holds no image, it is a PrimaryHDU; images .* hdu=1$")
+    refused(FitsReader(0), row, None, "HDU 0 .*no image.* hdu=1")
 
 
 def test_no_image_at_all(tmp_path: Path) -> None:
@@ -362,9 +347,8 @@ def test_a_file_that_is_cut_off_in_a_header(tmp_path: Path, hdu: Any, of_header:
     with fits.open(path) as hdus:
         start = hdus[2].fileinfo()["hdrLoc"]
     os.truncate(path, start + of_header)
-    reason = "a header has no END card, as where the file is cut off"
     row = Row(NUMBER, str(path))
-    refused(FitsReader(hdu), row, None, reason)
+    refused(FitsReader(hdu), row, None, "no END.*cut off")
     os.truncate(path, start)  # as a file that was meant to have no more
     assert "cut off" not in refused(FitsReader(hdu), row, None, "no HDU").reason
 
@@ -375,43 +359,33 @@ def test_a_file_that_is_cut_off_in_a_header(tmp_path: Path, hdu: Any, of_header:
         (b"no FITS file", ""),
         (b"RIFF\x24\0\0\0WAVEfmt " * 999, ""),
         (b"SIMPLE   and no FITS" * 999, ""),
-        (b"\xff\xd8\xff\xe0\x00\x10JFIF" * 999, "; jpeg_pipeline reads such files"),
-        (b"\x93NUMPY\x01\x00v\x00" * 999, "; npy_pipeline reads such files"),
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF" * 999, ".*jpeg_pipeline"),
+        (b"\x93NUMPY\x01\x00v\x00" * 999, ".*npy_pipeline"),
     ],
 )
 def test_another_kind_of_file(tmp_path: Path, content: bytes, hint: str) -> None:
     row = written(tmp_path, content)
-    reason = f": not a FITS file: it begins with {content[:8]!r}{hint}"
-    refused(FitsReader(), row, None, f"{re.escape(reason)}$")
+    refused(FitsReader(), row, None, f"not a FITS file.*{re.escape(repr(content[:8]))}{hint}")
 
 
 # Which shapes.
 
 
-@pytest.mark.parametrize(
-    ("make", "shape"),
-    [
-        (saved, (31, 23)),
-        (saved, (1, 31, 23)),
-        (saved, (1, 1, 31, 23)),
-        (compressed, (31, 23)),
-        (compressed, (1, 31, 23)),
-    ],
-)
-@pytest.mark.parametrize("window", [None, Window(height=5, width=4)])
+@pytest.mark.parametrize("make", [saved, compressed])
+@pytest.mark.parametrize("ones", [(), (1,), (1, 1)])
 def test_axes_of_length_one(
-    tmp_path: Path, make: Callable[..., Any], shape: tuple[int, ...], window: Window | None
+    tmp_path: Path, make: Callable[..., Any], ones: tuple[int, ...]
 ) -> None:
-    row = make(tmp_path, RAMP.reshape(shape))
+    row = make(tmp_path, RAMP.reshape(*ones, 31, 23))
     assert FitsReader().peek(row, None).height == 31
-    check_equal(row, window)
+    check_equal(row)
+    check_equal(row, Window(height=5, width=4))
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3), (3, 0, 2)])
 def test_empty_images(tmp_path: Path, shape: tuple[int, ...]) -> None:
     row = saved(tmp_path, np.zeros(shape, np.int16))
-    message = rf"the image has shape \({', '.join(map(str, shape))}\), expected at least one pixel"
-    refused(FitsReader(), row, None, message)
+    refused(FitsReader(), row, None, rf"{re.escape(str(shape))}.*one pixel")
 
 
 def test_column_of_pixels_and_single_pixel(tmp_path: Path) -> None:
@@ -545,8 +519,9 @@ ODD: dict[str, tuple[list[bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("suffix", [".fits", ".fits.gz"])
+@pytest.mark.parametrize(
+    ("name", "suffix"), [*zip(ODD, itertools.cycle([".fits", ".fits.gz"]), strict=False)]
+)
 def test_hdus_of_another_kind(tmp_path: Path, name: str, suffix: str) -> None:
     """They are skipped, as by astropy; a file without an image is rejected in words of FITS."""
     parts, reason = ODD[name]
@@ -571,7 +546,7 @@ def test_a_keyword_without_a_value(tmp_path: Path, key: str) -> None:
     content = plain_hdu(RAMP, {key: 1})
     at = content.index(key.encode())
     row = written(tmp_path, content[: at + 9] + b" " * 71 + content[at + 80 :])
-    with pytest.raises(ReadError, match=f"{key} must be a number, got no value$"):
+    with pytest.raises(ReadError, match=f"{key} must be a number, got no value"):
         FitsReader().read(row, None)
 
 
@@ -601,26 +576,16 @@ def open_files(folder: Path) -> list[str]:
     return [path for path in found if path.startswith(f"{folder}/")]
 
 
-def test_a_window_of_a_compressed_image_reads_few_tiles(tmp_path: Path) -> None:
-    """Only time tells: the file is read whole, but its tiles are not decoded."""
-    noise = np.random.default_rng(0).integers(0, 30000, (1024, 1024), dtype=np.int16)
-    row = compressed(tmp_path, noise)
-    window = Window(height=4, width=4, y=0.0)
-    assert FitsReader().read(row, window).input_bytes < 0.3 * Path(row.path).stat().st_size
-
-
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
-@pytest.mark.parametrize("window", [None, Window(height=5, width=6)])
-def test_peek_tells_the_bytes_that_travel(
-    tmp_path: Path, dtype: str, window: Window | None
-) -> None:
+def test_peek_tells_the_bytes_that_travel(tmp_path: Path, dtype: str) -> None:
     row = saved(tmp_path, RAMP.astype(dtype))
-    sample = FitsReader().read(row, window)
-    travelled = sum(sample[spec.name].nbytes for spec in FitsReader.specs)
-    assert travelled <= FitsReader().peek(row, window).nbytes < travelled + 400
+    for window in (None, Window(height=5, width=6)):
+        sample = FitsReader().read(row, window)
+        travelled = sum(sample[spec.name].nbytes for spec in FitsReader.specs)
+        assert travelled <= FitsReader().peek(row, window).nbytes < travelled + 400
 
 
-def test_a_window_of_a_plain_image_reads_its_rows_alone(tmp_path: Path) -> None:
+def test_a_window_of_a_plain_image_reads_only_its_rows(tmp_path: Path) -> None:
     row = saved(tmp_path, np.zeros((100, 9000), np.int16))
     assert FitsReader().read(row, None).input_bytes == 100 * 9000 * 2 + 2880
     window = Window(height=10, width=50)
@@ -656,9 +621,9 @@ def test_stored_integers(tmp_path: Path, image: StoredImage, window: Window | No
 
 
 def test_stored_integers_of_another_type_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ReadError, match=r"BITPIX is 16, expected 32 for stored values of type"):
+    with pytest.raises(ReadError, match="BITPIX is 16, expected 32"):
         FitsReader(stored="int32").read(compressed(tmp_path), None)
-    with pytest.raises(ValueError, match="stored must be one of"):
+    with pytest.raises(ValueError, match=r"stored.*int32.*int64"):
         FitsReader(stored="int64")
 
 
@@ -677,49 +642,31 @@ def test_tiles_in_the_gzip_column(tmp_path: Path) -> None:
     check_equal(row, Window(height=5, width=9))
 
 
-COMPRESSIONS = [None, {"compression_type": "RICE_1"}, {"compression_type": "GZIP_2"}]
-
-
-@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("codec", [None, "RICE_1", "GZIP_2"])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_header(tmp_path: Path, compression: dict[str, str] | None, suffix: str) -> None:
+def test_header(tmp_path: Path, codec: str | None, suffix: str) -> None:
     """Of all the words that astropy gives of the image, those that are asked for."""
-    words = {
-        "WAVELNTH": 171,
-        "DATE-OBS": "2015-01-01",
-        "QUALITY": -(2**31),
-        "PC1_1": 0.5,
-        "HK": 1.0,
-    }
+    words = {"WAVELNTH": 171, "DATE-OBS": "2015-01-01", "QUALITY": -(2**31), "PC1_1": 0.5}
     header = fits.Header(words)
     pixels = np.arange(35, dtype="i2").reshape(5, 7)
-    hdu = (
-        fits.CompImageHDU(pixels, header, **compression)
-        if compression
-        else fits.PrimaryHDU(pixels, header)
-    )
+    hdu: Any = fits.PrimaryHDU(pixels, header)
+    if codec:
+        hdu = fits.CompImageHDU(pixels, header, compression_type=codec)
     hdu.writeto(tmp_path / f"a.fits{suffix}")
     row = Row(NUMBER, str(tmp_path / f"a.fits{suffix}"))
-    asked = [*words, "NAXIS", "NAXIS1", "NAXIS2", "LVL_NUM"]
-    found = FitsReader().header(row, asked)
-    assert {key: found[key] for key in asked if key in found} == {
-        **words,
-        "NAXIS": 2,
-        "NAXIS1": 7,
-        "NAXIS2": 5,
-    }
+    words |= {"NAXIS": 2, "NAXIS1": 7, "NAXIS2": 5}
+    found = FitsReader().header(row, [*words, "LVL_NUM"])
+    assert {key: found[key] for key in (*words, "LVL_NUM") if key in found} == words
 
 
-@pytest.mark.parametrize("hdu", [None, 0, 1, 2])
-def test_header_of_an_hdu(tmp_path: Path, hdu: int | None) -> None:
+@pytest.mark.parametrize(("hdu", "name"), [(None, "N3"), (1, "N3"), (2, "N4")])
+def test_header_of_an_hdu(tmp_path: Path, hdu: int | None, name: str) -> None:
     images = [fits.PrimaryHDU(), *(fits.ImageHDU(np.zeros((2, n)), name=f"N{n}") for n in (3, 4))]
     fits.HDUList(images).writeto(tmp_path / "a.fits")
     row = Row(NUMBER, str(tmp_path / "a.fits"), hdu)
-    if hdu == 0:
-        with pytest.raises(ReadError, match=r"a\.fits\[0\] \(row 17\): HDU 0 holds no image"):
-            FitsReader().header(row, ["EXTNAME"])
-        return
-    assert FitsReader().header(row, ["EXTNAME"])["EXTNAME"] == {None: "N3", 1: "N3", 2: "N4"}[hdu]
+    assert FitsReader().header(row, ["EXTNAME"])["EXTNAME"] == name
+    with pytest.raises(ReadError, match=r"a\.fits\[0\] \(row 17\): .*no image"):
+        FitsReader().header(replace(row, hdu=0), ["EXTNAME"])
 
 
 def test_header_of_a_missing_file(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_boxes_and_labels(folder: Path, caplog: pytest.LogCaptureFixture) -> Non
     ]
     assert index.classes == ("person", "car", "spoon", "toothbrush")
     assert index.category_ids == (1, 3, 50, 90)
-    assert "boxes left out: 1 of crowds, 1 without area" in caplog.text
+    assert "1 of crowds, 1 without area" in caplog.text
 
 
 def test_classes_stay(folder: Path) -> None:
@@ -92,7 +92,7 @@ def test_classes_stay(folder: Path) -> None:
     assert index.with_column("labels", [[], [], []]).classes == ()
     other = content()
     other["categories"][0]["name"] = "brush"
-    with pytest.raises(ValueError, match="the labels number different classes"):
+    with pytest.raises(ValueError, match="different classes"):
         Index.concat([index, made(folder, other)])
 
 
@@ -116,58 +116,55 @@ def without(what: str, number: int, field: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("found", "error", "reason"),
+    ("found", "words"),
     [
-        ("{", ValueError, "not a JSON file"),
-        ("[]", ValueError, "expected the instances of COCO, with lists images, annotations"),
-        ({"images": []}, ValueError, "expected the instances of COCO"),
-        ("[" * 100_000, ValueError, "not a JSON file"),
-        (content() | {"images": [5]}, ValueError, r"images\[0\] is 5, expected an object"),
-        (content() | {"annotations": [None]}, ValueError, r"annotations\[0\] is None, expected"),
-        (change("images", 1, id="7"), ValueError, r"images\[1\] has id '7', expected an integer"),
-        (change("images", 1, id=None), ValueError, r"images\[1\] has id None"),
-        (change("images", 1, id=[7]), ValueError, r"images\[1\] has id \[7\]"),
-        (change("images", 1, id=2**70), ValueError, r"images\[1\] has id 1180591620717411303424"),
-        (change("categories", 1, id="1"), ValueError, r"categories\[1\] has id '1'"),
-        (change("images", 2, file_name=None), ValueError, r"images\[2\] has file_name None"),
-        (change("images", 2, file_name=5), ValueError, r"images\[2\] has file_name 5"),
-        (change("images", 2, file_name=""), ValueError, r"images\[2\] has file_name ''"),
-        (change("images", 2, file_name="\ud800.jpg"), ValueError, "utf-8"),
-        (change("images", 2, file_name="http://x/a.jpg"), ValueError, "is a URL"),
-        (change("images", 2, file_name="./sub/a.jpg"), ValueError, "2 images have the file"),
-        (change("images", 2, file_name="sub/../b.jpg"), ValueError, "2 images have the file"),
-        (change("annotations", 2, image_id=[7]), ValueError, r"annotation 3 has image_id \[7\]"),
-        (change("annotations", 2, iscrowd="0"), ValueError, "annotation 3 has iscrowd '0', exp"),
-        (change("images", 2, height=20), ValueError, r"images\[2\] has height 20 and width None"),
-        (change("images", 1, width=0), ValueError, r"images\[1\] has height 20 and width 0"),
-        (change("images", 1, width="30"), ValueError, r"images\[1\] has .* width '30'"),
-        (change("images", 1, width=30.5), ValueError, r"images\[1\] has .* width 30\.5"),
-        (change("images", 1, width=math.nan), ValueError, r"images\[1\] has .* width nan"),
-        (change("images", 1, width=True), ValueError, r"images\[1\] has .* width True"),
-        (content() | {"images": []}, ValueError, "there are no images"),
-        (without("annotations", 0, "bbox"), ValueError, r"annotations\[0\] lacks 'bbox'"),
-        (without("images", 0, "file_name"), ValueError, r"images\[0\] lacks 'file_name'"),
-        (change("images", 0, file_name="c.jpg"), FileNotFoundError, "1 of 3 images are missing"),
-        (change("images", 0, file_name="x/c.jpg"), FileNotFoundError, "images/x/c.jpg"),
-        (change("images", 0, file_name="sub/a.jpg"), ValueError, "2 images have the file"),
-        (change("images", 0, id=7), ValueError, "1 images have the id of another one"),
-        (change("categories", 0, id=1), ValueError, "categories have the id of another one"),
-        (change("annotations", 2, image_id=5), ValueError, "annotation 3 has image_id 5, which"),
-        (change("annotations", 2, category_id=5), ValueError, "annotation 3 has category_id 5"),
-        (change("annotations", 2, bbox=[1, 2, 3]), ValueError, r"annotation 3 has bbox \[1, 2, 3"),
-        (change("annotations", 2, bbox=None), ValueError, "annotation 3 has bbox None"),
+        ("{", "JSON"),
+        ("[" * 100_000, "JSON"),
+        ("[]", "instances of COCO.* images, annotations"),
+        ({"images": []}, "instances of COCO"),
+        (content() | {"images": []}, "no images"),
+        (content() | {"images": [5]}, r"images\[0\] is 5"),
+        (content() | {"annotations": [None]}, r"annotations\[0\] is None"),
+        (change("images", 1, id="7"), r"images\[1\] has id '7'.*integer"),
+        (change("images", 1, id=[7]), r"images\[1\] has id \[7\]"),
+        (change("images", 1, id=2**70), r"images\[1\] has id 1180591620717411303424"),
+        (change("images", 0, id=7), "1 images have the id of another"),
+        (change("images", 2, file_name=None), r"images\[2\] has file_name None"),
+        (change("images", 2, file_name=""), r"images\[2\] has file_name ''"),
+        (change("images", 2, file_name="\ud800.jpg"), "utf-8"),
+        (change("images", 2, file_name="http://x/a.jpg"), "is a URL"),
+        (change("images", 2, file_name="./sub/a.jpg"), "2 images have the file"),
+        (change("images", 2, file_name="sub/../b.jpg"), "2 images have the file"),
+        (change("images", 2, height=20), r"images\[2\] has height 20 and width None"),
+        (change("images", 1, width=0), r"images\[1\] has height 20 and width 0"),
+        (change("images", 1, width="30"), r"images\[1\] has .* width '30'"),
+        (change("images", 1, width=math.nan), r"images\[1\] has .* width nan"),
+        (change("images", 1, width=True), r"images\[1\] has .* width True"),
+        (without("images", 0, "file_name"), r"images\[0\] lacks 'file_name'"),
+        (change("categories", 1, id="1"), r"categories\[1\] has id '1'"),
+        (change("categories", 0, id=1), "categories have the id of another"),
+        (change("annotations", 2, iscrowd="0"), "annotation 3 has iscrowd '0'"),
+        (change("annotations", 2, image_id=[7]), r"annotation 3 has image_id \[7\]"),
+        (change("annotations", 2, image_id=5), "annotation 3 has image_id 5"),
+        (change("annotations", 2, category_id=5), "annotation 3 has category_id 5"),
+        (without("annotations", 0, "bbox"), r"annotations\[0\] lacks 'bbox'"),
+        (change("annotations", 2, bbox=[1, 2, 3]), r"annotation 3 has bbox \[1, 2, 3"),
+        (change("annotations", 2, bbox=None), "annotation 3 has bbox None"),
     ],
 )
-def test_bad_files(folder: Path, found: Any, error: type[Exception], reason: str) -> None:
-    with pytest.raises(error, match=rf"a\.json: .*{reason}"):
+def test_bad_files(folder: Path, found: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=rf"a\.json: .*{words}"):
         made(folder, found)
+
+
+def test_missing_images(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"a\.json: 1 of 3 .*images/x/c\.jpg"):
+        made(folder, change("images", 0, file_name="x/c.jpg"))
 
 
 def test_a_missing_folder_of_images(folder: Path) -> None:
     (folder / "a.json").write_text(json.dumps(content()))
-    with pytest.raises(
-        FileNotFoundError, match=r"a\.json: the folder of the images is missing: .*no"
-    ):
+    with pytest.raises(FileNotFoundError, match=f"a.json: .*missing: {folder}/no"):
         Index.from_coco(folder / "no", folder / "a.json")
 
 
@@ -207,7 +204,7 @@ def test_each_bbox_has_four_finite_numbers(folder: Path, boxes: list[Any]) -> No
         {"id": 70 + number, "image_id": 7, "category_id": 90, "bbox": bbox}
         for number, bbox in enumerate(boxes)
     ]
-    with pytest.raises(ValueError, match=r"a\.json: annotation 70 has bbox .* four finite numbers"):
+    with pytest.raises(ValueError, match=r"a\.json: annotation 70 has bbox .*four finite"):
         made(folder, found)
 
 

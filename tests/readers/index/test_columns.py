@@ -81,7 +81,7 @@ def test_parts() -> None:
         assert given_columns.row(0) == Row(0, "/a", parts={"x": Row(0, "/a"), "é 1": None})
         assert given_columns.row(1).part("é 1") == Row(1, "/c é", 3)
         assert given_columns.row(1).part("x") is None
-    with pytest.raises(KeyError, match="row 1 was made without the part 'y', it has x, é 1"):
+    with pytest.raises(KeyError, match=r"row 1 .*'y'.*x, é 1"):
         columns.row(1).part("y")
 
 
@@ -89,11 +89,11 @@ def test_rows_that_are_not_there() -> None:
     columns = Columns({"path": strings(["/a", "/b"]), "number": np.arange(2)})
     for row in (-1, 2):
         for look in (columns.row, lambda row: columns.value("number", row)):
-            with pytest.raises(IndexError, match=rf"row must lie in \[0, 2\), got {row}"):
+            with pytest.raises(IndexError, match=rf"\[0, 2\), got {row}"):
                 look(row)
-    with pytest.raises(TypeError, match="column 'path' is not numeric"):
+    with pytest.raises(TypeError, match="'path' is not numeric"):
         columns.value("path", 0)
-    with pytest.raises(TypeError, match="column 'number' is not text"):
+    with pytest.raises(TypeError, match="'number' is not text"):
         columns.text("number", 0)
 
 

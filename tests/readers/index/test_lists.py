@@ -13,7 +13,6 @@ import pytest
 
 from readers import Columns, Index, ReadError
 from readers.index import arrow_file
-from readers.index.stored import StoredLists
 
 ROWS = 50
 COUNTS = np.random.default_rng(0).integers(0, 6, ROWS)
@@ -66,20 +65,18 @@ def test_lists_in_memory_and_in_files(tmp_path: Path, kind: str, suffix: str) ->
     check(index)
 
 
-def test_arrow_files_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["list of fixed", "large list of fixed"])
+def test_arrow_files_are_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """Nor are large files of several batches; whatever the number of rows, pickles are small."""
+    # Private, as no user needs it: a batch has 512 MiB.
     monkeypatch.setattr(arrow_file, "_BATCH_BYTES", 1500)
-    for kind in ("list of fixed", "large list of fixed"):
-        path = tmp_path / "i.arrow"
-        Index(table(kind)).save(path)
-        index = Index.load(path)
-        assert index.table["boxes"].num_chunks > 2
-        columns = index.columns(targets=("boxes", "labels"))
-        for name in ("boxes", "labels"):
-            stored = columns._stored[name]
-            assert isinstance(stored, StoredLists)
-            assert stored.file.path == str(path)
-        check(index)
+    Index(table(kind)).save(tmp_path / "i.arrow")
+    index = Index.load(tmp_path / "i.arrow")
+    assert index.table["boxes"].num_chunks > 2
+    monkeypatch.setattr("tempfile.TemporaryFile", None)  # where columns would be copied to
+    check(index)
 
 
 def test_nulls_are_empty(tmp_path: Path) -> None:
@@ -104,22 +101,22 @@ def test_a_null_may_hide_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "reason"),
+    ("values", "words"),
     [
-        ([[[1, 2, 3, 4]], [[1, 2, 3]]], "lists of equally many numbers in its lists, got 3, 4"),
-        ([[[1, 2, 3, 4], None], []], r"got -1, 4 \(-1: null\)"),
-        ([[[1, 2, None, 4]], []], "must hold lists of numbers, got 1 nulls in them"),
-        ([["a"], []], "must hold lists of numbers, got list<"),
+        ([[[1, 2, 3, 4]], [[1, 2, 3]]], "equally many.*got 3, 4"),
+        ([[[1, 2, 3, 4], None], []], "equally many.*null"),
+        ([[[1, 2, None, 4]], []], "lists of numbers, got 1 nulls"),
+        ([["a"], []], "lists of numbers, got list<"),
     ],
 )
-def test_lists_of_something_else(values: Any, reason: str) -> None:
+def test_lists_of_something_else(values: Any, words: str) -> None:
     index = Index(pa.table({"path": ["/a", "/b"], "boxes": values}))
-    with pytest.raises(TypeError, match=reason):
+    with pytest.raises(TypeError, match=f"'boxes'.*{words}"):
         index.columns(targets=("boxes",))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_makes_an_index_of_others_keeps_lists(kind: str) -> None:
+def test_lists_are_kept_by_all_methods(kind: str) -> None:
     index = Index(table(kind))
     rows = [7, 3, 3, 49, 0]
     check(index.select(rows), rows)
@@ -160,21 +157,16 @@ def test_rows_without_boxes_may_be_empty_lists(empty: Any) -> None:
 
 def test_damaged_offsets_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "i.arrow"
-    Index(table("list of fixed")).save(path)
+    Index(table("list of fixed", 1)).save(path)
     index = Index.load(path)
-    stored: Any = index.columns(targets=("boxes",))._stored["boxes"]
+    offsets = np.cumsum([0, *COUNTS]).tobytes()  # of 64 bits; of boxes first, then of labels
     with path.open("r+b") as file:
-        file.seek(stored.offsets[0] + 8 * 5)
+        file.seek(path.read_bytes().index(offsets) + 8 * 5)
         file.write(np.int64(-7).tobytes())
-    with pytest.raises(ReadError, match="written to while it was in use"):
+    with pytest.raises(ReadError, match="written to"):
         index.columns(targets=("boxes",)).get("boxes", 5)
-    assert _raises_damaged(Index.load(path))
-
-
-def _raises_damaged(index: Index) -> bool:
-    with pytest.raises(ReadError, match="damaged: list 5 from item -7"):
-        index.columns(targets=("boxes",)).get("boxes", 5)
-    return True
+    with pytest.raises(ReadError, match="list 5 from item -7"):
+        Index.load(path).columns(targets=("boxes",)).get("boxes", 5)
 
 
 def test_other_paths_are_relative_to_the_index(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from image_files import npy
 from servers.proxy import Fault, Proxy
 from servers.web import Web
 from servers.weed import OPEN, Weed
+from tar_files import packed
 
 from readers import Index
 from readers.places.cache.disk import DiskCache
@@ -156,7 +156,7 @@ def test_masks_and_parts_have_versions_too(web: Web) -> None:
             [next(reading) for _ in range(number + 1)]
 
 
-def test_what_is_noted_is_not_asked_for(web: Web) -> None:
+def test_known_versions_are_not_requested(web: Web) -> None:
     noted = from_list([web.put("a", OLD)], Path())
     assert noted.with_versions(STORAGE).table.equals(noted.table)
     other = Index.from_paths([web.put("b", NEW)])
@@ -187,17 +187,9 @@ def test_columns_of_another_meaning_are_not_taken(web: Web) -> None:
 
 
 def test_a_tar_of_another_version_is_rejected(web: Web) -> None:
-    def tar(value: int) -> bytes:
-        image, file = io.BytesIO(), io.BytesIO()
-        np.save(image, np.full((8, 9), value, np.float32))
-        with tarfile.open(fileobj=file, mode="w") as written:
-            info = tarfile.TarInfo("a.npy")
-            info.size = len(image.getvalue())
-            written.addfile(info, io.BytesIO(image.getvalue()))
-        return file.getvalue()
-
-    index = Index.scan([web.put("a.tar", tar(1))], storage=STORAGE)
+    old, new = (packed([("a.npy", npy(np.full((8, 9), value)))]) for value in (1.0, 2.0))
+    index = Index.scan([web.put("a.tar", old)], storage=STORAGE)
     content_of(index)
-    web.put("a.tar", tar(2))
+    web.put("a.tar", new)
     with pytest.raises(ChangedError):
         content_of(index)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from glob import glob
 from hashlib import md5
+from pathlib import Path
 
 import pytest
 from servers.proxy import Fault, Proxy
@@ -54,7 +56,7 @@ def test_hidden_objects_are_left_out_below_what_is_named(
 
     assert found("hidden") == found("hidden/**") == ["c.npy"]
     assert len(caplog.messages) == 1
-    assert "left out: 2 files and folders, as their names begin with a dot, the" in caplog.text
+    assert "left out: 2 " in caplog.text
     assert found("hidden/.old/") == found("hidden/.*/*") == [".old/a.npy"]
     assert found("hidden/._b.npy") == found("hidden/.*") == ["._b.npy"]
     assert len(caplog.messages) == 1
@@ -72,14 +74,12 @@ def test_objects_are_read_as_they_are_named(storage: Storage) -> None:
             assert place.read(0, 99) == name.encode()
 
 
-@pytest.mark.parametrize("prefix", ["scan", "scan/"])
-def test_folders_are_searched(storage: Storage, prefix: str) -> None:
-    index = Index.scan(f"s3://{OPEN}/{prefix}", storage=storage)
-    assert len(index) == len(NAMES) + 2
-
-
-def test_a_prefix_is_a_folder(storage: Storage) -> None:
-    assert len(Index.scan(f"s3://{OPEN}/scan/names", storage=storage)) == len(NAMES)
+@pytest.mark.parametrize(
+    ("prefix", "count"),
+    [("scan", len(NAMES) + 2), ("scan/", len(NAMES) + 2), ("scan/names", len(NAMES))],
+)
+def test_a_prefix_is_a_folder(storage: Storage, prefix: str, count: int) -> None:
+    assert len(Index.scan(f"s3://{OPEN}/{prefix}", storage=storage)) == count
 
 
 def test_one_object(storage: Storage) -> None:
@@ -99,7 +99,7 @@ def test_the_environment_of_a_public_bucket(
         Index.scan(url)
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     assert len(Index.scan(url)) == 1
-    assert credentials_of(url, Storage()) == "none are sent, requests are anonymous"
+    assert "anonymous" in str(credentials_of(url, Storage()))
 
 
 def test_one_file_of_a_web_server(archive: Weed) -> None:
@@ -111,17 +111,18 @@ def test_one_file_of_a_web_server(archive: Weed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    ("url", "words"),
     [
-        (f"s3://{OPEN}/nothing/", "^there is no such object, and none below it"),
-        (f"s3://{OPEN}/scan/names/[b].npy", r"of patterns only \*, \*\* and \{0..9\} are known, "),
-        (f"s3://{OPEN}/scan/deep/er/other.fits", "there is no such object"),
+        (f"s3://{OPEN}/nothing/", "no such object, and none below"),
+        (f"s3://{OPEN}/scan/names/[b].npy", r"patterns.*\*.*\{0..9\}"),
+        (f"s3://{OPEN}/scan/deep/er/other.fits", "no such object"),
+        (f"s3://{OPEN}/scan/*.npy", "no object matches"),
         ("s3://nowhere/scan/", "access is denied"),
         ("s3://archive/scan/", "access is denied"),
     ],
 )
-def test_what_cannot_be_listed(storage: Storage, url: str, reason: str) -> None:
-    with pytest.raises(OSError, match=reason) as caught:
+def test_urls_that_cannot_be_listed(storage: Storage, url: str, words: str) -> None:
+    with pytest.raises(OSError, match=words) as caught:
         Index.scan(url, storage=storage)
     assert str(caught.value).count(url) == 1
 
@@ -132,7 +133,7 @@ def test_names_that_the_client_does_not_list(storage: Storage, s3_proxy: Proxy) 
     keys = "".join(text.format(key) + "</Contents>" for key in ("a/b.npy", "a//c.npy"))
     body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>"
     s3_proxy.fault(Fault(status=200, body=body.encode()))
-    with pytest.raises(OSError, match=r'nor what is listed with them: rename "a//c.npy", or give'):
+    with pytest.raises(OSError, match=r'rename "a//c.npy"'):
         Index.scan(f"s3://{OPEN}/a/", storage=storage)
 
 
@@ -140,13 +141,13 @@ def test_a_listing_that_fails(storage: Storage, s3_proxy: Proxy) -> None:
     s3_proxy.fault(Fault(status=503), times=1)
     assert len(Index.scan(f"s3://{OPEN}/scan/", storage=storage)) == len(NAMES) + 2
     s3_proxy.fault(Fault(status=503))
-    with pytest.raises(OSError, match="the server answers 503 Service Unavailable, each time"):
+    with pytest.raises(OSError, match="503"):
         Index.scan(f"s3://{OPEN}/scan/", storage=storage)
 
 
 @pytest.mark.parametrize("folder", ["/", "", "/buckets/open/scan/"])
 def test_a_folder_of_a_web_server(archive: Weed, folder: str) -> None:
-    with pytest.raises(ValueError, match="web servers do not list folders; give URLs of files"):
+    with pytest.raises(ValueError, match=r"web server.*give URLs"):
         Index.scan(f"http://127.0.0.1:{archive.http_port}{folder}")
 
 
@@ -166,11 +167,26 @@ def test_patterns(storage: Storage, pattern: str, found: list[str]) -> None:
     assert index.table["path"].to_pylist() == [f"s3://{OPEN}/{name}" for name in found]
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    ["**/*.jpg", "*/*.jpg", ".*/*.jpg", "*/.*.jpg", "cat/.old/*.jpg", "**/.old/*", "c*/*"],
+)
+def test_patterns_match_as_globs_do(
+    archive: Weed, storage: Storage, tmp_path: Path, pattern: str
+) -> None:
+    for name in (".ipynb/a.jpg", "cat/._a.jpg", "cat/.old/a.jpg", "cat/a.jpg", "dog/a.jpg"):
+        archive.put(OPEN, f"globs/{name}", b"image")
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    files = [
+        name for name in glob(pattern, root_dir=tmp_path, recursive=True) if name[-3:] == "jpg"
+    ]
+    index = Index.scan(f"s3://{OPEN}/globs/{pattern}", storage=storage)
+    assert index.table["path"].to_pylist() == [
+        f"s3://{OPEN}/globs/{name}" for name in sorted(files)
+    ]
+
+
 def test_an_index_file_must_be_local(storage: Storage) -> None:
-    with pytest.raises(ValueError, match=r"s3://open/index.parquet: Index files .* copy it"):
+    with pytest.raises(ValueError, match=r"s3://open/index.parquet.*copy it"):
         Index.scan(f"s3://{OPEN}/index.parquet", storage=storage)
-
-
-def test_a_pattern_of_nothing(storage: Storage) -> None:
-    with pytest.raises(FileNotFoundError, match="no object matches this pattern: 's3://open/scan"):
-        Index.scan(f"s3://{OPEN}/scan/*.npy", storage=storage)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tarfile
 from glob import glob
 from os.path import isfile
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 
 from readers import Index
 from readers.index.scan import find_files
-from readers.places.listing import _pattern
 
 # Characters before and behind the slash, in and beyond ASCII.
 parts = st.text("-.!0aB_é💥 ", min_size=1, max_size=4).filter(lambda name: name.strip("."))
@@ -63,30 +63,29 @@ def test_a_folder_that_cannot_be_listed_is_told(
     with caplog.at_level(logging.WARNING):
         found = list(find_files(str(tmp_path), (".fits",)))
     assert found == [f"{tmp_path}/a/1.fits", f"{tmp_path}/c/1.fits"]
-    assert caplog.messages == [f"left out: [Errno 13] Permission denied: '{tmp_path}/b/'"]
-    with pytest.raises(FileNotFoundError, match=r"ends in \.fits; 1 left out$"):  # not: it is empty
+    [told] = caplog.messages
+    assert re.search(f"Permission denied.*{tmp_path}/b/", told)
+    with pytest.raises(FileNotFoundError, match="1 left out"):  # not: it is empty
         list(find_files(f"{tmp_path}/b", (".fits",)))
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "words"),
     [
-        ([], "no file in this folder ends in .fits, .fit; the folder is empty"),
-        (["a.txt"], "no file in this folder ends in .fits, .fit"),
-        (["a.txt", "b.txt", "sub/b.jpg"], "; 1 file ends in .jpg, which jpeg_pipeline reads"),
-        (["a.png", "b.JPG", "sub/b.jpg"], "; 2 files end in .jpg, which jpeg_pipeline reads"),
-        (["a.fits.gz"], "; 1 file ends in .fits.gz, which fits_pipeline reads"),
-        ([".a.fits"], "left out: 1 files and folders, as their names begin with a dot, {}/.a.fits"),
+        ([], "the folder is empty"),
+        (["a.txt"], "$"),
+        (["a.txt", "b.txt", "sub/b.jpg"], r"1 file .*\.jpg.*jpeg_pipeline"),
+        (["a.png", "b.JPG", "sub/b.jpg"], r"2 files .*\.jpg.*jpeg_pipeline"),
+        (["a.fits.gz"], r"1 file .*\.fits\.gz.*fits_pipeline"),
+        ([".a.fits"], r"1 .*dot.*/\.a\.fits$"),
     ],
 )
-def test_what_is_there_instead(tmp_path: Path, names: list[str], told: str) -> None:
+def test_other_files_of_the_folder_are_named(tmp_path: Path, names: list[str], words: str) -> None:
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    with pytest.raises(FileNotFoundError) as caught:
+    with pytest.raises(FileNotFoundError, match=rf"^{tmp_path}: .*\.fits, \.fit.*{words}"):
         list(find_files(str(tmp_path), (".fits", ".fit")))
-    assert str(caught.value).startswith(f"{tmp_path}: no file in this folder ends in .fits, .fit")
-    assert str(caught.value).endswith(told.format(f"the first: {tmp_path}"))
 
 
 def test_files_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -96,16 +95,14 @@ def test_files_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFix
         (tmp_path / name).touch()
     (tmp_path / "g.\x1b[31m").touch()  # nothing of it must reach a terminal
     list(find_files(str(tmp_path), (".fits",)))
-    assert caplog.messages == [
-        f"{tmp_path}: 7 files left out: 3 .jpg, 2 of no suffix, 1 .bak, 1 .fits.gz"
-    ]
+    [told] = caplog.messages
+    assert re.search(f"{tmp_path}: 7 .*: 3 .jpg, 2 of no suffix, 1 .bak, 1 .fits.gz$", told)
     caplog.clear()
     for number in range(8):
         (tmp_path / f"h.{number}").touch()
     list(find_files(str(tmp_path), (".fits",)))
-    assert caplog.messages[0].endswith(
-        ": 15 files left out: 3 .jpg, 2 of no suffix, 1 .0, 1 .1, 1 .2, 7 more kinds"
-    )
+    [told] = caplog.messages
+    assert re.search("15 .*: 3 .jpg, 2 of no suffix, 1 .0, 1 .1, 1 .2, 7 more kinds$", told)
     caplog.clear()
     list(find_files(str(tmp_path / "sub" / "*"), (".fits",)))
     assert not caplog.messages
@@ -123,15 +120,15 @@ def archive(tmp_path: Path) -> str:
     return str(root)
 
 
-def test_hidden_files_and_folders_are_no_data(
+def test_hidden_files_and_folders_are_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = archive(tmp_path)
     index = Index.from_class_folders(root)
     assert index.classes == ("cat", "dog")
     assert index.table["path"].to_pylist() == [f"{root}/cat/a.jpg", f"{root}/dog/a.jpg"]
-    told = "left out: 4 files and folders, as their names begin with a dot, the first: "
-    assert caplog.messages == [f"{told}{root}/.ipynb_checkpoints/"]
+    [told] = caplog.messages
+    assert re.search(f"4 files and folders.*dot.*{root}/.ipynb_checkpoints/$", told)
 
 
 @pytest.mark.parametrize(
@@ -143,17 +140,6 @@ def test_globs_find_what_those_of_python_do(tmp_path: Path, pattern: str) -> Non
     files = sorted(file for file in glob(f"{root}/{pattern}", recursive=True) if isfile(file))
     assert Index.scan(f"{root}/{pattern}").table["path"].to_pylist() == files
     assert Index.from_paths(f"{root}/{name}" for name in HIDDEN).table.num_rows == len(HIDDEN)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    ["**/*.jpg", "*/*.jpg", ".*/*.jpg", "*/.*.jpg", "cat/.old/*.jpg", "**/.old/*", "c*/*"],
-)
-def test_patterns_of_objects_match_as_globs_do(tmp_path: Path, pattern: str) -> None:
-    root = Path(archive(tmp_path))
-    names = [str(file.relative_to(root)) for file in root.rglob("*") if file.is_file()]
-    files = [name for name in glob(pattern, root_dir=root, recursive=True) if isfile(root / name)]
-    assert sorted(filter(_pattern(pattern).fullmatch, names)) == sorted(files)
 
 
 def test_a_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +163,7 @@ def test_links(tmp_path: Path) -> None:
     (tmp_path / "real" / "1.fits").touch()
     (tmp_path / "again").symlink_to(tmp_path / "real")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (tmp_path / "real" / "up").symlink_to(tmp_path)
     (tmp_path / "gone.fits").symlink_to(tmp_path / "nothing")
     # Of two ways to a folder, the first by name.
     found = list(find_files(str(tmp_path), (".fits",)))

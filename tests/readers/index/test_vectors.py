@@ -78,11 +78,11 @@ def test_others_stay_lists(kind: pa.DataType, values: list[Any], expected: list[
     index = Index(pa.table({"path": ["a", "b"], "x": pa.array(values, kind)}))
     found = index.row_values(("x",)).of([0, 1])["x"]
     assert [one.tolist() if hasattr(one, "tolist") else one for one in found] == expected
-    with pytest.raises(TypeError, match="a Loader looks up others by row"):
+    with pytest.raises(TypeError, match=r"'x'.*by row"):
         index.columns(("x",))
 
 
 def test_integers_with_nulls_inside_are_refused() -> None:
     index = Index(pa.table({"path": ["a"], "x": pa.array([[1, None]], pa.list_(pa.int8(), 2))}))
-    with pytest.raises(TypeError, match="has nulls inside its lists"):
+    with pytest.raises(TypeError, match=r"'x'.*nulls inside"):
         index.row_values(("x",))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from contract import refused, written
-from image_files import C8, exif, pillow, tiff
+from image_files import C8, exif, pillow, raw_png, tiff
 from PIL import Image, PngImagePlugin
 
 from dali_pipelines.cli.verify.pillow_truth import by_pillow
@@ -18,17 +16,12 @@ from readers import JpegReader, Mask, ReadError, Window
 from readers.header_scan import image_facts
 from readers.places.opener import LOCAL
 from readers.sampling.placement import Placement
+from readers.testing import refused, written
 
 
 def gray_png(height: int, width: int) -> bytes:
     """Encode black of a bit for each pixel."""
-    rows = zlib.compress(bytes(height * (1 + -(-width // 8))), 1)
-    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    chunks = (b"IHDR", header), (b"IDAT", rows), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in chunks
-    )
+    return raw_png(height, width, 1, 0, bytes(height * (1 + -(-width // 8))))
 
 
 def jpeg_of(height: int, width: int) -> bytes:

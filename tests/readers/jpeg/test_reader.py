@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import simplejpeg
 from astropy.io import fits
-from contract import NUMBER, ReaderContract, check_named, refused, written
-from elsewhere import InMemory, Inside, OverHttp, OverS3
+from elsewhere import OverHttp, OverS3
 from hypothesis import given
 from hypothesis import strategies as st
 from image_files import LOSSLESS, ORIENTATION, as_pillow, by_pillow, exif, pillow
@@ -27,6 +26,15 @@ from readers.contract import Sample
 from readers.jpeg.sample_format import stored_bits
 from readers.jpeg.structure import structure_of
 from readers.quiet import without_warnings
+from readers.testing import (
+    NUMBER,
+    InContainer,
+    InMemory,
+    ReaderContract,
+    check_named,
+    refused,
+    written,
+)
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 64, 3), dtype=np.uint8)
 PICTURE = Image.fromarray(NOISE)  # 64 wide, 40 high
@@ -44,6 +52,7 @@ def with_segment(jpeg: bytes, content: bytes) -> bytes:
 
 class TestJpeg(ReaderContract):
     channels = 3
+    content = encoded()
 
     @pytest.fixture
     def reader(self) -> JpegReader:
@@ -51,9 +60,8 @@ class TestJpeg(ReaderContract):
 
     @pytest.fixture
     def good_row(self, tmp_path: Path) -> Row:
-        path = tmp_path / "image.jpg"
-        path.write_bytes(encoded())
-        return Row(NUMBER, str(path))
+        (tmp_path / "image.jpg").write_bytes(self.content)
+        return Row(NUMBER, str(tmp_path / "image.jpg"))
 
     @pytest.fixture
     def bad_row(self, tmp_path: Path) -> Row:
@@ -72,49 +80,35 @@ class TestGray(TestJpeg):
 
 
 class TestTurned(TestJpeg):
-    @pytest.fixture
-    def good_row(self, tmp_path: Path) -> Row:
-        path = tmp_path / "turned.jpg"
-        path.write_bytes(encoded(exif=exif(6)))
-        return Row(NUMBER, str(path))
+    content = encoded(exif=exif(6))
 
 
 class TestPng(TestJpeg):
-    @pytest.fixture
-    def good_row(self, tmp_path: Path) -> Row:
-        path = tmp_path / "png_named.jpg"
-        path.write_bytes(encoded(form="PNG"))
-        return Row(NUMBER, str(path))
+    """Whatever its suffix says."""
+
+    content = encoded(form="PNG")
 
 
 class TestByPillow(TestJpeg):
     """What Pillow decodes: only the pixels of the window are sent."""
 
-    @pytest.fixture
-    def good_row(self, tmp_path: Path) -> Row:
-        path = tmp_path / "turned.tga"
-        path.write_bytes(encoded(form="TIFF", compression="jpeg", tiffinfo={ORIENTATION: 6}))
-        return Row(NUMBER, str(path))
+    content = encoded(form="TIFF", compression="jpeg", tiffinfo={ORIENTATION: 6})
 
 
 class TestGrayByPillow(TestByPillow):
     channels = 1
 
 
-class TestJpegInside(Inside, TestJpeg):
-    pass
+class TestJpegInside(InContainer, TestJpeg): ...
 
 
-class TestJpegInMemory(InMemory, TestJpeg):
-    pass
+class TestJpegInMemory(InMemory, TestJpeg): ...
 
 
-class TestJpegOverS3(OverS3, TestJpeg):
-    pass
+class TestJpegOverS3(OverS3, TestJpeg): ...
 
 
-class TestJpegOverHttp(OverHttp, TestJpeg):
-    pass
+class TestJpegOverHttp(OverHttp, TestJpeg): ...
 
 
 def test_the_bytes_of_the_file_travel(tmp_path: Path) -> None:
@@ -140,24 +134,24 @@ def test_blank_decodes_to_its_size(size: tuple[int, int]) -> None:
     assert image.size == size[::-1]
 
 
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_size_is_as_displayed(tmp_path: Path, form: str, orientation: int) -> None:
-    content = encoded(form=form, exif=exif(orientation))
-    displayed = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
-    assert displayed.size == ((64, 40) if orientation < 5 else (40, 64))
-    row = written(tmp_path, content)
-    peek, sample = JpegReader().peek(row, None), JpegReader().read(row, None)
-    nbytes = sample["encoded"].nbytes
-    assert peek == Peek(height=displayed.height, width=displayed.width, nbytes=nbytes)
-    assert sample["shape"].tolist() == [displayed.height, displayed.width]
+def test_size_is_as_displayed(tmp_path: Path, orientation: int) -> None:
+    for form in ("JPEG", "PNG", "WEBP", "TIFF"):
+        content = encoded(form=form, exif=exif(orientation))
+        displayed = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
+        assert displayed.size == ((64, 40) if orientation < 5 else (40, 64)), form
+        row = written(tmp_path, content)
+        peek, sample = JpegReader().peek(row, None), JpegReader().read(row, None)
+        nbytes = sample["encoded"].nbytes
+        assert peek == Peek(height=displayed.height, width=displayed.width, nbytes=nbytes), form
+        assert sample["shape"].tolist() == [displayed.height, displayed.width], form
 
 
-def test_a_window_lies_in_the_image_as_displayed(tmp_path: Path) -> None:
+def test_a_window_is_in_the_image_as_displayed(tmp_path: Path) -> None:
     row = written(tmp_path, encoded(exif=exif(6)))
     sample = JpegReader().read(row, Window(height=64, width=40))
     assert sample["anchor"].tolist() == [0, 0]
-    refused(JpegReader(), row, Window(height=40, width=64), "larger than the image 64x40")
+    refused(JpegReader(), row, Window(height=40, width=64), "64x40")
 
 
 BROKEN_EXIF = [
@@ -181,9 +175,8 @@ def exif_block(*entries: Any, start: bytes = b"Exif\0\0II*\0") -> bytes:
     return start + struct.pack("<IH", 8, len(entries)) + packed + bytes(4)
 
 
-@pytest.mark.parametrize("value", [0, 1, 99])
-@pytest.mark.parametrize("kind", [3, 4])
-def test_an_orientation_that_is_none(tmp_path: Path, kind: int, value: int) -> None:
+@pytest.mark.parametrize(("kind", "value"), [(3, 0), (4, 1), (3, 99), (4, 99)])
+def test_an_invalid_orientation_does_not_matter(tmp_path: Path, kind: int, value: int) -> None:
     row = written(tmp_path, with_segment(encoded(), exif_block((ORIENTATION, kind, 1, value))))
     assert JpegReader().peek(row, None).height == 40
 
@@ -247,15 +240,15 @@ def fits_image() -> bytes:
 
 
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
-    "text": (lambda: b"hello world", "^not an image: it begins with b'hello wo', expected"),
-    "no FITS": (lambda: b"SIMPLE  =" * 99, "^not an image: .*; fits_pipeline reads such files$"),
-    "FITS": (fits_image, "^FITS is not for .*; fits_pipeline reads such files$"),
-    ".npy": (lambda: b"\x93NUMPY" * 99, "^not an image: .*; npy_pipeline reads such files$"),
-    "empty": (lambda: b"", "^the file is empty$"),
-    "half an AVIF": (lambda: encoded(form="AVIF")[:400], "^not decoded: .*, as AVIF does, but"),
-    "head of a GIF": (lambda: b"GIF87a" + bytes(4), "^not decoded: .*, as GIF does, but is dam"),
-    "no end": (lambda: encoded()[:-2], "image file is truncated"),
-    "half": (lambda: encoded()[:1500], "image file is truncated"),
+    "text": (lambda: b"hello world", "not an image.*b'hello wo'"),
+    "no FITS": (lambda: b"SIMPLE  =" * 99, "not an image.*fits_pipeline"),
+    "FITS": (fits_image, "FITS.*fits_pipeline"),
+    ".npy": (lambda: b"\x93NUMPY" * 99, "not an image.*npy_pipeline"),
+    "empty": (lambda: b"", "the file is empty"),
+    "half an AVIF": (lambda: encoded(form="AVIF")[:400], "not decoded.*AVIF"),
+    "head of a GIF": (lambda: b"GIF87a" + bytes(4), "not decoded.*GIF.*damaged"),
+    "no end": (lambda: encoded()[:-2], "truncated"),
+    "half": (lambda: encoded()[:1500], "truncated"),
     "head": (lambda: encoded()[:300], "."),
     "half a progressive one": (lambda: encoded(progressive=True)[:1500], "truncated"),
     "half a PNG": (lambda: encoded(form="PNG")[:1500], "."),
@@ -265,25 +258,25 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a TIFF without a strip": (
         lambda: with_height(encoded(form="TIFF"), 44),
-        "^a TIFF of 2 strips or tiles has only 1: it is damaged$",
+        "2 strips.*only 1.*damaged",
     ),
     "junk before the first segment": (
         lambda: encoded()[:2] + b"junk" + encoded()[2:],
-        "^the file is damaged: a JPEG marker was expected at byte 2$",
+        "damaged.*marker.*byte 2",
     ),
     "tables without a length": (
         lambda: encoded()[:20] + b"\xff\xc4\0\0" + encoded()[20:],
-        "^the file is damaged: the JPEG segment at byte 24 has a length of 0$",
+        "damaged.*segment at byte 24.*length of 0",
     ),
     "two scans": (
         lambda: encoded()[:-2] + encoded()[encoded().index(b"\xff\xda") :],
-        "^the file is damaged: a scan at byte .* of colours that were complete$",
+        "damaged.*scan at byte.*complete",
     ),
     "a segment of no known kind": (lambda: with_marker(0xF0), "broken data stream"),
     "colours of 12 blocks": (lambda: with_sampling(0x22, 0x22, 0x22), "broken data stream"),
     "factors over 4": (lambda: with_sampling(0x51, 0x11, 0x11), "cannot identify|broken data"),
     "colours of 2/3 of the width": (lambda: with_sampling(0x31, 0x21, 0x21), "broken data stream"),
-    "thumbnail whole, image not": (lambda: thumbnail()[:-900], "image file is truncated"),
+    "thumbnail whole, image not": (lambda: thumbnail()[:-900], "truncated"),
 }
 
 
@@ -397,9 +390,7 @@ def test_each_flipped_bit_of_a_png_is_found(tmp_path: Path, bit: int) -> None:
     for place in range(60, len(content) - 12, 397):
         content[place] ^= 1 << bit
         row = written(tmp_path, bytes(content))
-        refused(
-            JpegReader(), row, None, "the checksum of the PNG chunk b'IDAT' at byte 33 is wrong"
-        )
+        refused(JpegReader(), row, None, "checksum.*b'IDAT' at byte 33")
         content[place] ^= 1 << bit
 
 
@@ -407,7 +398,7 @@ def test_a_png_without_its_last_byte_is_refused(tmp_path: Path) -> None:
     """Pillow reads it, DALI does not."""
     content = encoded(form="PNG")[:-1]
     Image.open(io.BytesIO(content)).load()
-    refused(JpegReader(), written(tmp_path, content), None, "the file ends within the PNG chunk")
+    refused(JpegReader(), written(tmp_path, content), None, "within the PNG chunk")
 
 
 @pytest.mark.parametrize("coding", CODINGS)
@@ -416,13 +407,10 @@ def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path: Path, codi
     jpeg = encoded(**CODINGS[coding])
     row = written(tmp_path, jpeg[: 2 * len(jpeg) // 3].rstrip(b"\xff") + b"\xff\xd9")
     JpegReader().read(row, None)
-    for call in (lambda: JpegReader(check_entropy=True).read(row, None), verify(row)):
-        with pytest.raises(ReadError, match="Corrupt JPEG data"):
-            call()
-
-
-def verify(row: Row) -> Callable[..., Any]:
-    return lambda: JpegReader().verify(row)
+    with pytest.raises(ReadError, match="Corrupt JPEG data"):
+        JpegReader(check_entropy=True).read(row, None)
+    with pytest.raises(ReadError, match="Corrupt JPEG data"):
+        JpegReader().verify(row)
 
 
 @pytest.mark.parametrize("name", LOSSLESS)
@@ -435,11 +423,11 @@ def test_depth(tmp_path: Path, name: str) -> None:
         if values.dtype == dtype:
             reader.read(row, None)
         else:
-            refused(reader, row, None, f"bits per sample, expected {dtype[4:]} for values of type")
+            refused(reader, row, None, f"bits per sample, expected {dtype[4:]}")
 
 
 @pytest.mark.parametrize("name", decodes_otherwise())
-def test_what_dali_does_not_decode(tmp_path: Path, name: str) -> None:
+def test_images_that_dali_does_not_decode_are_refused(tmp_path: Path, name: str) -> None:
     content, reason = decodes_otherwise()[name]
     assert reason in refused(JpegReader(), written(tmp_path, content), None).reason
 
@@ -456,9 +444,12 @@ def test_pixels_are_forecast_where_pillow_decodes(tmp_path: Path) -> None:
             assert (sample["shape"].prod()) <= nbytes
 
 
-@pytest.mark.parametrize("settings", [{"channels": 4}, {"channels": None}, {"stored": "int16"}])
-def test_settings(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be .*, got (4|None|'int16')$"):
+@pytest.mark.parametrize(
+    ("setting", "value"), [("channels", 4), ("channels", None), ("stored", "int16")]
+)
+def test_settings(setting: str, value: Any) -> None:
+    settings: dict[str, Any] = {setting: value}
+    with pytest.raises(ValueError, match=f"{setting}.*, got {value!r}"):
         JpegReader(**settings)
 
 
@@ -474,7 +465,7 @@ def test_verify_decodes_all_of_the_image(tmp_path: Path) -> None:
         JpegReader().verify(row)
 
 
-def test_a_thumbnail_is_no_image(tmp_path: Path) -> None:
+def test_a_thumbnail_is_not_the_image(tmp_path: Path) -> None:
     assert JpegReader().peek(written(tmp_path, thumbnail()), None).height == 40
 
 
@@ -523,10 +514,8 @@ def test_real_photographs(shared_data: Path) -> None:
 
 @pytest.mark.parametrize(
     ("form", "mode"),
-    [
-        *(("JPEG", mode) for mode in ("L", "RGB", "CMYK")),
-        *(("PNG", mode) for mode in ("L", "RGB", "P", "I;16", "RGBA")),
-    ],
+    [("JPEG", mode) for mode in ("L", "RGB", "CMYK")]
+    + [("PNG", mode) for mode in ("L", "RGB", "P", "I;16", "RGBA")],
 )
 def test_headers_are_parsed_as_pillow_does(form: str, mode: str) -> None:
     """Of sound files, and where a byte of the header was changed; or they are left to Pillow."""

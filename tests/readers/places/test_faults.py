@@ -5,7 +5,6 @@ The store is real, and a proxy before it does the harm. Not here: what the cache
 
 from __future__ import annotations
 
-import io
 import pickle
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from image_files import npy
 from servers.proxy import AUTHORITY, Fault, Proxy
 from servers.weed import ACCESS_KEY, OPEN, SECRET_KEY, Weed
 
@@ -33,9 +33,7 @@ NUMBERS = count()
 
 
 def encoded(image: np.ndarray = IMAGE) -> bytes:
-    file = io.BytesIO()
-    np.save(file, image)
-    return file.getvalue()
+    return npy(image)
 
 
 @dataclass
@@ -111,7 +109,7 @@ PASSING = {
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_what_passes_is_not_noticed(remote: Remote, fault: Fault) -> None:
+def test_temporary_faults_are_retried(remote: Remote, fault: Fault) -> None:
     row = remote.row()
     remote.proxy.fault(fault, times=TRIES - 1)
     np.testing.assert_array_equal(read(row), crop())
@@ -138,45 +136,43 @@ def test_a_server_that_is_away_for_a_while(s3: Remote) -> None:
 
 # What lasts.
 
+
+def partial_answer(**headers: str) -> Fault:
+    return Fault(status=206, body=b"0" * 9, headers=dict(headers))
+
+
 LASTING = {
-    "503": (Fault(status=503), "the server answers 503 Service Unavailable, each time: ask"),
-    "500": (Fault(status=500), "the server answers 500 Internal Server Error, each time"),
-    "429": (Fault(status=429), "the server answers 429 Too Many Requests, each time"),
+    "503": (Fault(status=503), "503 Service Unavailable.*ask"),
+    "500": (Fault(status=500), "500 Internal Server Error"),
+    "429": (Fault(status=429), "429 Too Many Requests"),
     "403": (
         Fault(status=403, body=b"<Error><Code>AccessDenied</Code></Error>"),
-        r"access is denied \(AccessDenied\): check the credentials, or give anonymous=True",
+        r"denied \(AccessDenied\).*credentials.*anonymous=True",
     ),
-    "401": (Fault(status=401, body=b""), "access is denied: check the credentials"),
-    "400": (Fault(status=400), r"the server answers 400 Bad Request \(Fault\)$"),
-    "dropped": (Fault(drop=True), "the server cannot be reached: check the network and the endp"),
-    "cut": (Fault(cut=1000), "the answer was cut off, each time"),
-    "short": (Fault(short=1000), "the server sent 1000 bytes, expected 131072 from 0"),
-    "all": (Fault(status=200, body=encoded()), "the server does not send ranges of bytes: copy"),
-    "page": (Fault(status=200, body=b"<html>log in</html>"), "does not send ranges of bytes"),
+    "401": (Fault(status=401, body=b""), "denied.*credentials"),
+    "400": (Fault(status=400), r"400 Bad Request \(Fault\)$"),
+    "dropped": (Fault(drop=True), "cannot be reached.*network.*endpoint"),
+    "cut": (Fault(cut=1000), "cut off"),
+    "short": (Fault(short=1000), "1000 bytes, expected 131072 from 0"),
+    "all": (Fault(status=200, body=encoded()), "ranges of bytes: copy"),
+    "page": (Fault(status=200, body=b"<html>log in</html>"), "ranges of bytes: copy"),
     "other range": (
-        Fault(status=206, body=b"0" * 9, headers={"Content-Range": "bytes 1-9/999999"}),
-        "sent the bytes 1 to 10, expected 0 to 131072: copy",
+        partial_answer(**{"Content-Range": "bytes 1-9/999999"}),
+        "1 to 10, expected 0 to 131072: copy",
     ),
     "less of it": (
-        Fault(status=206, body=b"0" * 9, headers={"Content-Range": "bytes 0-8/999999"}),
-        "sent the bytes 0 to 9, expected 0 to 131072: copy",
+        partial_answer(**{"Content-Range": "bytes 0-8/999999"}),
+        "0 to 9, expected 0 to 131072: copy",
     ),
-    "no length": (
-        Fault(status=206, body=b"0" * 9, headers={"Content-Range": "bytes 0-8/*"}),
-        "lacks a Content-Range that tells the length: copy",
-    ),
-    "no range": (Fault(status=206, body=b"0" * 9), "lacks a Content-Range that tells the length"),
+    "no length": (partial_answer(**{"Content-Range": "bytes 0-8/*"}), "Content-Range.*copy"),
+    "no range": (partial_answer(), "Content-Range.*copy"),
     "no date": (
-        Fault(
-            status=206,
-            body=b"0" * 9,
-            headers={"Content-Range": "bytes 0-8/9", "Last-Modified": "yesterday"},
-        ),
-        "has a Last-Modified that is not a date: copy",
+        partial_answer(**{"Content-Range": "bytes 0-8/9", "Last-Modified": "yesterday"}),
+        "Last-Modified.*copy",
     ),
     "no text": (
-        Fault(status=206, body=b"0" * 9, headers={"Content-Range": "bytes 0-8/9", "ETag": "\xe9"}),
-        "has a header that is not ASCII: copy",
+        partial_answer(**{"Content-Range": "bytes 0-8/9", "ETag": "\xe9"}),
+        "not ASCII: copy",
     ),
     "chunks": (
         Fault(
@@ -184,13 +180,13 @@ LASTING = {
             body=b"9\r\n000000000\r\n0\r\n\r\n",
             headers={"Content-Range": "bytes 0-8/9", "Transfer-Encoding": "chunked"},
         ),
-        "lacks a Content-Length that tells the length: copy",
+        "Content-Length.*copy",
     ),
 }
 
 
 @pytest.mark.parametrize(("fault", "reason"), LASTING.values(), ids=LASTING)
-def test_what_lasts_is_named(remote: Remote, fault: Fault, reason: str) -> None:
+def test_lasting_faults_are_named(remote: Remote, fault: Fault, reason: str) -> None:
     row = remote.row()
     remote.proxy.fault(fault)
     rejected(row, reason)
@@ -203,9 +199,9 @@ def test_redirects_that_end_nowhere(remote: Remote, location: str | None) -> Non
     headers = {} if location is None else {"Location": location}
     remote.proxy.fault(Fault(status=302, headers=headers))
     if remote.is_s3 and location is None:
-        rejected(row, "the bucket is in another region: give its region")
+        rejected(row, "another region")
     elif not remote.is_s3:
-        rejected(row, "the server redirects to itself, again and again, or to what is not a URL")
+        rejected(row, "redirects")
 
 
 @pytest.mark.parametrize("fault", [Fault(hang=True), Fault(stall=1000)], ids=["hang", "stall"])
@@ -214,14 +210,14 @@ def test_there_is_an_answer_within_the_time(s3: Remote, fault: Fault) -> None:
     row = s3.row()
     s3.proxy.fault(fault)
     begun = time.monotonic()
-    rejected(row, "there was no answer within 1 s")
+    rejected(row, "no answer within 1 s")
     assert time.monotonic() - begun < 30  # it would be 100 tries of half a second
 
 
 def test_no_server(remote: Remote) -> None:
     row = remote.row()
     remote.proxy.stop()
-    text = rejected(row, "the server cannot be reached: check the network and the endpoint, http:")
+    text = rejected(row, "cannot be reached.*network.*endpoint")
     assert f"127.0.0.1:{remote.proxy.port}" in text
 
 
@@ -231,22 +227,22 @@ def test_encrypted(weed: Weed, monkeypatch: pytest.MonkeyPatch) -> None:
     with Proxy(weed.http_port, encrypted=True) as proxy:
         url = f"https://localhost:{proxy.port}/buckets/archive/encrypted.npy"
         row = Row(17, url, places=Places(Storage(retries=1, timeout=20)))
-        rejected(row, r"certificate of the server is not trusted \(UnknownIssuer\): .* SSL_CERT_FI")
+        rejected(row, r"certificate.*UnknownIssuer.*SSL_CERT_FILE")
         monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
         np.testing.assert_array_equal(read(row), crop())
 
 
 def test_no_object(remote: Remote) -> None:
-    rejected(remote.row(None), "there is no such object")
+    rejected(remote.row(None), "no such object")
     assert len(remote.proxy.requests) == 1
 
 
 def test_no_bucket(s3: Remote) -> None:
-    rejected(s3.row(None, "nowhere"), "there is no such bucket")
+    rejected(s3.row(None, "nowhere"), "no such bucket")
 
 
 def test_empty_object(remote: Remote) -> None:
-    rejected(remote.row(b""), "the object is empty")
+    rejected(remote.row(b""), "object is empty")
 
 
 # Versions.
@@ -261,7 +257,7 @@ def test_an_object_that_changed_since_it_was_indexed(remote: Remote) -> None:
     noted = replace(row, etag=etag, file_bytes=nbytes)
     np.testing.assert_array_equal(read(noted), crop())
     remote.write(row, encoded(IMAGE + 1))
-    rejected(noted, "it has changed since it was indexed, or read: make the Index again")
+    rejected(noted, "changed since it was indexed.*make the Index")
     np.testing.assert_array_equal(read(row), crop(IMAGE + 1))
 
 
@@ -276,7 +272,7 @@ def test_an_object_that_changes_while_it_is_read(remote: Remote, is_checked: boo
         without=() if is_checked else ("if-match",),
     )
     remote.proxy.fault(change)
-    rejected(row, "it has changed")
+    rejected(row, "changed")
     assert len(remote.proxy.requests) == 2
 
 
@@ -285,12 +281,12 @@ def test_an_object_that_changes_while_an_answer_is_cut(remote: Remote) -> None:
     remote.proxy.fault(Fault(), times=1)
     remote.proxy.fault(Fault(cut=100), times=1)
     remote.proxy.fault(Fault(before=lambda: remote.write(row, encoded(IMAGE + 1))))
-    rejected(row, "it has changed")
+    rejected(row, "changed")
 
 
 def test_an_object_that_became_shorter(remote: Remote) -> None:
     row = replace(remote.row(encoded()[:1000]), file_bytes=len(encoded()))
-    rejected(row, "it has changed")
+    rejected(row, "changed")
 
 
 # Credentials.
@@ -298,18 +294,18 @@ def test_an_object_that_became_shorter(remote: Remote) -> None:
 
 def test_wrong_secret(s3: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    rejected(s3.row(), r"access is denied \(SignatureDoesNotMatch\): check the credentials")
+    rejected(s3.row(), "SignatureDoesNotMatch.*credentials")
 
 
 def test_unknown_key(s3: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-    rejected(s3.row(), r"access is denied \(InvalidAccessKeyId\)")
+    rejected(s3.row(), "InvalidAccessKeyId")
 
 
 def test_anonymous(s3: Remote) -> None:
     s3.settings["anonymous"] = True
     np.testing.assert_array_equal(read(s3.row(bucket=OPEN)), crop())
-    rejected(s3.row(), r"access is denied \(AccessDenied\)")
+    rejected(s3.row(), "AccessDenied")
     assert all("authorization" not in request.headers for request in s3.proxy.requests)
 
 
@@ -320,7 +316,7 @@ def test_no_credentials(s3: Remote, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with Proxy(1) as metadata:  # a machine that is no instance of AWS
         metadata.fault(Fault(status=404))
         monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{metadata.port}")
-        rejected(s3.row(), "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCES")
+        rejected(s3.row(), "no credentials.*AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     assert not s3.proxy.requests
 
 
@@ -348,7 +344,7 @@ def test_profile_that_is_missing(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     s3.settings["profile"] = "missing"
-    rejected(s3.row(), "profile 'missing' has no aws_access_key_id")
+    rejected(s3.row(), "profile 'missing'.*aws_access_key_id")
     assert not s3.proxy.requests
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from PIL import Image
+from image_files import npy, pillow
 from servers.proxy import Fault, Proxy
 from servers.web import Web
 from servers.weed import Weed
@@ -31,10 +31,8 @@ HEAD_BYTES = 128 << 10
 """Bytes that are fetched of a FITS file of which nothing is known."""
 
 
-def npy(edge: int = 1100) -> bytes:
-    file = io.BytesIO()
-    np.save(file, NOISE[:edge, :edge].astype(np.float32))
-    return file.getvalue()
+def array(edge: int = 1100) -> bytes:
+    return npy(NOISE[:edge, :edge].astype(np.float32))
 
 
 def plain(edge: int = 1100) -> bytes:
@@ -51,9 +49,7 @@ def rice() -> bytes:
 
 
 def jpeg() -> bytes:
-    file = io.BytesIO()
-    Image.fromarray((NOISE // 64).astype(np.uint8)).save(file, "JPEG", quality=95)
-    return file.getvalue()
+    return pillow((NOISE // 64).astype(np.uint8), quality=95)
 
 
 @pytest.fixture(autouse=True)
@@ -84,9 +80,9 @@ def same(found: Sample, reader: Reader, content: bytes, window: Window | None, a
 
 CASES: dict[str, tuple[Any, Any, str, Window | None, int]] = {
     # Reader, file, suffix, window, requests
-    "npy": (NpyReader(), npy, ".npy", WINDOW, 2),
-    "whole npy": (NpyReader(), npy, ".npy", None, 1),
-    "small npy": (NpyReader(), partial(npy, 160), ".npy", WINDOW_OF_SMALL, 1),
+    "npy": (NpyReader(), array, ".npy", WINDOW, 2),
+    "whole npy": (NpyReader(), array, ".npy", None, 1),
+    "small npy": (NpyReader(), partial(array, 160), ".npy", WINDOW_OF_SMALL, 1),
     "fits": (FitsReader(), plain, ".fits", WINDOW, 2),
     "whole fits": (FitsReader(), plain, ".fits", None, 2),
     "small fits": (FitsReader(), partial(plain, 700), ".fits", None, 1),

@@ -107,18 +107,14 @@ def test_the_order_stays_the_same_between_versions(
 
 @pytest.mark.parametrize("position", [-1, 10])
 def test_positions_outside(position: int) -> None:
-    with pytest.raises(IndexError, match=rf"position must lie in \[0, 10\), got {position}"):
+    with pytest.raises(IndexError, match=rf"position.*\[0, 10\), got {position}"):
         BlockOrder(10).row(0, position)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ((0, 0, 1), "num_rows must be .* got 0"),
-        ((1, -1, 1), "seed must be .* got -1"),
-        ((1, 0, 0), "block_rows must be .* got 0"),
-    ],
+    ("settings", "words"),
+    [((0, 0, 1), "num_rows.*0"), ((1, -1, 1), "seed.*-1"), ((1, 0, 0), "block_rows.*0")],
 )
-def test_settings_are_checked(settings: tuple[int, int, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_settings_are_checked(settings: tuple[int, int, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         BlockOrder(*settings)

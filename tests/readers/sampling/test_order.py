@@ -204,27 +204,23 @@ def test_large_seeds_are_told_apart(seed: int) -> None:
     assert rows_of(Order(100, seed), 1) != rows_of(Order(100, seed - 1), 1)
 
 
-ERRORS = [
-    (lambda: Order(0), ValueError, r"num_rows must be .* got 0"),
-    (lambda: Order(-3), ValueError, r"num_rows must be .* got -3"),
-    (lambda: Order(3, -1), ValueError, r"seed must be .* got -1"),
-    (
-        lambda: Order(3, 2**64),
-        ValueError,
-        r"seed must be .* got 18446744073709551",
-    ),
-    (lambda: Order(3).row(0, 3), IndexError, r"position must lie in \[0, 3\), got 3"),
-    (lambda: Order(3).row(0, -1), IndexError, r"position must lie in \[0, 3\), got -1"),
+ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: Order(0), ValueError, "num_rows.*0"),
+    (lambda: Order(-3), ValueError, "num_rows.*-3"),
+    (lambda: Order(3, -1), ValueError, "seed.*-1"),
+    (lambda: Order(3, 2**64), ValueError, "seed.*18446744073709551"),
+    (lambda: Order(3).row(0, 3), IndexError, r"position.*\[0, 3\), got 3"),
+    (lambda: Order(3).row(0, -1), IndexError, r"position.*\[0, 3\), got -1"),
     (lambda: Order(3).row(-1, 0), OverflowError, "."),
-    (lambda: Order(3).rows(0, [0, 3]), IndexError, r"positions must lie in \[0, 3\), got 3"),
-    (lambda: Order(3).rows(0, -1), IndexError, r"positions must lie in \[0, 3\), got -1"),
-    (lambda: Order(3).rows(0, [0.5]), TypeError, "Cannot cast .* from dtype"),
+    (lambda: Order(3).rows(0, [0, 3]), IndexError, r"positions.*\[0, 3\), got 3"),
+    (lambda: Order(3).rows(0, -1), IndexError, r"positions.*\[0, 3\), got -1"),
+    (lambda: Order(3).rows(0, [0.5]), TypeError, "Cannot cast"),
 ]
 
 
-@pytest.mark.parametrize(("make", "error", "message"), ERRORS)
-def test_errors(make: Callable[[], object], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize(("make", "error", "words"), ERRORS)
+def test_errors(make: Callable[[], object], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
         make()
 
 

@@ -110,7 +110,7 @@ def test_where_none_fits_the_region_is_the_middle() -> None:
     fractions,
     fractions,
 )
-def test_regions_lie_inside(
+def test_regions_are_inside(
     height: int,
     width: int,
     area: tuple[float, float],
@@ -171,7 +171,7 @@ def test_the_part_of_a_resized_image(
 
 
 @given(st.integers(1, 900), st.integers(1, 900), st.data())
-def test_what_is_read_for_a_scaled_window(height: int, width: int, data: st.DataObject) -> None:
+def test_the_part_read_for_a_scaled_window(height: int, width: int, data: st.DataObject) -> None:
     shorter = data.draw(st.integers(1, 600))
     crop = [data.draw(st.integers(1, shorter)) for _ in range(2)]
     y, x = data.draw(st.tuples(fractions, fractions))
@@ -191,6 +191,5 @@ def test_what_is_read_for_a_scaled_window(height: int, width: int, data: st.Data
 
 def test_a_window_larger_than_the_resized_image() -> None:
     window = ScaledWindow(height=10, width=30, shorter=10)
-    message = "crop 10x30 is larger than the image of 20x50, resized to 10x25"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"crop 10x30 .*20x50, resized to 10x25"):
         window.within(20, 50)

@@ -98,7 +98,7 @@ def test_turned_windows_of_rows_are_not_cut_out() -> None:
 
 def test_a_window_that_must_be_filled_is_not_cut_out() -> None:
     one = RowWindow(height=3, width=4, top=-1, left=1, outside="fill")
-    with pytest.raises(ValueError, match="at y -1, x 1 cannot be cut out of the image of 9x9"):
+    with pytest.raises(ValueError, match=r"y -1, x 1 .*9x9"):
         one.place(9, 9)
 
 

@@ -158,23 +158,23 @@ def test_a_batch_larger_than_the_index_is_one_step(tail: Any, valid: Any) -> Non
     assert shards[0].locate(5) == Slot(1, 0, 0, 0)
 
 
-ERRORS = [
-    ({"batch_size": 0}, "batch_size must be an integer, at least 1, got 0"),
-    ({"batch_size": 11, "tail": "drop"}, r"a step takes 11 rows \(11 for each of 1 shards\)"),
-    ({"tail": "pad"}, "tail must be one of partial, fill, drop, got 'pad'"),
-    ({"epoch": -1}, "epoch must be .* got -1"),
-    ({"position": 11}, "position must be .* 0 to 10, got 11"),
-    ({"position": -1}, "position must be .* got -1"),
-    (
-        {"tail": "drop", "shard": Shard(0, 4)},
-        r"tail 'drop' leaves nothing: a step takes 12 rows \(3 for each of 4 shards\) .* has 10: ",
-    ),
+ERRORS: list[tuple[dict[str, Any], str]] = [
+    ({"batch_size": 0}, "batch_size.*at least 1.*0"),
+    ({"batch_size": 11, "tail": "drop"}, "11 rows .*1 shards"),
+    ({"tail": "drop", "shard": Shard(0, 4)}, "'drop'.*12 rows .*4 shards.* 10"),
+    ({"tail": "pad"}, "tail.*partial, fill, drop.*'pad'"),
+    ({"epoch": -1}, "epoch.*-1"),
+    ({"position": 11}, "position.*0 to 10.*11"),
+    ({"position": -1}, "position.*-1"),
+    ({"epoch_steps": 0}, "epoch_steps.*at least 1.*0"),
+    ({"epoch_steps": 1.5}, "epoch_steps.*integer.*1.5"),
+    ({"epoch_steps": 3, "first_step": -1}, "first_step.*at least 0.*-1"),
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), ERRORS)
-def test_errors(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("settings", "words"), ERRORS)
+def test_errors(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         Schedule(**{"num_rows": 10, "shard": Shard(), "batch_size": 3, **settings})
 
 
@@ -213,12 +213,3 @@ def test_epochs_of_steps(
     first = taken // epoch_steps
     assert shards[0].steps(first) == (first + 1) * epoch_steps - taken
     assert shards[0].steps(first + 1) == epoch_steps
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"epoch_steps": 0}, {"epoch_steps": 1.5}, {"epoch_steps": 3, "first_step": -1}],
-)
-def test_errors_of_epochs_of_steps(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be an integer, at least [01]"):
-        Schedule(num_rows=10, shard=Shard(), batch_size=3, **settings)

@@ -231,20 +231,20 @@ def test_rounding_drops_no_box_that_is_wholly_visible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("box", "reason"),
+    ("box", "words"),
     [
-        ((5, 5, 4, 9), r"box 1 \(5, 5, 4, 9\) is inverted: .* x2 is x \+ width$"),
-        ((5, 9, 8, 5), "is inverted"),
-        ((math.nan, 0, 1, 1), r"box 1 \(nan, 0, 1, 1\) is not finite"),
-        ((0, 0, math.inf, 1), "is not finite"),
-        ((-1e300, -1e300, 1e300, 1e300), r"box 1 \(-1e\+300, .*\) reaches beyond 1e\+09 pixels"),
-        ((-1.7e308, 0, 1.7e308, 9), "reaches beyond"),
-        ((50, 0, 60, 9), r"is outside the image of 40x50 pixels"),
-        ((0, -9, 5, 0), "is outside"),
+        ((5, 5, 4, 9), r"box 1 \(5, 5, 4, 9\).*inverted.*x2"),
+        ((5, 9, 8, 5), "inverted"),
+        ((math.nan, 0, 1, 1), r"box 1 \(nan, 0, 1, 1\).*finite"),
+        ((0, 0, math.inf, 1), "finite"),
+        ((-1e300, -1e300, 1e300, 1e300), r"box 1 \(-1e\+300, .*\) .*beyond 1e\+09"),
+        ((-1.7e308, 0, 1.7e308, 9), "beyond"),
+        ((50, 0, 60, 9), "outside .*40x50"),
+        ((0, -9, 5, 0), "outside"),
     ],
 )
-def test_bad_boxes_are_named(box: Any, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+def test_bad_boxes_are_named(box: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         read(Boxes("b", max_boxes=9), [(1, 1, 2, 2), box], whole((40, 50)))
 
 
@@ -265,14 +265,17 @@ def test_boxes_without_area_are_dropped() -> None:
         assert sample["num_boxes"] == 1
 
 
-def test_too_many_boxes_or_labels() -> None:
-    boxes = [(1, 1, 5, 5)] * 3
-    with pytest.raises(ValueError, match="3 boxes are left, and max_boxes is 2: raise it, or"):
-        read(Boxes("b", max_boxes=2), boxes, whole((40, 50)))
-    with pytest.raises(ValueError, match="column 'l' has 2 labels for 3 boxes"):
-        read(Boxes("b", "l", max_boxes=3), boxes, whole((40, 50)), [1, 2])
-    with pytest.raises(ValueError, match="has boxes of 5 numbers"):
-        read(Boxes("b", max_boxes=3), np.ones((2, 5)), whole((40, 50)))
+@pytest.mark.parametrize(
+    ("target", "boxes", "labels", "words"),
+    [
+        (Boxes("b", max_boxes=2), [(1, 1, 5, 5)] * 3, (), "3 boxes.*max_boxes is 2"),
+        (Boxes("b", "l", max_boxes=3), [(1, 1, 5, 5)] * 3, [1, 2], "'l' has 2 labels for 3"),
+        (Boxes("b", max_boxes=3), np.ones((2, 5)), (), "boxes of 5 numbers"),
+    ],
+)
+def test_too_many_boxes_or_labels(target: Boxes, boxes: Any, labels: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read(target, boxes, whole((40, 50)), labels)
 
 
 def table(**columns: Any) -> pa.Table:
@@ -288,14 +291,24 @@ def test_max_boxes_is_that_of_the_index() -> None:
     assert Boxes("b").fitted(table(b=[[], None])).max_boxes == 1
 
 
-def test_columns_must_hold_lists() -> None:
-    good: Any = [[[1, 2, 3, 4]], []]
-    with pytest.raises(KeyError, match="no column 'b'"):
-        Boxes("b").fitted(table(c=good))
-    with pytest.raises(TypeError, match="column 'b' must hold a list of boxes for each row"):
-        Boxes("b").fitted(table(b=[[1, 2, 3, 4], []]))
-    with pytest.raises(TypeError, match="column 'l' must hold a list of integers"):
-        Boxes("b", "l").fitted(table(b=good, l=[["cat"], []]))
+GOOD: Any = [[[1, 2, 3, 4]], []]
+
+
+@pytest.mark.parametrize(
+    ("target", "columns", "error", "words"),
+    [
+        (Boxes("b"), {"c": GOOD}, KeyError, "'b'"),
+        (Boxes("b"), {"b": [[1, 2, 3, 4], []]}, TypeError, "'b'.*list of boxes"),
+        (Boxes("b", "l"), {"b": GOOD, "l": [["cat"], []]}, TypeError, "'l'.*list of integers"),
+        (Boxes("b", size="s"), {"b": GOOD, "b_size": [[40, 50], None]}, KeyError, "'s'"),
+        (Boxes("b"), {"b": GOOD, "b_size": [40, 50]}, TypeError, "'b_size'.*list of integers"),
+    ],
+)
+def test_columns_must_hold_lists(
+    target: Boxes, columns: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        target.fitted(table(**columns))
 
 
 def test_boxes_are_for_images_of_the_size_that_a_column_gives() -> None:
@@ -316,39 +329,34 @@ def test_boxes_are_for_images_of_the_size_that_a_column_gives() -> None:
                 fitted.read("boxes", of_image, whole(image))
         unknown = of_image | {fitted.columns[-1]: np.zeros(0, np.int64)}
         assert fitted.read("boxes", unknown, whole((50, 40)))["num_boxes"] == 1
-    with pytest.raises(KeyError, match="no column 's'"):
-        Boxes("b", size="s").fitted(table(b=boxes, b_size=sizes))
-    with pytest.raises(TypeError, match="column 'b_size' must hold a list of integers"):
-        Boxes("b").fitted(table(b=boxes, b_size=[40, 50]))
     values = {"b": np.array(boxes[0]), "s": np.array([3, 40, 50])}
-    with pytest.raises(ValueError, match="column 's' has 3 numbers"):
+    with pytest.raises(ValueError, match="'s' has 3 numbers"):
         Boxes("b", size="s", max_boxes=1).read("boxes", values, whole((40, 50)))
 
 
 def test_labels_must_fit_int64() -> None:
-    boxes: Any = [[[1, 2, 3, 4]], []]
-    for largest, fits in ((2**63 - 1, True), (2**63, False)):
-        labels = pa.array([[largest], None], pa.large_list(pa.uint64()))
-        if fits:
-            assert Boxes("b", "l").fitted(table(b=boxes, l=labels)).max_boxes == 1
-        else:
-            with pytest.raises(ValueError, match="column 'l' has the number 9223372036854775808"):
-                Boxes("b", "l").fitted(table(b=boxes, l=labels))
+    def of(label: int) -> pa.Table:
+        return table(b=GOOD, l=pa.array([[label], None], pa.large_list(pa.uint64())))
+
+    assert Boxes("b", "l").fitted(of(2**63 - 1)).max_boxes == 1
+    with pytest.raises(ValueError, match=r"'l'.*9223372036854775808"):
+        Boxes("b", "l").fitted(of(2**63))
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("setting", "value"),
     [
-        ({"max_boxes": 0}, "max_boxes must be an integer, at least 1"),
-        ({"max_boxes": 2.5}, "max_boxes must be"),
-        ({"min_area": -1}, "min_area must be"),
-        ({"min_visible": 1.5}, "min_visible must be"),
-        ({"max_boxes": True}, "max_boxes must be an integer"),
-        ({"min_area": True}, "min_area must be"),
-        ({"min_visible": True}, "min_visible must be"),
-        ({"labels": 3}, "labels must be the name of a column"),
+        ("max_boxes", 0),
+        ("max_boxes", 2.5),
+        ("max_boxes", True),
+        ("min_area", -1),
+        ("min_area", True),
+        ("min_visible", 1.5),
+        ("min_visible", True),
+        ("labels", 3),
     ],
 )
-def test_bad_settings(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        Boxes("b", **options)
+def test_bad_settings(setting: str, value: Any) -> None:
+    settings: dict[str, Any] = {setting: value}
+    with pytest.raises(ValueError, match=f"{setting} must be.*{value}"):
+        Boxes("b", **settings)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import pickle
 import struct
 import warnings
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pyarrow as pa
 import pytest
 import tifffile
 from astropy.io import fits
-from image_files import exif
+from image_files import exif, pillow, raw_png
 from numpy.typing import NDArray
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -53,19 +51,13 @@ def palette(bits: int) -> Image.Image:
 
 
 def gray_png(bits: int) -> bytes:
-    """Encode gray of fewer than 8 bits, of which Pillow writes only 1 (PNG specification, 11.2)."""
+    """Encode gray of fewer than 8 bits: Pillow writes only 1."""
     values = LABELS & 2**bits - 1
     padded = np.pad(values, ((0, 0), (0, -values.shape[1] % (8 // bits))))
     packed = np.zeros((len(values), padded.shape[1] * bits // 8), np.uint8)
     for place in range(8 // bits):
         packed |= padded[:, place :: 8 // bits] << np.uint8(8 - bits * (place + 1))
-    rows = b"".join(b"\0" + row.tobytes() for row in packed)
-    head = struct.pack(">IIBBBBB", SHAPE[1], SHAPE[0], bits, 0, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in chunks
-    )
+    return raw_png(*SHAPE, bits, 0, b"".join(b"\0" + row.tobytes() for row in packed))
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
@@ -91,13 +83,8 @@ def test_one_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dtype", "order"),
     [
-        *(("uint8", order) for order in "<>"),
-        *(("int8", order) for order in "<>"),
-        *(("uint16", order) for order in "<>"),
-        *(("int16", order) for order in "<>"),
+        *itertools.product(("uint8", "int8", "uint16", "int16", "int32", "float32"), "<>"),
         ("uint32", "<"),
-        *(("int32", order) for order in "<>"),
-        *(("float32", order) for order in "<>"),
     ],
 )
 def test_tiff(tmp_path: Path, dtype: str, order: Any) -> None:
@@ -109,7 +96,7 @@ def test_tiff(tmp_path: Path, dtype: str, order: Any) -> None:
     for compression in (None, "zlib"):
         tifffile.imwrite(tmp_path / "m.tif", stored, byteorder=order, compression=compression)
         if compression and order == ">" and dtype in ("int16", "int32", "float32"):
-            with pytest.raises(ValueError, match="is a compressed TIFF, big-endian"):
+            with pytest.raises(ValueError, match="compressed TIFF, big-endian"):
                 read(tmp_path / "m.tif", dtype=wanted)
             continue
         found = read(tmp_path / "m.tif", dtype=wanted)
@@ -127,9 +114,10 @@ def test_tiff_of_white_is_zero_is_not_inverted(tmp_path: Path, photometric: str,
         np.testing.assert_array_equal(read(tmp_path / "m.tif", dtype="int32"), stored[PART])
 
 
-@pytest.mark.parametrize("fill", [1, 2])
-@pytest.mark.parametrize("photometric", [0, 1])
-@pytest.mark.parametrize("bits", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("bits", "photometric", "fill"),
+    [(1, 0, 1), (1, 1, 2), (2, 0, 2), (2, 1, 1), (4, 0, 1), (4, 1, 2)],
+)
 def test_tiff_of_few_bits(tmp_path: Path, bits: int, photometric: int, fill: int) -> None:
     """Written by hand, as tifffile writes none (TIFF 6.0, section 4): width of whole bytes."""
     values = (LABELS & 2**bits - 1)[:, :48]
@@ -153,7 +141,7 @@ def test_16_bit_png(tmp_path: Path) -> None:
     Image.fromarray(WIDE).save(tmp_path / "m.png")
     for dtype in ("uint16", "int32", "float32"):
         np.testing.assert_array_equal(read(tmp_path / "m.png", dtype=dtype), WIDE[PART])
-    with pytest.raises(ValueError, match=r"holds values from \d+ to 5\d+, and dtype 'int16' has"):
+    with pytest.raises(ValueError, match=r"from \d+ to 5\d+.*int16"):
         read(tmp_path / "m.png", dtype="int16")
 
 
@@ -174,12 +162,13 @@ def test_pgm_gives_stored_values_or_is_rejected(tmp_path: Path, plain: bool) -> 
         np.testing.assert_array_equal(read(tmp_path / "m.pgm", dtype="int32"), values[PART])
     for maxval in (3, 15, 1000):
         (tmp_path / "m.pgm").write_bytes(pgm(maxval, plain=plain)[0])
-        with pytest.raises(ValueError, match=f"is a PGM of maxval {maxval}, which Pillow"):
+        with pytest.raises(ValueError, match=f"PGM of maxval {maxval}"):
             read(tmp_path / "m.pgm", dtype="int32")
 
 
-@pytest.mark.parametrize("as_text", [False, True])
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize(
+    ("orientation", "as_text"), [(number, number % 3 == 0) for number in range(1, 9)]
+)
 def test_exif_turns_masks_as_it_does_images(
     tmp_path: Path, orientation: int, as_text: bool
 ) -> None:
@@ -199,37 +188,28 @@ def test_exif_turns_masks_as_it_does_images(
     np.testing.assert_array_equal(read(tmp_path / "m.png"), expected[PART])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "codec"),
-    [
-        *itertools.product(
-            ("uint8", "int16", "int32", "float32", "float64"), (None, "RICE_1", "GZIP_1")
-        ),
-        ("uint8", "PLIO_1"),
-    ],
-)
+FITS_MASKS: list[tuple[str, str | None]] = [
+    *itertools.product(
+        ("uint8", "int16", "int32", "float32", "float64"), (None, "RICE_1", "GZIP_1")
+    ),
+    *itertools.product(("uint16", "uint32"), (None, "RICE_1")),  # by BZERO
+    ("int8", None),
+    ("uint8", "PLIO_1"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "codec"), FITS_MASKS)
 def test_fits(tmp_path: Path, dtype: str, codec: str | None) -> None:
-    stored = (LABELS if dtype == "uint8" else WIDE // 2).astype(dtype)
+    values = {"uint8": LABELS, "int8": LABELS.astype(int) - 8, "uint32": WIDE * np.uint32(70000)}
+    stored = values.get(dtype, WIDE if dtype == "uint16" else WIDE // 2).astype(dtype)
     hdu: Any = fits.PrimaryHDU(stored)
     if codec is not None:
         hdu = fits.CompImageHDU(stored, compression_type=codec, quantize_level=0)
     hdu.writeto(tmp_path / "m.fits")
-    wanted = "float64" if stored.dtype.kind == "f" else "int32"
+    wanted = "float64" if stored.dtype.kind == "f" else "int64"
     for window, part in ((WINDOW, PART), (None, np.s_[:, :])):
         found = read(tmp_path / "m.fits", window, dtype=wanted)
         np.testing.assert_array_equal(found, stored[part])
-
-
-@pytest.mark.parametrize(
-    ("dtype", "codec"),
-    [*itertools.product(("uint16", "uint32"), (None, "RICE_1")), ("int8", None)],
-)
-def test_fits_types_by_bzero(tmp_path: Path, dtype: str, codec: str | None) -> None:
-    stored = WIDE.astype(np.int64) * (1 if dtype == "uint16" else 70000)
-    stored = (LABELS.astype(int) - 8 if dtype == "int8" else stored).astype(dtype)
-    hdu: Any = fits.PrimaryHDU(stored) if codec is None else fits.CompImageHDU(stored)
-    hdu.writeto(tmp_path / "m.fits")
-    np.testing.assert_array_equal(read(tmp_path / "m.fits", dtype="int64"), stored[PART])
 
 
 @pytest.mark.parametrize(
@@ -245,20 +225,18 @@ def test_fits_types_by_bzero(tmp_path: Path, dtype: str, codec: str | None) -> N
     ],
     ids=str,
 )
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "float32"])
-def test_fits_values_are_those_of_astropy(
-    tmp_path: Path, dtype: str, cards: dict[str, float]
-) -> None:
-    stored = np.arange(LABELS.size).reshape(LABELS.shape).astype(dtype)
-    fits.ImageHDU(stored).writeto(tmp_path / "m.fits")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of BLANK beside floats
-        with fits.open(tmp_path / "m.fits", "update", do_not_scale_image_data=True) as hdus:
-            hdus[1].header.update(cards)
-        expected = fits.getdata(tmp_path / "m.fits", 1).astype("float64")
-    for window, part in ((WINDOW, PART), (None, np.s_[:, :])):
-        found = read(tmp_path / "m.fits", window, dtype="float64", hdu=1)
-        np.testing.assert_array_equal(found, expected[part])
+def test_fits_values_are_those_of_astropy(tmp_path: Path, cards: dict[str, float]) -> None:
+    for dtype in ("uint8", "int16", "int32", "float32"):
+        path = tmp_path / f"{dtype}.fits"
+        fits.ImageHDU(np.arange(LABELS.size).reshape(LABELS.shape).astype(dtype)).writeto(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of BLANK beside floats
+            with fits.open(path, "update", do_not_scale_image_data=True) as hdus:
+                hdus[1].header.update(cards)
+            expected = fits.getdata(path, 1).astype("float64")
+        for window, part in ((WINDOW, PART), (None, np.s_[:, :])):
+            found = read(path, window, dtype="float64", hdu=1)
+            np.testing.assert_array_equal(found, expected[part], err_msg=dtype)
 
 
 def test_fits_hdus_and_gzip(tmp_path: Path) -> None:
@@ -272,7 +250,7 @@ def test_fits_hdus_and_gzip(tmp_path: Path) -> None:
         read(tmp_path / "m.fits", hdu="C")
 
 
-def test_fits_and_npy_read_their_window_alone(tmp_path: Path) -> None:
+def test_fits_and_npy_read_only_their_window(tmp_path: Path) -> None:
     large = np.zeros((1000, 1000), np.uint8)
     fits.CompImageHDU(large, tile_shape=(50, 50)).writeto(tmp_path / "m.fits")
     np.save(tmp_path / "m.npy", large)
@@ -295,12 +273,6 @@ def test_npy(tmp_path: Path, dtype: str, order: Any) -> None:
 def truncated(path: Path, content: bytes) -> Path:
     path.write_bytes(content[: len(content) * 2 // 3])
     return path
-
-
-def encoded(image: Image.Image, form: str) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, form)
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -327,18 +299,9 @@ def test_lossy_files_have_values_but_no_classes(
     np.testing.assert_array_equal(read(path, dtype="float32"), stored[PART])
 
 
-@pytest.mark.parametrize(
-    ("form", "options"),
-    [
-        ("PNG", {}),
-        ("TIFF", {"compression": "tiff_lzw"}),
-        ("GIF", {}),
-        ("BMP", {}),
-        ("PPM", {}),
-        ("TGA", {}),
-    ],
-)
-def test_lossless_files(tmp_path: Path, form: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "GIF", "BMP", "PPM", "TGA"])
+def test_lossless_files(tmp_path: Path, form: str) -> None:
+    options = {"compression": "tiff_lzw"} if form == "TIFF" else {}
     Image.fromarray(LABELS).save(tmp_path / "mask", form, **options)
     np.testing.assert_array_equal(read(tmp_path / "mask"), LABELS[PART])
 
@@ -372,34 +335,34 @@ def test_bad_masks(tmp_path: Path) -> None:
     (tmp_path / "empty.png").write_bytes(b"")
     ok = (tmp_path / "ok.png").read_bytes()
     truncated(tmp_path / "cut.png", ok)
-    truncated(tmp_path / "cut.tif", encoded(Image.fromarray(LABELS), "TIFF"))
-    truncated(tmp_path / "cut.bmp", encoded(Image.fromarray(LABELS), "BMP"))
+    truncated(tmp_path / "cut.tif", pillow(LABELS, "TIFF"))
+    truncated(tmp_path / "cut.bmp", pillow(LABELS, "BMP"))
     truncated(tmp_path / "cut.npy", (tmp_path / "big.npy").read_bytes())
     truncated(tmp_path / "cut.fits", (tmp_path / "small.fits").read_bytes())
     (tmp_path / "flipped.png").write_bytes(ok[:60] + bytes([ok[60] ^ 1]) + ok[61:])
-    size = "has 39x50 pixels, and the image 40x50"
+    size = "39x50 .*40x50"
     reasons = {
         "none.png": "No such file",
-        "big.npy": "holds values from 300 to 300, and dtype 'uint8' has 0 to 255",
-        "float.npy": "holds float64, and dtype is 'uint8': give dtype='float32'",
-        "cube.npy": r"has shape \(40, 50, 3\), expected \(height, width\)",
-        "text.npy": "holds values of type <U1, expected numbers",
+        "big.npy": "from 300 to 300.*'uint8'.*0 to 255",
+        "float.npy": "float64.*'uint8'.*dtype='float32'",
+        "cube.npy": r"shape \(40, 50, 3\)",
+        "text.npy": "<U1, expected numbers",
         "objects.npy": "Python objects",
         "small.npy": size,
         "small.png": size,
-        "small.fits": "has 40x49 pixels, and the image 40x50",
-        "cube.fits": "has 2 planes, expected one",
-        "blank.fits": "holds float32, and dtype is 'uint8'",
-        "rgb.png": r"has several channels \(mode RGB\), expected one",
-        "text.png": "not a mask of a known format",
-        "empty.png": "not a mask of a known format",
-        "cut.png": "ends within the PNG chunk",
+        "small.fits": "40x49 .*40x50",
+        "cube.fits": "2 planes, expected one",
+        "blank.fits": "float32.*'uint8'",
+        "rgb.png": r"several channels \(mode RGB\)",
+        "text.png": "known format",
+        "empty.png": "known format",
+        "cut.png": "within the PNG chunk",
         "cut.tif": "truncated",
         "cut.bmp": "truncated",
         "cut.npy": "the file ends at",
         "cut.fits": "truncated",
         "flipped.png": "checksum",
-        "": "names no mask for this row",
+        "": "no mask for this row",
     }
     for name, reason in reasons.items():
         path = tmp_path / name if name else ""
@@ -410,11 +373,8 @@ def test_bad_masks(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-@pytest.mark.parametrize("window", [None, WINDOW])
 @pytest.mark.parametrize("name", ["m.png", "m.tif", "m.bmp", "m.fits", "rice.fits", "m.npy"])
-def test_masks_of_another_size_than_the_image(
-    tmp_path: Path, name: str, window: Window | None
-) -> None:
+def test_masks_of_another_size_than_the_image(tmp_path: Path, name: str) -> None:
     """Smaller, larger, and turned: a window would lie in the last two."""
     for number, shape in enumerate([(39, 50), (80, 100), SHAPE[::-1]]):
         path = tmp_path / f"{number}_{name}"
@@ -427,49 +387,49 @@ def test_masks_of_another_size_than_the_image(
             np.save(path, mask)
         else:
             Image.fromarray(mask).save(path)
-        with pytest.raises(ValueError, match=f"{shape[0]}x{shape[1]} .*40x50") as caught:
-            read(path, window)
-        assert str(path) in str(caught.value)
+        for window in (None, WINDOW):
+            with pytest.raises(ValueError, match=f"{path}.*{shape[0]}x{shape[1]} .*40x50"):
+                read(path, window)
 
 
 def test_values_that_a_float_cannot_hold(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.full(SHAPE, 2**24 + 1))
     assert (read(tmp_path / "m.npy", dtype="float64") == 2**24 + 1).all()
-    with pytest.raises(ValueError, match="from 16777217 to 16777217, and dtype 'float32' has"):
+    with pytest.raises(ValueError, match=r"16777217.*'float32'"):
         read(tmp_path / "m.npy", dtype="float32")
     np.save(tmp_path / "m.npy", np.full(SHAPE, 1e300))
-    with pytest.raises(ValueError, match="holds values up to 1e"):
+    with pytest.raises(ValueError, match="up to 1e"):
         read(tmp_path / "m.npy", dtype="float32")
     np.save(tmp_path / "m.npy", np.where(LABELS, np.nan, -np.inf))
     assert np.isnan(read(tmp_path / "m.npy", dtype="float32")).any()
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("setting", "value", "words"),
     [
-        ({"dtype": "uint32"}, "dtype of a Mask must be one of"),
-        ({"outside": -1}, "outside=-1 is no uint8"),
-        ({"outside": 0.5}, "outside=0.5 is no uint8"),
-        ({"outside": True}, "outside must be a number"),
-        ({"outside": "0"}, "outside must be a number"),
-        ({"hdu": 1.5}, "hdu"),
-        ({"column": None}, "column must be the name of a column"),
+        ("dtype", "uint32", "one of"),
+        ("outside", -1, "uint8"),
+        ("outside", 0.5, "uint8"),
+        ("outside", True, "number"),
+        ("outside", "0", "number"),
+        ("hdu", 1.5, ""),
+        ("column", None, "name of a column"),
     ],
 )
-def test_bad_settings(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=reason):
-        Mask(**{"column": "m", **options})
+def test_bad_settings(setting: str, value: Any, words: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=f"{setting}.*{words}"):
+        Mask(**{"column": "m", setting: value})
 
 
 def test_the_column_must_hold_text() -> None:
     table = pa.table({"path": ["a"], "number": [1], "mask": ["m"]})
     assert Mask("mask").fitted(table) == Mask("mask")
-    with pytest.raises(KeyError, match="no column 'masks'"):
+    with pytest.raises(KeyError, match="'masks'"):
         Mask("masks").fitted(table)
-    with pytest.raises(TypeError, match="column 'number' must hold paths of masks, got int64"):
+    with pytest.raises(TypeError, match=r"'number'.*paths.*int64"):
         Mask("number").fitted(table)
     table = table.set_column(2, "mask", table["mask"].dictionary_encode())
-    with pytest.raises(TypeError, match=r"got dictionary<.*>: give text, e\.g\. by column\.cast"):
+    with pytest.raises(TypeError, match=r"'mask'.*dictionary<.*text.*cast"):
         Mask("mask").fitted(table)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import struct
@@ -103,30 +104,45 @@ def test_a_killed_reader_holds_up_no_other(queues: tuple[MessageQueue, MessageQu
     assert readers[2].exitcode == 0
 
 
-def test_what_was_not_taken_is_not_wanted_after_the_end(
+def when_there_is(go: Path, act: Callable[[], None]) -> BaseProcess:
+    """Return a process that acts as soon as there is a file."""
+
+    def wait() -> None:
+        while not go.exists():
+            time.sleep(0.01)
+        act()
+
+    return forked(wait)
+
+
+def test_messages_left_in_a_closed_queue_are_discarded(
     queues: tuple[MessageQueue, MessageQueue], tmp_path: Path
 ) -> None:
     tasks, results = queues
-    go = tmp_path / "go"
-
-    def wait_and_echo() -> None:
-        while not go.exists():
-            time.sleep(0.01)
-        echo(tasks, results)
-
-    reader = forked(wait_and_echo)
+    reader = when_there_is(tmp_path / "go", lambda: echo(tasks, results))
     tasks.put([Number(1)])
     tasks.close()
-    go.touch()
+    (tmp_path / "go").touch()
     reader.join(30)
     assert reader.exitcode == 0
-    assert not wait_for(results, 0)
+    results.wait = lambda end, _: bool(select.select([end], [], [], 0)[0])
+    assert results.get() is None
 
 
-def wait_for(queue: MessageQueue, seconds: float) -> bool:
-    import select
+def test_after_the_end_readers_receive_and_send_nothing(
+    queues: tuple[MessageQueue, MessageQueue], tmp_path: Path
+) -> None:
+    queue, _ = queues
 
-    return bool(select.select([queue._end], [], [], seconds)[0])
+    def get_and_put() -> None:
+        assert queue.get() is None
+        assert queue.put([Number()]) is None
+
+    reader = when_there_is(tmp_path / "go", get_and_put)
+    queue.close()
+    (tmp_path / "go").touch()
+    reader.join(30)
+    assert reader.exitcode == 0
 
 
 def test_closing_reaches_readers_though_another_process_has_a_copy(
@@ -194,7 +210,7 @@ def _same(sent: object) -> object:
     return sent
 
 
-def test_a_spawned_reader_opens_what_it_was_sent(
+def test_a_spawned_reader_opens_the_descriptor_that_it_was_sent(
     queues: tuple[MessageQueue, MessageQueue],
 ) -> None:
     queue = queues[0]
@@ -209,24 +225,17 @@ def test_a_spawned_reader_opens_what_it_was_sent(
     assert reader.exitcode == 0
 
 
-def test_the_end_of_the_consumer_is_the_end_of_the_queue() -> None:
-    queue = MessageQueue(Number)
-    ends = queue._ends
-    copy = MessageQueue(Number)
-    copy.__setstate__(queue.__getstate__())
-    copy.open_shm(socket.fromfd(ends[1].fileno(), socket.AF_UNIX, socket.SOCK_STREAM).detach())
-    vars(copy)["_consumer"] = 0  # as in a process of its own
-    queue.close()
-    assert copy.get() is None
-    assert copy.put([Number()]) is None
-    copy._end.close()
-
-
 def test_many_messages_pass_through_the_smallest_buffer(
     queues: tuple[MessageQueue, MessageQueue],
 ) -> None:
     tasks, _ = queues
-    tasks._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # makes it 4.5 KiB, the least
+    wait = tasks.wait
+
+    def wait_for_little(end: socket.socket, event: int) -> bool:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # makes it 4.5 KiB, the least
+        return wait(end, event)
+
+    tasks.wait = wait_for_little
 
     def take_all() -> None:
         found: list[int] = []
@@ -246,14 +255,16 @@ def test_it_may_be_closed_by_another_thread(
 ) -> None:
     """Just when what was waited for has come; no other file may get its descriptor by then."""
     tasks, _ = queues
-    descriptor = tasks._end.fileno()
+    ends: list[tuple[socket.socket, int]] = []
 
     def wait(end: socket.socket, event: int) -> bool:
+        ends.append((end, end.fileno()))
         tasks.close()
         return True
 
     tasks.wait = wait
+    assert act(tasks) is None
+    [(end, descriptor)] = ends
     with open(os.devnull) as other:
-        assert act(tasks) is None
         assert other.fileno() != descriptor
-        assert tasks._end.fileno() == descriptor
+    assert end.fileno() == descriptor

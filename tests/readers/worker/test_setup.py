@@ -19,6 +19,7 @@ from readers.worker import setup
 @pytest.fixture
 def arrived(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
+    # Fakes, one of them private: the real ones would change the process of the tests.
     monkeypatch.setattr(setup, "_ignore_signals", lambda: found.append("left"))
     monkeypatch.setattr(setup, "die_with", found.append)
     monkeypatch.setattr(setup, "keep_freed_memory", lambda: found.append("kept"))

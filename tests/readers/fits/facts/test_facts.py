@@ -90,8 +90,15 @@ drawn_cards = st.tuples(names, st.sampled_from(["= ", "= ", "= ", "=", "  "]), v
 
 
 def by_astropy(card_text: str) -> Fact:
+    """Return the value that astropy parses; text ends with its last character."""
     header = fits.Header.fromstring(card_text.encode() + b"END".ljust(80))
-    return images._value(header, "KEY")
+    try:
+        value = header.get("KEY")
+    except fits.VerifyError:  # NaN without quotes
+        return None
+    if value is None or isinstance(value, fits.card.Undefined):
+        return None
+    return value if isinstance(value, bool | int | float) else str(value).rstrip() or None
 
 
 @given(values)
@@ -157,7 +164,7 @@ edits = st.tuples(
 @example("primary", [(0, 5, "replace", ("EXTEND  ", "= ", "12 34"))], (), False)
 @example("extensions", [(0, 4, "insert", ("CHECKSUM", "= ", "'x' y"))], (), True)
 @example("extensions", [(2, 8, "insert", ("BSCALE  ", "= ", "NAN"))], (), True)
-def test_damaged_headers_give_what_astropy_gives(
+def test_facts_of_damaged_headers_are_those_of_astropy(
     tmp_path: Path, name: str, changes: list[Any], chosen: tuple[Any, ...], inherit: bool
 ) -> None:
     path = tmp_path / "a.fits"

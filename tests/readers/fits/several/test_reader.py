@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from contract import NUMBER, ReaderContract, refused
 from fits_files import decoded
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from readers import FitsReader, Hdu, ReadError, Row, Sample, Window
 from readers.fits.several.hdu import ImageKind
 from readers.fits.several.meaning import OFFSETS, STORED
 from readers.fits.several.reader import HdusReader, suffix
+from readers.testing import NUMBER, ReaderContract, refused
 
 RNG = np.random.default_rng(0)
 SHAPE = 31, 23
@@ -235,13 +235,12 @@ def test_other_types_are_rejected_unless_they_become_float32(tmp_path: Path) -> 
         tmp_path / "b.fits", fits.ImageHDU(SCI, name="SCI"), fits.ImageHDU(SCI, name="ERR"), dq
     )
     reader = reader_of(first, **ALL)
-    reason = r"dq: the values are of type int32 \(BITPIX 32\), expected int16: leave the row out"
-    error = refused(reader, other, None, reason)
+    error = refused(reader, other, None, r"dq: .*int32 \(BITPIX 32\), expected int16: leave")
     assert error.hdu == 3
     wide = reader_of(first, image="SCI", err="ERR", dq=Hdu("DQ", dtype="float32"))
     found = images_of(wide, wide.read(other, None))
     np.testing.assert_array_equal(found["dq"][0], (INTEGERS["int32"] % 1000).astype(np.float32))
-    with pytest.raises(ReadError, match=r"of type int16 .*expected uint8"):
+    with pytest.raises(ReadError, match=r"dq: .*int16 .*expected uint8"):
         reader_of(first, image="SCI", dq=Hdu("DQ", dtype="uint8")).read(first, None)
 
 
@@ -256,34 +255,32 @@ def test_wide_integers_must_fit(tmp_path: Path) -> None:
         {"image": SCI[:30, :9], "dq": large[:30, :9].astype(np.int32)},
         window=Window(height=30, width=9, y=0, x=0),
     )
-    with pytest.raises(
-        ReadError, match="dq: values of 64 bits do not fit int32: give dtype 'float"
-    ):
+    with pytest.raises(ReadError, match=r"dq: .*64 bits.*int32.*dtype 'float"):
         reader.read(row, None)
 
 
 @pytest.mark.parametrize("name", ["a.fits", "a.fits.gz"])
-def test_what_is_missing_is_named(tmp_path: Path, name: str) -> None:
+def test_missing_images_are_named(tmp_path: Path, name: str) -> None:
     row = triplet(tmp_path / name)
     reader = reader_of(row, **ALL)
     short = mosaic(tmp_path / f"short{name}", fits.ImageHDU(SCI, name="SCI"))
-    refused(reader, short, None, "err: there is no HDU 'ERR', the file has PRIMARY, SCI$")
+    refused(reader, short, None, "err: .*no HDU 'ERR', the file has PRIMARY, SCI")
     beyond = reader_of(None, image=Hdu(), err=Hdu(relative=9))
     numbered = Row(NUMBER, row.path, 1)
-    error = refused(beyond, numbered, None, "err: there is no HDU 10, the file has 4 HDUs, counted")
+    error = refused(beyond, numbered, None, "err: .*no HDU 10, .*4 HDUs")
     assert error.hdu == 10
-    refused(beyond, row, None, "err: relative=9 counts from column 'hdu', which is empty in this")
+    refused(beyond, row, None, "err: relative=9 .*'hdu'.*empty")
     before = reader_of(None, image=Hdu(), err=Hdu(relative=-2))
-    refused(before, numbered, None, r"err: there is no HDU 1-2$")
+    refused(before, numbered, None, "err: .*no HDU 1-2")
     primary = reader_of(None, image=Hdu(), err=0)
-    refused(primary, numbered, None, "err: HDU 0 holds no image, it is a PrimaryHDU")
+    refused(primary, numbered, None, "err: HDU 0 .*no image.*PrimaryHDU")
 
 
 @pytest.mark.parametrize("name", ["a.fits", "a.fits.gz"])
 def test_sizes_must_agree(tmp_path: Path, name: str) -> None:
     row = mosaic(tmp_path / name, fits.ImageHDU(SCI), fits.ImageHDU(SCI[:30]), fits.ImageHDU(SCI))
     reader = reader_of(None, image=1, third=3, err=2)
-    reason = r"err: HDU 2 has 30x23 pixels, and HDU 1 \(image\) 31x23 \(height x width\)"
+    reason = r"err: HDU 2 .*30x23 .*HDU 1 \(image\) 31x23"
     refused(reader, row, None, reason)
     with pytest.raises(ReadError, match=reason):
         reader.read(row, Window(height=31, width=23))
@@ -294,9 +291,9 @@ def test_files_of_parts_are_named(tmp_path: Path) -> None:
     reader = reader_of(None, image="SCI", dq=Hdu("DQ", part="mask"))
     assert reader.parts == ("mask",)
     row = Row(NUMBER, image.path, parts={"mask": mask})
-    refused(reader, row, None, rf"dq, {mask.path}\[3\]: HDU 3 has 5x6 pixels, and HDU 1 \(image\)")
+    refused(reader, row, None, rf"dq, {mask.path}\[3\]: HDU 3 .*5x6 .*HDU 1 \(image\)")
     absent = Row(NUMBER, image.path, parts={"mask": None})
-    refused(reader, absent, None, "dq: the row has no file of part 'mask'")
+    refused(reader, absent, None, "dq: .*no file of part 'mask'")
     missing = Row(NUMBER, image.path, parts={"mask": Row(NUMBER, str(tmp_path / "none"))})
     refused(reader, missing, None, f"dq, {tmp_path}/none: .*No such file")
 
@@ -327,8 +324,10 @@ def test_less_is_read_of_a_window(tmp_path: Path) -> None:
     assert reader.read(row, Window(height=20, width=20)).input_bytes < whole / 5
 
 
-@pytest.mark.parametrize("name", ["a.fits", "a.fits.gz"])
-@pytest.mark.parametrize("pair", [(0, 2), (2, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("name", "pair"),
+    [("a.fits", (0, 2)), ("a.fits.gz", (0, 2)), ("a.fits", (2, 0)), ("a.fits.gz", (1, 1))],
+)
 def test_planes_of_one_cube(tmp_path: Path, name: str, pair: tuple[int, int]) -> None:
     cube = np.stack([SCI + n for n in range(3)])
     row = mosaic(tmp_path / name, fits.ImageHDU(cube, name="C"), fits.ImageHDU(SCI, name="L"))

@@ -42,7 +42,6 @@ QUANTIZED_BY: dict[str, dict[str, Any]] = {
     "dither 1": {"quantize_method": 1, "dither_seed": 77},
     "dither 2": {"quantize_method": 2, "dither_seed": 10000},
 }
-WINDOWS = None, Window(height=9, width=11, y=0.8, x=0.3)
 
 
 def image_of(dtype: str, codec: str) -> NDArray[Any]:
@@ -63,42 +62,40 @@ def saved(folder: Path, image: NDArray[Any], codec: str, **options: Any) -> str:
     return str(path)
 
 
-def check_equal(path: str, planes: int) -> None:
+def check_equal(path: str, planes: int, case: str = "") -> None:
     """Compare whole planes and windows with astropy."""
     expected = truth(path).reshape(-1, *truth(path).shape[-2:])
-    for window in WINDOWS:
+    reader = FitsReader(planes=tuple(range(planes)) if planes > 1 else None)
+    for window in (None, Window(height=9, width=11, y=0.8, x=0.3)):
         y, x, height, width = (
             (0, 0, *expected.shape[-2:])
             if window is None
             else (*window.place(*expected.shape[-2:]), window.height, window.width)
         )
-        reader = FitsReader(planes=tuple(range(planes)) if planes > 1 else None)
         sample = reader.read(Row(0, path), window)
-        found = decoded(sample, planes)
-        np.testing.assert_array_equal(found, expected[:, y : y + height, x : x + width])
+        inside = expected[:, y : y + height, x : x + width]
+        np.testing.assert_array_equal(decoded(sample, planes), inside, err_msg=case)
         travelled = sample["payload"].nbytes + sample["plan"].nbytes + sample["scaling"].nbytes
-        assert reader.peek(Row(0, path), window).nbytes > 0.8 * travelled
+        assert reader.peek(Row(0, path), window).nbytes > 0.8 * travelled, case
 
 
-@pytest.mark.parametrize(
-    ("codec", "dtype"), [(codec, dtype) for codec, dtypes in DTYPES.items() for dtype in dtypes]
-)
+@pytest.mark.parametrize("codec", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_type(tmp_path: Path, codec: str, dtype: str, shape: str) -> None:
-    cube = image_of(dtype, codec)
-    image = cube if shape == "cube" else cube[0]
-    lossless = {"quantize_level": 0.0} if image.dtype.kind == "f" else {}
-    path = saved(tmp_path, image, codec, **SHAPES[shape], **lossless)
-    check_equal(path, image.size // cube[0].size)
+def test_each_type(tmp_path: Path, codec: str, shape: str) -> None:
+    for dtype in DTYPES[codec]:
+        cube = image_of(dtype, codec)
+        image = cube if shape == "cube" else cube[0]
+        lossless = {"quantize_level": 0.0} if image.dtype.kind == "f" else {}
+        path = saved(tmp_path, image, codec, **SHAPES[shape], **lossless)
+        check_equal(path, image.size // cube[0].size, dtype)
 
 
 @pytest.mark.parametrize("codec", ["RICE_1", "GZIP_1", "GZIP_2", "HCOMPRESS_1"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("dither", QUANTIZED_BY)
-def test_quantized_floats(tmp_path: Path, codec: str, dtype: str, dither: str) -> None:
+def test_quantized_floats(tmp_path: Path, codec: str, dither: str) -> None:
     options = {"quantize_level": 4.0, "tile_shape": (1, 8, 41), **QUANTIZED_BY[dither]}
-    path = saved(tmp_path, image_of(dtype, codec), codec, **options)
-    check_equal(path, 3)
+    for dtype in ("float32", "float64"):
+        check_equal(saved(tmp_path, image_of(dtype, codec), codec, **options), 3, dtype)
 
 
 def stored_values(path: str, window: Window | None = None) -> set[int]:
@@ -107,7 +104,7 @@ def stored_values(path: str, window: Window | None = None) -> set[int]:
     return set(plan[HEAD:].reshape(-1, PER_TILE)[:, STORED].tolist())
 
 
-def test_what_is_sent_of_gzipped_tiles(tmp_path: Path) -> None:
+def test_values_sent_of_gzipped_tiles(tmp_path: Path) -> None:
     image = NOISE[0].astype(np.int16)
     assert stored_values(saved(tmp_path, image, "GZIP_1")) == {16}
     assert stored_values(saved(tmp_path, image, "GZIP_2")) == {16 + SHUFFLED}
@@ -117,7 +114,7 @@ def test_what_is_sent_of_gzipped_tiles(tmp_path: Path) -> None:
     assert stored_values(lossless) == {-64}
 
 
-def test_a_window_inflates_its_tiles_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_inflates_only_its_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once, and never more than their pixels take."""
     most: list[int] = []
 
@@ -151,12 +148,12 @@ ZEROS = gzip.compress(bytes(2 * 41), mtime=0)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "the gzip data are damaged"),
-        (ZEROS[:-12], "the gzip data are damaged"),
-        (gzip.compress(bytes(83), mtime=0), "a gzipped tile of 41 pixels has 83 bytes"),
-        (gzip.compress(bytes(1 << 14), mtime=0), "gzip data of .* bytes are longer than 82 bytes"),
-        (gzip.compress(bytes(41), mtime=0), "a gzipped tile of 41 pixels has 41 bytes"),
-        (ZEROS[:-6] + b"\1" * 6, "the gzip data are damaged: .*[cC]hecksum"),
+        (b"", "gzip data are damaged"),
+        (ZEROS[:-12], "gzip data are damaged"),
+        (gzip.compress(bytes(83), mtime=0), "41 pixels has 83 bytes"),
+        (gzip.compress(bytes(1 << 14), mtime=0), "longer than 82 bytes"),
+        (gzip.compress(bytes(41), mtime=0), "41 pixels has 41 bytes"),
+        (ZEROS[:-6] + b"\1" * 6, "gzip data are damaged.*[cC]hecksum"),
     ],
     ids=["zeros", "truncated", "a byte more", "bomb", "half", "checksum"],
 )
@@ -198,7 +195,7 @@ def test_old_headers_of_plio(tmp_path: Path) -> None:
     np.testing.assert_array_equal(truth(path), mask)
     check_equal(path, 1)
     patched(path, np.array([0, -100, len(words) + 1], ">i2").tobytes() + body)
-    with pytest.raises(ReadError, match="the header of a PLIO_1 tile does not fit its length"):
+    with pytest.raises(ReadError, match="header of a PLIO_1 tile"):
         FitsReader().read(row, None)
 
 
@@ -214,8 +211,9 @@ def test_a_scale_of_zero_is_ignored(tmp_path: Path, codec: str, dtype: str) -> N
     check_equal(path, 3)
 
 
-@pytest.mark.parametrize("codec", ["GZIP_1", "GZIP_2"])
-@pytest.mark.parametrize("seed", [None, 0, 10001, 7])
+@pytest.mark.parametrize(
+    ("codec", "seed"), [("GZIP_1", None), ("GZIP_2", None), ("GZIP_1", 0), ("GZIP_2", 10001)]
+)
 def test_lossless_floats_need_no_seed(tmp_path: Path, codec: str, seed: int | None) -> None:
     """Also where the header names a dither, as CFITSIO writes it for other images."""
     path = saved(tmp_path, NOISE[0].astype(np.float32), codec, quantize_level=0)

@@ -29,7 +29,7 @@ def tiles(sample: Sample) -> int:
     return int((found[:, STORED] == RICE).sum())
 
 
-def test_a_window_reads_its_tiles_alone(tmp_path: Path) -> None:
+def test_a_window_reads_only_its_tiles(tmp_path: Path) -> None:
     row = saved(tmp_path)
     whole = FitsReader().read(row, None)
     part = FitsReader().read(row, Window(height=32, width=32))
@@ -48,7 +48,7 @@ def test_square_tiles_are_cut_in_both_directions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"tile_shape": (32, 48)}, {}])
-def test_what_travels_is_what_was_peeked(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_peek_tells_the_bytes_that_travel(tmp_path: Path, options: dict[str, Any]) -> None:
     row = saved(tmp_path, **options)
     for window in (None, Window(height=100, width=50)):
         sample = FitsReader().read(row, window)
@@ -75,15 +75,13 @@ def test_a_descriptor_that_points_outside_is_refused(
     tmp_path: Path, change: dict[str, int]
 ) -> None:
     row = patched(saved(tmp_path), 7, **change)
-    with pytest.raises(
-        ReadError, match=r"image\.fits\[1\] \(row 3\): a tile lies outside the file"
-    ):
+    with pytest.raises(ReadError, match=r"image\.fits\[1\] \(row 3\): .*tile.*outside"):
         FitsReader().read(row, None)
     FitsReader().read(row, Window(height=4, width=4, y=0.0))  # does not touch it
 
 
 def test_a_tile_too_short_for_its_pixels_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ReadError, match="a tile has fewer bytes than its pixels need"):
+    with pytest.raises(ReadError, match=r"tile.*fewer bytes"):
         FitsReader().read(patched(saved(tmp_path), 7, length=3), None)
 
 
@@ -93,7 +91,7 @@ def test_a_table_of_too_few_tiles_is_refused(tmp_path: Path) -> None:
     Path(row.path).write_bytes(
         data.replace(b"ZTILE1  =                  384", b"ZTILE1  =                   96")
     )
-    with pytest.raises(ReadError, match="the table has 256 tiles, the image needs 1024"):
+    with pytest.raises(ReadError, match=r"256 tiles, .*1024"):
         FitsReader().read(row, None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -239,8 +240,7 @@ class TestFrames:
         assert [note is None for note in notes] == [False, True, True, False, True]
         assert notes[0] == notes[3]
         [record] = caplog.records
-        unread = f"2 files of the column {COLUMN}, as they cannot be read, the first: {paths[1]}"
-        assert unread in record.getMessage()
+        assert re.search(f"2 files.*{COLUMN}.*{paths[1]}", record.getMessage())
         assert with_tiles(index).table.equals(index.table)
         assert with_tiles(index, hdu=1).table[COLUMN].null_count == 5
         index.save(tmp_path / "index.arrow")
@@ -261,9 +261,9 @@ class TestFrames:
 
     def test_windows_and_planes_that_the_image_lacks(self, tmp_path: Path) -> None:
         row = noted(self.written(tmp_path / "a.fits", (64, 64)))
-        with pytest.raises(OSError, match="crop 9x2000 is larger than the image"):
+        with pytest.raises(OSError, match="crop 9x2000"):
             FitsReader().read(row, Window(height=9, width=2000))
-        with pytest.raises(OSError, match="there is no plane 7"):
+        with pytest.raises(OSError, match="no plane 7"):
             FitsReader(planes=7).read(row, self.WINDOW)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,8 @@ def test_a_position_gives_a_row_for_each_image_that_shows_it(
     assert table_of(made, "exp", "hdu", "mag") == [(1, 1, 3), (1, 2, 1), (2, 1, 2), (2, 2, 1)]
     assert made.table["y"].type == pa.int64()
     assert table_of(made, "y", "x")[0] == (18, 22)
-    assert caplog.messages == [
-        "1 of 4 objects make no row: 1 on no image (catalogue row 3)",
-    ]
+    (told,) = caplog.messages
+    assert re.match(r"1 of 4 .*1 on no image \(catalogue row 3\)", told)
 
 
 def test_without_hdus_the_first_image_of_each_file(
@@ -78,11 +78,8 @@ def test_without_hdus_the_first_image_of_each_file(
     assert [Path(path).name for path in made.table["path"].to_pylist()] == ["e1.fits", "e2.fits"]
     assert made.table["catalogue_row"].to_pylist() == [2, 1]
     (told,) = caplog.messages
-    assert told == (
-        "1 of 3 objects make no row: 1 on no image (catalogue row 0); of each file only the first "
-        f"image was searched, and {survey}/e1.fits has images in HDUs 1, 2: hdus= searches others, "
-        "by numbers or EXTNAMEs"
-    )
+    words = rf"1 of 3 .*row 0\).*first image.*{survey}/e1.fits has images in HDUs 1, 2: hdus="
+    assert re.match(words, told)
     caplog.clear()
     write(survey / "single" / "e3.fits", header(20, 0))
     Index.cutouts(survey / "single", stars, 4)
@@ -102,13 +99,11 @@ def test_hdus_of_mosaics(survey: Path, caplog: pytest.LogCaptureFixture) -> None
     caplog.clear()
     made = Index.cutouts(survey, stars, 4, hdus=["CCD1", "CCD2"])
     assert len(made) == 3
-    why = "no image in HDU 'CCD2', the file has images in 1 (CCD1)"
-    assert caplog.messages == [f"1 image is left out: {survey}/e3.fits: {why}"]
-    with pytest.raises(
-        ValueError, match=r"none of 3 files has such HDUs, the first: .*no image in"
-    ):
+    (told,) = caplog.messages
+    assert re.match(rf"1 image .*{survey}/e3.fits: .*'CCD2'.*1 \(CCD1\)", told)
+    with pytest.raises(ValueError, match=f"none of 3 files.*{survey}/e1.fits"):
         Index.cutouts(survey, stars, 4, hdus="WHT")
-    with pytest.raises(ValueError, match="hdus= is for images without a column 'hdu'"):
+    with pytest.raises(ValueError, match=r"hdus=.*'hdu'"):
         Index.cutouts(made.select([0]), stars, 4, hdus=1)
 
 
@@ -133,7 +128,7 @@ def test_hdus_that_the_catalogue_names_become_rows(survey: Path) -> None:
 
 def test_the_hdu_of_an_index_is_needed_to_name_one_of_several(index: Index) -> None:
     stars = {"path": ["e1.fits"] * 2, "x": [20.0, 30], "y": [20, 30]}
-    with pytest.raises(ValueError, match=r"no column 'hdu', and .*e1.fits has images in HDUs 1, 2"):
+    with pytest.raises(ValueError, match=r"'hdu'.*e1.fits has images in HDUs 1, 2"):
         Index.cutouts(index, Table(stars), 4)
     made = Index.cutouts(index, Table(stars | {"hdu": [2, 1]}), 4)
     assert table_of(made, "hdu", "y", "catalogue_row") == [(1, 28, 1), (2, 18, 0)]
@@ -148,50 +143,60 @@ def test_positions_on_the_sky_of_named_images(index: Index) -> None:
     assert table_of(made, "exp", "hdu", "catalogue_row") == [(1, 2, 1), (2, 2, 0)]
 
 
-def test_which_columns_are_positions(index: Index) -> None:
-    """Pixels if it is clear of which image, else the sky; or those that are named."""
-    both = Table({"x": [3.0], "y": [4.0], "ra": [10.0], "dec": [0.0], "X": [9.0], "R": [20.0]})
-    assert table_of(Index.cutouts(index, both, 4), "y", "x") == [(18, 23)]
+POSITIONS = Table({"x": [3.0], "y": [4.0], "ra": [10.0], "dec": [0.0], "X": [9.0], "R": [20.0]})
+
+
+def test_positions_are_pixels_if_it_is_clear_of_which_image_else_the_sky(index: Index) -> None:
+    assert table_of(Index.cutouts(index, POSITIONS, 4), "y", "x") == [(18, 23)]
     one = index.select([0])
-    assert table_of(Index.cutouts(one, both, 4), "y", "x") == [(2, 1)]
-    assert table_of(Index.cutouts(one, both, 4, x="X"), "y", "x") == [(2, 7)]
-    assert table_of(Index.cutouts(one, both, 4, x="X", origin=1), "y", "x") == [(1, 6)]
-    assert Index.cutouts(index, both, 4, ra="R").table["exp"].to_pylist() == [2]
-    with pytest.raises(ValueError, match=r"pixels 'x' and 'y', but no column 'path' .* 4 images"):
-        Index.cutouts(index, both["x", "y"], 4)
-    with pytest.raises(ValueError, match=r"pixels 'X' and 'y', but no column 'path'"):
-        Index.cutouts(index, both, 4, x="X")
-    assert Index.cutouts(index, both, 4, x="X", ra="R").table["exp"].to_pylist() == [2]
-    assert table_of(Index.cutouts(one, both, 4, x="X", ra="R"), "y", "x") == [(2, 7)]
-    with pytest.raises(KeyError, match="nor 'ra' and 'dec': give ra='RA', dec='DE'; it has RA, DE"):
-        Index.cutouts(index, Table({"RA": [1.0], "DE": [2.0]}), 4)
-    with pytest.raises(KeyError, match="'dec': give the names that it has by x=, y= or ra=, dec=;"):
-        Index.cutouts(index, Table({"a": [1.0], "DE": [2.0]}), 4)
-    with pytest.raises(KeyError, match="no column 'rr'; "):
-        Index.cutouts(index, both, 4, ra="rr")
-    with pytest.raises(KeyError, match="no column 'xx'; "):
-        Index.cutouts(index, both, 4, x="xx")
+    assert table_of(Index.cutouts(one, POSITIONS, 4), "y", "x") == [(2, 1)]
+    assert table_of(Index.cutouts(one, POSITIONS, 4, x="X"), "y", "x") == [(2, 7)]
+    assert table_of(Index.cutouts(one, POSITIONS, 4, x="X", origin=1), "y", "x") == [(1, 6)]
+    assert table_of(Index.cutouts(one, POSITIONS, 4, x="X", ra="R"), "y", "x") == [(2, 7)]
+    assert Index.cutouts(index, POSITIONS, 4, ra="R").table["exp"].to_pylist() == [2]
+    assert Index.cutouts(index, POSITIONS, 4, x="X", ra="R").table["exp"].to_pylist() == [2]
 
 
-def test_names_of_images(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("catalogue", "names", "error", "words"),
+    [
+        (POSITIONS["x", "y"], {}, ValueError, "'x' and 'y'.*'path'.*4 images"),
+        (POSITIONS, {"x": "X"}, ValueError, "'X' and 'y'.*'path'"),
+        (POSITIONS, {"x": "xx"}, KeyError, "'xx'"),
+        (POSITIONS, {"ra": "rr"}, KeyError, "'rr'"),
+        (Table({"RA": [1.0], "DE": [2.0]}), {}, KeyError, "'ra' and 'dec'.*ra='RA', dec='DE'"),
+        (Table({"a": [1.0], "DE": [2.0]}), {}, KeyError, "'dec'.*x=, y= or ra=, dec="),
+    ],
+)
+def test_columns_that_are_not_positions(
+    index: Index, catalogue: Table, names: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        Index.cutouts(index, catalogue, 4, **names)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"path": ["same.fits"]}, "'same.fits'.*2 images"),
+        ({"path": ["z"]}, "'z'.*rename"),
+        ({"path": [1]}, "'path'.*int64.*text"),
+        ({"path": ["other.fits"], "hdu": ["SCI"]}, "'hdu'.*numbers of HDUs"),
+    ],
+)
+def test_names_of_images(tmp_path: Path, columns: dict[str, Any], words: str) -> None:
     for folder in "ab":
         write(tmp_path / folder / "same.fits", header(10, 0))
     write(tmp_path / "b" / "other.fits", header(10, 0))
     at = {"x": [20.0], "y": [20.0]}
-    with pytest.raises(ValueError, match=r"'same.fits', and 2 images have this name, e.g. /"):
-        Index.cutouts(tmp_path, Table({"path": ["same.fits"]} | at), 4)
-    with pytest.raises(ValueError, match=r"names none of the images: the first is 'z', .*rename"):
-        Index.cutouts(tmp_path, Table({"path": ["z"]} | at), 4)
-    with pytest.raises(ValueError, match="'path' of the catalogue is int64, expected text"):
-        Index.cutouts(tmp_path, Table({"path": [1]} | at), 4)
-    with pytest.raises(ValueError, match=r"'hdu' of the catalogue is .*expected numbers of HDUs"):
-        Index.cutouts(tmp_path, Table({"path": ["other.fits"], "hdu": ["SCI"]} | at), 4)
+    with pytest.raises(ValueError, match=words):
+        Index.cutouts(tmp_path, Table(columns | at), 4)
     path = str(tmp_path / "b" / "same.fits")
     made = Index.cutouts(tmp_path, pa.table({"path": pa.array([path]).dictionary_encode()} | at), 4)
     assert made.path(0) == path
 
 
-def test_what_is_left_out_is_counted(
+def test_objects_and_images_left_out_are_counted(
     survey: Path, index: Index, caplog: pytest.LogCaptureFixture
 ) -> None:
     fits.writeto(survey / "dark.fits", np.zeros(SHAPE))
@@ -202,24 +207,20 @@ def test_what_is_left_out_is_counted(
     stars = Table({"ra": ra, "dec": [0, 0, 0, 0, -99.0, *[0.0] * 6]})
     made = Index.cutouts(images, stars, 8)
     assert made.table["catalogue_row"].to_pylist() == [0]
-    expected = (
-        "10 of 11 objects make no row: 7 on no image (catalogue rows 3, 5, 6, 7, 8, ...), "
-        "1 with a window of 8x8 that crosses an edge (catalogue row 2), "
-        "2 without a position (catalogue rows 1, 4); "
-        f"2 images are left out: {survey}/dark.fits: its header has no sky coordinates "
-        "(CTYPE is missing); "
-        f"{survey}/text.fits: not a FITS file: it begins with b'no image'"
-    )
-    assert caplog.messages == [expected]
+    (told,) = caplog.messages
+    for words in (
+        r"^10 of 11 ",
+        r"7 on no image \(catalogue rows 3, 5, 6, 7, 8, ...\)",
+        r"1 with a window of 8x8 .*edge \(catalogue row 2\)",
+        r"2 without a position \(catalogue rows 1, 4\)",
+        rf"2 images .*{survey}/dark.fits: .*CTYPE.*{survey}/text.fits: not a FITS file",
+    ):
+        assert re.search(words, told)
     assert Index.cutouts(images, stars, 8, outside="fill").table["x"].to_pylist() == [21, -3]
     assert len(Index.cutouts(images, stars, 8, outside="shift")) == 2
-    with pytest.raises(
-        ValueError, match=r"no object makes a row: 11 of 11 .* 2 with a window of 60"
-    ):
+    with pytest.raises(ValueError, match=r"11 of 11 .* 2 with a window of 60"):
         Index.cutouts(images, stars, 60)
-    with pytest.raises(
-        ValueError, match=r"1 on no image .*; 1 image is left out: .*dark.fits: its"
-    ):
+    with pytest.raises(ValueError, match=r"1 on no image .*1 image .*dark.fits"):
         Index.cutouts(survey / "dark.fits", stars[:1], 4)
 
 
@@ -227,28 +228,27 @@ def test_hdus_and_files_that_are_missing(survey: Path, caplog: pytest.LogCapture
     stars = Table({"path": ["e1.fits", "e1.fits"], "hdu": [1, 7], "x": [20.0, 20], "y": [20.0, 20]})
     made = Index.cutouts([survey / "e1.fits", survey / "e3.fits"], stars, 4)
     assert len(made) == 1
-    assert "1 on an image that is left out (catalogue row 1); 1 image is left out: " in caplog.text
-    assert "e1.fits HDU 7: there is no HDU 7, the file has 3 HDUs" in caplog.text
+    assert re.search(r"left out \(catalogue row 1\).*e1.fits HDU 7: .*3 HDUs", caplog.text)
     stars["hdu"] = np.ma.MaskedArray([1, 1], [True, True])
-    with pytest.raises(ValueError, match="'hdu' of the catalogue is empty for all images"):
+    with pytest.raises(ValueError, match=r"'hdu'.*empty"):
         Index.cutouts(survey, stars, 4)
 
 
 def test_columns_that_are_there_twice(index: Index) -> None:
     stars = Table({"ra": [10.0], "dec": [0.0], "exp": [7], "mag": [8]})
-    with pytest.raises(ValueError, match=r"has columns exp, as images .* \{'exp': 'catalogue_exp'"):
+    with pytest.raises(ValueError, match=r"columns exp.*\{'exp': 'catalogue_exp'"):
         Index.cutouts(index, stars, 4)
     made = Index.cutouts(index, stars, 4, columns={"exp": "e", "mag": "mag"})
     assert table_of(made, "exp", "e", "mag", "catalogue_row") == [(1, 7, 8, 0)]
     assert table_of(Index.cutouts(index, stars, 4, columns=[]), "catalogue_row") == [(0,)]
-    with pytest.raises(ValueError, match=r"has columns hdu, as images .* \{'mag': 'catalogue_mag'"):
+    with pytest.raises(ValueError, match=r"columns hdu.*\{'mag': 'catalogue_mag'"):
         Index.cutouts(index, stars, 4, columns={"exp": "e", "mag": "hdu"})
     stars["hdu"] = [5]  # not that of an image, as there is no path
-    with pytest.raises(ValueError, match="has columns hdu, as images"):
+    with pytest.raises(ValueError, match="columns hdu"):
         Index.cutouts(
             Index.from_paths(index.table["path"].to_pylist()), stars[["ra", "dec", "hdu"]], 4
         )
-    with pytest.raises(ValueError, match="images have columns catalogue_row, x, y, which those of"):
+    with pytest.raises(ValueError, match="columns catalogue_row, x, y"):
         Index.cutouts(made, stars["ra", "dec"], 4)
 
 
@@ -258,35 +258,29 @@ def test_sizes_are_read_unless_the_index_has_them(tmp_path: Path) -> None:
     stars = Table({"path": ["a.png", "b.npy"], "x": [47.0, 17], "y": [37.0, 27]})
     made = Index.cutouts([tmp_path / "a.png", tmp_path / "b.npy"], stars, 6)
     assert table_of(made, "y", "x") == [(34, 44), (24, 14)]
-    with pytest.raises(ValueError, match="no object makes a row"):
+    with pytest.raises(ValueError, match="no object"):
         Index.cutouts([tmp_path / "a.png", tmp_path / "b.npy"], stars, 8)
     named = Index.from_paths(["/no/a.png", "/no/b.npy"]).with_column("height", [40, 30])
     made = Index.cutouts(named.with_column("width", [50, 20]), stars, 6)
     assert table_of(made, "y", "x") == [(34, 44), (24, 14)]
     sky = Table({"ra": [1.0], "dec": [2.0]})
-    with pytest.raises(
-        ValueError, match=r"a.png: it has no sky coordinates, as it is no FITS file"
-    ):
+    with pytest.raises(ValueError, match=r"a.png: .*sky.*FITS"):
         Index.cutouts([tmp_path / "a.png"], sky, 6)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "error", "words"),
     [
-        ({"size": 0}, "size must be"),
-        ({"size": 4, "outside": "trim"}, "outside must be 'reject', 'fill', 'shift', got 'trim'"),
-        ({"size": 4, "origin": 2}, "origin must be 0 or 1"),
-        ({"size": 4, "origin": True}, "origin must be 0 or 1"),
+        ({"size": 0}, ValueError, "size.*0"),
+        ({"size": 4, "outside": "trim"}, ValueError, "outside.*'reject', 'fill', 'shift'.*'trim'"),
+        ({"size": 4, "origin": 2}, ValueError, "origin.*0 or 1.*2"),
+        ({"size": 4, "origin": True}, ValueError, "origin.*0 or 1.*True"),
+        ({"size": 4, "x": None}, TypeError, "names of columns.*None"),
     ],
 )
-def test_settings(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_settings(settings: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
         Cutouts(**settings)
-
-
-def test_names_of_columns_are_text() -> None:
-    with pytest.raises(TypeError, match="must be names of columns, got None"):
-        Cutouts(size=4, x=None)  # type: ignore[arg-type]
 
 
 def test_classes_stay(tmp_path: Path) -> None:

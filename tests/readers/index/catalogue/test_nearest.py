@@ -80,8 +80,8 @@ def test_files_and_tables_of_astropy(tmp_path: Path, caplog: pytest.LogCaptureFi
         for goes in (table, tmp_path / "goes.ecsv", tmp_path / "goes.csv"):
             found = index.with_nearest(goes, "1 min", columns=["flux"])
             assert found.table["flux"].to_pylist() == expected
-    message = "2 of 4 rows have no time of the catalogue within 1 min, and null in its columns"
-    assert {record.message for record in caplog.records} == {message}
+    (message,) = {record.message for record in caplog.records}
+    assert message.startswith("2 of 4 rows")
     tai = Table({"time": stamps.tai, "flux": [1.5, 2.5, 3.5]})
     found = index.with_nearest(tai, 60, columns={"flux": "of goes"})
     assert found.table["of goes"].to_pylist() == expected
@@ -112,7 +112,7 @@ def test_times_in_files(tmp_path: Path, kind: str, *, is_text: bool) -> None:
     assert found.table["flux"].to_pylist() == [1.5, 2]
 
 
-def test_numbers_in_a_fits_table_are_no_times(tmp_path: Path) -> None:
+def test_numbers_in_a_fits_table_are_not_times(tmp_path: Path) -> None:
     """Of those that count from MJDREF astropy passes over the unit where one is missing."""
     table = Table({"time": [1.0, np.nan], "flux": [1.0, 2.0]}, units={"time": "s"})
     for name, keywords in (
@@ -123,9 +123,7 @@ def test_numbers_in_a_fits_table_are_no_times(tmp_path: Path) -> None:
     ):
         table.meta = keywords
         table.write(tmp_path / f"{name}.fits")
-        with pytest.raises(
-            TypeError, match=f"'time' of .*{name}.fits must hold times, it is double"
-        ):
+        with pytest.raises(TypeError, match=f"'time'.*{name}.fits.*times.*double"):
             index_at([1]).with_nearest(tmp_path / f"{name}.fits", 60)
 
 
@@ -148,30 +146,22 @@ def test_far_away_in_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "error", "words"),
     [
-        ({"tolerance": "far"}, ValueError, "tolerance must be seconds, or a duration"),
-        ({"tolerance": -1}, ValueError, "tolerance must be from 0 to"),
-        ({"time": "date"}, KeyError, "the Index has no column 'date': it has path, t_obs"),
-        ({"catalogue_time": "Time"}, KeyError, "no column 'Time'; did you mean time?"),
-        (
-            {"catalogue_time": "flux"},
-            TypeError,
-            "column 'flux' of the catalogue must hold times, it is double: put times in its place",
-        ),
-        (
-            {"catalogue_time": "name"},
-            ValueError,
-            "'name' of the catalogue .* row 0 has 'a': correct",
-        ),
-        ({"columns": ["Flux"]}, KeyError, "no column 'Flux'; did you mean flux?"),
-        ({"columns": {"flux": "t_obs"}}, ValueError, "the Index has columns t_obs, too, or"),
-        ({"columns": {"flux": "hdu"}}, ValueError, "would read other images by them: leave them"),
+        ({"tolerance": "far"}, ValueError, "tolerance.*seconds.*'far'"),
+        ({"tolerance": -1}, ValueError, "tolerance.*from 0.*-1"),
+        ({"time": "date"}, KeyError, "'date'.*path, t_obs"),
+        ({"catalogue_time": "Time"}, KeyError, "'Time'; did you mean time"),
+        ({"catalogue_time": "flux"}, TypeError, "'flux'.*times.*double"),
+        ({"catalogue_time": "name"}, ValueError, "'name'.*row 0 has 'a'"),
+        ({"columns": ["Flux"]}, KeyError, "'Flux'; did you mean flux"),
+        ({"columns": {"flux": "t_obs"}}, ValueError, "columns t_obs"),
+        ({"columns": {"flux": "hdu"}}, ValueError, "hdu.*leave"),
     ],
 )
-def test_errors(options: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_errors(options: dict[str, Any], error: type[Exception], words: str) -> None:
     goes = pa.table({"time": times([1]), "flux": [1.0], "name": ["a"]})
-    with pytest.raises(error, match=message.replace("?", r"\?")):
+    with pytest.raises(error, match=words):
         index_at([1]).with_nearest(goes, **{"tolerance": 60, **options})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -202,52 +203,48 @@ def test_axes_of_cubes(tmp_path: Path) -> None:
         header[f"{key}1"], header[f"{key}3"] = third, first
     fits.writeto(path, np.zeros((2, *SHAPE), np.int16), header, overwrite=True)
     (why,) = image_facts([(str(path), -1)], with_wcs=True)
-    assert why == "its sky coordinates are not those of its first two axes"
+    assert "first two axes" in str(why)
 
 
 @pytest.mark.parametrize(
-    ("cards", "message"),
+    ("cards", "words"),
     [
-        ({"CRVAL1": "abc"}, "CRVAL1 of its header is 'abc', expected a number"),
-        ({"CTYPE1": "RA---XXX"}, "Unrecognized projection code (XXX in CTYPE1)."),
-        ({"CD1_1": 0.0, "CD2_1": 0.01}, "PCi_ja matrix is singular."),
-        ({"A_ORDER": 2}, "A_ORDER provided without corresponding B_ORDER"),
-        ({"CTYPE1": "LINEAR", "CTYPE2": "LINEAR"}, "no sky coordinates (CTYPE is LINEAR, LINEAR)"),
+        ({"CRVAL1": "abc"}, "CRVAL1.*'abc'.*number"),
+        ({"CTYPE1": "RA---XXX"}, "XXX in CTYPE1"),
+        ({"CD1_1": 0.0, "CD2_1": 0.01}, "singular"),
+        ({"A_ORDER": 2}, "A_ORDER.*B_ORDER"),
+        ({"CTYPE1": "LINEAR", "CTYPE2": "LINEAR"}, "CTYPE is LINEAR, LINEAR"),
     ],
 )
-def test_headers_that_astropy_rejects(tmp_path: Path, cards: dict[str, Any], message: str) -> None:
+def test_headers_that_astropy_rejects(tmp_path: Path, cards: dict[str, Any], words: str) -> None:
     header = tan(10, 10)
     for key in ("CDELT1", "CDELT2", "PC1_1", "PC1_2", "PC2_1", "PC2_2"):
         header.remove(key, ignore_missing=True)
     header.update({"CD1_1": 0.01, "CD2_2": 0.01} | cards)
     (why,) = image_facts([(write(tmp_path / "a.fits", header), -1)], with_wcs=True)
     assert isinstance(why, str)
-    assert message in why
+    assert re.search(words, why)
     assert "\n" not in why
     (facts,) = image_facts([(str(tmp_path / "a.fits"), -1)], with_wcs=False)
     assert facts == ImageFacts(*SHAPE, None)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_sky_coordinates_of_the_primary_header_alone_are_named(tmp_path: Path, suffix: str) -> None:
+def test_sky_coordinates_only_in_the_primary_header_are_named(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.fits{suffix}"
     image = fits.ImageHDU(np.zeros(SHAPE, np.int16))
     fits.HDUList([fits.PrimaryHDU(header=tan(10, 10)), image]).writeto(path)
-    with pytest.raises(
-        ValueError, match=r"a\.fits.*no sky coordinates.*HDU 0.*header of the image"
-    ):
+    with pytest.raises(ValueError, match=r"a.fits.*HDU 0"):
         Index.cutouts([path], Table({"ra": [10.0], "dec": [10.0]}), 8)
     fits.HDUList([fits.PrimaryHDU(), image]).writeto(path, overwrite=True)
-    with pytest.raises(ValueError, match="CTYPE is missing"):
+    with pytest.raises(ValueError, match="CTYPE"):
         Index.cutouts([path], Table({"ra": [10.0], "dec": [10.0]}), 8)
 
 
-def test_planets_have_no_right_ascension() -> None:
-    header = tan(10, 10, CTYPE1="HPLN-TAN", CTYPE2="HPLT-TAN")
-    with pytest.raises(ValueError, match="HPLN-TAN and HPLT-TAN are in no frame"):
-        on_image(WCS(header), [10.0], [10.0])
-    header = tan(10, 10, CTYPE1="TLON-TAN", CTYPE2="TLAT-TAN")
-    with pytest.raises(ValueError, match="TLON-TAN and TLAT-TAN are in no frame of the sky, such"):
+@pytest.mark.parametrize("axes", [("HPLN-TAN", "HPLT-TAN"), ("TLON-TAN", "TLAT-TAN")])
+def test_planets_have_no_right_ascension(axes: tuple[str, str]) -> None:
+    header = tan(10, 10, CTYPE1=axes[0], CTYPE2=axes[1])
+    with pytest.raises(ValueError, match=f"{axes[0]} and {axes[1]}.*frame"):
         on_image(WCS(header), [10.0], [10.0])
 
 

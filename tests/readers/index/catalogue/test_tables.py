@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -122,23 +123,23 @@ def test_null_and_integers_of_arrow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "message"),
+    ("column", "words"),
     [
-        (["10:00:01.5", "x"], r"string, expected numbers .* has '10:00:01.5': .*Angle"),
-        (["1.5", "-"], "string, expected numbers in degrees, but it has '-': leave missing"),
-        ([1.0, 2] * u.m, "has unit m, expected an angle"),
-        ([True, False], "is bool, expected numbers in degrees"),
-        ([[1.0, 2], [3, 4]], "expected numbers in degrees"),
+        (["10:00:01.5", "x"], "string.*'10:00:01.5'.*Angle"),
+        (["1.5", "-"], "string.*'-'.*missing"),
+        ([1.0, 2] * u.m, "unit m.*angle"),
+        ([True, False], "bool.*numbers in degrees"),
+        ([[1.0, 2], [3, 4]], "numbers in degrees"),
     ],
 )
-def test_no_angles(column: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_no_angles(column: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         Objects(Table({"ra": column})).degrees("ra")
 
 
 def test_no_pixels() -> None:
     objects = Objects(Table({"x": [1.0] * u.deg, "p": [2.0] * u.pix}))
-    with pytest.raises(ValueError, match="'x' of the catalogue has unit deg, expected pixels"):
+    with pytest.raises(ValueError, match=r"'x'.*unit deg.*pixels"):
         objects.pixels("x")
     assert objects.pixels("p").tolist() == [2]
 
@@ -166,24 +167,28 @@ def test_kept_columns() -> None:
     renamed = objects.kept({"mag": "magnitude", "y": "row"}, without=())
     assert renamed.column_names == ["magnitude", "row"]
     assert objects.kept(["mag"], without=()).column_names == ["mag"]
-    with pytest.raises(KeyError, match=r"no column 'Mag'; did you mean mag\? it has y, hdu, mag"):
-        objects.kept(["Mag"], without=())
-    with pytest.raises(ValueError, match="two columns a"):
-        objects.kept({"mag": "a", "flux": "a"}, without=())
-    wrong: Any
-    for wrong in ("mag", 5):
-        with pytest.raises(TypeError, match="columns must be a sequence of names"):
-            objects.kept(wrong, without=())
-    with pytest.raises(ValueError, match="the name of a column is empty"):
-        objects.kept({"mag": ""}, without=())
-    for wrong in ({"mag": 5}, [5]):
-        with pytest.raises(TypeError, match="the name of a column must be text, got 5"):
-            objects.kept(wrong, without=())
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "words"),
+    [
+        (["Mag"], KeyError, "'Mag'; did you mean mag.*mag, flux"),
+        ({"mag": "a", "flux": "a"}, ValueError, "two columns a"),
+        ("mag", TypeError, "columns.*sequence of names"),
+        (5, TypeError, "columns.*sequence of names"),
+        ({"mag": ""}, ValueError, "name of a column is empty"),
+        ({"mag": 5}, TypeError, "name of a column must be text, got 5"),
+        ([5], TypeError, "name of a column must be text, got 5"),
+    ],
+)
+def test_columns_that_cannot_be_kept(columns: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        Objects(Table({"mag": [1], "flux": [2]})).kept(columns, without=())
 
 
 def test_a_column_that_would_be_a_part() -> None:
     objects = Objects(Table({"path_note": ["a"], "path_number": [1]}))
-    with pytest.raises(ValueError, match=r"another name, \{'path_note': 'note'\}"):
+    with pytest.raises(ValueError, match=r"\{'path_note': 'note'\}"):
         objects.kept(None, without=())
     renamed = objects.kept({"path_note": "note", "path_number": "path_number"}, without=())
     assert renamed.column_names == ["note", "path_number"]
@@ -204,23 +209,20 @@ def test_times_of_astropy() -> None:
 @pytest.mark.parametrize("text", ["2599-07-21T00:00:00.000", "1515-01-01T00:00:00.000"])
 def test_times_that_do_not_fit_are_refused(text: str) -> None:
     objects = Objects(Table({"time": Time(["2015-01-01", text])}))
-    message = (
-        f"column 'time' of the catalogue must hold times from 1678 to 2261, .* row 1 has {text}"
-    )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"'time'.*1678 to 2261.*row 1 has {text}"):
         objects.column("time")
 
 
 def test_times_of_a_local_scale_are_refused() -> None:
     objects = Objects(Table({"time": Time(["2015-01-01"], scale="local")}))
-    with pytest.raises(ValueError, match=r"column 'time' of the catalogue: .* scale 'local'"):
+    with pytest.raises(ValueError, match=r"'time'.*scale 'local'"):
         objects.column("time")
 
 
 def test_columns_that_an_index_cannot_hold_can_be_left_out() -> None:
     sky = SkyCoord([1, 2] * u.deg, [3, 4] * u.deg)
     objects = Objects(QTable({"mag": [1, 2], "sky": sky}))
-    with pytest.raises(TypeError, match="'sky' of the catalogue is a SkyCoord"):
+    with pytest.raises(TypeError, match=r"'sky'.*SkyCoord"):
         objects.kept(None, without=())
     assert objects.kept(["mag"], without=())["mag"].to_pylist() == [1, 2]
 
@@ -231,12 +233,9 @@ def test_vectors() -> None:
     assert column.type == pa.list_(pa.float32(), 2)
     assert column.to_pylist() == values.tolist()
     table = Table({"flux": np.zeros((2, 3, 4))})
-    with pytest.raises(
-        TypeError, match=r"a Column of float64 and shape \(2, 3, 4\), which"
-    ) as caught:
-        Objects(table).column("flux")
     remedy = "table['flux'].reshape(len(table), -1)"
-    assert f"put a vector for each row, {remedy}, in its place" in str(caught.value)
+    with pytest.raises(TypeError, match=rf"float64 .*\(2, 3, 4\).*{re.escape(remedy)}"):
+        Objects(table).column("flux")
     table["flux"] = eval(remedy)
     assert Objects(table).column("flux").type == pa.list_(pa.float64(), 12)
 
@@ -251,7 +250,7 @@ def test_other_tables_of_the_file_are_named(tmp_path: Path) -> None:
     fits.HDUList([fits.PrimaryHDU(), *tables]).writeto(path)
     with pytest.warns(AstropyUserWarning, match="multiple tables are present"):
         objects = Objects(path)
-    told = r"it has a\. This is HDU 1; tables are also in HDU 2 \(CAT\): .* Table.read\(path, hdu="
+    told = r"HDU 1; .*HDU 2 \(CAT\).*Table.read\(path, hdu="
     with pytest.raises(KeyError, match=told):
         objects.check_either(("ra", "dec"))
     with pytest.raises(KeyError, match=told):
@@ -259,19 +258,37 @@ def test_other_tables_of_the_file_are_named(tmp_path: Path) -> None:
     Objects(Table.read(path, hdu=2)).check(["ra"])
 
 
-def test_what_is_no_catalogue(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        Objects(tmp_path / "missing.csv")
-    bad = tmp_path / "bad.fits"
-    bad.write_text("no table")
-    with pytest.raises(ValueError, match=r"bad.fits: expected a catalogue \(CSV"):
-        Objects(bad)
-    with pytest.raises(TypeError, match="an astropy Table or a pyarrow Table, got a dict"):
-        Objects({"ra": [1]})
-    with pytest.raises(ValueError, match="the catalogue has no rows"):
-        Objects(Table({"ra": []}))
-    twice = pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"])
-    with pytest.raises(ValueError, match="the catalogue has several columns a"):
-        Objects(twice)
-    with pytest.raises(ValueError, match="is a URL"):
-        Objects("https://example.org/gaia.csv")
+@pytest.mark.parametrize(
+    ("objects", "error", "words"),
+    [
+        ("missing.csv", FileNotFoundError, "missing.csv"),
+        ("bad.fits", ValueError, r"bad.fits.*CSV"),
+        ("https://example.org/gaia.csv", ValueError, "is a URL"),
+        ({"ra": [1]}, TypeError, "Table.*a dict"),
+        (Table({"ra": []}), ValueError, "no rows"),
+        (pa.Table.from_arrays([pa.array([1])] * 2, names=["a", "a"]), ValueError, "several.* a"),
+    ],
+)
+def test_other_objects_are_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    objects: Any,
+    error: type[Exception],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.fits").write_text("no table")
+    with pytest.raises(error, match=words):
+        Objects(objects)
+
+
+@pytest.mark.parametrize("values", [np.array([1j]), np.zeros((1, 0)), np.zeros((1, 2, 2))])
+def test_a_column_that_no_index_holds_has_a_remedy(values: Any) -> None:
+    with pytest.raises(TypeError, match=r"'flux'.*columns="):
+        Objects(Table({"flux": values})).column("flux")
+
+
+@pytest.mark.parametrize("name", ["stars.csv", "STARS.CSV", "Stars.Txt"])
+def test_the_format_follows_from_the_suffix_in_any_case(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("ra,dec\n10.5,20\n")
+    assert Objects(str(tmp_path / name)).degrees("ra").tolist() == [10.5]

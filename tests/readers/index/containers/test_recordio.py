@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 
 from readers.index.containers.kinds import RecordIO
 from readers.index.containers.tables import containers_table
-from readers.places.opener import LOCAL
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 
@@ -43,12 +43,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def content(row: dict[str, Any]) -> bytes:
-    with LOCAL.at(row["path"], row["offset"], row["nbytes"]) as place:
-        return place.read(0, place.nbytes)
-
-
-def test_images_and_labels(tmp_path: Path) -> None:
+def test_images_and_labels(tmp_path: Path, content: Callable[..., bytes]) -> None:
     images = [bytes([n]) * (n + 1) for n in range(9)]
     write(tmp_path / "a.rec", [packed(float(n % 3), n + 70, each) for n, each in enumerate(images)])
     made = rows(tmp_path)
@@ -60,7 +55,7 @@ def test_images_and_labels(tmp_path: Path) -> None:
     assert [row["label"] for row in made] == [[0.5, n] for n in range(9)]
 
 
-def test_index_file(tmp_path: Path) -> None:
+def test_index_file(tmp_path: Path, content: Callable[..., bytes]) -> None:
     images = [b"zero", b"one", b"two" + bytes(90_000)]
     starts = write(tmp_path / "a.rec", [packed(0.0, 0, each) for each in images])
     lines = [f"{key}\t{starts[key]}\n" for key in (2, 0, 1)]
@@ -70,14 +65,16 @@ def test_index_file(tmp_path: Path) -> None:
     assert [(row["key"], content(row)) for row in made] == [(n, images[n]) for n in (2, 0, 1)]
     for stale in (lines[:2], [*lines[:2], "1\t4\n"], [*lines, "3\t99\n"]):
         idx.write_text("".join(stale))
-        with pytest.raises(ValueError, match=r"a\.rec: its \.idx is stale"):
+        with pytest.raises(ValueError, match=r"a\.rec: .*stale"):
             rows(tmp_path / "a.rec")
     idx.write_text("one line\n")
-    with pytest.raises(ValueError, match="expected a key and a position"):
+    with pytest.raises(ValueError, match="key and a position"):
         rows(tmp_path / "a.rec")
 
 
-def test_records_in_parts_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_in_parts_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: Callable[..., bytes]
+) -> None:
     records = [
         packed(0.0, 0, b"left"),
         packed(1.0, 1, b"in" * 4 + MAGIC + b"parts"),
@@ -85,25 +82,27 @@ def test_records_in_parts_are_left_out(tmp_path: Path, caplog: pytest.LogCapture
     ]
     starts = write(tmp_path / "a.rec", records)
     assert [content(row) for row in rows(tmp_path)] == [b"left", b"right"]
-    assert "1 records stored in parts" in caplog.text
+    assert "1 records" in caplog.text
     (tmp_path / "a.idx").write_text("".join(f"{n}\t{at}\n" for n, at in enumerate(starts)))
     assert [row["key"] for row in rows(tmp_path)] == [0, 2]
 
 
-def test_wrong_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda whole: whole[:35], "cut off.*36, the file at 35"),
+        (lambda _: b"x" * 99, "not a RecordIO"),
+        (lambda whole: b"\x1f\x8b" + whole, "gzip"),
+        (lambda _: MAGIC + struct.pack("<I", 4) + b"abcd", "record at 0"),
+        (lambda _: b"", "hold no image"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, change: Callable[[bytes], bytes], words: str) -> None:
     path = tmp_path / "a.rec"
     write(path, [packed(0.0, 0, b"abcd"), packed([1.0], 0, b"efgh")])
-    whole = path.read_bytes()
-    for damaged, reason in (
-        (whole[:35], "cut off: a record ends at 36, the file at 35"),
-        (b"x" * 99, "not a RecordIO file"),
-        (b"\x1f\x8b" + whole, "compressed by gzip"),
-        (MAGIC + struct.pack("<I", 4) + b"abcd", "the record at 0 has no room"),
-        (b"", "hold no image"),
-    ):
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=reason):
-            rows(path)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ValueError, match=words):
+        rows(path)
 
 
 @pytest.mark.parametrize("with_idx", [False, True])
@@ -124,8 +123,7 @@ def test_damaged_records_are_left_out_and_named(
         caplog.clear()
         path.write_bytes(damaged)
         assert [(row["key"], row["label"]) for row in rows(tmp_path)] == [(n, n) for n in kept]
-        assert str(path) in caplog.text
-        assert f" at {at}" in caplog.text
+        assert re.search(f"{path}.* at {at}", caplog.text)
 
 
 def test_keys_of_an_index_file_keep_their_spelling(tmp_path: Path) -> None:

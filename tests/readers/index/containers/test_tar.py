@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from image_files import pillow
+from tar_files import packed
 from webdataset import TarWriter
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
@@ -28,29 +30,17 @@ from readers.places.opener import LOCAL
 
 
 def jpeg(seed: int, side: int = 16) -> bytes:
-    pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "JPEG")
-    return buffer.getvalue()
+    return pillow(np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8))
 
 
 def pack(path: Path, named: Iterable[tuple[str, bytes]], format: int = tarfile.GNU_FORMAT) -> str:
-    with tarfile.open(path, "w", format=format) as tar:
-        for name, content in named:
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
+    path.write_bytes(packed(named, format))
     return str(path)
 
 
 def rows(path: str | Path, **settings: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = containers_table(Tar(**settings), str(path)).to_pylist()
     return found
-
-
-def content(row: dict[str, Any], part: str = "") -> bytes:
-    with LOCAL.at(*(row[f"{part}{name}"] for name in ("path", "offset", "nbytes"))) as place:
-        return place.read(0, place.nbytes)
 
 
 def listed(path: str) -> list[tuple[str, int, int]]:
@@ -124,7 +114,7 @@ def sample(number: int) -> dict[str, Any]:
     }
 
 
-def test_samples_are_those_of_webdataset(tmp_path: Path) -> None:
+def test_samples_are_those_of_webdataset(tmp_path: Path, content: Callable[..., bytes]) -> None:
     for shard in range(2):
         with TarWriter(str(tmp_path / f"{shard:02}.tar")) as writer:
             for number in range(shard * 5, shard * 5 + 5):
@@ -162,14 +152,17 @@ def test_members_of_a_sample_need_not_be_neighbours(
         ("a", 1, "x"),
         ("b", 2, "5"),
     ]
-    assert "1 samples of tars without an image" in caplog.text
-    assert "3 members of tars whose names begin with a dot, or have none, the first" in caplog.text
-    assert "neither images nor texts, the first: .mp4" in caplog.text
+    for words in (
+        "1 samples .*without an image",
+        "3 members .*dot",
+        "neither images nor texts.*.mp4",
+    ):
+        assert re.search(words, caplog.text)
 
 
 @pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_links_have_the_bytes_of_what_they_name(
-    format: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_links_have_the_bytes_of_their_target(
+    format: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: Callable[..., bytes]
 ) -> None:
     """As ``tarfile`` extracts them; a label is not lost with its image."""
     long = "n" * 120
@@ -197,7 +190,8 @@ def test_links_have_the_bytes_of_what_they_name(
             assert content(row) == image.read() == b"one"
     labels = [(found[f"./x/{number}"]["cls"], found[f"./x/{number}"]["txt"]) for number in (1, 2)]
     assert labels == [(7, None), (None, "two")]
-    assert "left out: 1 links in tars to what is not in them" in caplog.text
+    assert "1 links" in caplog.text
+    assert "./x/3.jpg" in caplog.text
 
 
 def test_which_member_is_the_image(tmp_path: Path) -> None:
@@ -242,11 +236,11 @@ def test_index_file_of_wds2idx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     wds2idx(tmp_path / "a.idx", listed(path))
     assert rows(path) == expected
     wds2idx(tmp_path / "a.idx", listed(path)[:-2])
-    with pytest.raises(ValueError, match=r"a\.idx: it is stale.*'49\.jpg' is not listed.*delete"):
+    with pytest.raises(ValueError, match=r"a\.idx: .*stale.*'49\.jpg'.*delete"):
         rows(path)
     pack(tmp_path / "b.tar", named[10:])
     wds2idx(tmp_path / "a.idx", listed(str(tmp_path / "b.tar")))
-    with pytest.raises(ValueError, match=r"stale.*'5\.jpg' is not at 512"):
+    with pytest.raises(ValueError, match=r"stale.*'5\.jpg'.*512"):
         rows(path)
     for damaged in ("", "v1.2 7\n", "v1.2 1\njpg x 5 a.jpg\n"):
         (tmp_path / "a.idx").write_text(damaged)
@@ -259,36 +253,37 @@ def test_index_file_of_wds2idx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert rows(path) == expected
 
 
-def test_wrong_tars(tmp_path: Path) -> None:
+TWO = [("a.jpg", bytes(1000)), ("b.jpg", bytes(1000))]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda whole: whole[:0], "cut off"),
+        (lambda whole: whole[:100], "cut off"),
+        (lambda whole: whole[:1000], "cut off.*'a.jpg' ends at 1512, the file at 1000"),
+        (lambda _: b"x" * 2000, "not a tar"),
+        (lambda whole: whole + whole, "end mark.*--concatenate"),
+        (lambda _: b"\x1f\x8b" + bytes(600), "gzip.*gunzip"),
+    ],
+)
+def test_wrong_tars(tmp_path: Path, change: Callable[[bytes], bytes], words: str) -> None:
     path = tmp_path / "a.tar"
-    whole = Path(pack(path, [("a.jpg", bytes(1000)), ("b.jpg", bytes(1000))])).read_bytes()
-    for stop, reason in (
-        (0, "it is cut off"),
-        (100, "it is cut off"),
-        (1000, r"cut off or still written: 'a.jpg' ends at 1512, the file at 1000"),
-    ):
-        path.write_bytes(whole[:stop])
-        with pytest.raises(ValueError, match=rf"a\.tar: .*{reason}"):
-            rows(path)
-    for content, reason in (
-        (b"x" * 2000, "it is not a tar"),
-        (whole + whole, "goes on after its end mark.*tar --concatenate"),
-        (b"\x1f\x8b" + bytes(600), "compressed by gzip.*unpack it by gunzip"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=rf"a\.tar: .*{reason}"):
-            rows(path)
+    path.write_bytes(change(Path(pack(path, TWO)).read_bytes()))
+    with pytest.raises(ValueError, match=rf"a\.tar: .*{words}"):
+        rows(path)
+
+
+def test_wrong_members(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
     pack(path, [("a.jpg", b"1"), ("A.jpg", b"2"), ("a.jpg", b"3")])
-    with pytest.raises(ValueError, match=r"two members are 'a\.jpg', at 512 and 2560"):
+    with pytest.raises(ValueError, match=r"'a\.jpg', at 512 and 2560"):
         rows(path)
     pack(path, [("a.cls", b"1")])
     with pytest.raises(ValueError, match="1 tar files hold no image"):
         rows(path)
     pack(path, [("a.jpg", b"1"), ("b.jpg", b"2")])
-    with pytest.raises(
-        ValueError,
-        match=r"; 2 samples .*; jpeg_pipeline reads \.jpg\), the first: a; .* in \.fits$",
-    ):
+    with pytest.raises(ValueError, match=r"2 samples .*jpeg_pipeline.*first: a; .*\.fits$"):
         Index.scan(path, suffixes=(".fits",))
     pack(path, [("a.jpg", b"1"), ("a.x.png", b"2"), ("a.x_png", b"3"), ("a.x-png", b"3")])
     assert rows(path)[0]["x_png_nbytes"] == 1
@@ -297,7 +292,7 @@ def test_wrong_tars(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_long_integers_are_no_other_numbers_among_floats(shards: int, tmp_path: Path) -> None:
+def test_long_integers_among_floats_keep_their_value(shards: int, tmp_path: Path) -> None:
     fields = [b'{"id": %d, "z": 2, "n": [1]}' % (2**53 + 1), b'{"id": 0.5, "z": 0.5, "n": 0.5}']
     for shard in range(shards):
         chosen = fields[shard::shards]
@@ -353,8 +348,7 @@ def test_samples_before_a_damage_are_kept(
     made = rows(tmp_path)
     # Of 2, whose text is lost, nothing is made.
     assert [(row["key"], row["cls"]) for row in made] == [(k, 1) for k in "01" + "01234"]
-    assert f"{tmp_path}/0.tar: " in caplog.text
-    assert f"at {third_text}" in caplog.text
+    assert re.search(f"{tmp_path}/0.tar: .*at {third_text}", caplog.text)
 
 
 @pytest.mark.parametrize("pax", [False, True])
@@ -397,3 +391,19 @@ def test_damage_is_an_error_or_seen_by_tarfile_alike(
     except ValueError:
         return
     assert mine == listed(str(path))
+
+
+def test_a_volume_label_without_a_size_is_not_a_member(tmp_path: Path) -> None:
+    """As GNU tar writes it."""
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as tar:
+        for name, kind in (("label", b"V"), ("a.png", tarfile.REGTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type = kind
+            info.size = 3 * (kind == tarfile.REGTYPE)
+            tar.addfile(info, io.BytesIO(b"png"))
+    content = bytearray((tmp_path / "a.tar").read_bytes())
+    content[124:136] = bytes(12)
+    content[148:156] = b" " * 8
+    content[148:156] = b"%06o\0 " % sum(content[:512])
+    (tmp_path / "a.tar").write_bytes(content)
+    assert [row["key"] for row in rows(tmp_path / "a.tar")] == ["a"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from tfrecord.reader import tfrecord_loader
 from readers.index.containers.kinds import TFRecord
 from readers.index.containers.tables import containers_table
 from readers.index.containers.tfrecord.example import features, values_of
-from readers.places.opener import LOCAL
 
 JPEG = b"\xff\xd8\xff"
 Record = Mapping[str, tuple[Any, str]]
@@ -35,11 +35,6 @@ def rows(data: Any, **settings: Any) -> list[dict[str, Any]]:
     return found
 
 
-def content(row: dict[str, Any], part: str = "") -> bytes:
-    with LOCAL.at(*(row[f"{part}{name}"] for name in ("path", "offset", "nbytes"))) as place:
-        return place.read(0, place.nbytes)
-
-
 def record(number: int) -> Record:
     return {
         "image/encoded": (JPEG + bytes([number]) * number * 99, "byte"),
@@ -52,7 +47,9 @@ def record(number: int) -> Record:
     }
 
 
-def test_records_are_those_of_the_library(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_are_those_of_the_library(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: Callable[..., bytes]
+) -> None:
     for shard in range(2):
         write(tmp_path / f"{shard}.tfrecord", [record(shard * 5 + n) for n in range(5)])
     (tmp_path / "0.idx").write_text("0 90\n")
@@ -111,7 +108,7 @@ def test_numbers_that_are_not_packed() -> None:
     assert (name, values_of(message, at).values) == ("a", [5, 300])
 
 
-def test_columns(tmp_path: Path) -> None:
+def test_columns(tmp_path: Path, content: Callable[..., bytes]) -> None:
     path = write(tmp_path / "a.tfrecord", [record(n) for n in range(3)])
     usual = {"path", "offset", "nbytes", "key", "file_bytes", "etag"}
     [row, *_] = rows(path, columns={"image/class/label": "label", "mask": "m"})
@@ -121,7 +118,7 @@ def test_columns(tmp_path: Path) -> None:
     assert content(row) == b"\x89PNG\0"
     for name in ("offset", "hdu", "path_x"):  # of which an Index takes what it reads
         columns = {"image/text": name}
-        with pytest.raises(ValueError, match=f"the column '{name}' of an Index says what is read"):
+        with pytest.raises(ValueError, match=f"'{name}'.*read"):
             rows(path, columns=columns)
 
 
@@ -130,8 +127,8 @@ def test_records_without_an_image(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     path = write(tmp_path / "a.tfrecord", [{"other": (1, "int")}, first, {"x": (2, "int")}])
     [row] = rows(path)
     assert (row["key"], "other" in row) == (1, False)
-    assert "left out: 2 records without an image in feature 'image/encoded'" in caplog.text
-    with pytest.raises(ValueError, match=r"feature 'jpg', the features are .*image/encoded"):
+    assert re.search("2 records .*'image/encoded'", caplog.text)
+    with pytest.raises(ValueError, match=r"'jpg'.*image/encoded"):
         rows(path, image="jpg")
 
 
@@ -144,19 +141,21 @@ def test_values_of_different_kinds(tmp_path: Path) -> None:
     assert [row["b"] for row in made] == [[1], [2, 3], []]
 
 
-def test_wrong_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda _: b"x" * 99, "not a TFRecord"),
+        (lambda whole: b"\x1f\x8b" + whole, "gzip"),
+        (lambda whole: whole[:-1], "cut off.*ends at {0}, the file at {1}"),
+        (lambda _: b"", "hold no image"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, change: Callable[[bytes], bytes], words: str) -> None:
     path = tmp_path / "a.tfrecord"
-    write(path, [record(1)])
-    whole = path.read_bytes()
-    for wrong, reason in (
-        (b"x" * 99, "not a TFRecord file"),
-        (b"\x1f\x8b" + whole, "compressed by gzip"),
-        (whole[:-1], f"cut off: a record ends at {len(whole)}, the file at {len(whole) - 1}"),
-        (b"", "hold no image"),
-    ):
-        path.write_bytes(wrong)
-        with pytest.raises(ValueError, match=reason):
-            rows(path)
+    whole = Path(write(path, [record(1)])).read_bytes()
+    path.write_bytes(change(whole))
+    with pytest.raises(ValueError, match=words.format(len(whole), len(whole) - 1)):
+        rows(path)
 
 
 def test_damaged_records_are_left_out_and_named(
@@ -179,11 +178,10 @@ def test_damaged_records_are_left_out_and_named(
         made = rows(tmp_path)
         assert [row["key"] for row in made] == kept
         assert [row["image/class/label"] for row in made] == [n - 3 for n in kept]
-        assert str(path) in caplog.text
-        assert f" at {at}" in caplog.text
+        assert re.search(f"{path}.* at {at}", caplog.text)
 
 
-def test_records_that_are_no_examples(
+def test_records_that_are_not_examples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     encode = TFRecordWriter.serialize_tf_example
@@ -211,5 +209,20 @@ def test_any_bytes_are_an_example_or_an_error(message: bytes) -> None:
 def test_without_google_crc32c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.tfrecord", [record(1)])
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'dali-pipelines\[containers\]'"):
+    with pytest.raises(ModuleNotFoundError, match="containers"):
         rows(path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "name"),
+    [
+        ({"a": "x", "b": "x"}, "x"),
+        ({"mask": "m", "b": "m_offset"}, "m_offset"),
+        ({"b": "m_offset", "mask": "m"}, "m_offset"),
+    ],
+)
+def test_features_that_make_one_column(tmp_path: Path, columns: dict[str, str], name: str) -> None:
+    image = {"image/encoded": (JPEG, "byte"), "mask": (b"\x89PNG", "byte")}
+    path = write(tmp_path / "a.tfrecord", [{**image, "a": (1, "int"), "b": (2, "int")}])
+    with pytest.raises(ValueError, match=f"two columns '{name}'"):
+        rows(path, columns=columns)

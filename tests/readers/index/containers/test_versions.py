@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from image_files import npy
+from tar_files import packed
 
 from readers import Index, NpyReader, ReadError
 
@@ -17,14 +17,8 @@ SHAPE = (64, 64)
 
 def pack(path: Path, order: list[int]) -> None:
     """Write a tar of arrays whose values are their numbers."""
-    with tarfile.open(path, "w") as tar:
-        for place, number in enumerate(order):
-            content = io.BytesIO()
-            np.save(content, np.full(SHAPE, number, np.float32))
-            member = tarfile.TarInfo(f"{place}.npy")
-            member.size = content.tell()
-            content.seek(0)
-            tar.addfile(member, content)
+    arrays = [np.full(SHAPE, number, np.float32) for number in order]
+    path.write_bytes(packed((f"{place}.npy", npy(each)) for place, each in enumerate(arrays)))
 
 
 def test_a_tar_of_the_same_length_in_another_order_is_rejected(tmp_path: Path) -> None:
@@ -36,7 +30,7 @@ def test_a_tar_of_the_same_length_in_another_order_is_rejected(tmp_path: Path) -
     (tmp_path / "a.tar").unlink()
     pack(tmp_path / "a.tar", [0, *range(39, 0, -1)])
     assert (tmp_path / "a.tar").stat().st_size == nbytes
-    with pytest.raises(ReadError, match=r"a.tar\[.*it was changed since it was indexed"):
+    with pytest.raises(ReadError, match=r"a.tar\[.*changed since"):
         NpyReader().read(columns.row(7), None)
 
 
@@ -57,7 +51,7 @@ def test_a_copy_of_a_container_is_the_same(tmp_path: Path) -> None:
         (pa.array(["3-00000000"]), pa.array([1.5])),
     ],
 )
-def test_columns_of_the_user_are_no_versions(
+def test_columns_of_the_user_are_not_versions(
     tmp_path: Path, etag: pa.Array, file_bytes: pa.Array
 ) -> None:
     np.save(tmp_path / "a.npy", np.full(SHAPE, 5, np.float32))
@@ -75,5 +69,5 @@ def test_samples_of_one_container_are_split_by_their_keys(tmp_path: Path) -> Non
     assert [part.table["key"].to_pylist() for part in parts.values()] == [
         part.table["key"].to_pylist() for part in by_key.values()
     ]
-    with pytest.raises(ValueError, match="would get none of 40 rows"):
+    with pytest.raises(ValueError, match="none of 40 rows"):
         index.split({"train": 0.5, "val": 0.5}, by="path")

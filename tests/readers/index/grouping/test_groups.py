@@ -1,8 +1,9 @@
-"""Samples of several files, against a search of all pairs and against pandas."""
+"""Samples of several files: columns, errors, and pandas' merge_asof."""
 
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from astropy import units
-from hypothesis import given
-from hypothesis import strategies as st
 
 from readers import Index
-from readers.index.grouping.groups import Grouping
-
-EARLIEST, LATEST = (int(np.datetime64(text, "ns").astype(int)) for text in ("1700", "2199-12-31"))
 
 
 def index_of(rows: list[Any], **columns: Any) -> Index:
@@ -66,8 +62,10 @@ class TestGroup:
         }
         assert chosen(grouped, *channels) == [(0, 1, 2), (3, 4, 5)]
 
-    def test_missing_is_kept(self) -> None:
-        grouped = index_of(TRIPLE).group([171, 193, 211], missing="keep")
+    def test_missing_is_kept(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.INFO, "readers.index.grouping"):
+            grouped = index_of(TRIPLE).group([171, 193, 211], missing="keep")
+        assert not caplog.records
         assert chosen(grouped, 171, 193, 211) == [(0, 1, 2), (3, 4, 5), (6, None, 7)]
         assert np.isnan(grouped.table["dt_193"].to_numpy()[2])
         assert grouped.table["dt_193"].null_count == 0
@@ -109,23 +107,21 @@ class TestGroup:
         with caplog.at_level(logging.WARNING):
             index_of(rows).group([1, 2], missing="keep")
         untimed, same = caplog.messages
-        assert untimed == "1 of 6 rows are in no sample: they have no 't_obs', the first: /5_2"
-        assert same.startswith("3 of 6 rows are in no sample: they have the 't_obs' of another row")
-        assert same.endswith("of their channel, the first: /2_1")
+        assert re.match("1 of 6 rows .*no 't_obs'.*/5_2$", untimed)
+        assert re.match("3 of 6 rows .*'t_obs' of another.*/2_1$", same)
 
-    def test_dates_alone_are_counted(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_rows_of_the_same_date_are_counted(self, caplog: pytest.LogCaptureFixture) -> None:
         days = pa.array(["2015-01-01"] * 3 + ["2015-01-02"]).cast(pa.date32())
-        index = index_of([(1, 0)] * 4, day=days)
         with caplog.at_level(logging.WARNING):
-            assert len(index.group([1], time="day")) == 2
+            assert len(index_of([(1, 0)] * 4, day=days).group([1], time="day")) == 2
         [message] = caplog.messages
-        assert message.startswith("2 of 4 rows are in no sample: they have the 'day' of another")
+        assert re.match("2 of 4 rows .*'day' of another", message)
 
     @pytest.mark.parametrize(
         ("arguments", "count"),
         [({}, 4), ({"missing": "keep"}, 2), ({"cadence": "2min", "tolerance": 1}, 6)],
     )
-    def test_what_is_asked_for_is_no_warning(
+    def test_rows_left_out_on_purpose_are_not_a_warning(
         self, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any], count: int
     ) -> None:
         rows = [(1, 0), (2, 0), (1, 24), (2, 24), (2, 36), (2, 60), (1, 80), (1, 100)]
@@ -133,17 +129,17 @@ class TestGroup:
             index_of(rows).group([1, 2], **{"tolerance": 3, **arguments})
         first, *others = caplog.records
         assert first.levelno == logging.INFO
-        assert first.message.startswith(f"{count} of 8 rows are in no sample: they are the near")
+        assert first.message.startswith(f"{count} of 8 rows are in no sample")
         assert all("samples dropped" in record.message for record in others)
 
     @pytest.mark.parametrize(
         ("arguments", "level", "message"),
         [
-            ({}, logging.INFO, "2 of 4 samples dropped: 2 is missing in 2; a larger tolerance or"),
-            ({"tolerance": 0}, logging.WARNING, "3 of 4 samples dropped: 2 is missing in 3;"),
-            ({"tolerance": 5}, logging.INFO, "1 of 4 samples dropped: 2 is missing in 1;"),
-            # At 72, 96 and other multiples there is no file, so they are none of the samples.
-            ({"cadence": "8s"}, logging.INFO, "1 of 3 samples dropped: 2 is missing in 1;"),
+            ({}, logging.INFO, "2 of 4 .*2 is missing in 2; .*tolerance"),
+            ({"tolerance": 0}, logging.WARNING, "3 of 4 .*2 is missing in 3"),
+            ({"tolerance": 5}, logging.INFO, "1 of 4 .*2 is missing in 1"),
+            # There is no file at 72, 96 and other multiples, and so no sample.
+            ({"cadence": "8s"}, logging.INFO, "1 of 3 .*2 is missing in 1"),
         ],
     )
     def test_dropped_samples_are_counted(
@@ -155,7 +151,7 @@ class TestGroup:
             index_of(rows).group([1, 2], **{"tolerance": 2, **arguments})
         [record] = (record for record in caplog.records if "dropped" in record.message)
         assert record.levelno == level
-        assert record.message.startswith(message)
+        assert re.match(message, record.message)
 
     def test_many_dropped_frames_take_one_line(self, caplog: pytest.LogCaptureFixture) -> None:
         offsets = range(0, 300, 12)
@@ -163,23 +159,15 @@ class TestGroup:
             [1], offsets=offsets, tolerance=1
         )
         [message] = caplog.messages
-        assert message.startswith("24 of 30 samples dropped: 1+12s is missing in 1, 1+24s is")
-        assert "1+240s is missing in 20, and so on for 4 more; a larger tolerance" in message
-
-    def test_a_log_of_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
-        with caplog.at_level(logging.INFO, "readers.index.grouping"):
-            index_of(TRIPLE).group([171, 193, 211], missing="keep")
-        assert not caplog.records
+        assert re.match(r"24 of 30 .*1\+12s is missing in 1, .*1\+240s .* 20, .* 4 more", message)
 
     @pytest.mark.parametrize(
-        ("tolerance", "found"), [(3, 1), (2.999999999, 0), ("3 s", 1), ("0.05min", 1)]
+        ("tolerance", "found"),
+        [(3, 1), (2.999999999, 0), ("3 s", 1), ("0.05min", 1), (0.05 * units.min, 1)],
     )
-    def test_tolerance_is_included(self, tolerance: float | str, found: int) -> None:
+    def test_tolerance_is_included(self, tolerance: Any, found: int) -> None:
         index = index_of([(1, 0), (2, 3), (1, 100), (2, 100)])
         assert len(index.group([1, 2], tolerance=tolerance)) == 1 + found
-
-    def test_tolerance_as_a_quantity(self) -> None:
-        assert len(index_of([(1, 0), (2, 3)]).group([1, 2], tolerance=0.05 * units.min)) == 1
 
     def test_cadence(self) -> None:
         rows = [(1, 1), (2, -1), (2, 719), (1, 1440), (1, 1000), (2, 1300)]
@@ -218,160 +206,45 @@ class TestGroup:
         assert again.digest == grouped.digest
 
 
-BAD = [
-    (
-        {"channels": "171"},
-        ValueError,
-        "channels must be a sequence of at least one value, got '171'",
-    ),
-    ({"channels": 171}, ValueError, "channels must be a sequence of at least one value, got 171"),
-    ({"channels": []}, ValueError, r"channels must be a sequence of at least one value"),
-    ({"channels": [171, "171"]}, ValueError, "channels must be given once each, got 171 again"),
-    ({"missing": "nan"}, ValueError, r"missing must be one of \('drop', 'keep'\), got 'nan'"),
-    ({"tolerance": "12 m"}, ValueError, "tolerance must be seconds, or a duration such as '12 s'"),
-    ({"tolerance": "soon"}, ValueError, "tolerance must be seconds, .*, got 'soon'"),
-    ({"tolerance": [1, 2]}, ValueError, r"tolerance must be seconds, .*, got \[1, 2\]"),
-    ({"tolerance": -1}, ValueError, "tolerance must be from 0 to 9e9 s, got -1"),
-    ({"tolerance": float("nan")}, ValueError, "tolerance must be from 0 to 9e9 s, got nan"),
-    ({"cadence": 23}, ValueError, "cadence must be at least twice the tolerance of 12 s, got 23"),
-    ({"cadence": 0, "tolerance": 0}, ValueError, "cadence must be at least twice"),
-    (
-        {"by": "channel"},
-        KeyError,
-        "grouping needs a column 'channel': the Index has path, .* with_keys",
-    ),
-    ({"time": "date_obs"}, KeyError, "needs a column 'date_obs': .* --keys, or name another"),
-    ({"by": "WAVELNHT"}, KeyError, r"a column 'WAVELNHT': did you mean wavelnth\? the Index has"),
-    ({"time": "wavelnth"}, TypeError, "column 'wavelnth' must hold times, it is int64"),
-    ({"channels": [171, 94]}, ValueError, r"column 'wavelnth' has no 94, it has 171 \(3 rows\), 2"),
-    ({"channels": [171, "x"]}, ValueError, r"has no 'x', it has 171 \(3 rows\), "),
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"channels": "171"}, ValueError, "channels.*'171'"),
+    ({"channels": 171}, ValueError, "channels.*171"),
+    ({"channels": []}, ValueError, "channels.*at least one"),
+    ({"channels": [171, "171"]}, ValueError, "channels.*once.*171"),
+    ({"channels": [171, 94]}, ValueError, r"'wavelnth' has no 94, it has 171 \(3 rows\), "),
+    ({"channels": [171, "x"]}, ValueError, r"'wavelnth' has no 'x', it has 171 \(3 rows\), "),
     ({"channels": [171, 17.5]}, ValueError, "has no 17.5"),
-    (
-        {"tolerance": 1},
-        ValueError,
-        r"within 1 s: of 3 times, .*0 have 193 \(the nearest is 1.5 s off\), 0 have 211 .* is 2 s ",
-    ),
+    ({"missing": "nan"}, ValueError, "missing.*'drop', 'keep'.*'nan'"),
+    ({"tolerance": "12 m"}, ValueError, "tolerance.*seconds.*'12 m'"),
+    ({"tolerance": "soon"}, ValueError, "tolerance.*seconds.*'soon'"),
+    ({"tolerance": [1, 2]}, ValueError, r"tolerance.*seconds.*\[1, 2\]"),
+    ({"tolerance": -1}, ValueError, "tolerance.*from 0.*-1"),
+    ({"tolerance": float("nan")}, ValueError, "tolerance.*from 0.*nan"),
+    ({"tolerance": 1}, ValueError, r"within 1 s.*193 .*1.5 s.*211 .*2 s"),
+    ({"cadence": 23}, ValueError, "cadence.*twice the tolerance of 12 s.*23"),
+    ({"cadence": 0, "tolerance": 0}, ValueError, "cadence.*twice"),
+    ({"by": "channel"}, KeyError, "'channel'.*path.*with_keys"),
+    ({"by": "WAVELNHT"}, KeyError, "'WAVELNHT': did you mean wavelnth"),
+    ({"time": "date_obs"}, KeyError, "'date_obs'.*--keys"),
+    ({"time": "wavelnth"}, TypeError, "'wavelnth'.*times.*int64"),
 ]
 
 
 class TestErrors:
-    @pytest.mark.parametrize(("options", "error", "message"), BAD)
-    def test_arguments(
-        self,
-        options: dict[str, Any],
-        error: type[Exception],
-        message: str,
-    ) -> None:
-        arguments = {"channels": [171, 193, 211], **options}
-        with pytest.raises(error, match=message):
-            index_of(TRIPLE).group(arguments.pop("channels"), **arguments)
+    @pytest.mark.parametrize(("options", "error", "words"), BAD)
+    def test_arguments(self, options: dict[str, Any], error: type[Exception], words: str) -> None:
+        with pytest.raises(error, match=words):
+            index_of(TRIPLE).group(**{"channels": [171, 193, 211], **options})
 
     def test_no_times(self) -> None:
         rows = [(171, 0), (193, None), (193, None)]
-        message = "column 't_obs' is empty in all 2 rows of 193: name another column"
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match="'t_obs' is empty in all 2 rows of 193"):
             index_of(rows).group([171, 193])
 
     def test_many_channels(self) -> None:
         rows = [(number, 0) for number in range(30)]
         with pytest.raises(ValueError, match=r"1 rows\), 10 more$"):
             index_of(rows).group([171])
-
-
-# Whatever the times are. Small numbers make ties, large ones the limits of 64 bits.
-
-
-def naive(index: Index, grouping: Grouping) -> list[Any]:
-    """Return the rows of the files of each sample by looking at all pairs."""
-    tolerance = round(float(units.Quantity(grouping.tolerance, "s").value) * 1e9)
-    assert grouping.channels is not None
-    by = index.table[grouping.by].to_pylist()
-    times = index.table[grouping.time].cast(pa.int64()).to_pylist()
-    files = {
-        channel: [n for n in range(len(by)) if by[n] == channel and times[n] is not None]
-        for channel in grouping.channels
-    }
-    if grouping.cadence is None:
-        wanted = sorted({times[n] for n in files[grouping.channels[0]]})
-    else:
-        step = round(float(grouping.cadence) * 1e9)
-        found = [times[n] for rows in files.values() for n in rows]
-        wanted = sorted({(t // step + k) * step for t in found for k in (0, 1)})
-    samples = []
-    for rows in files.values():
-        firsts = {times[n]: n for n in reversed(rows)}  # the first row of equal times
-        takers: dict[int, list[tuple[int, int]]] = {}
-        for sample, t in enumerate(wanted):
-            file = min(firsts, key=lambda f: (abs(f - t), f))
-            if abs(file - t) <= tolerance:
-                takers.setdefault(file, []).append((abs(file - t), -sample))
-        having = {-min(of_file)[1]: firsts[file] for file, of_file in takers.items()}
-        samples.append([having.get(sample) for sample in range(len(wanted))])
-    good = all if grouping.missing == "drop" else any
-    return [
-        (t, sample)
-        for t, *sample in zip(wanted, *samples, strict=True)
-        if good(n is not None for n in sample)
-    ]
-
-
-times_drawn = st.one_of(
-    st.integers(-30, 30), st.integers(EARLIEST, LATEST), st.sampled_from([EARLIEST, LATEST])
-)
-files_drawn = st.lists(
-    st.tuples(st.sampled_from([1, 2, 3]), st.none() | times_drawn), min_size=1, max_size=30
-)
-
-
-@given(
-    files_drawn,
-    st.permutations([1, 2, 3]),
-    st.integers(0, 40) | st.integers(0, 10**18),
-    st.sampled_from(["drop", "keep"]),
-    st.none() | st.integers(0, 20),
-)
-def test_against_all_pairs(
-    files: list[Any], channels: list[int], tolerance_ns: int, missing: str, spare: int | None
-) -> None:
-    channels = [c for c in channels if any(of == c and t is not None for of, t in files)]
-    if not channels:
-        return
-    index = Index(
-        pa.table(
-            {
-                "path": [f"/{number}" for number in range(len(files))],
-                "wavelnth": [channel for channel, _ in files],
-                "t_obs": pa.array([time for _, time in files], pa.timestamp("ns")),
-            }
-        )
-    )
-    options: dict[str, Any] = {"tolerance": tolerance_ns / 1e9, "missing": missing}
-    if spare is not None:
-        options["cadence"] = (2 * round(tolerance_ns / 1e9 * 1e9) + spare + 1) / 1e9
-    try:
-        grouping = Grouping(channels=channels, **options)
-    except ValueError:  # a cadence that rounding made too small
-        assert spare is not None
-        return
-    expected = naive(index, grouping)
-    if not expected:
-        with pytest.raises(ValueError, match="no sample has all channels"):
-            index.group(channels, **options)
-        return
-    grouped = index.group(channels, **options)
-    assert grouped.table["time"].cast(pa.int64()).to_pylist() == [t for t, _ in expected]
-    for place, channel in enumerate(channels):
-        rows = [sample[place] for _, sample in expected]
-        paths = [None if row is None else f"/{row}" for row in rows]
-        assert grouped.table[f"path_{channel}"].to_pylist() == paths
-        assert len(set(paths) - {None}) == len(paths) - paths.count(None)
-        away = [
-            np.nan if row is None else (files[row][1] - t) / 1e9
-            for row, (t, _) in zip(rows, expected, strict=True)
-        ]
-        np.testing.assert_array_equal(grouped.table[f"dt_{channel}"].to_numpy(), away)
-    firsts = [next(f"/{n}" for n in sample if n is not None) for _, sample in expected]
-    assert grouped.table["path"].to_pylist() == firsts
 
 
 def test_against_pandas() -> None:

@@ -1,8 +1,7 @@
-"""Sequences: frames at several times of each sample, against a search of all pairs and pandas."""
+"""Sequences: frames at several times of each sample, against pandas."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from astropy import units
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from readers import Index, TimeBlocks
@@ -126,42 +125,33 @@ class TestOffsets:
         assert files_of(index_of(rows).group(offsets=("-12min", 0))) == [(1, 3)]
 
     @pytest.mark.parametrize(
-        ("arguments", "message"),
+        ("arguments", "words"),
         [
-            ({}, "give channels, or offsets, or both"),
-            ({"channels": [], "offsets": [0]}, r"channels must be a sequence of at least one"),
-            ({"offsets": "-12min"}, "offsets must be a sequence of durations, .* got '-12min'"),
-            ({"offsets": []}, "offsets must be a sequence of durations"),
-            ({"offsets": 12}, "offsets must be a sequence of durations, .* got 12"),
-            ({"offsets": ["soon"]}, "offsets must be seconds, or a duration such as '12 s'"),
-            ({"offsets": ["3 m"]}, "offsets must be seconds, or a duration such as '12 s'"),
-            ({"offsets": [float("nan")]}, "offsets must be from -9e.09 to 9e9 s, got nan"),
-            ({"offsets": ["1min", 0, 60]}, r"given once each, got \+1min again"),
-            ({"offsets": [0, -0.0]}, "given once each, got 0 again"),
-            (
-                {"offsets": ["-24s", 0]},
-                "must be more than twice the tolerance apart, which is 12 s, got -24s and 0",
-            ),
-            (
-                {"offsets": ["-2h", "0"]},
-                r"all frames within 12 s: of 6 times, 0 have '-2h' \(the nearest is 3600 s off\),",
-            ),
+            ({}, "channels.*offsets"),
+            ({"channels": [], "offsets": [0]}, "channels.*at least one"),
+            ({"offsets": "-12min"}, "offsets.*sequence.*'-12min'"),
+            ({"offsets": []}, "offsets.*sequence"),
+            ({"offsets": 12}, "offsets.*sequence.*12"),
+            ({"offsets": ["soon"]}, "offsets.*seconds.*'soon'"),
+            ({"offsets": ["3 m"]}, "offsets.*seconds.*'3 m'"),
+            ({"offsets": [float("nan")]}, "offsets.*from -9e.09 to 9e9 s.*nan"),
+            ({"offsets": ["1min", 0, 60]}, r"once.*\+1min"),
+            ({"offsets": [0, -0.0]}, "once.*0"),
+            ({"offsets": ["-24s", 0]}, "twice the tolerance apart.*12 s.*-24s and 0"),
+            ({"offsets": ["-2h", "0"]}, "within 12 s.*6 times, 0 have '-2h' .*3600 s"),
         ],
     )
-    def test_errors(self, arguments: dict[str, Any], message: str) -> None:
-        with pytest.raises(ValueError, match=message):
+    def test_errors(self, arguments: dict[str, Any], words: str) -> None:
+        with pytest.raises(ValueError, match=words):
             index_of(EVERY_12).group(**arguments)
 
-    def test_samples_are_not_grouped_again(self) -> None:
-        grouped = index_of(TWO).group([171, 193])
-        message = r"samples of several files already \(171, 193\): group single files, by channels"
-        with pytest.raises(ValueError, match=message):
-            grouped.group(offsets=["-12min", 0], time="time")
-        with pytest.raises(ValueError, match=message):  # not that column 't_obs' is missing
-            grouped.group(offsets=["-12min", 0])
+    @pytest.mark.parametrize("arguments", [{"time": "time"}, {}])
+    def test_samples_are_not_grouped_again(self, arguments: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=r"already \(171, 193\)"):
+            index_of(TWO).group([171, 193]).group(offsets=["-12min", 0], **arguments)
 
     def test_no_times(self) -> None:
-        with pytest.raises(ValueError, match="column 't_obs' is empty in all 1 rows: name another"):
+        with pytest.raises(ValueError, match="'t_obs' is empty in all 1 rows"):
             index_of([(1, None)]).group(offsets=[0])
 
     def test_the_column_of_channels_is_not_needed(self) -> None:
@@ -199,110 +189,17 @@ class TestKept:
 
     def test_others_are_not_put_together(self, grouped: Index) -> None:
         other = index_of(TWO).group([193, 171], offsets=("-12min", "0"), missing="keep")
-        message = "different channels or offsets in time: 171, 193 at -12min, 0 and 193, 171 at"
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match="171, 193 at -12min, 0 and 193, 171 at"):
             Index.concat([grouped, other])
-        with pytest.raises(ValueError, match="at -12min, 0 and one channel without offsets"):
+        with pytest.raises(ValueError, match="at -12min, 0 and one channel"):
             Index.concat([grouped, index_of(TWO)], fill=True)
-
-
-def naive(index: Index, grouping: Grouping, shifts: list[int]) -> list[Any]:
-    """Return the time and the rows of the files of each sample, by looking at all pairs."""
-    tolerance = round(float(units.Quantity(grouping.tolerance, "s").value) * 1e9)
-    by = index.table["wavelnth"].to_pylist()
-    times = index.table["t_obs"].cast(pa.int64()).to_pylist()
-    channels = [None] if grouping.channels is None else grouping.channels
-    files = [
-        [n for n in range(len(by)) if channel in (None, by[n]) and times[n] is not None]
-        for channel in channels
-    ]
-    if grouping.cadence is None:
-        wanted = sorted({times[n] for n in files[0]})
-    else:
-        step = round(float(grouping.cadence) * 1e9)
-        found = [times[n] - shift for rows in files for n in rows for shift in shifts]
-        wanted = sorted({(t // step + k) * step for t in found for k in (0, 1)})
-    samples = []
-    for t in wanted:
-        sample = []
-        for shift in shifts:
-            for rows in files:
-                near = [n for n in rows if abs(times[n] - t - shift) <= tolerance]
-                near.sort(key=lambda n: (abs(times[n] - t - shift), times[n], n))
-                sample.append(near[0] if near else None)
-        samples.append((t, sample))
-    good = all if grouping.missing == "drop" else any
-    return [(t, sample) for t, sample in samples if good(n is not None for n in sample)]
-
-
-files_drawn = st.lists(
-    st.tuples(st.sampled_from([1, 2]), st.none() | st.integers(-60, 60)), min_size=1, max_size=40
-)
-
-
-@given(
-    files_drawn,
-    st.sampled_from([None, [1], [2, 1]]),
-    st.lists(st.integers(-40, 40), min_size=1, max_size=4, unique=True),
-    st.integers(0, 9),
-    st.sampled_from(["drop", "keep"]),
-    st.none() | st.integers(0, 20),
-)
-def test_against_all_pairs(
-    files: list[Any],
-    channels: list[int] | None,
-    shifts: list[int],
-    tolerance: int,
-    missing: str,
-    spare: int | None,
-) -> None:
-    index = Index(
-        pa.table(
-            {
-                "path": [f"/{number}" for number in range(len(files))],
-                "wavelnth": [channel for channel, _ in files],
-                "t_obs": pa.array([time for _, time in files], pa.timestamp("ns")),
-            }
-        )
-    )
-    ordered = sorted(shifts)
-    gaps = [b - a for a, b in itertools.pairwise(ordered)]
-    tolerance = min([tolerance, *((gap - 1) // 2 for gap in gaps)])
-    options: dict[str, Any] = {
-        "offsets": [shift / 1e9 for shift in shifts],
-        "tolerance": tolerance / 1e9,
-        "missing": missing,
-    }
-    if spare is not None:
-        options["cadence"] = (2 * tolerance + spare + 1) / 1e9
-    timed = {channel for channel, time in files if time is not None}
-    if not timed or not timed >= set(channels or timed):
-        with pytest.raises(ValueError, match=r"is empty in all|has no "):
-            index.group(channels, **options)
-        return
-    grouping = Grouping(channels=channels, **options)
-    expected = naive(index, grouping, shifts)
-    if not expected:
-        with pytest.raises(ValueError, match="no sample has all frames"):
-            index.group(channels, **options)
-        return
-    grouped = index.group(channels, **options)
-    assert grouped.table["time"].cast(pa.int64()).to_pylist() == [t for t, _ in expected]
-    assert files_of(grouped) == [tuple(sample) for _, sample in expected]
-    for place, part in enumerate(grouped.parts):
-        away = [
-            np.nan if sample[place] is None else (files[sample[place]][1] - t) / 1e9
-            for t, sample in expected
-        ]
-        np.testing.assert_array_equal(grouped.table[f"dt_{part}"].to_numpy(), away)
-    firsts = [next(f"/{n}" for n in sample if n is not None) for _, sample in expected]
-    assert grouped.table["path"].to_pylist() == firsts
 
 
 @given(
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6),
     st.sampled_from([-8e9, -1.0, 0.0, 8e9]),
 )
+@example([-(2**63), 2**63 - 8 * 10**18], -8e9)  # a file where a time would wrap around to
 def test_at_the_limits_of_64_bits(times: list[int], offset: float) -> None:
     """A frame whose time no column can hold is missing; no time wraps around."""
     index = Index(

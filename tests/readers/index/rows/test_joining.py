@@ -73,29 +73,27 @@ class TestConcat:
         assert contents(found)["x"] == [*pa.array(first).to_pylist(), *pa.array(second).to_pylist()]
 
     @pytest.mark.parametrize(
-        ("indexes", "message"),
+        ("indexes", "error", "words"),
         [
-            ([], "at least one Index, got none"),
-            ([index(x=[1, 2]), index()], r"missing: 'x' \(indexes\[1\]\); fill=True fills"),
-            ([index(), index(x=[1, 2], y=[1, 2])], r"'x' \(indexes\[0\]\), 'y' \(indexes\[0\]\)"),
-            ([index(x=[1, 2]), index(x=["a", "b"])], "'x' is int64 and string: .*; make it one"),
-            ([index(x=[2**60 + 1, 0]), index(x=[0.5, 0.5])], "'x' is int64 and double: .*not in"),
+            ([], ValueError, "at least one"),
+            ([index(x=[1, 2]), index()], ValueError, r"'x' \(indexes\[1\]\).*fill=True"),
+            (
+                [index(), index(x=[1, 2], y=[1, 2])],
+                ValueError,
+                r"'x' \(indexes\[0\]\), 'y' \(indexes\[0\]\)",
+            ),
+            ([index(x=[1, 2]), index(x=["a", "b"])], ValueError, "'x' is int64 and string"),
+            ([index(x=[2**60 + 1, 0]), index(x=[0.5, 0.5])], ValueError, "'x' is int64 and double"),
+            ([index(), index().table], TypeError, "sequence of Indexes.*a Tab"),
+            ("ab", TypeError, "sequence of Indexes.*a str"),
+            (index(), TypeError, r"\[first, second\], got <Index"),
+            (None, TypeError, r"\[first, second\], got None"),
+            (3, TypeError, r"\[first, second\], got 3"),
         ],
     )
-    def test_errors(self, indexes: list[Index], message: str) -> None:
-        with pytest.raises(ValueError, match=message):
+    def test_errors(self, indexes: Any, error: type[Exception], words: str) -> None:
+        with pytest.raises(error, match=words):
             Index.concat(indexes)
-
-    @pytest.mark.parametrize("given", [[index(), index().table], "ab"])
-    def test_no_index(self, given: Any) -> None:
-        with pytest.raises(TypeError, match=r"concat takes a sequence of Indexes, got a (Tab|str)"):
-            Index.concat(given)
-
-    @pytest.mark.parametrize("given", [index(), None, 3])
-    def test_no_sequence(self, given: Any) -> None:
-        message = r"concat takes a sequence of Indexes, as \[first, second\], got (<Index|None|3)"
-        with pytest.raises(TypeError, match=message):
-            Index.concat(given)
 
     def test_classes(self, tmp_path: Path) -> None:
         for name in ("a/x.jpg", "b/y.jpg", "c/z.jpg"):
@@ -106,7 +104,7 @@ class TestConcat:
         assert Index.concat([index(), first], fill=True).classes == ("a", "b", "c")
         other = Index.from_class_folders(tmp_path, classes=("c", "b", "a"))
         for second in (other, index(label=[0, 1], class_name=["c", "b"])):
-            with pytest.raises(ValueError, match="the labels number different classes"):
+            with pytest.raises(ValueError, match="different classes"):
                 Index.concat([first, second])
 
     def test_of_a_mapped_file(self, tmp_path: Path) -> None:
@@ -118,15 +116,6 @@ class TestConcat:
 
 
 class TestWithColumn:
-    @pytest.mark.parametrize("name", [3, None, b"x", ("x",)])
-    def test_a_name_that_is_no_text(self, name: Any) -> None:
-        with pytest.raises(TypeError, match="the name of a column must be text, got "):
-            index().with_column(name, [1, 2])
-
-    def test_an_empty_name(self) -> None:
-        with pytest.raises(ValueError, match="the name of a column is empty"):
-            index().with_column("", [1, 2])
-
     @pytest.mark.parametrize(
         ("values", "expected"),
         [
@@ -144,6 +133,8 @@ class TestWithColumn:
             (MaskedColumn([1, 2], mask=[True, False]), [None, 2]),
             (pd.Series(["a", "b"]), ["a", "b"]),
             (pd.Series([1, 2], dtype=">i4"), [1, 2]),
+            (pd.arrays.SparseArray([0, 3]), [0, 3]),
+            (pd.Series(pd.arrays.SparseArray([0, 3])), [0, 3]),
             (torch.tensor([1, 2]), [1, 2]),
             (pa.array([1, 2]), [1, 2]),
             (np.array(["2020-01-01", "NaT"], "M8[D]"), [pd.Timestamp("2020-01-01").date(), None]),
@@ -175,18 +166,6 @@ class TestWithColumn:
         assert table.schema.field("x").type == kind
         assert table["x"].to_pylist() == [first, None]
 
-    def test_of_pandas_with_most_values_the_same(self) -> None:
-        sparse = pd.arrays.SparseArray([0, 3])
-        for values in (sparse, pd.Series(sparse)):
-            assert contents(index().with_column("x", values))["x"] == [0, 3]
-
-    @pytest.mark.parametrize(
-        "values", [pd.period_range("2020", periods=2), pd.interval_range(0, 2), pd.cut([1, 2], 2)]
-    )
-    def test_of_pandas_without_a_type_of_its_own(self, values: Any) -> None:
-        with pytest.raises(ValueError, match="'x' cannot hold these values: they are extension<"):
-            index().with_column("x", values)
-
     def test_a_column_of_a_fits_table(self) -> None:
         """Which is big-endian."""
         table = fits.BinTableHDU.from_columns([fits.Column("x", "J", array=[1, 2])])
@@ -204,35 +183,43 @@ class TestWithColumn:
         assert labelled.with_column("label", [3]).classes == ()
 
     @pytest.mark.parametrize(
-        ("values", "message"),
+        ("name", "values", "error", "words"),
         [
-            ([1], "column 'x' needs 2 values, one for each row, got 1"),
-            (3, "column 'x' cannot hold these values"),
-            ("ab", "column 'x' needs a value for each row, got 'ab'"),
-            ([1, "a"], "column 'x' cannot hold these values: Could not convert 'a'"),
-            (np.zeros((2, 2, 2)), "column 'x' cannot hold these values: only handle 1-dim"),
-            (np.ma.zeros((2, 0)), "column 'x' cannot hold these values"),
-            ([2**70, 1], "column 'x' cannot hold these values"),
-            ([np.ones(2), MASKED], "column 'x': row 1 has masked values: fill them, e.g. with NaN"),
-            ([np.ones((1, 2)), MASKED[None]], "column 'x': row 1 has masked values"),
-            ([[], Masked(MASKED.data, mask=MASKED.mask)], "column 'x': row 1 has masked values"),
-            ([1.5, np.ma.masked], "column 'x': row 1 has masked values: .* or give None"),
+            (3, [1, 2], TypeError, "name of a column must be text, got 3"),
+            (None, [1, 2], TypeError, "name of a column must be text, got None"),
+            (b"x", [1, 2], TypeError, "name of a column must be text, got b'x'"),
+            ("", [1, 2], ValueError, "name of a column is empty"),
+            ("path", ["/a", None], ValueError, "'path' has 1 empty rows"),
+            ("x", {3, 1}, TypeError, "'x'.*order of the rows"),
+            ("x", {"a": 3, "b": 1}, TypeError, "'x'.*order of the rows"),
+            ("x", {}.keys(), TypeError, "'x'.*order of the rows"),
+            ("x", [1], ValueError, "'x' needs 2 values.*got 1"),
+            ("x", "ab", ValueError, "'x' needs a value for each row, got 'ab'"),
+            ("x", 3, ValueError, "'x' cannot hold"),
+            ("x", [1, "a"], ValueError, "'x' cannot hold.*'a'"),
+            ("x", np.zeros((2, 2, 2)), ValueError, "'x' cannot hold"),
+            ("x", np.ma.zeros((2, 0)), ValueError, "'x' cannot hold"),
+            ("x", [2**70, 1], ValueError, "'x' cannot hold"),
+            ("x", pd.period_range("2020", periods=2), ValueError, "'x' cannot hold.*extension<"),
+            ("x", pd.interval_range(0, 2), ValueError, "'x' cannot hold.*extension<"),
+            ("x", pd.cut([1, 2], 2), ValueError, "'x' cannot hold.*extension<"),
+            ("x", [np.ones(2), MASKED], ValueError, "'x': row 1 has masked values: fill"),
+            ("x", [np.ones((1, 2)), MASKED[None]], ValueError, "'x': row 1 has masked values"),
             (
-                Time([58000, 58001], format="mjd"),
-                r"times as an array of datetime64\[ns\].* Time its",
+                "x",
+                [[], Masked(MASKED.data, mask=MASKED.mask)],
+                ValueError,
+                "'x': row 1 has masked values",
             ),
-            ([np.datetime64("2020-01-01"), None], r"times as an array .* in which NaT is null"),
-            (np.array(["2020-01-01T01"] * 2, "M8[h]"), r"times as an array of datetime64\[ns\]"),
+            ("x", [1.5, np.ma.masked], ValueError, "'x': row 1 has masked values: .*None"),
+            ("x", Time([58000, 58001], format="mjd"), ValueError, r"datetime64\[ns\].* Time"),
+            ("x", [np.datetime64("2020-01-01"), None], ValueError, r"datetime64\[ns\].*NaT"),
+            ("x", np.array(["2020-01-01T01"] * 2, "M8[h]"), ValueError, r"datetime64\[ns\]"),
         ],
     )
-    def test_errors(self, values: Any, message: str) -> None:
-        with pytest.raises(ValueError, match=message):
-            index().with_column("x", values)
-
-    @pytest.mark.parametrize("values", [{3, 1}, {"a": 3, "b": 1}, {}.keys()])
-    def test_values_without_an_order_of_rows(self, values: Any) -> None:
-        with pytest.raises(TypeError, match="column 'x' needs values in the order of the rows"):
-            index().with_column("x", values)
+    def test_errors(self, name: Any, values: Any, error: type[Exception], words: str) -> None:
+        with pytest.raises(error, match=words):
+            index().with_column(name, values)
 
     def test_rows_of_a_matrix_are_lists_of_a_fixed_length(self) -> None:
         for values in (np.arange(6).reshape(2, 3), np.arange(6, dtype=">i8").reshape(2, 3)):
@@ -241,9 +228,5 @@ class TestWithColumn:
             assert column.to_pylist() == values.tolist()
         masked = np.ma.masked_equal(np.arange(6).reshape(2, 3), 4)
         assert contents(index().with_column("x", masked))["x"] == [[0, 1, 2], [3, None, 5]]
-        with pytest.raises(ValueError, match="needs 2 values, one for each row, got 3"):
+        with pytest.raises(ValueError, match=r"'x' needs 2 values.*got 3"):
             index().with_column("x", np.zeros((3, 2)))
-
-    def test_columns_of_files_are_checked(self) -> None:
-        with pytest.raises(ValueError, match="column 'path' has 1 empty rows"):
-            index().with_column("path", ["/a", None])

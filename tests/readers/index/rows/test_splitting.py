@@ -136,40 +136,46 @@ class TestByHash:
             assert part.table["x"].to_pylist() == sorted(part.table["x"].to_pylist())
 
     @pytest.mark.parametrize(
-        ("fractions", "message"),
+        ("fractions", "words"),
         [
-            ({"a": 0.8, "b": 0.1}, "must add up to 1, got {'a': 0.8, 'b': 0.1}, which is 0.9"),
-            ({"a": 80, "b": 20}, "must add up to 1"),
-            ({"a": 1, "b": 0}, "must be numbers above 0"),
-            ({"a": 1.5, "b": -0.5}, "must be numbers above 0"),
-            ({"a": float("nan"), "b": 1}, "must be numbers above 0"),
-            ({"a": "1"}, "must be numbers above 0"),
-            ({}, "must be a dict"),
-            ([0.8, 0.2], "must be a dict"),
+            ({"a": 0.8, "b": 0.1}, "add up to 1.*'a': 0.8, 'b': 0.1.*0.9"),
+            ({"a": 80, "b": 20}, "add up to 1"),
+            ({"a": 1, "b": 0}, "above 0"),
+            ({"a": 1.5, "b": -0.5}, "above 0"),
+            ({"a": float("nan"), "b": 1}, "above 0"),
+            ({"a": "1"}, "above 0"),
+            ({}, "dict"),
+            ([0.8, 0.2], "dict"),
         ],
     )
-    def test_fractions_that_make_no_sense(self, fractions: Any, message: str) -> None:
-        with pytest.raises(ValueError, match=message):
+    def test_invalid_fractions(self, fractions: Any, words: str) -> None:
+        with pytest.raises(ValueError, match=words):
             many(10).split(fractions)
 
     @pytest.mark.parametrize(
-        ("column", "by", "error", "message"),
+        ("column", "by", "error", "words"),
         [
-            ([1, 2, 3], "nigth", KeyError, "needs a column 'nigth': did you mean night\\?"),
-            ([1, None, None], "night", ValueError, "empty in 2 rows, the first is row 1 \\(/b\\)"),
-            ([1.5, 2, 3], "night", TypeError, "'night' is double: split by text, bytes, int"),
-            ([1, 1, 1], "night", ValueError, "would get none of 3 rows"),
-            ([1, 2, 3], TimeBlocks("night", "1 d"), TypeError, "'night' must hold times"),
-            ([1, 2, 3], TimeBlocks("T", "1 d"), KeyError, "needs a column 'T'"),
+            ([1, 2, 3], "nigth", KeyError, "'nigth': did you mean night"),
+            ([1, None, None], "night", ValueError, r"empty in 2 rows, .*row 1 \(/b\)"),
+            ([1.5, 2, 3], "night", TypeError, "'night' is double.*text, bytes, int"),
+            ([1, 1, 1], "night", ValueError, "none of 3 rows"),
+            ([1, 2, 3], TimeBlocks("night", "1 d"), TypeError, "'night'.*times"),
+            ([1, 2, 3], TimeBlocks("T", "1 d"), KeyError, "'T'"),
+            (
+                pa.array([0, 0, None], pa.timestamp("s")),
+                TimeBlocks("night", "1 d"),
+                ValueError,
+                r"'night' is empty in 1 rows, .*row 2 \(/c\)",
+            ),
         ],
     )
-    def test_errors(self, column: Any, by: Any, error: Any, message: str) -> None:
-        with pytest.raises(error, match=message):
+    def test_errors(self, column: Any, by: Any, error: type[Exception], words: str) -> None:
+        with pytest.raises(error, match=words):
             index(["/a", "/b", "/c"], night=column).split({"a": 0.5, "b": 0.5}, by=by)
 
     def test_one_row(self) -> None:
         assert len(index(["/a"]).split({"all": 1})["all"]) == 1
-        with pytest.raises(ValueError, match="would get none of 1 rows"):
+        with pytest.raises(ValueError, match="none of 1 rows"):
             index(["/a"]).split(SHARES)
 
 
@@ -292,23 +298,18 @@ class TestTimeBlocks:
         assert parts[0] == parts[1] == parts[2]
 
     @pytest.mark.parametrize(
-        ("block", "gap", "message"),
+        ("block", "gap", "words"),
         [
-            (0, 0, "gap must be shorter than block"),
-            ("1 d", "1 d", "gap must be shorter than block"),
-            ("1 d", "-1 h", "gap must be from 0 to"),
-            (True, 0, "block must be seconds, or a duration such as .*, got True"),
-            ("1 parsec", 0, "block must be seconds, or a duration"),
+            (0, 0, "gap.*shorter than block"),
+            ("1 d", "1 d", "gap.*shorter than block"),
+            ("1 d", "-1 h", "gap.*from 0"),
+            (True, 0, "block.*seconds.*True"),
+            ("1 parsec", 0, "block.*seconds.*1 parsec"),
         ],
     )
-    def test_errors(self, block: Any, gap: Any, message: str) -> None:
-        with pytest.raises(ValueError, match=message):
+    def test_errors(self, block: Any, gap: Any, words: str) -> None:
+        with pytest.raises(ValueError, match=words):
             TimeBlocks("t_obs", block, gap)
-
-    def test_a_row_without_time(self) -> None:
-        times = pa.array([0, None], pa.timestamp("s"))
-        with pytest.raises(ValueError, match=r"column 't' is empty in 1 rows, the first is row 1"):
-            index(["/a", "/b"], t=times).split(SHARES, by=TimeBlocks("t", "1 d"))
 
 
 def test_of_a_mapped_file(tmp_path: Path) -> None:

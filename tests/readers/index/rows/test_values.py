@@ -77,54 +77,44 @@ def test_values_of_some_rows(table: pa.Table, tmp_path: Path, name: str) -> None
 
 
 def test_columns_that_cannot_be_looked_up(table: pa.Table) -> None:
-    with pytest.raises(KeyError, match="the Index has no column 'nmae'"):
+    with pytest.raises(KeyError, match="'nmae'"):
         Index(table).row_values(("nmae",))
     holed = pa.array([[1, None]] * 5)
     index = Index(table.append_column("holed", holed))
-    with pytest.raises(TypeError, match=r"'holed' is list<.*int64> and has nulls inside its lists"):
+    with pytest.raises(TypeError, match=r"'holed'.*nulls inside"):
         index.row_values(("holed",))
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "error", "message"),
+    ("kind", "values", "error", "words"),
     [
-        (
-            pa.timestamp("s"),
-            [10**12, None],
-            ValueError,
-            "'found' must hold times from 1677",
-        ),
-        (pa.list_(pa.list_(pa.int8())), [[[1, 2]], [[1]]], TypeError, "'found' must .* got 1, 2$"),
-        (pa.list_(pa.list_(pa.int8())), [[[1, None]], None], TypeError, "'found' .* nulls inside"),
-        (pa.list_(pa.list_(pa.int8())), [[[1, 2], None]] * 2, TypeError, "'found' .* nulls inside"),
+        (pa.timestamp("s"), [10**12, None], ValueError, "times from 1677"),
+        (pa.list_(pa.list_(pa.int8())), [[[1, 2]], [[1]]], TypeError, "got 1, 2"),
+        (pa.list_(pa.list_(pa.int8())), [[[1, None]], None], TypeError, "nulls inside"),
+        (pa.list_(pa.list_(pa.int8())), [[[1, 2], None]] * 2, TypeError, "nulls inside"),
     ],
 )
-def test_what_rows_cannot_deliver_is_found_before_the_first(
-    kind: pa.DataType, values: list[Any], error: type[Exception], message: str
+def test_invalid_columns_are_found_before_the_first_row(
+    kind: pa.DataType, values: list[Any], error: type[Exception], words: str
 ) -> None:
     index = Index(pa.table({"path": ["a", "b"], "found": pa.array(values, kind)}))
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=f"'found'.*{words}"):
         index.row_values(("found",))
-
-
-def test_times_of_tensors_must_fit_too() -> None:
-    late = pa.array([10**12], pa.timestamp("s"))
-    with pytest.raises(ValueError, match="'late' must hold times from 1677 to 2262"):
-        Index(pa.table({"path": ["a"], "late": late})).columns(("late",))
 
 
 @pytest.mark.parametrize(
     "use",
     [
+        lambda index: index.columns(("late",)),
         lambda index: index.group([171], time="late"),
         lambda index: index.split({"a": 0.5, "b": 0.5}, by="late"),
         lambda index: index.split({"a": 0.5, "b": 0.5}, by=TimeBlocks("late", block="1d")),
     ],
 )
-def test_times_that_order_rows_must_fit_too(use: Callable[[Index], Any]) -> None:
+def test_times_out_of_range_are_refused_by_each_use(use: Callable[[Index], Any]) -> None:
     late = pa.array([0, 253402214400], pa.timestamp("s"))  # 9999-12-31
     index = Index(pa.table({"path": ["a", "b"], "late": late, "wavelnth": [171, 171]}))
-    with pytest.raises(ValueError, match="'late' must hold times from 1677 to 2262"):
+    with pytest.raises(ValueError, match=r"'late'.*times from 1677 to 2262"):
         use(index)
 
 
@@ -140,7 +130,7 @@ def test_a_file_that_is_written_to(table: pa.Table, tmp_path: Path) -> None:
     Index(table).save(file)
     values = Index.scan(file).row_values(("name",))
     os.truncate(file, 1000)
-    with pytest.raises(ReadError, match="was written to while it was in use"):
+    with pytest.raises(ReadError, match="written to"):
         values.of([0])
 
 

@@ -77,29 +77,27 @@ def test_columns_of_any_numbers(values: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "message"),
+    ("weights", "error", "words"),
     [
-        ([1.0, float("nan"), -1.0], r"'w' has nan in row 1 \(/é1\), in all 2 such rows"),
-        ([1, 2, None], r"has None in row 2 \(/é2\), in all 1 such rows"),
-        ([1, -2, 3], r"finite numbers from 0 on, and column 'w' has -2 in row 1 \(/é1\)"),
-        ([1.0, float("inf")], r"has inf in row 1"),
-        ([True, None], r"has None in row 1"),
-        (pa.array([2**63, None], pa.uint64()), r"has None in row 1"),
-        ([0, 0, 0], "weights: column 'w' is 0 in all 3 rows"),
-        ([0.0, -0.0], "weights: column 'w' is 0 in all 2 rows"),
+        ([1.0, float("nan"), -1.0], ValueError, r"nan in row 1 \(/é1\), in all 2 such"),
+        ([1, 2, None], ValueError, r"None in row 2 \(/é2\), in all 1 such"),
+        ([1, -2, 3], ValueError, r"-2 in row 1 \(/é1\)"),
+        ([1.0, float("inf")], ValueError, "inf in row 1"),
+        ([True, None], ValueError, "None in row 1"),
+        (pa.array([2**63, None], pa.uint64()), ValueError, "None in row 1"),
+        ([0, 0, 0], ValueError, "0 in all 3 rows"),
+        ([0.0, -0.0], ValueError, "0 in all 2 rows"),
+        (["a"], TypeError, "string.*numbers"),
+        (pa.array([1], pa.timestamp("s")), TypeError, r"timestamp\[s\].*numbers"),
     ],
 )
-def test_weights_that_make_no_sense(weights: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_invalid_weights(weights: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=f"'w'.*{words}"):
         index(weights).running_weights("w")
 
 
-def test_columns_that_make_no_sense() -> None:
-    with pytest.raises(TypeError, match="column 'w' is string, and weights are numbers"):
-        index(["a"]).running_weights("w")
-    with pytest.raises(TypeError, match=r"column 'w' is timestamp\[s\], and weights are numbers"):
-        index(pa.array([1], pa.timestamp("s"))).running_weights("w")
-    with pytest.raises(KeyError, match="no column 'v': it has path, w"):
+def test_an_unknown_column() -> None:
+    with pytest.raises(KeyError, match=r"'v'.*path, w"):
         index([1]).running_weights("v")
 
 

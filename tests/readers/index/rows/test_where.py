@@ -128,7 +128,7 @@ def test_columns_may_be_named_by_their_table(index: Index) -> None:
         ("exptime IN (SELECT exptime FROM stored)", "stored does not exist"),
     ],
 )
-def test_only_what_users_know_is_proposed(index: Index, sql: str, proposed: str) -> None:
+def test_only_names_that_users_know_are_proposed(index: Index, sql: str, proposed: str) -> None:
     with pytest.raises(ValueError, match=proposed):
         index.where(sql)
 
@@ -137,7 +137,7 @@ def test_columns_that_differ_only_in_case(index: Index) -> None:
     german = index.with_column("Ä", np.ones(1000)).with_column("ä", np.zeros(1000))
     assert len(german.where('"Ä" > "ä"')) == 1000  # for DuckDB only A and a are the same
     other = index.with_column("EXPTIME", np.zeros(1000))
-    with pytest.raises(ValueError, match="columns 'exptime' and 'EXPTIME' differ only in case"):
+    with pytest.raises(ValueError, match=r"'exptime' and 'EXPTIME'.*case"):
         other.where("exptime > 1")
 
 
@@ -163,20 +163,18 @@ def test_columns_that_differ_only_in_case(index: Index) -> None:
         ("txid_current() > wavelnth", "txid_current"),
     ],
 )
-def test_what_cannot_be_repeated(index: Index, sql: str, name: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf": {name}\(\) may give other rows each time: .* Index.select"
-    ):
+def test_unstable_functions_are_refused(index: Index, sql: str, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}\(\).*Index\.select"):
         index.where(sql)
 
 
 @pytest.mark.parametrize("sample", ["USING SAMPLE 3", "TABLESAMPLE 50%", "USING SAMPLE 3 ROWS"])
-def test_samples_cannot_be_repeated(index: Index, sample: str) -> None:
-    with pytest.raises(ValueError, match=": SAMPLE may give other rows each time"):
+def test_samples_are_refused(index: Index, sample: str) -> None:
+    with pytest.raises(ValueError, match=r"SAMPLE.*Index.select"):
         index.where(f"path IN (SELECT path FROM archive {sample})")
 
 
-def test_columns_named_as_what_cannot_be_repeated(index: Index) -> None:
+def test_columns_named_like_unstable_functions(index: Index) -> None:
     other = index.with_column("random", np.arange(1000)).with_column("uuid", ["random()"] * 1000)
     assert len(other.where("random in (1, 2) AND uuid = 'random()' AND (random) < 9")) == 2
     assert paths(other.with_column("Today", np.arange(1000)).where("today = 3")) == ["/3.fits"]
@@ -192,7 +190,7 @@ def test_columns_named_as_what_cannot_be_repeated(index: Index) -> None:
         "1 IN (SELECT random FROM (SELECT 1 AS random))",
     ],
 )
-def test_other_names_of_what_cannot_be_repeated(index: Index, sql: str) -> None:
+def test_variables_named_like_unstable_functions(index: Index, sql: str) -> None:
     assert len(index.where(sql)) > 0
 
 
@@ -204,7 +202,7 @@ def test_other_names_of_what_cannot_be_repeated(index: Index, sql: str) -> None:
         "value < (SELECT approx_quantile(value, 0.1) FROM archive)",
     ],
 )
-def test_what_depends_on_the_order_of_rows_is_repeated(sql: str) -> None:
+def test_results_do_not_depend_on_the_order_of_threads(sql: str) -> None:
     """Threads of DuckDB would each time come to them in another order."""
     rows = np.arange(300_000)
     values = np.random.default_rng(0).uniform(size=len(rows))
@@ -213,7 +211,7 @@ def test_what_depends_on_the_order_of_rows_is_repeated(sql: str) -> None:
     assert others == [first] * 3
 
 
-def test_functions_that_can_be_repeated(index: Index) -> None:
+def test_stable_functions(index: Index) -> None:
     condition = """
         path IN (SELECT '/' || unnest([1, 2]) || '.fits') AND path SIMILAR TO '.*fits'
         AND wavelnth IN (FROM range(1000)) AND list_filter([1, 2], lambda i: i > 1) = [2]
@@ -223,8 +221,8 @@ def test_functions_that_can_be_repeated(index: Index) -> None:
 
 
 @pytest.mark.parametrize("condition", [None, 1, True, np.ones(1000, bool), [0, 1]])
-def test_what_is_no_text(index: Index, condition: Any) -> None:
-    with pytest.raises(TypeError, match=r"where takes an SQL expression .*masks are for select"):
+def test_conditions_that_are_not_text(index: Index, condition: Any) -> None:
+    with pytest.raises(TypeError, match=r"SQL.*select"):
         index.where(condition)
 
 
@@ -235,7 +233,7 @@ def test_columns_that_duckdb_does_not_read() -> None:
     assert paths(index.where("x > 1")) == ["b", "c"]
     assert paths(index.where("half > 1")) == ["c"]
     assert index.where("half IS NULL").table.schema == index.table.schema
-    with pytest.raises(ValueError, match=r"cannot read wide of decimal256\(50, 3\): convert it"):
+    with pytest.raises(ValueError, match=r"wide.*decimal256\(50, 3\).*convert"):
         index.where("wide > 1")
 
 
@@ -246,24 +244,24 @@ def test_of_a_mapped_file(index: Index, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "message"),
+    ("sql", "words"),
     [
-        ("wavelnth = 304", "where 'wavelnth = 304' matches none of 1000 rows"),
-        ("wavelenght = 171", "Candidate bindings: .*wavelnth.*; the columns are path, "),
-        ("uid < 20", "the columns are .*, exptime: add that .* header keyword by .*index --keys"),
-        ("exptime", "where must be true or false, 'exptime' is DOUBLE"),
-        ("exptime >", "where 'exptime >': Parser Error"),
-        ("", "where '': Parser Error"),
+        ("wavelnth = 304", "'wavelnth = 304'.*none of 1000 rows"),
+        ("wavelenght = 171", "Candidate bindings: .*wavelnth.*columns are path, "),
+        ("uid < 20", "columns are .*exptime.*--keys"),
+        ("exptime", "'exptime' is DOUBLE"),
+        ("exptime >", "'exptime >': Parser Error"),
+        ("", "'': Parser Error"),
         ("true; DROP TABLE archive", "Parser Error"),
-        ("exists(SELECT * FROM read_text('/etc/hostname'))", "where .*Permission|disabled|Error"),
+        ("exists(SELECT * FROM read_text('/etc/hostname'))", "Permission|disabled|Error"),
     ],
 )
-def test_errors(index: Index, sql: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_errors(index: Index, sql: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"(?s)where.*({words})"):
         index.where(sql)
 
 
 def test_without_duckdb(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(ModuleNotFoundError, match=r"^Index.where needs DuckDB: pip install '.*'$"):
+    with pytest.raises(ModuleNotFoundError, match=r"DuckDB.*pip install"):
         index.where("true")

@@ -28,8 +28,6 @@ from readers.jpeg.mcu.find import find_mcu_rows
 from readers.jpeg.mcu.region import Region
 from readers.jpeg.mcu.rows import ChangedError, McuRows
 
-SUBSAMPLING = {"4:4:4": 16, "4:2:2": 8, "4:2:0": 16}
-
 
 def photo(height: int, width: int, mode: str = "RGB", seed: int = 0) -> Image.Image:
     """Return a picture with noise and edges, smooth in parts, so that codes are of all lengths."""
@@ -179,18 +177,14 @@ def test_a_region_of_a_damaged_file_is_what_libjpeg_makes_of_it(
 
 
 @pytest.mark.parametrize("orientation", [None, *range(1, 10)])
-@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:0"])
-def test_a_window_has_the_pixels_of_the_whole_file(
-    tmp_path: Path, orientation: int | None, subsampling: str
-) -> None:
-    image = photo(240, 176)
+def test_a_window_has_the_pixels_of_the_whole_file(tmp_path: Path, orientation: int | None) -> None:
     options: dict[str, Any] = {} if orientation is None else {"exif": exif(orientation)}
     path = tmp_path / "photo.jpg"
-    path.write_bytes(pillow(image, subsampling=subsampling, **options))
-    whole = pixels(path.read_bytes())
-    random = np.random.default_rng(1)
-    for row in (row_of(path), Row(0, str(path))):
-        assert_windows_are_of(row, whole, random)
+    for subsampling in ("4:4:4", "4:2:0"):
+        path.write_bytes(pillow(photo(240, 176), subsampling=subsampling, **options))
+        whole = pixels(path.read_bytes())
+        for row in (row_of(path), Row(0, str(path))):
+            assert_windows_are_of(row, whole, np.random.default_rng(1))
 
 
 def assert_windows_are_of(row: Row, whole: NDArray[Any], random: np.random.Generator) -> None:
@@ -235,7 +229,7 @@ def test_less_is_read_for_a_smaller_window(tmp_path: Path) -> None:
     assert sizes[-1] == path.stat().st_size - 2  # all but the marker of its end
 
 
-def test_the_whole_file_is_read_where_there_is_no_window(tmp_path: Path) -> None:
+def test_without_a_window_the_whole_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
     path.write_bytes(pillow(photo(96, 64)))
     sample = JpegReader().read(row_of(path), None)
@@ -357,7 +351,7 @@ def test_each_changed_byte_of_the_rows_is_noticed(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "packed", [b"", b"\2", b"\3" + bytes(40), b"\2" + bytes(30), b"\1" + bytes(60)]
 )
-def test_notes_of_another_making_do_no_harm(tmp_path: Path, packed: bytes) -> None:
+def test_notes_in_another_format_do_no_harm(tmp_path: Path, packed: bytes) -> None:
     path = tmp_path / "photo.jpg"
     path.write_bytes(pillow(photo(96, 64)))
     row = Row(0, str(path), notes={"mcu_rows": packed})
@@ -366,22 +360,19 @@ def test_notes_of_another_making_do_no_harm(tmp_path: Path, packed: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"progressive": True}, "not coded sequentially"),
-        ({"restart_marker_rows": 1}, "restarts"),
-    ],
+    ("options", "words"),
+    [({"progressive": True}, "sequential"), ({"restart_marker_rows": 1}, "restarts")],
 )
-def test_other_coding_is_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(NoRowsError, match=reason):
+def test_other_coding_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(NoRowsError, match=words):
         find_mcu_rows(pillow(photo(64, 64), **options))
 
 
 @pytest.mark.parametrize(
     ("marker", "offset", "value", "reason"),
     [
-        (0xC0, 9, 0, "unknown height, or in several scans"),
-        (0xC0, 11, 0x20, "a component without samples"),
+        (0xC0, 9, 0, "height"),
+        (0xC0, 11, 0x20, "component"),
         (0xC4, 2, 77, "marker was expected|truncated|damaged"),
     ],
 )
@@ -469,7 +460,7 @@ def test_notes_without_checksums_are_told_of(
 
 def test_a_column_of_that_name_must_hold_bytes(tmp_path: Path) -> None:
     index = Index(pa.table({"path": ["/a.jpg"], "mcu_rows": [1]}))
-    with pytest.raises(TypeError, match="'mcu_rows' must hold bytes for the Reader, got int64"):
+    with pytest.raises(TypeError, match=r"'mcu_rows'.*bytes.*int64"):
         index.columns(notes=("mcu_rows",))
 
 

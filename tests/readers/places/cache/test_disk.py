@@ -54,7 +54,7 @@ def test_pieces_are_fetched_together_and_only_what_is_missing(cache: DiskCache) 
 
 
 def test_pieces_past_the_end_are_an_error(cache: DiskCache) -> None:
-    with pytest.raises(ValueError, match="the file ends at 99, expected 10 bytes from 90"):
+    with pytest.raises(ValueError, match=r"99.*10 bytes from 90"):
         cache.fill(KEY, 99, [(90, memoryview(bytearray(10)))], Origin())
 
 
@@ -123,7 +123,7 @@ def test_random_reads_with_eviction_give_the_bytes(
         assert used(folder) <= cache.nbytes
 
 
-def test_all_is_for_the_user_alone_and_names_no_url(cache: DiskCache) -> None:
+def test_only_the_user_may_read_it_and_no_url_is_in_it(cache: DiskCache) -> None:
     Origin().read(cache, 0, 9)
     folder = Path(cache.folder)
     paths = [folder, *folder.rglob("*")]
@@ -145,17 +145,17 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ValueError, match=r"holds other files, e\.g\. 'thesis.tex': "):
+    with pytest.raises(ValueError, match=r"'thesis.tex'"):
         DiskCache(str(tmp_path), CELL)
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
 def test_a_cache_of_another_program_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n# pip")
-    with pytest.raises(ValueError, match="one of another program or version"):
+    with pytest.raises(ValueError, match="another program or version"):
         DiskCache(str(tmp_path), CELL)
 
 
 def test_less_than_a_cell_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="at least 4194304 bytes, got 4194303"):
+    with pytest.raises(ValueError, match=r"4194304.*4194303"):
         DiskCache(str(tmp_path), CELL - 1)

@@ -43,7 +43,7 @@ def lose(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [truncate, lose])
-def test_what_is_not_whole_is_fetched_again(folder: Path, spoil: Callable[[Path], None]) -> None:
+def test_damaged_segments_are_fetched_again(folder: Path, spoil: Callable[[Path], None]) -> None:
     cache, origin = DiskCache(str(folder), CELL), Origin()
     origin.read(cache, 0, 20000)
     [path] = segments(folder)
@@ -79,7 +79,7 @@ def test_after_a_power_cut_each_segment_is_checked_once(
     assert origin.read(cache, 0, 9) == DATA[:9]
 
 
-def test_what_fetch_raises_is_raised_and_nobody_waits(folder: Path) -> None:
+def test_errors_of_fetch_are_raised_and_nobody_waits(folder: Path) -> None:
     cache, origin = DiskCache(str(folder), CELL), Origin()
 
     def fetch(ranges: list[tuple[int, int]]) -> list[bytes]:
@@ -93,8 +93,7 @@ def test_what_fetch_raises_is_raised_and_nobody_waits(folder: Path) -> None:
 @pytest.mark.parametrize("given", [b"", bytes(BLOCK - 1), bytes(BLOCK + 1)])
 def test_another_length_than_asked_is_an_error(folder: Path, given: bytes) -> None:
     cache = DiskCache(str(folder), CELL)
-    reason = f"^{len(given)} bytes came in 1 ranges, expected 4096$"
-    with pytest.raises(OSError, match=reason):
+    with pytest.raises(OSError, match=f"{len(given)} bytes .*expected 4096"):
         cache.read("a", BLOCK, 0, 9, lambda _: [given])
     assert not segments(folder)
 
@@ -165,8 +164,7 @@ def test_a_folder_that_is_deleted_in_use_is_made_again(
             assert origin.read(cache, 0, 9) == DATA[:9]
     assert len(origin.asked) == 3
     [record] = caplog.records
-    expected = f"the folder of the cache was deleted, and is made again: {folder}"
-    assert record.getMessage() == expected
+    assert str(folder) in record.getMessage()
     assert sum(bytes_counted(folder)) == BLOCK
 
 

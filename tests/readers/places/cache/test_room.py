@@ -55,7 +55,7 @@ def test_hits_are_noted_as_use(cache: DiskCache) -> None:
     assert path.stat().st_mtime_ns == status.st_mtime_ns
 
 
-def test_what_is_larger_than_the_cache_is_not_stored(cache: DiskCache) -> None:
+def test_an_object_larger_than_the_cache_is_not_stored(cache: DiskCache) -> None:
     origin = Origin(bytes(3 * CELL))
     origin.read(cache, 0, 3 * CELL)
     assert used(Path(cache.folder)) <= CELL
@@ -65,6 +65,7 @@ def test_what_is_larger_than_the_cache_is_not_stored(cache: DiskCache) -> None:
 def test_a_sample_of_a_large_cache_is_enough(
     cache: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Private, as no user needs it: a cache of that many files would be large.
     monkeypatch.setattr(room, "_SAMPLE", 8)
     for number in range(100):
         Origin(bytes(CELL // 64), str(number)).read(cache, 0, CELL)
@@ -96,7 +97,7 @@ def test_files_of_others_stay(cache: DiskCache) -> None:
     assert all(other.exists() for other in others)
 
 
-def test_what_a_killed_process_was_writing_is_removed(cache: DiskCache) -> None:
+def test_partial_files_of_a_killed_process_are_removed(cache: DiskCache) -> None:
     path = put(cache, "a", 3600)
     left = path.with_name("new-0123456789abcdef")
     left.write_bytes(bytes(CELL // 2))

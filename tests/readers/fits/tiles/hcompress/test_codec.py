@@ -55,13 +55,14 @@ def check_equal(row: Row, **options: Any) -> None:
         {"tile_dims": [45, 70]},
     ],
 )
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "uint32"])
-def test_files_that_cfitsio_wrote(tmp_path: Path, dtype: str, options: dict[str, Any]) -> None:
-    row, image = Row(0, str(tmp_path / "a.fits")), (NOISE // 10 + 20).astype(dtype)
-    with fitsio.FITS(row.path, "rw") as file:
-        file.write(image, compress="HCOMPRESS", **options)
-    np.testing.assert_array_equal(fitsio.read(row.path).astype(np.float32), truth(row.path))
-    check_equal(row)
+def test_files_that_cfitsio_wrote(tmp_path: Path, options: dict[str, Any]) -> None:
+    for dtype in ("uint8", "int16", "uint16", "int32", "uint32"):
+        row, image = Row(0, str(tmp_path / f"{dtype}.fits")), (NOISE // 10 + 20).astype(dtype)
+        with fitsio.FITS(row.path, "rw") as file:
+            file.write(image, compress="HCOMPRESS", **options)
+        cfitsio = fitsio.read(row.path).astype(np.float32)
+        np.testing.assert_array_equal(cfitsio, truth(row.path), err_msg=dtype)
+        check_equal(row)
 
 
 def test_lossy_pixels_beyond_their_type_are_those_of_astropy(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_lossy_pixels_beyond_their_type_are_those_of_astropy(tmp_path: Path) -> 
     check_equal(row)
 
 
-def test_a_window_decodes_its_tiles_alone_and_sends_its_pixels(
+def test_a_window_decodes_only_its_tiles_and_sends_its_pixels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shapes: list[tuple[int, int]] = []
@@ -143,9 +144,9 @@ def patched(row: Row, at: int, content: bytes, tile: int = 1) -> int:
 @pytest.mark.parametrize(
     ("at", "content", "reason"),
     [
-        (2, b"\0\0\x7f", "has 32528x70 pixels, expected 16x70, and at least 2x2"),
-        (22, b"\xff", "the stream has 255 bit planes, the limit is 62"),
-        (25, bytes(100), "the stream is damaged"),
+        (2, b"\0\0\x7f", "32528x70 .*16x70"),
+        (22, b"\xff", "255 bit planes, .*62"),
+        (25, bytes(100), "damaged"),
     ],
     ids=["bomb", "bit planes", "zeros"],
 )
@@ -154,10 +155,7 @@ def test_damaged_tiles(tmp_path: Path, dtype: str, at: int, content: bytes, reas
     """Rejected with the place of the tile; a window beside them is read."""
     row = saved(tmp_path, NOISE.astype(dtype))
     start = patched(row, at, content)
-    with pytest.raises(ReadError) as caught:
+    with pytest.raises(ReadError, match=f"HCOMPRESS_1 tile at byte {start}.*{reason}") as caught:
         FitsReader().read(row, None)
-    error = caught.value
-    assert (error.path, error.hdu, error.row) == (row.path, 1, 4)
-    assert error.reason.startswith(f"the HCOMPRESS_1 tile at byte {start}")
-    assert reason in error.reason
+    assert (caught.value.path, caught.value.hdu, caught.value.row) == (row.path, 1, 4)
     FitsReader().read(row, Window(height=5, width=5, y=0.0))

@@ -107,7 +107,7 @@ def test_changed_streams(drawn: tuple[NDArray[np.uint8], HCompress1], seed: int)
 
 @given(encoded(), st.integers(0, 2**32))
 @settings(max_examples=40)
-def test_reads_nothing_behind_the_words(
+def test_reads_nothing_after_the_words(
     drawn: tuple[NDArray[np.uint8], HCompress1], seed: int
 ) -> None:
     """Not even of streams that were cut or changed: no memory follows that could be read."""
@@ -142,6 +142,7 @@ def test_32_bits_are_enough_where_they_are_used(
     """The inverse transform gives the same with 64 bits, up to the largest coefficients allowed."""
     rng, unit = np.random.default_rng(seed), 4 << max(shape).bit_length()
     total, largest = (int(share * ((1 << bits) - unit - 1)) for bits in (29, 28))
+    # Private: no stream is short whose coefficients are exactly at the limit.
     assert not stream._needs_int64(*shape, total, largest)
     wide = rng.integers(-largest, largest + 1, shape)
     if at_the_limit:
@@ -156,12 +157,12 @@ def test_32_bits_are_enough_where_they_are_used(
 @pytest.mark.parametrize(
     ("start", "content", "reason"),
     [
-        (0, b"\xdd\x98", r"begins with b'\\xdd\\x98', expected b'\\xdd\\x99'"),
-        (23, b"\x3f", "has 63 bit planes, the limit is 62"),
-        (HEADER, b"\x10", "the stream is damaged"),
+        (0, b"\xdd\x98", r"xdd\\x98.*expected.*xdd\\x99"),
+        (23, b"\x3f", "63 bit planes, .*62"),
+        (HEADER, b"\x10", "damaged"),
     ],
 )
-def test_what_is_wrong_is_said(start: int, content: bytes, reason: str) -> None:
+def test_faults_are_named(start: int, content: bytes, reason: str) -> None:
     codec = HCompress1(scale=0, smooth=False, bytepix=8, nx=8, ny=9)
     data = bytearray(codec.encode(np.arange(72, dtype=np.int64).reshape(8, 9)))
     data[start : start + len(content)] = content
@@ -179,6 +180,7 @@ def test_readers_that_start_together_compile_once(
     def noted(_: Any, tile: Any) -> None:
         order.append(f"compiled, 64 bits: {tile.is_wide}")
 
+    # Private, as compiling is once for each process, and this one has compiled already.
     monkeypatch.setattr(stream, "_decoded", noted)
     stream._compile_once.__wrapped__(False, False)
     thread = threading.Thread(target=stream._compile_once.__wrapped__, args=(True, False))
