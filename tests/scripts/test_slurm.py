@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from jobs import SCRIPTS, Job
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 COMMANDS = {
     # A task on each of two nodes. Its exit status is the highest, as srun's is.
     "srun": """
@@ -70,7 +71,7 @@ def requeued(folder: Path) -> list[str]:
 def test_it_ends_with_its_training(tmp_path: Path, environ: dict[str, str], status: int) -> None:
     more = {"ends_by_itself": "yes", "ends_with": str(status)}
     with start(tmp_path, environ | more) as job:
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=200)
     assert (job.returncode, err, requeued(tmp_path)) == (status, "", [])
     for node in "01":
         number, *flags, rendezvous, script, _, _, _, readers, epochs = (
@@ -90,8 +91,8 @@ def test_before_its_time_is_up_it_saves_and_is_queued_again(
         for _ in waiting(job):
             if all((tmp_path / f"torchrun.{node}").exists() for node in "01"):
                 break
-        job.send_signal(signal.SIGUSR1)  # to the shell alone, as --signal=B:USR1 does
-        _, err = job.communicate(timeout=60)
+        job.send_signal(signal.SIGUSR1)  # only to the shell, as --signal=B:USR1 does
+        _, err = job.communicate(timeout=200)
     assert (job.returncode, err) == (status, "")
     assert sorted((tmp_path / "stopped").read_text().split()) == ["0", "1"]
     assert requeued(tmp_path) == (["requeue 77"] if status else [])

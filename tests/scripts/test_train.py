@@ -96,7 +96,7 @@ def test_it_learns_and_a_stop_in_between_changes_nothing(
     at_once = losses(capsys.readouterr().out)
     assert len(at_once) == 8
     assert float(at_once[-1]) < 0.8 * float(at_once[0])
-    # 5 steps an epoch: the stop is within the third, whose loss is that of both parts.
+    # 5 steps an epoch: the stop is within the third epoch, whose loss needs both parts.
     assert main(flags(archive, "--epochs=8", parts, "--resume", "--max_steps=12")) == 0
     assert main(flags(archive, "--epochs=8", parts, "--resume")) == 0
     assert losses(capsys.readouterr().out) == at_once
@@ -173,6 +173,8 @@ def start(
     )
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_one_node_goes_on_where_two_were_stopped(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +184,7 @@ def test_one_node_goes_on_where_two_were_stopped(
         port = server.getsockname()[1]
     meet = [f"--rdzv_endpoint=127.0.0.1:{port}", "--rdzv_backend=c10d", "--local_addr=127.0.0.1"]
     node = ["--nnodes=2", "--nproc_per_node=1", "--rdzv_id=1", *meet]
-    # 3 steps an epoch, of which the last has 2 rows: none for the second rank.
+    # 3 steps an epoch. The last has 2 rows: none for the second rank.
     both = [*arguments, f"--checkpoint={parts}"]
     with (
         start(tmp_path, both, waits=True, node=node) as one,
@@ -191,7 +193,7 @@ def test_one_node_goes_on_where_two_were_stopped(
         wait_for(lambda: (tmp_path / "waits").exists(), one)
         for job in (one, other):
             os.killpg(job.pid, signal.SIGTERM)  # with torchrun and the readers, as Slurm does it
-        errors = [job.communicate(timeout=60)[1] for job in (one, other)]
+        errors = [job.communicate(timeout=200)[1] for job in (one, other)]
     assert 0 not in (one.returncode, other.returncode), errors
     of_two = torch.load(parts)
     assert of_two["steps"] == len(logged(tmp_path, 0)) < 12
@@ -215,7 +217,7 @@ def test_one_node_goes_on_where_two_were_stopped(
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while not condition():
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
@@ -226,6 +228,8 @@ def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_rank_may_have_no_file_that_can_be_read_but_a_dead_one_ends_all(
     archive: Path, tmp_path: Path
 ) -> None:
@@ -240,12 +244,14 @@ def test_a_rank_may_have_no_file_that_can_be_read_but_a_dead_one_ends_all(
         everything = family(job)
         assert len(everything) >= 6  # each rank with a reader, and the fork server
         psutil.Process(job.pid).children()[-1].kill()
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=200)
         assert job.returncode not in (0, None), err
-        _, alive = psutil.wait_procs(everything, timeout=60)
+        _, alive = psutil.wait_procs(everything, timeout=200)
         assert not alive
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_sigterm_to_one_rank_leaves_a_checkpoint_of_the_last_step(
     archive: Path, tmp_path: Path
 ) -> None:
@@ -254,8 +260,8 @@ def test_sigterm_to_one_rank_leaves_a_checkpoint_of_the_last_step(
         wait_for(lambda: (tmp_path / "waits").exists(), job)
         everything = family(job)
         psutil.Process(job.pid).children()[-1].terminate()  # one is enough
-        _, err = job.communicate(timeout=60)
-        _, alive = psutil.wait_procs(everything, timeout=10)
+        _, err = job.communicate(timeout=200)
+        _, alive = psutil.wait_procs(everything, timeout=200)
         assert not alive
     assert job.returncode not in (0, None), err
     state = torch.load(tmp_path / "train.pt")
@@ -264,51 +270,56 @@ def test_sigterm_to_one_rank_leaves_a_checkpoint_of_the_last_step(
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("flag", "named"),
     [
-        (["--crop=0"], "crop must"),
-        (["--batch_size=0"], "batch_size must be"),
-        *(
-            ([f"--{name}=0"], "numbers of epochs, readers and steps must be at least 1")
-            for name in ("epochs", "num_read_processes", "checkpoint_every", "max_steps")
-        ),
-        (["--learning_rate=-1"], "Invalid learning rate: -1.0"),
-        (["--checkpoint={archive}/00.fits"], "00.fits exists: add --resume to continue, or remove"),
-        (["--data=/nowhere"], "/nowhere: no such folder or file"),
-        (["--checkpoint=/nowhere/a.pt"], "Parent directory /nowhere does not exist"),
+        ("--crop=0", "crop"),
+        ("--batch_size=0", "batch_size"),
+        ("--epochs=0", "epochs.*at least 1"),
+        ("--num_read_processes=0", "readers.*at least 1"),
+        ("--checkpoint_every=0", "at least 1"),
+        ("--max_steps=0", "steps.*at least 1"),
+        ("--learning_rate=-1", "learning rate.*-1"),
+        ("--checkpoint={archive}/00.fits", "00.fits.*--resume"),
+        ("--data=/nowhere", "/nowhere"),
+        ("--checkpoint=/nowhere/a.pt", "/nowhere"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(
-    archive: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+def test_wrong_usage(
+    archive: Path,
+    capsys: pytest.CaptureFixture[str],
+    flag: str,
+    named: str,
 ) -> None:
+    before = {path.name: path.read_bytes() for path in archive.iterdir()}
     with pytest.raises(SystemExit) as stop:
-        main(flags(archive, *(flag.format(archive=archive) for flag in more)))
+        main(flags(archive, flag.format(archive=archive)))
     assert stop.value.code == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.search(named, err.splitlines()[-1])
+    assert {path.name: path.read_bytes() for path in archive.iterdir()} == before
 
 
-def test_a_checkpoint_of_other_data_or_another_network_is_rejected(
-    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("damage", ["other data", "other network", "empty", "text", "cut off"])
+def test_a_checkpoint_that_does_not_fit(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
     path = tmp_path / "train.pt"
     resume = flags(archive, f"--checkpoint={path}", "--resume")
     assert main([*resume, "--max_steps=1"]) == 0
-    state = torch.load(path)
-    for change, message in (
-        ({"loader": {**state["loader"], "digest": "another"}}, "the state was saved with another"),
-        ({"model": {}}, "Error(s) in loading state_dict for Sequential:"),
-    ):
-        torch.save({**state, **change}, path)
-        with pytest.raises(SystemExit, match="2"):
-            main(resume)
-        assert f"error: {path} is no checkpoint of this: {message}" in capsys.readouterr().err
-        torch.distributed.destroy_process_group()
-    for content in (b"", b"text", path.read_bytes()[:1000]):
-        path.write_bytes(content)
-        with pytest.raises(SystemExit, match="2"):
-            main(resume)
-        assert f"error: {path} is no checkpoint of this: " in capsys.readouterr().err
-        torch.distributed.destroy_process_group()
+    state, content = torch.load(path), path.read_bytes()
+    if damage == "other data":
+        torch.save({**state, "loader": {**state["loader"], "digest": "another"}}, path)
+    elif damage == "other network":
+        torch.save({**state, "model": {}}, path)
+    else:
+        path.write_bytes({"empty": b"", "text": b"text", "cut off": content[:1000]}[damage])
+    before = path.read_bytes()
+    with pytest.raises(SystemExit) as stop:
+        main(resume)
+    assert stop.value.code == 2
+    assert str(path) in capsys.readouterr().err
+    assert path.read_bytes() == before
 
 
 def test_a_checkpoint_at_the_end_of_an_epoch_has_no_sums_of_it(
@@ -349,5 +360,5 @@ def test_a_finished_training_is_resumed_without_a_step(
 def test_files_of_which_none_can_be_read(tmp_path: Path) -> None:
     for row in range(BATCH):
         (tmp_path / f"{row}.fits").write_text("not FITS")
-    with pytest.raises(SystemExit, match="none of the files could be read"):  # status 1
+    with pytest.raises(SystemExit, match="none of the files"):  # status 1
         main(flags(tmp_path, "--epochs=2"))

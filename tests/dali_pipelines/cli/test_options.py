@@ -1,23 +1,19 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import requires, version
+from importlib.metadata import requires
 from pathlib import Path
 
-import numpy as np
 import pytest
-from astropy.io import fits
-from jobs import SCRIPTS, Job
 from packaging.requirements import Requirement
 
 from dali_pipelines.cli.errors import EXTRA, Refusal, command
 from dali_pipelines.cli.main import main
-from dali_pipelines.cli.options import option, parse
+from dali_pipelines.cli.options import number_of_bytes, option, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,27 +54,26 @@ def test_flags_win_wherever_they_stand(toml: Path, first: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("sise = 3", "unknown keys sise; did you mean size? known are crop, fast, kind, size"),
-        ("x = 3", "unknown keys x; known are crop, fast, kind, size"),
-        ("size = ", "is not TOML: "),
-        ('size = "3"', "wrong.toml: size must be a number, without quotes, got '3'"),
-        ("size = 3.5", "argument --size: invalid int value: '3.5'"),
-        ('kind = "c"', "argument --kind: invalid choice: 'c'"),
-        ("size = 0", "--size must be at least 1, got 0"),
-        ("size = [1, 2]", "wrong.toml: argument --size: invalid int value: '1,2'"),
-        ("size = true", "wrong.toml: size must be a value or several, got True"),
-        ('fast = "yes"', "wrong.toml: fast must be true or false, got 'yes'"),
+        ("sise = 3", "sise.*size.*crop, fast, kind, size"),
+        ("x = 3", "x.*crop, fast, kind, size"),
+        ("size = ", "TOML"),
+        ('size = "3"', "size.*without quotes.*'3'"),
+        ("size = 3.5", "--size.*'3.5'"),
+        ('kind = "c"', "--kind.*'c'"),
+        ("size = 0", "--size.*at least 1.*0"),
+        ("size = [1, 2]", "--size.*'1,2'"),
+        ("size = true", "size.*value.*True"),
+        ('fast = "yes"', "fast.*true or false.*'yes'"),
     ],
 )
-def test_wrong_files_end_with_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_files(tmp_path: Path, text: str, named: str) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(text)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(Refusal, match=named) as caught:
         parse(Config, [f"--config={path}"], None, "test")
     assert caught.value.status == 2
-    assert message in str(caught.value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,25 +104,20 @@ def test_paths_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert found == Files(files=[f"{tmp_path}/b.fits", "a~/c"], group=str(tmp_path))
 
 
-@pytest.mark.parametrize("flag", ["--siz=3", "--colour=red", "--kind=c", "--config=/nowhere.toml"])
-def test_wrong_flags_end_with_code_2(flag: str) -> None:
-    with pytest.raises(Refusal) as caught:
-        parse(Config, [flag], None, "test")
-    assert caught.value.status == 2
-
-
 @pytest.mark.parametrize(
-    ("flag", "message"),
+    ("flag", "named"),
     [
-        ("--siz=3", "unrecognized arguments: --siz=3 (did you mean --size?)"),
-        ("--fats", "unrecognized arguments: --fats (did you mean --fast"),
-        ("--colour=red", "unrecognized arguments: --colour=red (see --help)"),
+        ("--siz=3", r"--siz=3.*--size\?"),
+        ("--fats", "--fats.*--fast "),
+        ("--colour=red", "--colour=red.*--help"),
+        ("--kind=c", "--kind.*'c'.*'a'"),
+        ("--config=/nowhere.toml", "/nowhere.toml"),
     ],
 )
-def test_flags_that_are_near_are_named(flag: str, message: str) -> None:
-    with pytest.raises(Refusal) as caught:
+def test_wrong_flags(flag: str, named: str) -> None:
+    with pytest.raises(Refusal, match=named) as caught:
         parse(Config, [flag], None, "test")
-    assert message in str(caught.value)
+    assert caught.value.status == 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,31 +148,27 @@ def test_positional_and_required_arguments_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "line"),
+    ("error", "status", "named"),
     [
-        (Refusal("no\nfile", 1), 1, "dali-pipelines test: no file\n"),
-        (
-            ModuleNotFoundError("No module named 'duckdb'", name="duckdb"),
-            2,
-            (
-                "dali-pipelines test: No module named 'duckdb': install what commands need, "
-                "pip install 'dali-pipelines[cli]'\n"
-            ),
-        ),
-        (KeyboardInterrupt(), 130, "dali-pipelines test: interrupted\n"),
+        (Refusal("no\nfile", 1), 1, "no file"),
+        (ModuleNotFoundError("no duckdb", name="duckdb"), 2, r"duckdb.*dali-pipelines\[cli\]"),
+        (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(), 141, ""),
-        (OSError(28, "Full"), 1, "dali-pipelines test: [Errno 28] Full\n"),
+        (OSError(28, "Full"), 1, "Full"),
     ],
 )
-def test_a_command_reports_errors_in_one_line(
-    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, line: str
+def test_errors_of_a_command_are_one_line(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, named: str
 ) -> None:
     @command("test")
     def main(argv: Sequence[str] | None = None) -> int:
         raise error
 
     assert main() == status
-    assert capsys.readouterr() == ("", line)
+    out, err = capsys.readouterr()
+    assert out == ""
+    expected = f"dali-pipelines test: .*{named}.*\n" if named else ""
+    assert re.fullmatch(expected, err), err
 
 
 def test_the_extra_is_what_commands_need() -> None:
@@ -193,84 +179,27 @@ def test_the_extra_is_what_commands_need() -> None:
 
 
 @pytest.mark.parametrize(
-    "script", ["run", "index", "doctor", "show", "verify", "prep", "warm", "bench"]
+    ("flags", "is_full"),
+    [("index --help", False), ("index --help", True), ("--help", False), ("--version", True)],
 )
-def test_a_script_without_the_package_says_what_to_do(script: str, tmp_path: Path) -> None:
-    path = SCRIPTS / f"{script}.py"
-    found = subprocess.run(
-        [sys.executable, "-S", str(path), "archive", "-o", "x"],  # -S: nothing is installed
-        cwd=tmp_path,
-        env={},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert found.returncode == 2
-    last = found.stderr.splitlines()[-1]
-    assert last.startswith(f"{script}.py: ")
-    assert last.endswith(
-        f"dali_pipelines is not installed for {sys.executable}: run 'make .venv/ready' and "
-        "'. .venv/bin/activate', or pip install -e '.[cli]'"
-    )
+def test_help_that_nobody_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: str, is_full: bool
+) -> None:
+    """It is written as the interpreter ends, if nothing flushes it before."""
+    if is_full:
+        written = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read, written = os.pipe()
+        os.close(read)
+    with open(written, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        status, err = main(flags.split()), capsys.readouterr().err
+    assert status == (1 if is_full else 141)
+    assert ["No space left on device" in line for line in err.splitlines()] == [True] * is_full
 
 
 @pytest.mark.parametrize(
-    ("flags", "is_full"),
-    [
-        ("index {} -o a.parquet", True),
-        ("doctor --data={}", True),
-        ("doctor --data={}", False),
-        ("run --data={} --device=cpu --batch_size=1 --num_read_processes=1", False),
-    ],
+    ("text", "number"), [("4096", 4096), ("200GB", 200 * 10**9), ("1.5 TB", 15 * 10**11)]
 )
-def test_output_that_nobody_takes(tmp_path: Path, flags: str, is_full: bool) -> None:
-    """A full disk, or a pipe whose reader has gone."""
-    name, *rest = flags.format("a.fits").split()
-    fits.PrimaryHDU(np.zeros((8, 8), np.int16)).writeto(tmp_path / "a.fits")
-    if is_full:
-        out = os.open("/dev/full", os.O_WRONLY)
-    else:
-        reader, out = os.pipe()
-        os.close(reader)
-    try:
-        command = [sys.executable, str(SCRIPTS / f"{name}.py"), *rest]
-        with Job(command, cwd=tmp_path, stdout=out, stderr=subprocess.PIPE, text=True) as job:
-            _, err = job.communicate(timeout=200)
-    finally:
-        os.close(out)
-    assert job.returncode == (1 if is_full else 128 + signal.SIGPIPE)
-    errors = [text for text in err.splitlines() if text.startswith("dali-pipelines ")]
-    line = f"dali-pipelines {name}: [Errno 28] No space left on device"
-    assert errors == ([line] if is_full else [])
-    assert "Traceback" not in err
-    assert "Exception ignored" not in err
-
-
-@pytest.mark.parametrize("flags", [["index", "--help"], ["--help"], ["--version"]])
-@pytest.mark.parametrize("ends", ["| true", "> /dev/full"])
-def test_help_that_nobody_takes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str], ends: str
-) -> None:
-    """It is written as the interpreter ends, if nothing flushes it before."""
-    if ends == "| true":
-        read, written = os.pipe()
-        os.close(read)
-    else:
-        written = os.open("/dev/full", os.O_WRONLY)
-    with open(written, "w") as stdout:
-        monkeypatch.setattr(sys, "stdout", stdout)
-        found = main(flags), capsys.readouterr().err
-    program = " ".join(["dali-pipelines", *flags[:-1]])
-    full = (1, f"{program}: [Errno 28] No space left on device\n")
-    assert found == {"| true": (141, ""), "> /dev/full": full}[ends]
-
-
-def test_the_program_as_a_module_names_its_version() -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "dali_pipelines", "--version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert found.stdout == f"dali-pipelines {version('dali-pipelines')}\n"
+def test_numbers_of_bytes(text: str, number: int) -> None:
+    assert number_of_bytes(text) == number

@@ -51,7 +51,7 @@ def test_two_outputs_may_share_a_device_alone(tmp_path: Path) -> None:
     config = RunConfig(batch_size=1)
     check_outputs(config, None, report="/dev/null", audit="/dev/null", state=None)
     (tmp_path / "link").symlink_to("file")
-    with pytest.raises(Refusal, match="--report and --audit both name"):
+    with pytest.raises(Refusal, match=r"--report .*--audit"):
         check_outputs(config, None, report=str(tmp_path / "file"), audit=str(tmp_path / "link"))
 
 
@@ -65,7 +65,7 @@ def test_no_output_replaces_what_is_read(tmp_path: Path) -> None:
     config = RunConfig(batch_size=1, data=table, resume=state)
     check_outputs(config, settings, state=state, report=str(tmp_path / "list.txt"))
     for audit, flag in ((table, "data"), (same, "data"), (settings, "config")):
-        with pytest.raises(Refusal, match=rf"--{flag} and --audit both name {audit}: give each a"):
+        with pytest.raises(Refusal, match=rf"--{flag} .*--audit .*{audit}"):
             check_outputs(config, settings, audit=audit)
 
 
@@ -87,7 +87,7 @@ def test_no_report_replaces_data(tmp_path: Path, suffix: str) -> None:
         image = Image.new("L" if suffix == "pgm" else "RGB", (80, 80), "white")
         image.save(file, big_tiff=suffix == "tif")
     config = RunConfig(batch_size=1)
-    with pytest.raises(Refusal, match=rf"a.{suffix} exists, and holds images or other data: give"):
+    with pytest.raises(Refusal, match=rf"a.{suffix} .*data"):
         check_outputs(config, None, report=str(file))
 
 
@@ -95,7 +95,7 @@ def test_no_report_replaces_data(tmp_path: Path, suffix: str) -> None:
 def test_no_output_is_a_file_of_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    """Of many files those of another name are compared as well, if the output has several."""
+    """Also among many files: an output that has several names is compared with all."""
     monkeypatch.setattr(paths, "_FEW_FILES", few)
     (tmp_path / "real").mkdir()
     files = [tmp_path / "real" / name for name in ("0", "1", "2", "3", "mask", "other")]
@@ -109,7 +109,7 @@ def test_no_output_is_a_file_of_a_row(
     table = pa.table({**columns, "mask_path": [str(files[4])] * 5, "note": [str(files[5])] * 5})
     check_unread(table, None, str(files[5]), str(tmp_path / "new"), "/dev/null")
     for name in ("real/0", "real/../folder/0", "hard", "soft", "real/3", "real/mask"):
-        with pytest.raises(Refusal, match=rf"{name} is a file that is read, .*: give another name"):
+        with pytest.raises(Refusal, match=rf"{name} .*read.*another name"):
             check_unread(table, None, str(tmp_path / name))
 
 
@@ -172,7 +172,7 @@ def test_a_device_is_written_to_as_it_is() -> None:
 
 @pytest.mark.parametrize("name", ["link", "/dev/fd/1", "/proc/self/fd/1"])
 def test_an_open_file_is_written_to_as_it_is(tmp_path: Path, name: str) -> None:
-    """The link /dev/stdout, of which this one is a copy, was replaced by a file."""
+    """A link like /dev/stdout is not replaced by a file."""
     os.symlink("/proc/self/fd/1", tmp_path / "link")
     command = f"""
 from dali_pipelines.cli.paths import write_file

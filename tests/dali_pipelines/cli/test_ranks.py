@@ -21,7 +21,6 @@ from dali_pipelines.cli.run.main import main, share_of
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.runtime.ranks import Ranks
 
-SCRIPT = SCRIPTS / "run.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 ROWS = 19
 
@@ -38,7 +37,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(archive: Path, folder: Path, *flags: str) -> Job:
     return Job(
-        [*TORCHRUN, str(SCRIPT), f"--data={archive}", "--device=cpu", *flags],
+        [*TORCHRUN, str(SCRIPTS / "run.py"), f"--data={archive}", "--device=cpu", *flags],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -63,14 +62,17 @@ def delivered(lines: list[dict[str, str]]) -> list[tuple[int, int]]:
 EVERYTHING = ["--audit=audit.csv", "--report=report.json", "--rejected=bad.csv", "--state=run.json"]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_each_row_once_over_the_ranks_and_resumed_without_them(
     archive: Path, tmp_path: Path
 ) -> None:
     flags = ["--num_read_processes=3", "--batch_size=4", "--num_gpus=2", "--epochs=2"]
     with start(archive, tmp_path, *flags, "--max_batches=4", *EVERYTHING) as job:
-        out, err = job.communicate(timeout=100)
+        out, err = job.communicate(timeout=200)
     assert job.returncode == 0, err
-    assert out.startswith("Rank 0 of 2: 15 images in 4 steps on 1 CPU shard: ")
+    for figure in ("Rank 0 of 2", "15 images", "4 steps", "1 CPU shard"):
+        assert figure in out
     assert out.count("images/s") == 1
     both = audits(tmp_path)
     assert [{line["shard"] for line in lines} for lines in both] == [{"0"}, {"1"}]
@@ -91,17 +93,19 @@ def test_each_row_once_over_the_ranks_and_resumed_without_them(
     assert sorted(before + rest) == [(epoch, row) for epoch in range(2) for row in range(ROWS)]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_sigterm_stops_all_ranks_at_the_same_step(archive: Path, tmp_path: Path) -> None:
     flags = ["--batch_size=1", "--epochs=1000000", "--num_read_processes=auto"]
     with start(archive, tmp_path, *flags, *EVERYTHING) as job:
         wait_for_steps(tmp_path, job)
         psutil.Process(job.pid).children()[-1].send_signal(signal.SIGTERM)  # one of them is enough
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=200)
     assert job.returncode == 1, err
     first, second = audits(tmp_path)
     assert len(first) > 10
     last = first[-1]["epoch"], first[-1]["step"]
-    # Of the last step of an epoch, one row, the second rank has none.
+    # The last step of an epoch has one row: none for the second rank.
     assert (second[-1]["epoch"], second[-1]["step"]) == last or last[1] == "9"
     state = json.loads((tmp_path / "run.json").read_text())
     done = int(last[0]) * ROWS + min(2 * (int(last[1]) + 1), ROWS)
@@ -110,9 +114,11 @@ def test_sigterm_stops_all_ranks_at_the_same_step(archive: Path, tmp_path: Path)
     reports = [json.loads((tmp_path / f"report.rank{rank}.json").read_text()) for rank in (0, 1)]
     count = reports[0]["chosen"]["num_read_processes"]
     assert [report["config"]["num_read_processes"] for report in reports] == [count, count]
-    assert f"--num_read_processes={count} for each rank: a sample takes a reader " in err
+    assert f"--num_read_processes={count} for each rank" in err
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_rank_that_is_killed_ends_the_others(archive: Path, tmp_path: Path) -> None:
     flags = ["--batch_size=1", "--epochs=1000000", "--num_read_processes=2", "--audit=audit.csv"]
     with start(archive, tmp_path, *flags) as job:
@@ -125,10 +131,10 @@ def test_a_rank_that_is_killed_ends_the_others(archive: Path, tmp_path: Path) ->
         while first.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.05)
         torchrun.resume()
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=200)
         assert job.returncode == 1, err
-        assert "dali-pipelines run: another rank has ended: see its messages\n" in err
-        _, alive = psutil.wait_procs(everything, timeout=10)
+        assert "another rank" in err
+        _, alive = psutil.wait_procs(everything, timeout=200)
         assert not alive
 
 
@@ -148,5 +154,5 @@ def test_the_share_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (share.audit, share.state, share.report) == ("a/b.x.rank5.csv", None, None)
     assert share_of(config, Ranks()) == config
     assert share_of(RunConfig(num_read_processes="auto"), ranks).num_read_processes == "auto"
-    with pytest.raises(ValueError, match="--num_gpus=4 but 8 ranks were launched, one for"):
+    with pytest.raises(ValueError, match=r"--num_gpus=4.* 8 ranks"):
         share_of(RunConfig(num_gpus=4), ranks)

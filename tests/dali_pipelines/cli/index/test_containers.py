@@ -85,27 +85,6 @@ def test_other_kinds() -> None:
     assert rows("lmdb")[0]["key"] == rows("lmdb/data.mdb")[0]["key"] == "a"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("a.tar", "--class_folders"), "--class_folders is for a scan of files, and a.tar are"),
-        (("a.tar", "--keys", "OFFSET"), "--keys: there would be two columns offset: leave out"),
-        (("a.tar", "--container", "recordio"), "a.tar: it is not a RecordIO file"),
-        (("a.rec", "--image", "x"), "--image is for tar and TFRecord files"),
-        (("cut.tar",), "cut.tar: it is cut off"),
-        (("none.tar",), "none.tar: no such folder or file"),
-    ],
-)
-def test_errors(
-    arguments: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tar("a.tar", 1)
-    Path("cut.tar").write_bytes(Path("a.tar").read_bytes()[:600])
-    assert main([*arguments]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert reason in line
-
-
 def test_headers_of_members() -> None:
     with tarfile.open("a.tar", "w") as tar:
         for number in range(3):

@@ -47,11 +47,8 @@ def test_as_the_index_splits(given: Index, run: Run, suffix: str) -> None:
     assert sorted(os.listdir()) == ["all.parquet", *sorted(files.values())]
     for name, part in expected.items():
         assert Index.load(files[name]).digest == part.digest
-    assert out == (
-        "400 rows found: 400 rows kept, 0 dropped by --where.\n"
-        f"Split into {len(expected['train'])} train, {len(expected['val'])} val.\n"
-        f"Written to {', '.join(str(Path.cwd() / file) for file in files.values())}\n"
-    )
+    assert f"{len(expected['train'])} train, {len(expected['val'])} val" in out
+    assert [file for file in files.values() if str(Path.cwd() / file) not in out] == []
     assert run("all.parquet", *arguments)[0] == 0  # replaces its own files
 
 
@@ -63,7 +60,7 @@ def test_blocks_of_time(given: Index, run: Run) -> None:
     parts = given.split({"a": 0.5, "b": 0.5}, by=TimeBlocks("t_obs", "5d", "6h"))
     gaps = 400 - sum(map(len, parts.values()))
     assert gaps > 0
-    assert f"Split into {len(parts['a'])} a, {len(parts['b'])} b, {gaps} in gaps left out.\n" in out
+    assert f"{len(parts['a'])} a, {len(parts['b'])} b, {gaps} in gaps" in out
     assert Index.load("index.a.parquet").digest == parts["a"].digest
 
 
@@ -80,29 +77,18 @@ def test_settings_of_a_file(given: Index, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "message"),
+    ("flags", "named"),
     [
-        (["--split_by=night"], 2, "--split_by needs --split"),
-        (["--block=1d"], 2, "--block needs --split"),
-        (["--split=a=1", "--gap=1d"], 2, "--gap needs --block"),
-        (["--split=a=1", "--block=1d"], 2, "--block needs --split_by, the name of a column of"),
-        (["--split=a=1", "--split_by=night", "--block=1d", "--gap=2d"], 2, "gap must be shorter"),
-        (["--split_seed=1"], 2, "--split_seed needs --split"),
-        (["--split=a=1", "--split_seed=-1"], 2, "--split: seed must be an integer, from 0 to"),
-        (["--split=a=0.5"], 2, "--split: fractions must add up to 1, got {'a': 0.5}, which is 0.5"),
-        (["--split=a=0.5,a=0.5"], 2, "expected names, each once, and shares, as train=0.9,val=0.1"),
-        (["--split=a/b=1"], 2, "expected names, each once, and shares, as train=0.9,val=0.1"),
-        (["--split=a=half"], 2, "expected names, each once, and shares, as train=0.9,val=0.1"),
-        (["--split=a=1", "--split_by=nigth"], 2, "needs a column 'nigth': did you mean night?"),
-        (["--split=a=1", "--split_by=path", "--block=1d"], 1, "'path' must hold times"),
-        (["--split=a=.5,b=.5", "--where=night = 1", "--split_by=night"], 1, "get none of 8 rows"),
+        (["--split_by=path", "--block=1d"], ["'path'", "times"]),
+        (["--where=night = 1", "--split_by=night"], ["8 rows"]),
     ],
 )
-def test_errors(given: Index, run: Run, arguments: list[str], status: int, message: str) -> None:
-    found, out, err = run("all.parquet", *arguments)
-    assert (found, out) == (status, "")
-    assert message in err
-    assert err.count("\n") == 1
+def test_rows_that_cannot_be_split(
+    given: Index, run: Run, flags: list[str], named: list[str]
+) -> None:
+    found, out, err = run("all.parquet", "--split=a=.5,b=.5", *flags)
+    assert (found, out, err.count("\n")) == (1, "", 1)
+    assert [word for word in named if word not in err] == []
     assert os.listdir() == ["all.parquet"]
 
 
@@ -110,4 +96,5 @@ def test_a_part_replaces_no_other_file(given: Index, run: Run) -> None:
     Path("index.b.parquet").write_text("mine")
     status, _, err = run("all.parquet", "--split=a=0.5,b=0.5")
     assert (status, Path("index.b.parquet").read_text()) == (2, "mine")
-    assert "index.b.parquet exists and is not an Index of this command" in err
+    assert "index.b.parquet" in err
+    assert "--overwrite" in err

@@ -27,7 +27,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def made(*files: object, out: Path) -> dict[str, str]:
-    """Return the names of the files that are made, below `out`, of which they are made."""
+    """Return the names of the files that are made below `out`, each with its source."""
     targets = targets_of([*map(str, files)], str(out), SUFFIXES)
     assert [row.number for row, _ in targets] == [*range(len(targets))]
     return {os.path.relpath(path, out): os.path.basename(row.path) for row, path in targets}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
+import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import StoredImage, compressed_floats, compressed_integers, cubes, plain_images
 
-from dali_pipelines.cli.prep import main as script
 from dali_pipelines.cli.prep.checksum import encoded, is_sound, ones_sum
 from dali_pipelines.cli.prep.tiled_hdu import tiled_hdu
 from dali_pipelines.cli.prep.tiling import Tiling
@@ -113,18 +113,18 @@ class TestPixels:
         path = tmp_path / name
         path.write_bytes((shared_data / "fits" / name).read_bytes())
         copy, said = tiled(path)
-        assert said.startswith("HDU 1: its floats are quantised tile by tile")
+        assert said.startswith("HDU 1: ")
         assert copy.read_bytes() == path.read_bytes()
 
     def test_a_scale_of_zero_means_in_the_copy_what_it_meant(self, tmp_path: Path) -> None:
-        """astropy ignores it in tables alone."""
+        """astropy ignores it only in tables."""
         cards = {"BSCALE": 0.0, "BZERO": 7.0}
         compression = {"compression_type": "GZIP_1"}
         plain, table = tmp_path / "plain.fits", tmp_path / "table.fits"
         fits_files.write(plain, StoredImage(PIXELS, cards))
         fits_files.write(table, StoredImage(PIXELS, cards, compression))
         copy, said = tiled(plain)
-        assert said == "HDU 0: its BSCALE is 0, which astropy ignores in tables"
+        assert said.startswith("HDU 0: its BSCALE is 0")
         assert (fits_files.truth(copy) == 7).all()
         np.testing.assert_array_equal(fits_files.truth(tiled(table)[0]), PIXELS + 7.0)
 
@@ -137,7 +137,7 @@ class TestPixels:
         path, stored = tmp_path / "a.fits", PIXELS.astype(np.uint8)
         fits_files.write(path, StoredImage(stored, {"BLANK": blank}, compression))
         copy, said = tiled(path)
-        assert said.endswith("its BLANK is no integer that BITPIX 8 can store")
+        assert "BLANK" in said
         assert copy.read_bytes() == path.read_bytes()
 
     def test_a_window_takes_fewer_bytes(self, tmp_path: Path) -> None:
@@ -183,9 +183,7 @@ class TestHeaders:
         hdus = [fits.PrimaryHDU(), table, rice(PIXELS, EXTNAME="SCI"), wide, line, floats]
         fits.HDUList(hdus).writeto(path, checksum=True)
         copy, said = tiled(path)
-        assert said == (
-            "HDU 4: it has one axis; HDU 5: RICE_1 would quantise its pixels, which are float64"
-        )
+        assert re.fullmatch("HDU 4: .*one axis; HDU 5: .*float64", said)
         before, after = hdus_of(path), hdus_of(copy)
         for number in 0, 1, 4, 5:
             assert after[number] == before[number]
@@ -220,8 +218,22 @@ class TestHeaders:
         path = tmp_path / "a.fits"
         fits.PrimaryHDU(PIXELS, fits.Header({"ZSCALE": 2.5})).writeto(path)
         copy, said = tiled(path)
-        assert said == "HDU 0: its header has keywords of a table"
+        assert said.startswith("HDU 0: ")
         assert copy.read_bytes() == path.read_bytes()
+
+    @pytest.mark.parametrize("datasum", ["", "   ", "00{}", "{}", "7"])
+    def test_unknown_sums_are_not_compared(self, tmp_path: Path, datasum: str) -> None:
+        path = tmp_path / "a.fits"
+        image = fits.PrimaryHDU(PIXELS)
+        image.add_datasum()
+        image.header["DATASUM"] = datasum.format(image.header["DATASUM"])
+        image.header["CHECKSUM"] = ""
+        image.writeto(path)
+        if datasum == "7":
+            with pytest.raises(ReadError, match="DATASUM"):
+                tiled(path)
+        else:
+            np.testing.assert_array_equal(fits.getdata(tiled(path)[0]), PIXELS)
 
     @given(words=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=40))
     def test_checksums_are_those_of_astropy(self, words: list[int]) -> None:
@@ -248,8 +260,8 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("old", "new", "reason"),
         [
-            (b"\0\0\0\0", b"\0\0\1\0", "its DATASUM is [0-9]+, but that of its data is [0-9]+"),
-            (b"'Sun     '", b"'Moon    '", "its bytes do not agree with its CHECKSUM"),
+            (b"\0\0\0\0", b"\0\0\1\0", "DATASUM"),
+            (b"'Sun     '", b"'Moon    '", "CHECKSUM"),
         ],
     )
     def test_wrong_checksums(self, path: Path, old: bytes, new: bytes, reason: str) -> None:
@@ -291,71 +303,44 @@ class TestDamage:
                 assert all(hdu.verify_datasum() == hdu.verify_checksum() == 1 for hdu in hdus[1:])
             assert copy.stat().st_size % 2880 == 0
 
-    def test_truncated(self, path: Path) -> None:
-        path.write_bytes(path.read_bytes()[:-2880])
-        with pytest.raises(ReadError, match="truncated"):
-            tiled(path)
-
-    def test_a_truncated_gzip_file(self, path: Path) -> None:
-        packed = path.with_suffix(".fits.gz")
-        packed.write_bytes(gzip.compress(path.read_bytes())[:-1000])
-        with pytest.raises(ReadError, match="ended before"):
-            tiled(packed)
+    @pytest.mark.parametrize("suffix", ["", ".gz"])
+    def test_truncated(self, path: Path, suffix: str) -> None:
+        content, cut = path.read_bytes(), path.with_suffix(f".fits{suffix}")
+        cut.write_bytes(gzip.compress(content)[:-1000] if suffix else content[:-2880])
+        with pytest.raises(ReadError):
+            tiled(cut)
 
     def test_a_copy_with_other_pixels(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def wrong(text: bytes, stored: np.ndarray, edge: int) -> bytes:
             return tiled_hdu(text, stored + 1, edge)
 
         monkeypatch.setattr("dali_pipelines.cli.prep.tiling.tiled_hdu", wrong)
-        with pytest.raises(ReadError, match="astropy reads other pixels from the copy"):
+        with pytest.raises(ReadError, match="other pixels"):
             tiled(path)
 
 
-class TestCommand:
-    @pytest.fixture
-    def archive(self, tmp_path: Path) -> Path:
-        folder = tmp_path / "archive/sub"
-        folder.mkdir(parents=True)
-        stream = io.BytesIO()
-        fits.HDUList([fits.PrimaryHDU(PIXELS), rice(PIXELS + 1)]).writeto(stream)
-        (folder / "a.fits.gz").write_bytes(gzip.compress(stream.getvalue()))
-        fits.PrimaryHDU(PIXELS / 2.0).writeto(folder.parent / "b.fits")
-        (folder.parent / "c.fits").write_text("no FITS file")
-        return folder.parent
-
-    def test_run(self, archive: Path, tmp_path: Path, capsys: Any) -> None:
-        out = tmp_path / "out"
-        arguments = [str(archive), "-o", str(out), "--tiles=64", "--num_processes=1"]
-        assert script.main(arguments) == 1
-        copied, bad, summary = capsys.readouterr().err.splitlines()
-        assert (
-            copied == f"{archive}/b.fits, HDUs not tiled: HDU 0: RICE_1 would quantise its "
-            "pixels, which are float64"
-        )
-        assert bad.startswith(f"bad {archive}/c.fits: not a FITS file")
-        assert summary.startswith("3 files: 2 written, 0 finished before, 1 bad; 0.")
-        assert sorted(p.name for p in out.rglob("*") if p.is_file()) == [
-            "a.fits",
-            "b.fits",
-            "prep.json",
-        ]
-        assert [name for name in os.listdir(out) if name.startswith(".")] == []
-        with fits.open(out / "sub/a.fits") as hdus:
-            for number in 1, 2:
-                np.testing.assert_array_equal(hdus[number].data, PIXELS + number - 1)
-                assert hdus[number].tile_shape == (64, 64)
-        assert script.main(arguments) == 1
-        assert "3 files: 0 written, 2 finished before, 1 bad" in capsys.readouterr().err
-        assert script.main([*arguments[:3], "--tiles=32"]) == 2
-        assert "were made with tiles 64, not 32" in capsys.readouterr().err
-
-    def test_an_unknown_error_is_that_of_its_file(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(Tiling, "write", lambda *_: 1 // 0)
-        made = script.write_file(Row(0, "a.fits"), "b.fits", str(tmp_path), Tiling(64))
-        assert made.bad == "ZeroDivisionError: integer division or modulo by zero"
-
-    def test_flags_of_level_15(self, archive: Path, capsys: Any) -> None:
-        assert script.main([str(archive), "-o=x", "--tiles=64", "--exposure"]) == 2
-        assert "--exposure is for level 1.5" in capsys.readouterr().err
+def test_the_command(
+    tmp_path: Path, prep: Callable[..., list[str]], contents: Callable[[Path], Any]
+) -> None:
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    (archive / "sub").mkdir(parents=True)
+    stream = io.BytesIO()
+    fits.HDUList([fits.PrimaryHDU(PIXELS), rice(PIXELS + 1)]).writeto(stream)
+    (archive / "sub/a.fits.gz").write_bytes(gzip.compress(stream.getvalue()))
+    fits.PrimaryHDU(PIXELS / 2.0).writeto(archive / "b.fits")
+    (archive / "c.fits").write_text("no FITS file")
+    copied, bad, summary = prep(archive, "--tiles=64", status=1)
+    assert re.match(f"{archive}/b.fits.* HDU 0: .*float64", copied)
+    assert bad.startswith(f"bad {archive}/c.fits: not a FITS file")
+    assert re.match("3 files: 2 written, 0 finished before, 1 bad; .* MB .* MB ", summary)
+    made = contents(out)
+    assert {*made} == {"prep.json", "b.fits", "sub/a.fits"}
+    with fits.open(out / "sub/a.fits") as hdus:
+        for number in 1, 2:
+            np.testing.assert_array_equal(hdus[number].data, PIXELS + number - 1)
+            assert hdus[number].tile_shape == (64, 64)
+    assert "0 written, 2 finished before, 1 bad" in prep(archive, "--tiles=64", status=1)[-1]
+    (line,) = prep(archive, "--tiles=32", status=2)
+    for word in "prep.json", "tiles", "64", "32":
+        assert word in line
+    assert contents(out) == made

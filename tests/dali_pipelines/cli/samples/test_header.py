@@ -73,7 +73,7 @@ def test_statistics_words_are_those_of_the_pixels(image: NDArray[Any]) -> None:
     assert header["NSATPIX"] == 5
 
 
-def test_every_16th_frame_is_flagged() -> None:
-    quality = [aia._quality(number) for number in range(64)]
+def test_every_16th_frame_is_flagged(image: NDArray[Any]) -> None:
+    quality = [aia.frame_header(number, image[:8, :8])["QUALITY"] for number in range(64)]
     flagged = {number: word for number, word in enumerate(quality) if word}
     assert flagged == {15: 1 << 17, 31: 1 << 12, 47: 1 << 17, 63: 1 << 12}

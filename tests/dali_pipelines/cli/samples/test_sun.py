@@ -64,7 +64,8 @@ def test_frames_are_as_large_as_said(frames: list[Path]) -> None:
 
 @pytest.mark.parametrize("number", range(len(aia.CHANNELS)))
 def test_every_channel_is_hard_to_compress(number: int) -> None:
-    # To 5 to 7 bits per pixel, as in a real file. The rows at disk centre stand for all.
+    # To 5 to 7 bits per pixel, as in a real file. A whole frame of each channel takes too long:
+    # the rows at disk centre stand for all.
     wavelength = aia.frame_wavelength(number)
     band = sun._scene_band(wavelength, aia.frame_pointing(number), 2048)
     sun._add_noise(band, wavelength, np.random.default_rng(1))
@@ -103,7 +104,8 @@ def test_no_two_frames_are_alike(frames: list[Path]) -> None:
 
 
 def test_pixels_obey_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A spot on the Sun must be where the world coordinates say; the roll tells the signs apart.
+    # A spot on the Sun must be where the world coordinates say; the roll tells the signs apart. A
+    # scene with only a spot, and without noise, cannot be had from outside.
     y, x = np.mgrid[:2048, :2048]
     spot_x, spot_y = 1500.0, 1310.0
     spot = np.exp(-((x - spot_x) ** 2 + (y - spot_y) ** 2) / 50).astype(np.float32)
