@@ -28,3 +28,13 @@ def read_here(
                 assert int(sample["row"]) not in found
                 found[int(sample["row"])] = sample
     return dict(sorted(found.items()))
+
+
+def in_this_process(
+    factory: Callable[..., ReaderPipeline], index: Index, **settings: Any
+) -> ReaderPipeline:
+    """Make a pipeline without reader processes, also where a Loader asks for some.
+
+    ``Loader(partial(in_this_process, npy_pipeline), ...)`` reads in this process.
+    """
+    return factory(index, **{**settings, "num_read_processes": 0})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
-import gpu_outputs
 import numpy as np
 import pytest
 from all_readers import MODULES, AnyReader
+from ramp_images import SHAPES, Archive, Shape, write_archive
 
 from dali_pipelines import Index
 from dali_pipelines.frameworks.choose import FrameworkName
@@ -36,9 +38,18 @@ def npy_index(npy_folder: Path) -> Index:
     return Index.scan(npy_folder)
 
 
-@pytest.fixture(params=["torch", "jax", "numpy", "dlpack", "cupy"])
-def framework(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FrameworkName:
-    """Name of a framework; CuPy by its stand-in."""
-    if request.param == "cupy":
-        gpu_outputs.install(monkeypatch)
+@pytest.fixture(scope="session")
+def ramps(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Archive]:
+    """Return the archive of a kind, with images of some shapes; each is written once."""
+
+    @cache
+    def written(kind: str, shapes: Sequence[Shape] = SHAPES) -> Archive:
+        return write_archive(tmp_path_factory.mktemp(kind.replace(" ", "_")), kind, shapes)
+
+    return written
+
+
+@pytest.fixture(params=["torch", "jax", "numpy", "dlpack"])
+def framework(request: pytest.FixtureRequest) -> FrameworkName:
+    """Name of a framework; CuPy needs a GPU, see tests/on_gpu."""
     return request.param

@@ -55,8 +55,8 @@ class Module(LightningModule):
 
 
 def loader(folder: str, **settings: Any) -> Loader:
-    settings = {"batch_size": 3, "num_read_processes": 1, "start_method": "fork", **settings}
-    return Loader(npy_pipeline, Index.scan(folder), **settings)  # forks need no imports
+    settings = {"batch_size": 3, "num_read_processes": 1, **settings}
+    return Loader(npy_pipeline, Index.scan(folder), **settings)
 
 
 def trainer(devices: int, strategy: str, **settings: Any) -> Trainer:

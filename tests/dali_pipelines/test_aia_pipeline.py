@@ -137,8 +137,8 @@ def test_unfit_files_are_named(tmp_path: Path) -> None:
         rows = [row for (batch,) in loader for row in batch["row"].tolist()]
     assert rows == [0]
     reasons = {row: bad.reason for row, bad in loader.stats.rejected.items()}
-    assert "registered already, and must not be resampled twice" in reasons[1]
-    assert "16 (dark image)" in reasons[2]
+    assert "registered already" in reasons[1]
+    assert "dark image" in reasons[2]
 
 
 def test_samples_of_several_files(tmp_path: Path) -> None:
@@ -184,19 +184,16 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"resize": 64}, "resize is not for aia_pipeline: give size, or scale and reduce"),
-        ({"mean": 3.0}, "mean is not for aia_pipeline: give a Stretch with mean"),
-        ({"dtype": "int16"}, "calibrated images are float32 or float16, got dtype 'int16'"),
+        ({"resize": 64}, "resize.*size.*scale and reduce"),
+        ({"mean": 3.0}, "mean.*Stretch"),
+        ({"dtype": "int16"}, "float32 or float16.*'int16'"),
         (
             {"calibration": Calibration(), "preset": "iti", "size": 4},
-            "give a calibration or size, preset, not both",
+            "calibration.*size, preset.*not both",
         ),
-        ({"calibration": "iti"}, "calibration must be a Calibration, or None, got 'iti'"),
-        (
-            {"crop": (128, 129)},
-            r"crop 128x129 is larger than the registered image 128x128 .*: give a smaller crop",
-        ),
-        ({"crop": 200, "outside": "fill"}, "outside='fill' is not for aia_pipeline, whose images"),
+        ({"calibration": "iti"}, "calibration.*Calibration.*'iti'"),
+        ({"crop": (128, 129)}, "crop.*128x129.*128x128.*smaller crop"),
+        ({"crop": 200, "outside": "fill"}, "outside='fill'.*aia_pipeline"),
     ],
 )
 def test_wrong_settings(archive: Index, settings: dict[str, Any], message: str) -> None:

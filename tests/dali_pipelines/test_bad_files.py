@@ -91,7 +91,7 @@ def test_exactly_the_bad_ones_are_left_out_and_named(archive: Index, device: int
 def test_more_than_the_budget(archive: Index) -> None:
     with (
         make_loader(archive, max_bad=2) as loader,
-        pytest.raises(ReadError, match="rejected rows: 3, more than max_bad=2 allows"),
+        pytest.raises(ReadError, match=r"rejected.*3.*max_bad=2"),
     ):
         for _ in loader:
             pass
@@ -110,7 +110,7 @@ def test_an_image_smaller_than_the_crop_is_left_out_wherever_it_is(
         rows = [row for (batch,) in loader for row in batch["row"].tolist()]
     assert rows == [names.index("large")]
     (rejected,) = loader.stats.rejected.values()
-    assert "crop 64x64 is larger than the image 40x50" in rejected.reason
+    assert re.search("crop 64x64 .* 40x50", rejected.reason)
 
 
 def new_loader(index: Index, **options: Any) -> Loader:

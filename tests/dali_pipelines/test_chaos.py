@@ -18,6 +18,8 @@ import pytest
 from jobs import Job
 from private_shm import private_shm
 
+pytestmark = pytest.mark.slow
+
 logger = logging.getLogger(__name__)
 
 EPOCHS = int(os.environ.get("CHAOS_EPOCHS", "2"))
@@ -40,7 +42,6 @@ def test_each_row_once_whatever_happens(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=private_shm("64m"),
-        warm_children=False,  # which it would count
     ) as job:
         out, _ = job.communicate()
     assert job.returncode == 0

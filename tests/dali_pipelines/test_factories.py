@@ -151,7 +151,7 @@ def test_fits_integers_as_they_are_stored(shared_data: Path, device: int | None)
     expected = cut_and_flipped(stored[y : y + 300, x : x + 200], 0, None, "hv")
     assert found.dtype == torch.int16
     np.testing.assert_array_equal(found[0].numpy(), expected)
-    with pytest.raises(ReadError, match="BITPIX is 16, expected 32"):
+    with pytest.raises(ReadError, match=r"aia_171_cutout.*BITPIX.*16.*32"):
         images(fits_pipeline, index, device, dtype="int32")
 
 
@@ -160,14 +160,21 @@ def test_jpeg_as_uint8(shared_data: Path) -> None:
     found = images(jpeg_pipeline, index, dtype="uint8", flip="h")[0]
     assert found.dtype == torch.uint8
     assert far_share(found, cut_and_flipped(pillow(index.path(0)), 0, None, "h")) < 1e-3
-    with pytest.raises(ValueError, match="uint8 images cannot be converted to int16"):
-        images(jpeg_pipeline, index, dtype="int16")
 
 
-def test_one_mean_for_one_channel(shared_data: Path) -> None:
-    index = Index.scan(shared_data / "fits")
-    with pytest.raises(ValueError, match=r"mean must be one number, or 1, .* got \(1.0, 2.0\)"):
-        images(fits_pipeline, index, mean=(1, 2))
+@pytest.mark.parametrize(
+    ("factory", "settings", "words"),
+    [
+        (jpeg_pipeline, {"dtype": "int16"}, "uint8.*int16"),
+        (fits_pipeline, {"mean": (1, 2)}, r"mean.*one number, or 1.*\(1.0, 2.0\)"),
+        (jpeg_pipeline, {"mean": (1, 2)}, r"mean.*one number, or 3.*\(1.0, 2.0\)"),
+    ],
+)
+def test_settings_that_do_not_fit_the_format(
+    factory: Callable[..., Any], settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        factory(Index.from_paths(["a.jpg"]), batch_size=1, **settings)
 
 
 @pytest.fixture
@@ -236,7 +243,9 @@ def test_all_planes_and_a_name(cubes: Index, caplog: pytest.LogCaptureFixture) -
         assert loader.make_pipelines()[0].footprint.image_nbytes == 2 * expected.size
         for _ in loader:
             pass
-    assert "there is no HDU 'sci', the file has PRIMARY" in loader.stats.rejected[1].reason
+    reason = loader.stats.rejected[1].reason
+    assert "'sci'" in reason
+    assert "PRIMARY" in reason
 
 
 def test_a_plane_of_each_row(cubes: Index) -> None:
@@ -244,7 +253,7 @@ def test_a_plane_of_each_row(cubes: Index) -> None:
     found = images(fits_pipeline, index)
     for row, plane in enumerate((3, 1)):
         np.testing.assert_array_equal(found[row][0], cube(cubes, 0)[plane])
-    with pytest.raises(ValueError, match="the Index has a column 'plane', one for each row"):
+    with pytest.raises(ValueError, match=r"'plane'.*each row"):
         fits_pipeline(index, batch_size=1, planes="all")
 
 
@@ -402,8 +411,6 @@ def test_mean_and_std_of_each_channel(shared_data: Path) -> None:
     found = images(jpeg_pipeline, index, mean=mean, std=std)[0]
     expected = (pillow(index.path(0)).astype(np.float32) - mean) / std
     np.testing.assert_allclose(found.numpy(), expected.transpose(2, 0, 1), atol=0.6 / 2)
-    with pytest.raises(ValueError, match=r"mean must be one number, or 3, one for .* got \(1.0, 2"):
-        jpeg_pipeline(index, batch_size=1, mean=(1, 2))
 
 
 def test_npy_channels_and_crop(tmp_path: Path) -> None:
@@ -542,7 +549,7 @@ def test_damaged_tiles_are_rejected_and_nothing_else(tmp_path: Path) -> None:
     assert set(loader.stats.rejected) == rejected
     with (
         Loader(fits_pipeline, index, **options) as loader,
-        pytest.raises(ReadError, match="the compressed bytes of a tile are damaged"),
+        pytest.raises(ReadError, match="damaged"),
     ):
         list(loader)
 
@@ -579,10 +586,7 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
             whole = np.load(path) if path.exists() else np.full((6, 8), -1, np.float32)
             np.testing.assert_array_equal(image[place], cut_and_flipped(whole, row, (2, 3), ""))
     assert not (tmp_path / "193_2.npy").exists()
-    message = (
-        r"a sample of 2 files \(171, 193\), and NpyReader reads one: use a ChannelsReader, or one "
-    )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"2 files \(171, 193\).*NpyReader.*ChannelsReader"):
         reader_pipeline(index, NpyReader(), decode_array, PipelineConfig(batch_size=1))
 
     (tmp_path / "193_4.npy").write_bytes(b"")
@@ -597,8 +601,8 @@ def test_samples_of_several_files(tmp_path: Path) -> None:
 def test_wrong_types_are_reported_by_name(npy_index: Index) -> None:
     config: Any = PipelineConfig(batch_size=2)
     reader: Any = NpyReader
-    with pytest.raises(TypeError, match=r"a Reader, such as NpyReader\(\), got the class itself"):
+    with pytest.raises(TypeError, match=r"Reader.*NpyReader\(\).*class"):
         reader_pipeline(npy_index, reader, decode_array, config)
     config = {"batch_size": 2}
-    with pytest.raises(TypeError, match=r"a PipelineConfig\(batch_size=...\), got {'batch_size'"):
+    with pytest.raises(TypeError, match=r"PipelineConfig\(batch_size.*{'batch_size'"):
         reader_pipeline(npy_index, NpyReader(), decode_array, config)

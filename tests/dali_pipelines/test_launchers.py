@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -14,6 +12,8 @@ import pytest
 from jobs import run
 
 from dali_pipelines import Index, Loader, npy_pipeline
+
+pytestmark = pytest.mark.slow
 
 SCRIPTS = {
     **dict.fromkeys(("spawn", "accelerate"), "launched.py"),
@@ -37,9 +37,7 @@ def test_every_row_once(
     """Some begin with one process, which ends in mid-epoch; two ranks go on where it has saved."""
     script = Path(__file__).with_name(SCRIPTS[launcher])
     command = [*(TORCHRUN if launcher == "torchrun" else []), str(script), launcher]
-    # One of them as it is: a `Job` starts processes in another way.
-    start = partial(subprocess.run, capture_output=True, text=True, timeout=200)
-    done = (start if launcher == "spawn" else run)(
+    done = run(
         [sys.executable, *command, str(npy_folder), str(tmp_path)],
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -14,6 +14,8 @@ from astropy.io import fits
 from jobs import ROOT
 from servers.web import Web
 
+pytestmark = pytest.mark.slow
+
 COMMAND = """
 import os, signal, sys
 from dali_pipelines.cli.main import main

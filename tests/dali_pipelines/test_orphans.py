@@ -19,6 +19,8 @@ import pytest
 from jobs import Job
 from private_shm import private_shm
 
+pytestmark = pytest.mark.slow
+
 logger = logging.getLogger(__name__)
 
 TIMES = int(os.environ.get("ORPHANS", "1"))

@@ -1,10 +1,10 @@
-"""Images of several sizes in a batch, as lists and padded: each that of its file, in any batch."""
+"""Images of several sizes in a batch, as lists and padded: each is the whole image of its file."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -15,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from astropy.io import fits
+from epochs import HOW, check_equal, check_pure, in_turns, new_loader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from on_gpu.devices import DEVICES
-from PIL import Image
+from ramp_images import SEED, Archive, Samples, gray
+from read_here import read_here
 
 from dali_pipelines import (
     Boxes,
@@ -37,46 +39,41 @@ from dali_pipelines.frameworks.choose import framework_named
 from dali_pipelines.loading.batches import valid_only
 from readers import Order, Sample, SampleSpec, Target
 
-SIZES = [(23, 40), (31, 17), (16, 16), (40, 22), (17, 33), (28, 28), (9, 52), (36, 11), (20, 24)]
-"""(height, width) of each row."""
+SIZES = ((23, 40), (31, 17), (16, 16), (40, 22), (17, 33), (28, 28), (9, 52), (36, 11), (20, 24))
+"""(height, width) of each file."""
 ROWS = len(SIZES)
-
 KINDS: list[Any] = ["list", "pad"]
 NUMPY = framework_named("numpy")
-
-Arrays = dict[str, NDArray[Any]]
+Photos = tuple[Archive, list[NDArray[Any]]]
+MASK = Mask("mask_path", "int16", outside=255)
 
 
 @pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """JPEGs with masks and boxes."""
-    folder = tmp_path_factory.mktemp("photos")
-    chance = np.random.default_rng(1)
-    for row, (height, width) in enumerate(SIZES):
-        pixels = chance.integers(0, 256, (height, width, 3), np.uint8)
-        Image.fromarray(pixels).save(folder / f"{row}.jpg", quality=95, subsampling=0)
-        classes = chance.integers(1, 6, (height, width), np.uint8)
-        Image.fromarray(classes).save(folder / f"{row}.png")
-    index = Index.from_paths([folder / f"{row}.jpg" for row in range(ROWS)])
-    index = index.with_column("mask_path", [str(folder / f"{row}.png") for row in range(ROWS)])
-    return index.with_column("boxes", [np.array([[1.0, 2, w, h]]) for h, w in SIZES])
+def photos(ramps: Callable[..., Archive], tmp_path_factory: pytest.TempPathFactory) -> Photos:
+    """JPEGs with boxes and masks, and the masks."""
+    archive, masks = ramps("jpeg", SIZES).with_masks(tmp_path_factory.mktemp("masks"))
+    boxes = [np.array([[1.0, 2, width, height]]) for height, width in archive.shapes]
+    return archive.with_column("boxes", boxes), masks
+
+
+@pytest.fixture(scope="module")
+def index(photos: Photos) -> Index:
+    return photos[0].index
 
 
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """FITS images of int16 in tiles, with flags."""
     folder = tmp_path_factory.mktemp("frames")
-    chance = np.random.default_rng(2)
     for row, size in enumerate(SIZES):
-        image = chance.integers(1, 500, size).astype(np.int16)
-        tiled = fits.CompImageHDU(image, compression_type="RICE_1", tile_shape=(7, size[1]))
-        flags = fits.ImageHDU(chance.integers(1, 9, size).astype(np.int16))
+        tiles = {"compression_type": "RICE_1", "tile_shape": (7, size[1])}
+        tiled = fits.CompImageHDU(gray(size, row) + 1, **tiles)
+        flags = fits.ImageHDU(gray(size, row) % 9 + 1)
         fits.HDUList([fits.PrimaryHDU(), tiled, flags]).writeto(folder / f"{row}.fits")
     return Index.scan(folder)
 
 
 def numpy_of(array: Any) -> NDArray[Any]:
-    array = array.get() if hasattr(array, "get") else array
     return np.asarray(array.cpu() if hasattr(array, "cpu") else array)
 
 
@@ -85,22 +82,22 @@ def samples_of(
     ragged: str,
     outside: dict[str, float],
     largest: tuple[int, int] | None = None,
-) -> list[tuple[int, Arrays]]:
-    """Return row and images of each sample, after a look at what is beyond them.
+) -> list[tuple[int, dict[str, NDArray[Any]]]]:
+    """Return row and arrays of each sample, after a look at the padding.
 
-    Padded ones are as large as the `largest`, by default of those that are delivered.
+    Batches are as large as the `largest` image, by default of those that are delivered.
     """
     found = []
     for batch in batches:
         rows = numpy_of(batch["row"]).tolist()
         sizes = numpy_of(batch["size"]) if ragged == "pad" else None
         for name in outside:
+            assert len(batch[name]) == len(rows)
             if sizes is None:
                 assert isinstance(batch[name], list)
             elif rows:
                 assert sizes.dtype == np.int32
                 assert batch[name].shape[-2:] == (largest or tuple(sizes.max(axis=0)))
-            assert len(batch[name]) == len(rows)
         for slot, row in enumerate(rows):
             arrays = {name: numpy_of(batch[name][slot]) for name in outside}
             if sizes is not None:
@@ -113,58 +110,47 @@ def samples_of(
     return found
 
 
-def loader_of(factory: Any, index: Index, **options: Any) -> Loader:
-    shards = options.pop("shards", 1)
-    given = {"batch_size": 3, "num_read_processes": shards, "devices": [None] * shards}
-    return Loader(factory, index, **{**given, **options})
-
-
-def photo(index: Index, row: int) -> Arrays:
-    """Return what Pillow reads of a row."""
-    with (
-        Image.open(index.path(row)) as image,
-        Image.open(index.table["mask_path"][row].as_py()) as mask,
-    ):
-        return {"image": np.asarray(image).transpose(2, 0, 1), "mask": np.asarray(mask)}
-
-
-def check_photos(index: Index, found: list[tuple[int, Arrays]]) -> None:
+def check_photos(photos: Photos, found: list[tuple[int, dict[str, NDArray[Any]]]]) -> None:
+    archive, masks = photos
     for row, arrays in found:
-        for name, expected in photo(index, row).items():
-            np.testing.assert_array_equal(arrays[name], expected)
+        image = archive.images[row].transpose(2, 0, 1)
+        np.testing.assert_allclose(arrays["image"], image, rtol=0, atol=archive.atol)
+        np.testing.assert_array_equal(arrays["mask"], masks[row])
 
 
 @pytest.mark.parametrize("ragged", KINDS)
-def test_photos_in_each_framework(photos: Index, framework: Any, ragged: Any) -> None:
+def test_photos_in_each_framework(photos: Photos, framework: Any, ragged: str) -> None:
     """All batches are kept, those of the next epoch, too, and the last ones are short or empty."""
-    targets: dict[str, Any] = {"mask": Mask("mask_path", outside=255), "boxes": Boxes("boxes")}
-    options: dict[str, Any] = {"shards": 2, "batch_size": 4, "targets": targets}
-    with loader_of(jpeg_pipeline, photos, framework=framework, ragged=ragged, **options) as loader:
+    options: dict[str, Any] = {"batch_size": 4, "devices": [None] * 2, "num_read_processes": 2}
+    options |= {"targets": {"mask": MASK, "boxes": Boxes("boxes")}}
+    with new_loader(
+        jpeg_pipeline, photos[0].index, framework=framework, ragged=ragged, **options
+    ) as loader:
         kept = [batch for _ in range(2) for step in loader for batch in step]
-    found = samples_of(kept, ragged, {"image": 0, "mask": 255})
     assert [len(batch["image"]) for batch in kept] == [4, 4, 1, 0] * 2
-    arrays = [kept[0][name][0] if ragged == "list" else kept[0][name] for name in ("image", "mask")]
-    packages = {"jax": "jaxlib", "dlpack": "numpy", "cupy": "cupy_standin"}
-    assert {type(array).__module__.partition(".")[0] for array in arrays} == {
-        packages.get(framework, framework)
-    }
+    packages = {"jax": "jaxlib", "dlpack": "numpy"}
+    for name in ("image", "mask"):
+        array = kept[0][name][0] if ragged == "list" else kept[0][name]
+        package = type(array).__module__.partition(".")[0]
+        assert package == packages.get(framework, framework)
+    found = samples_of(kept, ragged, {"image": 0, "mask": 255})
     check_photos(photos, found)
     assert sorted(row for row, _ in found) == sorted([*range(ROWS)] * 2)
     for batch in kept:
         for boxes, row in zip(numpy_of(batch["boxes"]), batch["row"].tolist(), strict=True):
-            height, width = SIZES[row]
+            height, width = photos[0].shapes[row]
             assert boxes.tolist() == [[1, 2, width, height]]
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("ragged", KINDS)
-def test_frames_and_their_flags(frames: Index, ragged: Any, device: int | None) -> None:
-    """What is beyond an image is 0 also after mean and std."""
+def test_frames_and_their_flags(frames: Index, ragged: str, device: int | None) -> None:
+    """Padding of the image is 0 also after mean and std."""
     hdus = {"image": 1, "flags": Hdu(2, outside=-1), "again": 2}
     options: dict[str, Any] = {"mean": 100.0, "std": 50.0, "devices": [device], "hdus": hdus}
-    with loader_of(fits_pipeline, frames, ragged=ragged, batch_size=4, **options) as loader:
+    with new_loader(fits_pipeline, frames, ragged=ragged, batch_size=4, **options) as loader:
         batches = [batch for step in loader for batch in step]
-        stats = loader.stats
+        pixels = loader.stats.output_pixels
     found = samples_of(batches, ragged, {"image": 0, "flags": -1, "again": 0})
     assert sorted(row for row, _ in found) == [*range(ROWS)]
     for row, arrays in found:
@@ -175,16 +161,14 @@ def test_frames_and_their_flags(frames: Index, ragged: Any, device: int | None) 
         for name in ("flags", "again"):
             assert arrays[name].dtype == np.int16
             np.testing.assert_array_equal(arrays[name][0], flags)
-    if ragged == "list":
-        assert stats.output_pixels == sum(height * width for height, width in SIZES)
-    else:
-        assert stats.output_pixels == sum(batch["image"].numel() for batch in batches)
+    whole = sum(height * width for height, width in SIZES)
+    padded = sum(np.size(numpy_of(batch["image"])) for batch in batches if ragged == "pad")
+    assert pixels == (whole if ragged == "list" else padded)
 
 
 @pytest.mark.parametrize("name", ["torch", "numpy"])
-def test_lists_are_not_copied(photos: Index, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
-    settings: dict[str, Any] = {"batch_size": 4, "num_read_processes": 0}
-    pipeline = jpeg_pipeline(photos, ragged="list", **settings)
+def test_lists_are_not_copied(index: Index, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+    pipeline = jpeg_pipeline(index, ragged="list", batch_size=4, num_read_processes=0)
     pipeline.build()
     pipeline.schedule_run()
     outputs = pipeline.share_outputs()
@@ -195,98 +179,75 @@ def test_lists_are_not_copied(photos: Index, monkeypatch: pytest.MonkeyPatch, na
     pipeline.close()
 
 
-def test_bare_pipelines(photos: Index) -> None:
-    """Without a Loader, as DALI gives the outputs."""
+@pytest.mark.parametrize("ragged", [None, *KINDS])
+def test_outputs_without_a_loader(photos: Photos, ragged: Any) -> None:
+    """They are what DALI delivers."""
+    archive = photos[0]
     options: dict[str, Any] = {"batch_size": 4, "num_read_processes": 0, "shuffle": False}
-    for ragged in (None, "list"):
-        pipeline = jpeg_pipeline(photos, ragged=ragged, **options)
-        pipeline.build()
-        images = pipeline.run()[0]
-        assert [shape[1:] for shape in images.shape()] == SIZES[:4]
-        assert pipeline.listed == ({"image"} if ragged == "list" else set())
-        pipeline.close()
-    pipeline = jpeg_pipeline(photos, ragged="pad", **options)
+    pipeline = jpeg_pipeline(archive.index, ragged=ragged, **options)
     pipeline.build()
     outputs = dict(zip(pipeline.output_names, pipeline.run(), strict=True))
-    assert outputs["image"].as_tensor().shape() == [4, 3, 40, 40]
-    assert np.asarray(outputs["size"].as_tensor()).tolist() == [*map(list, SIZES[:4])]
+    assert pipeline.listed == ({"image"} if ragged == "list" else set())
+    shapes = archive.shapes[:4]
+    if ragged == "pad":
+        largest = [max(sides) for sides in zip(*shapes, strict=True)]
+        assert outputs["image"].as_tensor().shape() == [4, 3, *largest]
+        assert np.asarray(outputs["size"].as_tensor()).tolist() == [*map(list, shapes)]
+    else:
+        assert [shape[1:] for shape in outputs["image"].shape()] == shapes
     pipeline.close()
 
 
-@settings(max_examples=8)
-@given(
-    st.sampled_from(KINDS),
-    st.integers(1, 6),
-    st.integers(1, 3),
-    st.integers(0, ROWS - 1),
-    st.sampled_from(["partial", "fill"]),
-)
-def test_samples_are_pure(
-    photos: Index, ragged: Any, batch_size: int, num_shards: int, position: int, tail: Any
-) -> None:
-    """From any position on, in batches and shards of any number."""
-    rows = []
-    for shard_id in range(num_shards):
-        pipeline = jpeg_pipeline(
-            photos,
-            ragged=ragged,
-            batch_size=batch_size,
-            shard_id=shard_id,
-            num_shards=num_shards,
-            position=position,
-            tail=tail,
-            seed=7,
-            num_read_processes=0,
-            targets={"mask": Mask("mask_path")},
-        )
-        batches = NUMPY.iterate(pipeline)
-        for _ in range(pipeline.source.schedule.steps(0)):
-            batch = next(batches)
-            if tail == "partial":
-                batch = valid_only(batch, batch["valid"], NUMPY)
-            found = samples_of([batch], ragged, {"image": 0, "mask": 0})
-            check_photos(photos, found)
-            valid = batch["valid"].tolist()
-            rows += [row for (row, _), is_valid in zip(found, valid, strict=True) if is_valid]
-        pipeline.close()
-    order = Order(ROWS, seed=7)
-    assert sorted(rows) == sorted(order.row(0, place) for place in range(position, ROWS))
+# However they are read.
+
+
+def padding_removed(found: Samples) -> Samples:
+    """Return samples without padding, nor the output that says how large they are."""
+    whole: Samples = {}
+    for row, sample in found.items():
+        height, width = sample.get("size", sample["mask"].shape)
+        whole[row] = {name: sample[name][..., :height, :width] for name in ("image", "mask")}
+    return whole
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(photos: Index) -> list[tuple[int, Arrays]]:
-    with loader_of(jpeg_pipeline, photos, ragged="list", seed=3) as loader:
-        return samples_of([batch for (batch,) in loader], "list", {"image": 0})
+def expected(photos: Photos) -> Samples:
+    found = padding_removed(photos[0].samples(ragged="list", targets={"mask": MASK}))
+    check_photos(photos, [*found.items()])
+    return found
 
 
-def check_same(found: list[tuple[int, Arrays]], expected: list[tuple[int, Arrays]]) -> None:
-    assert [row for row, _ in found] == [row for row, _ in expected]
-    for (_, arrays), (_, others) in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(arrays["image"], others["image"])
+@pytest.mark.parametrize("tail", ["partial", "fill"])
+@pytest.mark.parametrize("ragged", KINDS)
+def test_samples_do_not_depend_on_how_they_are_read(
+    index: Index, expected: Samples, ragged: str, tail: str
+) -> None:
+    def read(**options: Any) -> Samples:
+        return padding_removed(read_here(jpeg_pipeline, index, **options))
+
+    @settings(max_examples=4)
+    @given(HOW)
+    def pure(how: dict[str, int]) -> None:
+        own: dict[str, Any] = {"ragged": ragged, "tail": tail, "targets": {"mask": MASK}}
+        check_pure(read, how, expected, **own)
+
+    pure()
 
 
-def test_resume(photos: Index, uninterrupted: list[tuple[int, Arrays]]) -> None:
-    """With other batch sizes, and the other way to deliver them."""
-    state: dict[str, Any] = {}
-    found = []
-    for ragged, batch_size, steps in (("pad", 2, 1), ("list", 4, 1), ("pad", 1, 1), ("pad", 3, 1)):
-        options: dict[str, Any] = {"ragged": ragged, "batch_size": batch_size, "seed": 3}
-        with loader_of(jpeg_pipeline, photos, **options) as loader:
-            if state:
-                loader.load_state_dict(state)
-            batches = [batch for (batch,) in islice(loader, steps)]
-            state = loader.state_dict()
-        found += samples_of(batches, ragged, {"image": 0})
-    assert state["epoch"] == 1
-    check_same(found, uninterrupted)
+def test_a_resume_goes_on_in_the_other_way(index: Index, expected: Samples) -> None:
+    turns = [
+        {"ragged": ragged, "batch_size": batch_size}
+        for ragged, batch_size in (("pad", 2), ("list", 4), ("pad", 1), ("pad", 3))
+    ]
+    found = in_turns(jpeg_pipeline, index, turns, targets={"mask": MASK})
+    check_equal(padding_removed(found), expected)
 
 
 @pytest.mark.parametrize("ragged", KINDS)
-def test_a_killed_reader(
-    photos: Index, uninterrupted: list[tuple[int, Arrays]], ragged: Any
-) -> None:
-    options: dict[str, Any] = {"ragged": ragged, "seed": 3, "restart_readers": 1, "prefetch": 1}
-    with loader_of(jpeg_pipeline, photos, batch_size=1, **options) as loader:
+def test_a_killed_reader(photos: Photos, index: Index, ragged: str) -> None:
+    options: dict[str, Any] = {"ragged": ragged, "restart_readers": 1, "prefetch": 1}
+    options |= {"batch_size": 1, "targets": {"mask": MASK}}
+    with new_loader(jpeg_pipeline, index, **options) as loader:
         steps = iter(loader)
         batches = [batch for (batch,) in islice(steps, 2)]
         (victim,) = loader.pipelines[0].processes()
@@ -294,42 +255,49 @@ def test_a_killed_reader(
         wait([victim.sentinel])
         batches += [batch for (batch,) in steps]
         assert loader.stats.restarts == 1
-    check_same(samples_of(batches, ragged, {"image": 0}), uninterrupted)
+    found = samples_of(batches, ragged, {"image": 0, "mask": 255})
+    check_photos(photos, found)
+    order = Order(ROWS, seed=SEED)
+    assert [row for row, _ in found] == [order.row(0, place) for place in range(ROWS)]
 
 
-@pytest.mark.parametrize("tail", ["partial", "fill"])
-@pytest.mark.parametrize("ragged", KINDS)
-def test_rows_that_cannot_be_read(photos: Index, tmp_path: Path, ragged: Any, tail: Any) -> None:
-    """They take no place, and the widest, of which the mask is gone, makes no batch wider."""
-    bad, masks = (6, 8), photos.table["mask_path"].to_pylist()
+# Bad rows.
+
+
+@pytest.mark.parametrize(
+    ("ragged", "tail"), [("list", "partial"), ("pad", "fill"), ("pad", "partial")]
+)
+def test_bad_rows_take_no_place(photos: Photos, tmp_path: Path, ragged: str, tail: str) -> None:
+    """The widest, whose mask is gone, makes no batch wider."""
+    archive, bad = photos[0], (6, 8)
+    masks = archive.index.table["mask_path"].to_pylist()
     for row in bad:
         masks[row] = str(tmp_path / f"gone{row}.png")
-    index = Index(photos.table.drop("mask_path")).with_column("mask_path", masks)
-    options: dict[str, Any] = {"targets": {"mask": Mask("mask_path")}, "shuffle": False}
-    with loader_of(
-        jpeg_pipeline, index, ragged=ragged, bad_sample="skip", tail=tail, shards=2, **options
-    ) as loader:
+    index = Index(archive.index.table.drop("mask_path")).with_column("mask_path", masks)
+    options: dict[str, Any] = {"targets": {"mask": MASK}, "shuffle": False, "ragged": ragged}
+    options |= {"devices": [None] * 2, "num_read_processes": 2, "tail": tail}
+    with new_loader(jpeg_pipeline, index, bad_sample="skip", **options) as loader:
         batches = [batch for step in loader for batch in step]
         assert sorted(loader.stats.rejected) == [*bad]
-    found = samples_of(batches, ragged, {"image": 0, "mask": 0})
+    found = samples_of(batches, ragged, {"image": 0, "mask": 255})
     check_photos(photos, found)
-    rows = [row for row, _ in found]
     valid = [is_valid for batch in batches for is_valid in batch["valid"].tolist()]
-    counted = [row for row, is_valid in zip(rows, valid, strict=True) if is_valid]
+    counted = [row for (row, _), is_valid in zip(found, valid, strict=True) if is_valid]
     assert counted == [row for row in range(ROWS) if row not in bad]
-    assert len(rows) == (12 if tail == "fill" else ROWS - 2)
+    assert len(found) == (12 if tail == "fill" else ROWS - 2)
     if ragged == "pad":
-        assert batches[2]["image"].shape[2:] == (36, 11)
+        assert batches[2]["image"].shape[2:] == archive.shapes[7]
     if tail == "partial":
         with (
             pytest.raises(ReadError, match=r"gone6\.png"),
-            loader_of(jpeg_pipeline, index, ragged=ragged, **options) as loader,
+            new_loader(jpeg_pipeline, index, **options) as loader,
         ):
             list(loader)
 
 
-def test_frames_with_damaged_tiles(frames: Index, tmp_path: Path) -> None:
-    """Which the graph finds after they were read, so that their size counts."""
+@pytest.mark.parametrize("ragged", KINDS)
+def test_frames_with_damaged_tiles(frames: Index, tmp_path: Path, ragged: str) -> None:
+    """The graph finds the damage after they were read, so that their size counts."""
     path = tmp_path / "damaged.fits"
     data = bytearray(Path(frames.path(0)).read_bytes())
     with fits.open(frames.path(0), disable_image_compression=True) as file:
@@ -338,27 +306,26 @@ def test_frames_with_damaged_tiles(frames: Index, tmp_path: Path) -> None:
         data[start : start + 20] = b"\xff" * 20
     path.write_bytes(data)
     index = Index.from_paths([path, *(frames.path(row) for row in range(1, 4))])
-    options: dict[str, Any] = {"hdu": 1, "batch_size": 4, "shuffle": False, "bad_sample": "skip"}
-    for ragged in KINDS:
-        with loader_of(fits_pipeline, index, ragged=ragged, **options) as loader:
-            ((batch,),) = loader
-            assert [*loader.stats.rejected] == [0]
-        found = samples_of([batch], ragged, {"image": 0}, largest=(40, 40))
-        assert [row for row, _ in found] == [1, 2, 3]
-        for row, arrays in found:
-            with fits.open(index.path(row)) as file:
-                np.testing.assert_array_equal(arrays["image"][0], file[1].data)
+    options: dict[str, Any] = {"hdu": 1, "batch_size": 4, "shuffle": False, "ragged": ragged}
+    with new_loader(fits_pipeline, index, bad_sample="skip", **options) as loader:
+        ((batch,),) = loader
+        assert [*loader.stats.rejected] == [0]
+    found = samples_of([batch], ragged, {"image": 0}, largest=(40, 40))
+    assert [row for row, _ in found] == [1, 2, 3]
+    for row, arrays in found:
+        np.testing.assert_array_equal(arrays["image"][0], gray(SIZES[row], row) + 1)
 
 
 @given(st.lists(st.booleans(), max_size=9))
 def test_slots_of_lists(flags: list[bool]) -> None:
-    valid = np.array(flags, bool)
     arrays = [np.full((slot, 2), slot) for slot in range(len(flags))]
     batch = {"image": arrays, "row": np.arange(len(flags))}
-    found = valid_only(batch, valid, NUMPY)
+    found = valid_only(batch, np.array(flags, bool), NUMPY)
     assert found["row"].tolist() == [slot for slot, is_valid in enumerate(flags) if is_valid]
     assert all(one is arrays[row] for one, row in zip(found["image"], found["row"], strict=True))
-    assert len(found["image"]) == len(found["row"])
+
+
+# Other outputs.
 
 
 class Distances(Target):
@@ -385,77 +352,23 @@ class Told(Distances):
     outside = -2.5
 
 
-def test_a_target_of_ones_own(photos: Index) -> None:
-    options: dict[str, Any] = {"batch_size": 4, "num_read_processes": 0, "shuffle": False}
-    for ragged in KINDS:
-        pipeline = jpeg_pipeline(photos, ragged=ragged, targets={"at": Told()}, **options)
-        found = samples_of([next(NUMPY.iterate(pipeline))], ragged, {"image": 0, "at": -2.5})
-        for row, arrays in found:
-            np.testing.assert_array_equal(arrays["at"], np.mgrid[tuple(map(slice, SIZES[row]))])
-        pipeline.close()
-        pipeline = jpeg_pipeline(photos, ragged=ragged, targets={"at": Distances()}, **options)
-        message = "arrays 'at' of one batch differ in shape: .* have an attribute 'outside'"
-        with pytest.raises(ValueError, match=message):
-            next(NUMPY.iterate(pipeline))
-        pipeline.close()
+@pytest.mark.parametrize("ragged", KINDS)
+def test_a_target_of_ones_own(photos: Photos, ragged: Any) -> None:
+    archive = photos[0]
+    options: dict[str, Any] = {"batch_size": 4, "num_read_processes": 0, "ragged": ragged}
+    pipeline = jpeg_pipeline(archive.index, targets={"at": Told()}, **options)
+    found = samples_of([next(NUMPY.iterate(pipeline))], ragged, {"image": 0, "at": -2.5})
+    for row, arrays in found:
+        np.testing.assert_array_equal(arrays["at"], np.indices(archive.shapes[row]))
+    pipeline.close()
+    pipeline = jpeg_pipeline(archive.index, targets={"at": Distances()}, **options)
+    with pytest.raises(ValueError, match=r"'at'.*differ in shape.*attribute 'outside'"):
+        next(NUMPY.iterate(pipeline))
+    pipeline.close()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"ragged": "crop"}, "ragged must be one of 'list', 'pad', None, got 'crop'"),
-        (
-            {"targets": {"mask": Mask("mask_path", dtype="float64")}},
-            "'mask' is float64, which DALI does not pad: give dtype='float32', or ragged='list'",
-        ),
-        (
-            {"targets": {"mask": Mask("mask_path", dtype="int32", outside=2**31 - 1)}},
-            "outside=2147483647 of 'mask' is not exact in float32, by which DALI pads",
-        ),
-        (
-            {"targets": {"size": Mask("mask_path")}},
-            r"targets \['size'\] have the name of another output: rename them",
-        ),
-        ({"columns": ("size",)}, r"columns \['size'\] have the name of another output"),
-    ],
-)
-def test_what_cannot_be_padded(photos: Index, options: Any, message: str) -> None:
-    index = photos.with_column("size", range(ROWS))
-    with pytest.raises(ValueError, match=message):
-        jpeg_pipeline(index, **{"batch_size": 2, "ragged": "pad", **options})
-    if options.get("ragged") is None:
-        jpeg_pipeline(index, batch_size=2, ragged="list", num_read_processes=0, **options).close()
-
-
-def test_images_of_hdus_that_cannot_be_padded(frames: Index) -> None:
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"image": 1, "size": 2}, r"hdus \['size'\] have the name of another output"),
-        ({"image": 1, "dq": Hdu(2, dtype="int64", outside=2**31 + 1)}, "not exact in float32"),
-    ]
-    for hdus, message in cases:
-        with pytest.raises(ValueError, match=message):
-            fits_pipeline(frames, batch_size=2, ragged="pad", hdus=hdus)
-
-
-def test_global_arrays_are_of_one_size(npy_index: Index) -> None:
-    jax: Any = lazy_loader.load("jax")
-    mesh = jax.sharding.Mesh(jax.devices()[:1], ("b",))
-    sharding = jax.sharding.NamedSharding(mesh, jax.P("b"))
-    for ragged in KINDS:
-        message = f"ragged='{ragged}' gives each shard sizes of its own, and with a sharding all"
-        with pytest.raises(ValueError, match=message):
-            Loader(
-                npy_pipeline,
-                npy_index,
-                batch_size=2,
-                tail="drop",
-                framework="jax",
-                sharding=sharding,
-                ragged=ragged,
-            )
-
-
-def test_sequences(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ragged", KINDS)
+def test_sequences(tmp_path: Path, ragged: Any) -> None:
     """Of two times and two channels, with augmentations and operators of one's own."""
     paths, times = [], []
     for pair, size in enumerate(SIZES[:3]):
@@ -467,20 +380,51 @@ def test_sequences(tmp_path: Path) -> None:
     table = {"path": [*map(str, paths)], "wavelnth": [0, 1] * 6}
     files = Index(pa.table({**table, "t_obs": pa.array(times, pa.timestamp("s"))}))
     index = files.group([0, 1], offsets=("0", "+12min")).select([0, 2, 4])
-    options: dict[str, Any] = {"flip": "hv", "augment": (Erase(1.0, value=7),)}
-    for ragged in KINDS:
-        settings: Any = {"batch_size": 2, "num_read_processes": 0, "ragged": ragged}
-        pipeline = npy_pipeline(index, transform=_one_more, shuffle=False, **settings, **options)
-        batches = NUMPY.iterate(pipeline)
-        first, second = (samples_of([next(batches)], ragged, {"image": 0}) for _ in range(2))
-        for pair, (_, arrays) in enumerate([*first, *second[:1]]):
-            image = arrays["image"]
-            assert image.shape == (2, 2, *SIZES[pair])
-            for number, frame in enumerate(image.reshape(4, -1)):
-                value = 20 * pair + 10 * (number // 2) + number % 2
-                assert set(np.unique(frame)) == {value + 1, 8}
-        pipeline.close()
+    options: dict[str, Any] = {"flip": "hv", "augment": (Erase(1.0, value=7),), "shuffle": False}
+    options |= {"batch_size": 2, "num_read_processes": 0, "ragged": ragged}
+    pipeline = npy_pipeline(index, transform=lambda image, *_: image + 1, **options)
+    batches = NUMPY.iterate(pipeline)
+    first, second = (samples_of([next(batches)], ragged, {"image": 0}) for _ in range(2))
+    for pair, (_, arrays) in enumerate([*first, *second[:1]]):
+        assert arrays["image"].shape == (2, 2, *SIZES[pair])
+        for number, frame in enumerate(arrays["image"].reshape(4, -1)):
+            value = 20 * pair + 10 * (number // 2) + number % 2
+            assert set(np.unique(frame)) == {value + 1, 8}
+    pipeline.close()
 
 
-def _one_more(image: Any, chance: Any, config: Any) -> Any:
-    return image + 1
+# Settings.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ragged": "crop"}, "ragged.*'list', 'pad', None.*'crop'"),
+        (
+            {"targets": {"mask": Mask("mask_path", dtype="float64")}},
+            "'mask' is float64.*dtype='float32', or ragged='list'",
+        ),
+        (
+            {"targets": {"mask": Mask("mask_path", dtype="int32", outside=2**31 - 1)}},
+            "outside=2147483647 of 'mask'.*float32.*ragged='list'",
+        ),
+        ({"targets": {"size": MASK}}, r"targets \['size'\].*another output.*rename"),
+        ({"columns": ("size",)}, r"columns \['size'\].*another output"),
+    ],
+)
+def test_settings_that_cannot_be_padded(index: Index, options: Any, message: str) -> None:
+    index = index.with_column("size", range(ROWS))
+    with pytest.raises(ValueError, match=message):
+        jpeg_pipeline(index, **{"batch_size": 2, "ragged": "pad", **options})
+    if options.get("ragged") is None:
+        jpeg_pipeline(index, batch_size=2, ragged="list", num_read_processes=0, **options).close()
+
+
+@pytest.mark.parametrize("ragged", KINDS)
+def test_global_arrays_are_of_one_size(npy_index: Index, ragged: Any) -> None:
+    jax: Any = lazy_loader.load("jax")
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("b",))
+    options: dict[str, Any] = {"framework": "jax", "tail": "drop", "batch_size": 2}
+    options["sharding"] = jax.sharding.NamedSharding(mesh, jax.P("b"))
+    with pytest.raises(ValueError, match=f"ragged='{ragged}'.*sharding"):
+        Loader(npy_pipeline, npy_index, ragged=ragged, **options)

@@ -19,6 +19,8 @@ from numba.core.caching import UserProvidedCacheLocator
 
 from dali_pipelines.kernels.entries import decode_entry
 
+pytestmark = pytest.mark.slow
+
 KERNELS = "dali_pipelines/kernels"
 
 RUN = """

@@ -72,34 +72,31 @@ def test_a_loader_names_the_settings_of_all_factories() -> None:
 )
 def test_a_misspelt_setting_is_found_with_what_is_near(factory: Any, name: str, meant: str) -> None:
     title = getattr(factory, "func", factory).__name__
-    found = (
-        rf"^Loader with {title} takes no setting '{name}': did you mean .*\b{meant}\b.*\? There "
-    )
     setting: dict[str, Any] = {name: 3}
-    with pytest.raises(TypeError, match=found):
+    with pytest.raises(TypeError, match=rf"{title}.*'{name}'.*\b{meant}\b.*\?"):
         Loader(factory, NOWHERE, batch_size=1, **setting)
 
 
 def test_all_names_are_listed() -> None:
-    with pytest.raises(TypeError, match="'qqq': There are augment, bad_sample, batch_size, "):
+    with pytest.raises(TypeError, match=r"'qqq'.* augment, bad_sample, batch_size, "):
         Loader(jpeg_pipeline, NOWHERE, batch_size=1, qqq=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("factory", [fits_pipeline, jpeg_pipeline, npy_pipeline, untyped])
 def test_factories_find_them_too(factory: Any) -> None:
-    with pytest.raises(TypeError, match="takes no setting 'windows': did you mean window"):
+    with pytest.raises(TypeError, match=r"'windows'.*window"):
         factory(NOWHERE, batch_size=1, windows="random")
 
 
 def test_the_aia_factory_knows_its_own() -> None:
-    with pytest.raises(TypeError, match="aia_pipeline takes no setting 'expo': did you mean expos"):
+    with pytest.raises(TypeError, match=r"aia_pipeline.*'expo'.*exposure"):
         aia_pipeline(NOWHERE, batch_size=1, expo=True)  # type: ignore[call-arg]
 
 
 def test_a_factory_that_says_nothing_is_asked_when_it_is_called() -> None:
     settings: dict[str, Any] = {"crop_size": 3, "crop": "mine"}
     loader = Loader(untyped, NOWHERE, batch_size=1, devices=[None], **settings)
-    with pytest.raises(TypeError, match="PipelineConfig takes no setting 'crop_size': did you "):
+    with pytest.raises(TypeError, match=r"'crop_size'.*crop"):
         loader.start()
 
 
@@ -120,8 +117,7 @@ def test_a_factory_that_says_nothing_is_asked_when_it_is_called() -> None:
 @pytest.mark.parametrize("factory", [npy_pipeline, untyped])
 def test_what_only_a_loader_can_be_given(factory: Any, name: str) -> None:
     bound = partial(_Partial(factory, **{name: None}), crop=3)
-    message = f"functools.partial binds {name} of {factory.__name__}, .*: give {name} to the Loader"
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(TypeError, match=f"{name} of {factory.__name__}.*{name} to the Loader"):
         Loader(bound, NOWHERE, batch_size=1)
 
 
@@ -131,7 +127,7 @@ class _Partial(partial):
 
 @pytest.mark.parametrize("name", ["device_id", "epoch", "position"])
 def test_what_the_loader_sets_itself_cannot_be_bound(name: str) -> None:
-    with pytest.raises(TypeError, match=f"a Loader sets {name} of its pipelines itself: give "):
+    with pytest.raises(TypeError, match=f"a Loader sets {name}"):
         Loader(_Partial(jpeg_pipeline, **{name: 0}), NOWHERE, batch_size=1)
 
 
@@ -144,9 +140,9 @@ def test_bound_settings_count_as_if_given(npy_index: Index) -> None:
             (batch,) = next(iter(loader))
             assert batch["row"].tolist() == batch["c"].tolist() == list(range(10))
         assert [len(list(loader)) for _ in range(2)] == [3, 3]
-        with pytest.raises(RuntimeError, match="all num_epochs=2 epochs were delivered"):
+        with pytest.raises(RuntimeError, match="num_epochs=2"):
             list(loader)
-    with pytest.raises(ValueError, match=r"draws rows at random: leave out .* mode 'eval'"):
+    with pytest.raises(ValueError, match="mode 'eval'"):
         Loader(partial(npy_pipeline, mode="eval"), index, batch_size=1, weights="c")
 
 
@@ -160,38 +156,39 @@ def test_what_is_given_wins_over_what_is_bound(npy_index: Index) -> None:
 @pytest.mark.parametrize("name", ["device_id", "epoch", "position"])
 def test_what_the_loader_sets_itself(name: str) -> None:
     setting: dict[str, Any] = {name: 0}
-    with pytest.raises(TypeError, match=f"a Loader sets {name} of its pipelines itself: give "):
+    with pytest.raises(TypeError, match=f"a Loader sets {name}"):
         Loader(jpeg_pipeline, NOWHERE, batch_size=1, **setting)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"crop": 7.5}, r"crop must be \(height, width\) in pixels, .* got 7.5"),
-        ({"window": "left"}, "window must be one of 'center', 'random', 'row', got 'left'"),
-        ({"columns": "label"}, r"columns must be names in a tuple, as \('label',\), got 'label'"),
-        ({"seed": 1.5}, "seed must be an integer, at least 0, got 1.5"),
-        ({"seed": 2**64}, r"seed must be an integer below 2\*\*64, got 18446744073709551616"),
-        ({"block_rows": 9}, "block_rows=9 needs shuffle='blocks'"),
-        ({"block_rows": 0, "shuffle": "blocks"}, "block_rows must be an integer, at least 1, got "),
-        ({"shuffle": "no"}, "shuffle must be True, False or 'blocks', got 'no'"),
-        ({"batch_size": True}, "batch_size must be an integer, at least 1, got True"),
-        ({"num_read_processes": 2.0}, "num_read_processes must be an integer, at least 1, got 2"),
-        ({"restart_readers": 1.5}, "restart_readers must be an integer, at least 0, got 1.5"),
-        ({"num_epochs": "3"}, "num_epochs must be an integer, at least 0, got '3'"),
-        ({"read_timeout": "1 s"}, "read_timeout must be a number of seconds, or None, got '1 s'"),
-        ({"rotate": None}, "rotate must be a number from 0 to 180, got None"),
-        ({"rejected": [3]}, r"rejected must be a mapping of rows to reasons, got \[3\]"),
-        ({"rejected": {2: "bad"}}, "rejected must be rows of the Index, 0 to 1, got 2"),
-        ({"max_bad": float("nan")}, "max_bad must be a number of rows, .* got nan"),
-        ({"max_bad": "3"}, "max_bad must be a number of rows, .* got '3'"),
-        ({"devices": 0}, r"devices must be a list, as \[0\] or"),
-    ],
-)
-def test_values_are_checked(settings: dict[str, Any], message: str) -> None:
-    for factory in (jpeg_pipeline, npy_pipeline):
-        with pytest.raises(ValueError, match=message):
-            Loader(factory, NOWHERE, **{"batch_size": 1, **settings})
+# As in test_config.py, for those that a Loader checks itself, or passes on.
+WRONG: list[tuple[str, Any, str]] = [
+    ("crop", 7.5, "height, width.*7.5"),
+    ("window", "left", "'center', 'random', 'row'.*'left'"),
+    ("columns", "label", r"\('label',\).*'label'"),
+    ("seed", 1.5, "integer, at least 0.*1.5"),
+    ("seed", 2**64, r"below 2\*\*64.*18446744073709551616"),
+    ("shuffle", "no", "True, False or 'blocks'.*'no'"),
+    ("batch_size", True, "integer, at least 1.*True"),
+    ("num_read_processes", 2.0, "integer, at least 1.*2"),
+    ("restart_readers", 1.5, "integer, at least 0.*1.5"),
+    ("num_epochs", "3", "integer, at least 0.*'3'"),
+    ("read_timeout", "1 s", "seconds, or None.*'1 s'"),
+    ("rotate", None, "from 0 to 180.*None"),
+    ("rejected", [3], r"rows to reasons.*\[3\]"),
+    ("rejected", {2: "bad"}, "rows of the Index, 0 to 1.* 2"),
+    ("max_bad", float("nan"), "number of rows.*nan"),
+    ("max_bad", "3", "number of rows.*'3'"),
+    ("devices", 0, r"\[0\]"),
+    ("block_rows", 9, "=9.*shuffle='blocks'"),
+]
+
+
+@pytest.mark.parametrize("factory", [jpeg_pipeline, npy_pipeline])
+@pytest.mark.parametrize(("name", "value", "words"), WRONG, ids=str)
+def test_wrong_values(factory: Any, name: str, value: Any, words: str) -> None:
+    settings = {"batch_size": 1, name: value}
+    with pytest.raises(ValueError, match=f"{name}.*{words}"):
+        Loader(factory, NOWHERE, **settings)
 
 
 def test_a_factory_that_returns_no_pipeline() -> None:
@@ -199,5 +196,5 @@ def test_a_factory_that_returns_no_pipeline() -> None:
         untyped(index, **config)
 
     loader = Loader(factory, NOWHERE, batch_size=1, devices=[None])
-    with pytest.raises(TypeError, match=r"must return the ReaderPipeline .* makes, got NoneType"):
+    with pytest.raises(TypeError, match=r"ReaderPipeline.*NoneType"):
         loader.start()

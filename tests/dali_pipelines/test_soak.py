@@ -22,6 +22,8 @@ from PIL import Image
 from dali_pipelines import Index, Loader, fits_pipeline, jpeg_pipeline
 from dali_pipelines.graph.pipeline import ReaderPipeline
 
+pytestmark = pytest.mark.slow
+
 logger = logging.getLogger(__name__)
 
 malloc_trim = ctypes.CDLL(None).malloc_trim

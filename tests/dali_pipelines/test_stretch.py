@@ -129,45 +129,48 @@ def test_onto_maps_the_clipped_range() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kind": "log"}, "kind must be one of 'none', 'sqrt', .* got 'log'"),
-        ({"unit": 0}, "unit must be a positive number, got 0"),
-        ({"std": -1.0}, "std must be a positive number"),
-        ({"kind": "asinh", "a": math.inf}, "a must be a positive number"),
-        ({"mean": math.nan}, "mean must be a number"),
-        ({"mean": True}, "mean must be a number, got True"),
-        ({"mean": "1"}, "mean must be a number, got '1'"),
-        ({"unit": "3"}, "unit must be a positive number, got '3'"),
-        ({"clip": 3}, r"clip must be \(low, high\) with low < high, got 3"),
-        ({"clip": ("0", "1")}, r"clip must be \(low, high\) with low < high, got \('0', '1'\)"),
-        ({"clip": (1, 1)}, r"clip must be \(low, high\) with low < high, got \(1, 1\)"),
-        ({"clip_output": (0, math.nan)}, "clip_output must be"),
-        ({"a": 0.005}, "a=0.005 is for kind 'asinh', got kind 'none'"),
-        ({"kind": "sqrt"}, "square root of negative values .* clip from 0 on"),
-        ({"kind": "log1p", "clip": (-1, 5)}, "choose kind 'signed_log1p'"),
+        ({"kind": "log"}, "kind.*'none', 'sqrt'.*'log'"),
+        ({"unit": 0}, "unit.*positive.*0"),
+        ({"unit": "3"}, "unit.*positive.*'3'"),
+        ({"std": -1.0}, "std.*positive.*-1"),
+        ({"kind": "asinh", "a": math.inf}, "a must.*positive.*inf"),
+        ({"mean": math.nan}, "mean.*number.*nan"),
+        ({"mean": True}, "mean.*number.*True"),
+        ({"mean": "1"}, "mean.*number.*'1'"),
+        ({"clip": 3}, "clip.*low < high.*3"),
+        ({"clip": ("0", "1")}, "clip.*low < high.*'0'"),
+        ({"clip": (1, 1)}, r"clip.*low < high.*\(1, 1\)"),
+        ({"clip_output": (0, math.nan)}, "clip_output.*low < high.*nan"),
+        ({"a": 0.005}, "a=0.005.*'asinh'.*'none'"),
+        ({"kind": "sqrt"}, "square root.*clip from 0"),
+        ({"kind": "log1p", "clip": (-1, 5)}, "'signed_log1p'"),
     ],
 )
-def test_nonsense_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Stretch(**settings)
 
 
-def test_a_range_needs_two_ends() -> None:
-    with pytest.raises(ValueError, match="expected four finite numbers"):
-        Stretch.onto(0, 1, clip=(0, math.inf))
-    with pytest.raises(ValueError, match="expected four finite numbers"):
-        Stretch.onto(1, 0, clip=(0, 1))
+@pytest.mark.parametrize(
+    ("low", "high", "clip"),
+    [
+        (0, 1, (0, math.inf)),
+        (1, 0, (0, 1)),
+        ("0", 2, (0, 1)),
+        (0, 2, 1),
+        (0, 2, (0, "1")),
+        (True, 2, (0, 2)),
+    ],
+)
+def test_a_range_is_of_four_numbers(low: Any, high: Any, clip: Any) -> None:
+    with pytest.raises(ValueError, match=r"four finite numbers.*low < high"):
+        Stretch.onto(low, high, clip=clip)
 
 
-@pytest.mark.parametrize(("low", "clip"), [("0", (0, 1)), (0, 1), (0, (0, "1")), (True, (0, 2))])
-def test_a_range_is_of_numbers(low: Any, clip: Any) -> None:
-    with pytest.raises(ValueError, match="expected four finite numbers with low < high, got"):
-        Stretch.onto(low, 2, clip=clip)
-
-
-def test_other_things_are_refused() -> None:
-    for thing in ([1.0, 2.0], 3.0, "x"):
-        with pytest.raises(TypeError, match="expected a NumPy or CuPy array or a torch tensor"):
-            Stretch()(thing)
+@pytest.mark.parametrize("thing", [[1.0, 2.0], 3.0, "x"])
+def test_other_things_are_refused(thing: Any) -> None:
+    with pytest.raises(TypeError, match=r"NumPy.*CuPy.*torch"):
+        Stretch()(thing)
 
 
 def test_it_does_not_change() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu_offline.device import Device, emulated
+from gpu_offline.device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -101,11 +100,6 @@ def test_only_whole_frames_are_clipped(gpu: Device, size: tuple[int, int]) -> No
     check(gpu, [arrays], 3)
 
 
-def test_architectures_with_ptx_of_their_own(kernels_folder: Path) -> None:
-    """Without nvJitLink the prefilter of rows has another for sm_120 than for sm_100."""
-    test_as_the_cpu(emulated(kernels_folder, "sm_120"), 3)
-
-
 @pytest.mark.parametrize(("most", "launches"), [(10**6, 1), (850, 2), (1, 3)])
 def test_launches_of_a_batch(
     gpu: Device, monkeypatch: pytest.MonkeyPatch, most: int, launches: int
@@ -131,7 +125,6 @@ def test_a_launch_has_no_more_images_than_a_gpu_takes(
 
 def test_a_batch_of_none(gpu: Device) -> None:
     """A graph may divide batches, and leave none for a part of it."""
-    assert list(operators_gpu._groups([])) == []
     gpu.counts.clear()
     assert gpu.decode([], "float32", (0, 0), ((0.0, 1.0),)) == ([], [])
     assert not gpu.counts
@@ -175,12 +168,16 @@ def test_infinite_pixels(gpu: Device, order: int, value: float) -> None:
         assert all(np.isnan(on_cpu(arrays, 3)).any() for arrays in samples[::2])
 
 
+# Not the smallest floats: of an image of one pixel they are outside, but for a rounding.
+angles, shifts = (st.floats(-most, most).map(lambda value: round(value, 6)) for most in (4, 10))
+
+
 @given(
     shape=st.tuples(st.integers(1, 70), st.integers(1, 70)),
     size=st.tuples(st.integers(1, 50), st.integers(1, 50)),
-    angle=st.floats(-4, 4),
+    angle=angles,
     scale=st.sampled_from((1, 0.5, 1.7, 3)),
-    shift=st.tuples(st.floats(-10, 10), st.floats(-10, 10)),
+    shift=st.tuples(shifts, shifts),
     whole=st.booleans(),
     reduce=st.integers(1, 3),
     seed=st.integers(0, 2**32),

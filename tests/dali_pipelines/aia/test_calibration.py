@@ -56,8 +56,10 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("order", [1, 3])
-@pytest.mark.parametrize("name", HEADERS)
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [("0.02", 1), ("0.02", 3), ("17.3", 1), ("17.3", 3), ("180", 3), ("hmi", 3)],
+)
 def test_a_real_frame(tmp_path: Path, name: str, order: Any) -> None:
     header = HEADERS[name]
     path = save(tmp_path / "frame.fits", PIXELS, header)
@@ -127,6 +129,7 @@ def test_degradation_and_exposure(tmp_path: Path, shared_data: Path) -> None:
 
 def test_deconvolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = psf(171, diffraction_orders=range(-3, 4), shape=(128, 128))
+    # Deconvolution is for full frames, of 4096x4096, which aiapy takes minutes for.
     monkeypatch.setattr(aia_reader, "FULL_FRAME", (128, 128))
     monkeypatch.setattr(module, "_deconvolver", lambda channel: Deconvolver.of(kernel))
     path = save(tmp_path / "frame.fits", PIXELS, HEADER)
@@ -172,53 +175,50 @@ def test_presets(tmp_path: Path, shared_data: Path) -> None:
     found = calibrate(Row(0, str(path)), small)
     assert -1 <= found.min() < found.max() <= 1
     row = Row(0, str(save(tmp_path / "4500.fits", PIXELS, changed(HEADER, WAVELNTH=4500))))
-    with pytest.raises(ReadError, match=r"table aia_V10_.* has no channel 4500, it has 94, 131"):
+    with pytest.raises(ReadError, match=r"aia_V10_.*4500.*94, 131"):
         calibrate(row, small)
-    with pytest.raises(ReadError, match="channel 4500 has no stretch, expected one of 94, 131"):
+    with pytest.raises(ReadError, match=r"4500.*stretch.*94, 131"):
         calibrate(row, Calibration(stretch=calibration.stretch, **GRID))
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"scale": 1, "radius": 2}, "give scale or radius, not both"),
-        ({"reduce": 0}, "reduce must be an integer, at least 1, got 0"),
-        ({"order": 2}, "order must be one of 1, 3, got 2"),
-        ({"order": "3"}, "order must be one of 1, 3, got '3'"),
-        ({"center": "disk"}, "center must be one of 'reference_pixel', 'sun', got 'disk'"),
-        ({"missing": "nan"}, "missing must be a number, such as math.nan, got 'nan'"),
-        ({"size": (1, 2, 3)}, r"size must be \(height, width\) in pixels"),
-        ({"size": "64"}, r"size must be \(height, width\) in pixels, .*, got '64'"),
-        ({"size": None}, r"size must be \(height, width\) in pixels, got None"),
+        ({"scale": 1, "radius": 2}, "scale or radius"),
+        ({"scale": 0}, "scale.*positive.*0"),
+        ({"radius": "50"}, "radius.*positive.*'50'"),
+        ({"reduce": 0}, "reduce.*at least 1.*0"),
+        ({"order": 2}, "order.*1, 3.*2"),
+        ({"order": "3"}, "order.*1, 3.*'3'"),
+        ({"order": True}, "order.*1, 3.*True"),
+        ({"center": "disk"}, "center.*'reference_pixel', 'sun'.*'disk'"),
+        ({"missing": "nan"}, r"missing.*math\.nan.*'nan'"),
+        ({"missing": True}, r"missing.*math\.nan.*True"),
+        ({"negative": "drop"}, "negative.*'keep', 'zero', 'missing'.*'drop'"),
+        ({"size": (1, 2, 3)}, r"size.*\(height, width\).*\(1, 2, 3\)"),
+        ({"size": "64"}, r"size.*\(height, width\).*'64'"),
+        ({"size": None}, r"size.*\(height, width\).*None"),
         (
             {"size": "64", "preset": "iti", "correction_table": CorrectionTable("", "", None, {})},
-            r"size must be \(height, width\) in pixels, .*, got '64'",
+            r"size.*\(height, width\).*'64'",
         ),
-        ({"scale": 0}, "scale must be a positive number, got 0"),
-        ({"radius": "50"}, "radius must be a positive number, got '50'"),
-        ({"exposure": "yes"}, "exposure must be True or False, got 'yes'"),
-        ({"rules": "aia"}, r"rules must be HeaderRules, as HeaderRules\(.*\), got 'aia'"),
-        ({"psf": True}, r"psf must be channels in a tuple, as \(171,\), got True"),
-        ({"psf": ("171",)}, r"psf must be channels in a tuple, as \(171,\), got \('171',\)"),
-        ({"stretch": "asinh"}, r"stretch must be a Stretch, such as .*, got 'asinh'"),
-        ({"order": True}, "order must be one of 1, 3, got True"),
-        ({"missing": True}, "missing must be a number, such as math.nan, got True"),
-        ({"hdu": -1}, r"hdu must be 0 or more, an EXTNAME, or \(EXTNAME, EXTVER\), got -1"),
-        ({"stretch": {None: Stretch()}}, "one by channel, as {171: .*, got {None: Stretch"),
-        ({"stretch": {171.0: Stretch()}}, "one by channel, as {171: .*, got {171.0: Stretch"),
-        ({"stretch": {}}, "stretch must be a Stretch, .*, or one by channel, .*, got {}"),
-        ({"stretch": {171: "log1p"}}, "stretch must be a Stretch, .* got {171: 'log1p'}"),
-        (
-            {"pointing_table": 3},
-            r"must be a PointingTable, such as PointingTable.read\(path\), got 3",
-        ),
-        ({"correction_table": True}, "correction_table must be a CorrectionTable, .*, got True"),
-        ({"preset": 3}, "preset must be a name, a path or a Preset, got 3"),
-        ({"negative": "drop"}, "negative must be one of 'keep', 'zero', 'missing', got 'drop'"),
+        ({"exposure": "yes"}, "exposure.*True or False.*'yes'"),
+        ({"rules": "aia"}, "rules.*HeaderRules.*'aia'"),
+        ({"psf": True}, r"psf.*tuple.*\(171,\).*True"),
+        ({"psf": ("171",)}, r"psf.*tuple.*\(171,\).*'171'"),
         ({"psf": (1600,)}, "1600"),
-        ({"preset": "iti"}, "preset 'iti' divides by the degradation: give correction_table"),
-        ({"preset": "itti"}, "there is no preset 'itti'"),
+        ({"hdu": -1}, "hdu.*EXTNAME.*-1"),
+        ({"stretch": "asinh"}, "stretch.*Stretch.*'asinh'"),
+        ({"stretch": {}}, "stretch.*Stretch.*{}"),
+        ({"stretch": {None: Stretch()}}, "stretch.*by channel.*{None"),
+        ({"stretch": {171.0: Stretch()}}, r"stretch.*by channel.*{171\.0"),
+        ({"stretch": {171: "log1p"}}, "stretch.*Stretch.*{171: 'log1p'}"),
+        ({"pointing_table": 3}, r"PointingTable\.read.*3"),
+        ({"correction_table": True}, "correction_table.*CorrectionTable.*True"),
         ({"correction_table": "/nowhere"}, "/nowhere"),
+        ({"preset": 3}, "preset.*name.*path.*3"),
+        ({"preset": "iti"}, "'iti'.*correction_table"),
+        ({"preset": "itti"}, "preset.*'itti'"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
@@ -248,7 +248,7 @@ def test_the_hdu_is_found_by_its_name(tmp_path: Path) -> None:
 
 
 def test_unknown_settings() -> None:
-    with pytest.raises(TypeError, match=r"unknown settings \['sizes'\], known are"):
+    with pytest.raises(TypeError, match=r"'sizes'.*size"):
         Calibration.of(sizes=4)  # type: ignore[call-arg]
 
 

@@ -104,8 +104,7 @@ def test_surya_is_its_transform(channel: str, mean: float, std: float) -> None:
 
 @pytest.mark.parametrize(("name", "channel"), [("surya", 1700), ("sdoml_lite", 304), ("iti", 4500)])
 def test_a_number_that_is_not_published_is_not_made_up(name: str, channel: int) -> None:
-    message = f"preset '{name}' has no numbers for channel {channel}, only for .*131, .*leave"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"'{name}'.*{channel}.*131.*leave"):
         load_preset(name).stretch(channel)
 
 
@@ -126,7 +125,7 @@ def test_a_preset_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_a_preset_that_there_is_not() -> None:
-    with pytest.raises(ValueError, match=r"no preset 'SDOML': give one of fdl, iti, .* path"):
+    with pytest.raises(ValueError, match=r"'SDOML'.*fdl, iti.*path"):
         load_preset("SDOML")
     with pytest.raises(FileNotFoundError):
         load_preset("nowhere/mine.toml")
@@ -136,28 +135,25 @@ def test_a_preset_that_there_is_not() -> None:
     ("text", "message"),
     [
         ("size = ", "Invalid value"),
-        (MINIMAL.replace("size = 8\n", ""), "keys size are missing"),
-        (MINIMAL.replace("[channels]\n171 = {}", ""), r"\[channels\] must name at least one"),
-        ("radius = 3" + MINIMAL, "unknown keys radius; known are degradation, disk_radius"),
-        ("channels = 3\n" + MINIMAL.split("[")[0], r"\[channels\] must be a table, got 3"),
-        (MINIMAL + "193 = 5", r"\[channels\] 193 must be a table, got 5"),
-        (MINIMAL + "193 = {scale = 5}", "channel 193: unknown keys scale; known are a, clip"),
-        (MINIMAL + "193 = {unit = '5'}", "channel 193: unit must be a number, got '5'"),
-        (MINIMAL + "193 = {clip = [1]}", r"channel 193: clip must be two numbers, got \[1\]"),
-        (MINIMAL + "193 = {kind = 'sqrt'}", "channel 193: the square root of negative values"),
-        (MINIMAL + "193 = {range = [0, 1]}", "channel 193: expected four finite numbers"),
-        (
-            MINIMAL + "193 = {range = [0, 1], clip = [0, 1], std = 2}",
-            "channel 193: range replaces std",
-        ),
-        (MINIMAL + "[stretch]\nkind = 'cubic'", "channel 171: kind must be one of"),
-        (MINIMAL.replace("8", "'8'"), "size must be an integer, .* got '8'"),
-        (MINIMAL.replace("0.6", "-1"), "scale must be a positive number, got -1"),
-        ("disk_radius = 3" + MINIMAL, "give one of scale .* and disk_radius .*=0.6 .*=3"),
-        ("reduction = 'sum'" + MINIMAL, "reduced_from goes with reduction 'sum'"),
-        ("reduction = 'max'" + MINIMAL, "reduction must be one of 'mean', 'sum', got 'max'"),
-        ("negative = 'abs'" + MINIMAL, "negative must be one of 'keep', 'zero', 'missing'"),
-        (MINIMAL.replace("true", "1"), "exposure must be True or False, got 1"),
+        (MINIMAL.replace("size = 8\n", ""), "size.*missing"),
+        (MINIMAL.replace("8", "'8'"), "size.*integer.*'8'"),
+        (MINIMAL.replace("0.6", "-1"), "scale.*positive.*-1"),
+        (MINIMAL.replace("true", "1"), "exposure.*True or False.*1"),
+        ("radius = 3" + MINIMAL, "radius.*known.*disk_radius"),
+        ("disk_radius = 3" + MINIMAL, r"one of scale.*disk_radius.*0\.6.*3"),
+        ("reduction = 'sum'" + MINIMAL, "reduced_from.*'sum'"),
+        ("reduction = 'max'" + MINIMAL, "reduction.*'mean', 'sum'.*'max'"),
+        ("negative = 'abs'" + MINIMAL, "negative.*'keep', 'zero', 'missing'.*'abs'"),
+        (MINIMAL.replace("[channels]\n171 = {}", ""), r"\[channels\].*at least one"),
+        ("channels = 3\n" + MINIMAL.split("[")[0], r"\[channels\].*table.*3"),
+        (MINIMAL + "193 = 5", r"\[channels\].*193.*table.*5"),
+        (MINIMAL + "193 = {scale = 5}", "193.*scale.*known.*clip"),
+        (MINIMAL + "193 = {unit = '5'}", "193.*unit.*number.*'5'"),
+        (MINIMAL + "193 = {clip = [1]}", r"193.*clip.*two numbers.*\[1\]"),
+        (MINIMAL + "193 = {kind = 'sqrt'}", "193.*square root"),
+        (MINIMAL + "193 = {range = [0, 1]}", "193.*four finite numbers"),
+        (MINIMAL + "193 = {range = [0, 1], clip = [0, 1], std = 2}", "193.*range.*std"),
+        (MINIMAL + "[stretch]\nkind = 'cubic'", "171.*kind.*'cubic'"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_path(tmp_path: Path, text: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +53,18 @@ def test_a_frame_need_not_be_square() -> None:
     np.testing.assert_allclose(wide, square[32:96], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("channel", [1600, 1700, 4500, 172])
-@pytest.mark.parametrize("make", [psf, cached_psf])
+@pytest.mark.parametrize(
+    ("make", "channel"), [(psf, 1600), (psf, 172), (cached_psf, 1700), (cached_psf, 4500)]
+)
 def test_a_channel_without_psf(make: Any, channel: int) -> None:
-    with pytest.raises(ValueError, match=rf"\(94, .*, 335\) of AIA, got {channel} angstrom: leave"):
+    with pytest.raises(ValueError, match=f"94, .*335.*{channel}.*leave"):
         make(channel)
 
 
 def test_orders_and_shapes_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match=r"needs one that is not 0, got \[0\]"):
+    with pytest.raises(ValueError, match=r"not 0.*\[0\]"):
         psf(171, diffraction_orders=[0], shape=(8, 8))
-    with pytest.raises(ValueError, match=r"even in both axes .* got \(8, 9\)"):
+    with pytest.raises(ValueError, match=r"even.*\(8, 9\)"):
         psf(171, shape=(8, 9))
 
 
@@ -118,7 +120,8 @@ def test_a_folder_that_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))  # the second choice
     found = cached_psf(171, shape=(32, 32))
     np.testing.assert_array_equal(found, psf(171, shape=(32, 32)))
     assert "could not be kept" in caplog.text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,73 +155,80 @@ def test_images_of_16_bits_are_rejected(tmp_path: Path, mode: Any) -> None:
     Image.fromarray(np.full((20, 20), 30, np.uint8)).save(tmp_path / "flat.png")
     options: dict[str, Any] = {"batch_size": 2, "num_read_processes": 1, "bad_sample": "skip"}
     options["mode"] = mode
-    reason = "16 bits per sample, expected 8 for ColorJitter, RandomGrayscale: leave that out, or "
-    for augment, reasons in ((COLORS, [reason]), (PARTS, [])):
+    for augment, num_rejected in ((COLORS, 1), (PARTS, 0)):
         with Loader(
             jpeg_pipeline, Index.scan(tmp_path), crop=16, devices=[None], augment=augment, **options
         ) as loader:
             rows = [row for (batch,) in loader for row in batch["row"].tolist()]
-            assert len(rows) == 2 - len(reasons)
-            for bad, reason in zip(loader.stats.rejected.values(), reasons, strict=True):
-                assert reason in bad.reason
+            assert len(rows) == 2 - num_rejected
+            assert len(loader.stats.rejected) == num_rejected
+            for bad in loader.stats.rejected.values():
+                assert re.search("16 bits.*8.*ColorJitter, RandomGrayscale.*leave", bad.reason)
 
 
 @pytest.mark.parametrize(
-    "one", [RandomGrayscale(), ColorJitter(saturation=0.1), ColorJitter(hue=0.1), *POLICIES]
+    ("one", "factory"),
+    [
+        (RandomGrayscale(), npy_pipeline),
+        (RandomGrayscale(), fits_pipeline),
+        (ColorJitter(saturation=0.1), npy_pipeline),
+        (ColorJitter(hue=0.1), fits_pipeline),
+        *((policy, npy_pipeline) for policy in POLICIES),
+    ],
 )
-@pytest.mark.parametrize("factory", [npy_pipeline, fits_pipeline])
 def test_values_without_a_range(arrays: Index, factory: Any, one: Any) -> None:
-    with pytest.raises(ValueError, match=r"is for images of 8 bits.*: leave it out. Erase, Blur, "):
+    with pytest.raises(ValueError, match=r"8 bits.*leave it out.*Erase, Blur"):
         factory(arrays, batch_size=1, augment=(one,))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ColorJitter(), "changes nothing: give one of brightness, contrast, "),
-        (
-            lambda: ColorJitter(brightness=-1),
-            r"brightness must be a number from 0 to 1e\+06, got -1",
-        ),
-        (
-            lambda: ColorJitter(contrast=(2, 1)),
-            r"contrast must be \(lowest, highest\), .* \(2, 1\)",
-        ),
-        (lambda: ColorJitter(hue=0.6), "hue must be a number from 0 to 0.5, got 0.6"),
-        (lambda: ColorJitter(hue=(-0.6, 0.1)), "from -0.5 to 0.5, got"),
-        (lambda: ColorJitter(saturation=float("nan")), "saturation must be a number from 0 to 1e"),
-        (lambda: RandomGrayscale(1.5), "p must be a number from 0 to 1, got 1.5"),
-        (lambda: Blur(4), "kernel_size must be odd, got 4"),
-        (lambda: Blur(0), "kernel_size must be an integer, .* got 0"),
-        (lambda: Blur(3, sigma=0), r"sigma must be \(lowest, highest\), .* from 0.001 on, got 0"),
-        (lambda: Noise(-1), r"std must be \(lowest, highest\), .* from 0 on, got -1"),
-        (lambda: PhotonNoise(0), "gain must be a number from 1e-30 .*, got 0"),
-        (lambda: PhotonNoise(1, -1), "read_noise must be a number from 0 .*, got -1"),
-        (lambda: Erase(scale=(0.5, 1.2)), "scale must be .* from 0 to 1, got"),
-        (lambda: Erase(ratio=(0, 1)), "ratio must be .* from 0.001 on, got"),
-        (lambda: Erase(value=cast(Any, "red")), "value must be a number .* got 'r'"),
-        (lambda: Erase(value=1e39), r"value must be a number .* got 1e\+39"),
-        (lambda: Noise(1e39), "std must be .* got 1e\\+39"),
-        (lambda: Noise(True), "std must be .* got True"),
-        (lambda: Noise(cast(Any, b"12")), "std must be .* got b'12'"),
-        (lambda: Blur(10001), "kernel_size must be an integer, from 1 to 1023, got 10001"),
-        (lambda: RandAugment(50), "num_ops must be an integer, from 1 to 16, got 50"),
-        (lambda: TrivialAugment(3000), "num_magnitude_bins must be an integer, from 2 to 1000"),
-    ],
-)
-def test_values_that_make_no_sense(make: Any, message: str) -> None:
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
+    (ColorJitter, {}, "brightness, contrast"),
+    (ColorJitter, {"brightness": -1}, "brightness.*from 0.*-1"),
+    (ColorJitter, {"contrast": (2, 1)}, r"contrast.*\(lowest, highest\).*\(2, 1\)"),
+    (ColorJitter, {"hue": 0.6}, r"hue.*0\.5.*0\.6"),
+    (ColorJitter, {"hue": (-0.6, 0.1)}, r"hue.*-0\.5 to 0\.5.*-0\.6"),
+    (ColorJitter, {"saturation": math.nan}, "saturation.*number.*nan"),
+    (RandomGrayscale, {"p": 1.5}, r"p must.*0 to 1.*1\.5"),
+    (Blur, {"kernel_size": 4}, "kernel_size.*odd.*4"),
+    (Blur, {"kernel_size": 0}, "kernel_size.*integer.*0"),
+    (Blur, {"kernel_size": 10001}, "kernel_size.*1 to 1023.*10001"),
+    (Blur, {"kernel_size": 3, "sigma": 0}, r"sigma.*0\.001.*0"),
+    (Noise, {"std": -1}, "std.*from 0.*-1"),
+    (Noise, {"std": 1e39}, r"std.*1e\+39"),
+    (Noise, {"std": True}, "std.*True"),
+    (Noise, {"std": b"12"}, "std.*b'12'"),
+    (PhotonNoise, {"gain": 0}, "gain.*1e-30.*0"),
+    (PhotonNoise, {"gain": 1, "read_noise": -1}, "read_noise.*from 0.*-1"),
+    (Erase, {"scale": (0.5, 1.2)}, r"scale.*0 to 1.*1\.2"),
+    (Erase, {"ratio": (0, 1)}, r"ratio.*0\.001.*\(0, 1\)"),
+    (Erase, {"value": "red"}, "value.*number.*'r'"),
+    (Erase, {"value": 1e39}, r"value.*number.*1e\+39"),
+    (RandAugment, {"num_ops": 0}, "num_ops.*integer.*0"),
+    (RandAugment, {"num_ops": 50}, "num_ops.*1 to 16.*50"),
+    (RandAugment, {"magnitude": 31}, "magnitude.*num_magnitude_bins.*31"),
+    (RandAugment, {"interpolation": "cubic"}, "interpolation.*'nearest', 'bilinear'.*'cubic'"),
+    (TrivialAugment, {"num_magnitude_bins": 1}, "num_magnitude_bins.*integer.*1"),
+    (TrivialAugment, {"num_magnitude_bins": 3000}, "num_magnitude_bins.*2 to 1000.*3000"),
+    (TrivialAugment, {"fill": 300}, "fill.*0 to 255.*300"),
+]
+
+
+@pytest.mark.parametrize(("augmentation", "settings", "message"), WRONG)
+def test_values_that_make_no_sense(
+    augmentation: Any, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
-        make()
+        augmentation(**settings)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"augment": Blur(3)}, r"augment must be augmentations in a tuple, as \(Blur\(3\),\), got"),
-        ({"augment": "Blur"}, "augment must be augmentations in a tuple"),
-        ({"augment": (Blur,)}, r"must be augmentations, such as .*: give Blur\(...\)"),
-        ({"augment": (3,)}, r"must be augmentations, such as Blur\(3\) or .*, got 3"),
-        ({"augment": PARTS, "dtype": "uint16"}, "leave out augment, or choose float32, or uint8"),
+        ({"augment": Blur(3)}, r"augment.*tuple.*\(Blur\(3\),\)"),
+        ({"augment": "Blur"}, "augment.*tuple.*'Blur'"),
+        ({"augment": (Blur,)}, r"augmentations.*Blur\(...\)"),
+        ({"augment": (3,)}, r"augmentations.*Blur\(3\).*3"),
+        ({"augment": PARTS, "dtype": "uint16"}, "augment.*float32.*uint8"),
     ],
 )
 def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> None:
@@ -232,7 +241,7 @@ def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> N
 )
 @pytest.mark.parametrize("one", [TrivialAugment(), RandAugment()])
 def test_what_moves_pixels_goes_without_targets(one: Any, others: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"{type(one).__name__} also shears, shifts and rotates"):
+    with pytest.raises(ValueError, match=f"{type(one).__name__}.*shears"):
         PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), one), **others)
     PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), one), mode="eval", **others)
     PipelineConfig(batch_size=1, augment=(ColorJitter(0.1), Erase()), **others)
@@ -248,12 +257,12 @@ def test_erased_pixels_of_uint8_are_rounded(tmp_path: Path) -> None:
     assert np.unique(pixels).tolist() == [30, 124]
     for value in (-1, 255.5):
         erase["augment"] = (Erase(value=value),)
-        with pytest.raises(ValueError, match="value of Erase with dtype 'uint8' must be a number"):
+        with pytest.raises(ValueError, match=r"value.*Erase.*'uint8'"):
             jpeg_pipeline(index, **erase, **options)
 
 
 def test_each_channel_needs_its_value(photos: Index) -> None:
-    with pytest.raises(ValueError, match="value of Erase must be one number, or 3, one for each"):
+    with pytest.raises(ValueError, match=r"value.*Erase.*one number, or 3"):
         jpeg_pipeline(photos, batch_size=1, augment=(Erase(value=(1, 2)),))
 
 
@@ -264,7 +273,7 @@ def test_random_operators_of_dali_are_no_augmentations(photos: Index) -> None:
         def add(self, image: Any, _chance: Any, _kind: Any) -> Any:
             return fn.noise.gaussian(image, stddev=3.0)
 
-    with pytest.raises(ValueError, match=r"augmentation '.*Grain' uses noise\.Gaussian, whose r"):
+    with pytest.raises(ValueError, match=r"Grain.*noise\.Gaussian"):
         jpeg_pipeline(photos, batch_size=1, augment=(Grain(),))
 
 
@@ -280,7 +289,7 @@ def test_their_images_count_in_the_estimate_of_memory(photos: Index) -> None:
 
 
 def test_aia_takes_those_for_any_values(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="ColorJitter with saturation or hue is for images of 8"):
+    with pytest.raises(ValueError, match=r"ColorJitter.*saturation.*8 bits"):
         aia_pipeline(NOWHERE, batch_size=1, size=64, augment=COLORS)
     pixels, header = solar_files.frame()
     index = Index.from_paths([solar_files.save(tmp_path / "a.fits", pixels, header)])

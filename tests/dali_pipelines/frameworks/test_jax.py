@@ -191,7 +191,7 @@ def test_shards_of_two_sizes_lose_no_step(tmp_path: Path) -> None:
     with make_loader(Index.scan(tmp_path), sharding=sharding([0, 1]), **options) as loader:
         steps = iter(loader)
         assert next(steps)["row"].tolist() == [0, 1]
-        message = r"'image' have the shapes \[\(1, 1, 4, 4\), \(1, 1, 6, 6\)\]: give crop or resize"
+        message = r"'image'.*\(1, 1, 4, 4\).*\(1, 1, 6, 6\).*crop or resize"
         for _ in range(2):
             with pytest.raises(ValueError, match=message):
                 next(iter(loader))
@@ -199,14 +199,14 @@ def test_shards_of_two_sizes_lose_no_step(tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"tail": "partial"}, "tail 'partial' makes the last step short, .* tail='fill'"),
-    ({"tail": "drop", "bad_sample": "skip"}, "'skip' leaves rows out, .* tail='fill'"),
-    ({"start_method": "fork"}, "JAX has many: give 'forkserver' or 'spawn'"),
-    ({"framework": "numpy"}, "a sharding is for framework='jax', and .* 'numpy'"),
-    ({"devices": [0, 1]}, r"on devices \[None, None\], and devices is \[0, 1\]"),
-    ({"devices": [None]}, r"on devices \[None, None\], and devices is \[None\]"),
-    ({"devices": "cpu"}, "devices must be a list"),
-    ({"sharding": ([0, 1], "b", (None, "b"))}, "split the first axis alone"),
+    ({"tail": "partial"}, "tail.*'partial'.*tail='fill'"),
+    ({"tail": "drop", "bad_sample": "skip"}, "'skip'.*tail='fill'"),
+    ({"start_method": "fork"}, "JAX.*'forkserver' or 'spawn'"),
+    ({"framework": "numpy"}, "sharding.*framework='jax'.*'numpy'"),
+    ({"devices": [0, 1]}, r"\[None, None\].*devices.*\[0, 1\]"),
+    ({"devices": [None]}, r"\[None, None\].*devices.*\[None\]"),
+    ({"devices": "cpu"}, "devices.*list"),
+    ({"sharding": ([0, 1], "b", (None, "b"))}, "first axis"),
 ]
 
 
@@ -219,14 +219,14 @@ def test_refused(npy_index: Index, options: dict[str, Any], message: str) -> Non
 
 def test_another_memory_is_refused(npy_index: Index) -> None:
     pinned = sharding([0, 1]).with_memory_kind("pinned_host")
-    with pytest.raises(ValueError, match="must have the memory_kind 'device', got 'pinned_host'"):
+    with pytest.raises(ValueError, match=r"memory_kind.*'device'.*'pinned_host'"):
         make_loader(npy_index, sharding=pinned, tail="fill")
 
 
 def test_other_shardings_are_refused(npy_index: Index) -> None:
     abstract = jax.sharding.AbstractMesh((2,), ("b",))
     for other in (jax.P("b"), jax.sharding.NamedSharding(abstract, jax.P("b"))):
-        with pytest.raises(TypeError, match=r"must be a jax.sharding.NamedSharding of a Mesh"):
+        with pytest.raises(TypeError, match=r"NamedSharding.*Mesh"):
             make_loader(npy_index, sharding=other, tail="fill")
 
 
@@ -257,10 +257,9 @@ def test_columns_of_64_bits_over_processes() -> None:
     layout = Layout(over_two, 4, {0: [device(0)], 1: [device(1)]})  # type: ignore[arg-type]
     parts: list[Any] = [{"row": np.array([7])}, {"row": np.array([9])}]
     assert layout.joined(parts)["row"].tolist() == [7, 9]
-    message = "'id' is int64, which JAX would cut .*index.with_column"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"'id'.*int64.*index\.with_column"):
         layout.joined([{"id": part["row"]} for part in parts])
-    with pytest.raises(ValueError, match="leave out shard_id and num_shards"):
+    with pytest.raises(ValueError, match="shard_id and num_shards"):
         layout.placement(None, 0, 2)
 
 
@@ -276,7 +275,7 @@ def test_gpus_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jax.local_devices", lambda: [device(2), device(3)])
     assert framework.placement(None, None, None).now().devices == (2, 3)
     assert framework.placement([5], None, None).now().devices == (5,)
-    with pytest.raises(ValueError, match=r"on GPU 5, and JAX has the devices \[2, 3\] in this"):
+    with pytest.raises(ValueError, match=r"GPU 5.*JAX.*\[2, 3\]"):
         framework.iterate(SimpleNamespace(device_id=5))  # type: ignore[arg-type]
     monkeypatch.setattr("jax.local_devices", lambda: [device(0, "cpu")] * 4)
     assert own_devices() == [None]
@@ -329,6 +328,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_two_processes(npy_folder: Path, tmp_path: Path) -> None:
     """Each reads its shards of arrays over both; what is refused, is so in both."""
     (tmp_path / "rank.py").write_text(RANK)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
-import cupy_standin
 import numpy as np
 import pytest
 from nvidia.dali import Pipeline, fn, types
@@ -20,7 +17,6 @@ from dali_pipelines import (
     NpyReader,
     PipelineConfig,
     ReaderPipeline,
-    npy_pipeline,
     reader_pipeline,
 )
 from dali_pipelines.aia.deconvolve import Deconvolver
@@ -36,6 +32,7 @@ SHAPE = (48, 64)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(operators_psf, "FRAME_SHAPE", SHAPE)
+    # Transfer functions are kept for the process: none of this size may be used by other tests.
     operators_psf._deconvolver.cache_clear()
     yield
     operators_psf._deconvolver.cache_clear()
@@ -49,27 +46,40 @@ def deconvolved(image: np.ndarray, channel: int) -> Any:
     return Deconvolver.of(psf(channel, shape=SHAPE))(image[..., 0])
 
 
-def run(frames: list[tuple[np.ndarray, int]], channels: Any, **options: Any) -> list[np.ndarray]:
+def run(
+    frames: list[tuple[np.ndarray, int]],
+    channels: Any,
+    device: int | None = None,
+    **options: Any,
+) -> list[np.ndarray]:
     """Send frames with their channels through a graph as one batch."""
-    with Pipeline(batch_size=len(frames), num_threads=1, device_id=None) as pipeline:
+    with Pipeline(batch_size=len(frames), num_threads=1, device_id=device) as pipeline:
         image, wavelnth = fn.external_source(
             lambda: ([image for image, _ in frames], [np.array([c], np.int32) for _, c in frames]),
             num_outputs=2,
             layout=["HWC", ""],
         )
+        image = image if device is None else image.gpu()
         node = deconvolve_node(image, wavelnth, channels, **options)
         pipeline.set_outputs(fn.reshape(node, src_dims=[2, 0, 1], layout="CHW"))
     (found,) = pipeline.run()
     assert found.layout() == "CHW"
+    found = found.as_cpu()
     return [np.array(found[i])[0] for i in range(len(frames))]
 
 
-def test_each_frame_by_the_psf_of_its_channel() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_each_frame_by_the_psf_of_its_channel(device: int | None) -> None:
     cases = [(frame(0), 171), (frame(1), 304), (frame(2), 171)]
     cases[0][0][5, 7] = np.nan
-    found = run(cases, (171, 304), num_threads=2)
+    found = run(cases, (171, 304), device, num_threads=2)
     for result, (image, channel) in zip(found, cases, strict=True):
-        np.testing.assert_array_equal(result, deconvolved(image, channel))
+        np.testing.assert_allclose(result, deconvolved(image, channel), **tolerance(device))
+
+
+def tolerance(device: int | None) -> dict[str, Any]:
+    """Return that of cuFFT on a GPU; on the CPU nothing may differ."""
+    return {"rtol": 0, "atol": 0} if device is None else {"rtol": 1e-4, "atol": 1e-3}
 
 
 def test_a_channel_for_all() -> None:
@@ -99,11 +109,12 @@ def test_behind_a_reader(tmp_path: Path, device: int | None) -> None:
 
     found = epoch(factory, Index.scan(folder), [device], batch_size=2)
     expected = {row: deconvolved(frame(row), 171)[None] for row in range(5)}
-    check(found, expected, **({} if device is None else {"rtol": 1e-4, "atol": 1e-3}))
+    check(found, expected, **tolerance(device))
 
 
-def test_what_is_no_whole_frame_becomes_nan() -> None:
-    found = run([(frame(0), 171), (frame(1, (20, 30)), 171), (frame(2), 193)], (171,))
+@pytest.mark.parametrize("device", DEVICES)
+def test_frames_of_another_size_or_channel_become_nan(device: int | None) -> None:
+    found = run([(frame(0), 171), (frame(1, (20, 30)), 171), (frame(2), 193)], (171,), device)
     assert [np.isnan(image).all() for image in found] == [False, True, True]
     assert [image.shape for image in found] == [SHAPE, (20, 30), SHAPE]
 
@@ -125,95 +136,5 @@ def test_psfs_are_made_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     run([(frame(0), 171)], (171,))
 
 
-def test_a_batch_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch waits for the GPU. With NumPy in CuPy's place: no GPU has run this."""
-    cupy_standin.install(monkeypatch)
-    deconvolver = FrameDeconvolver((171, 304), 1)
-    frames = (frame(0), frame(1, (20, 30)), frame(2), frame(3), frame(4))
-    images = [image.view(cupy_standin.Array) for image in frames]
-    channels = [
-        np.array(channel).view(cupy_standin.Array) for channel in ([171], 171, [304], 0, [193])
-    ]
-    found = deconvolver(images, channels)
-    assert cupy_standin.waits == ["synchronize"] * 2  # once for a channel and a GPU
-    deconvolver(images, channels)
-    assert cupy_standin.waits == ["synchronize"] * 2
-    for number, channel in ((0, 171), (2, 304)):
-        expected = deconvolved(frames[number], channel)
-        np.testing.assert_allclose(np.array(found[number])[..., 0], expected, rtol=1e-4)
-    assert [np.isnan(np.array(image)).all() for image in found] == [False, True, False, True, True]
-    assert all(isinstance(image, cupy_standin.Array) for image in found)
-    assert [image.shape for image in found] == [image.shape for image in frames]
-
-
-def test_plans_are_made_once_for_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever thread calls it, and no two have the same: each runs on a stream of its own."""
-    cupy_standin.install(monkeypatch)
-    images = [frame(number).view(cupy_standin.Array) for number in range(2)]
-    channels = [np.array([channel]).view(cupy_standin.Array) for channel in (171, 304)]
-    for operators in (1, 2):
-        deconvolver = FrameDeconvolver((171, 304), 1)
-        for _ in range(2):
-            thread = Thread(target=deconvolver, args=(images, channels))
-            thread.start()
-            thread.join()
-        kinds = {(plan.dtype.char, plan.kind) for plan in cupy_standin.plans}
-        assert kinds == {("f", "R2C"), ("F", "C2R"), ("d", "R2C"), ("D", "C2R")}
-        assert len(cupy_standin.plans) == 4 * operators
-
-
-def test_plans_do_not_outlive_their_pipeline(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """DALI keeps the function until garbage is collected; CuPy frees no memory that is in use."""
-    cupy_standin.install(monkeypatch)
-    functions: list[FrameDeconvolver] = []
-    monkeypatch.setattr(operators_psf, "python_operator", lambda one, *_: functions.append(one))
-    (tmp_path / "frames").mkdir()
-    np.save(tmp_path / "frames" / "0.npy", frame(0)[..., 0])
-    index = Index.scan(tmp_path / "frames")
-    pipelines = [npy_pipeline(index, batch_size=1, num_read_processes=0) for _ in range(2)]
-    for pipeline in pipelines:
-        with pipeline:
-            image = fn.external_source(name="image", layout="HWC", dtype=types.FLOAT, ndim=3)
-            wavelnth = fn.external_source(name="wavelnth", dtype=types.INT32, ndim=1)
-            deconvolve_node(image.gpu(), wavelnth, (171,))
-    for function in functions:
-        channels = [np.array([171]).view(cupy_standin.Array)]
-        function([frame(0).view(cupy_standin.Array)], channels)
-    cupy: Any = sys.modules["cupy"]
-    held: list[list[bool]] = []
-    pool = SimpleNamespace(free_all_blocks=lambda: held.append([bool(f.plans) for f in functions]))
-    cupy.get_default_memory_pool = lambda: pool
-    cupy.cuda.runtime = SimpleNamespace(CUDARuntimeError=RuntimeError)
-    monkeypatch.setattr(Pipeline, "device_id", 0)
-    pipelines[0].close()
-    pipelines[1].close()
-    assert held == [[False, True], [False, False]]
-
-
 def test_a_batch_of_none() -> None:
     assert FrameDeconvolver((171,), 1)([], []) == []
-
-
-def test_each_gpu_has_its_own_transfer_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in raises where arrays of two GPUs meet."""
-    cupy_standin.install(monkeypatch)
-    expected = deconvolved(frame(0), 171)
-    for number in (1, 0, 1):
-        with cupy_standin.Device(number):
-            images = [frame(0).view(cupy_standin.Array)]
-            channels = [np.array([171]).view(cupy_standin.Array)]
-            (found,) = FrameDeconvolver((171,), 1)(images, channels)
-            np.testing.assert_allclose(found.get()[..., 0], expected, rtol=1e-4)
-        assert found.device.id == number
-    assert cupy_standin.waits.count("synchronize") == 2
-
-
-def test_the_graph_for_a_gpu_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DALI cannot serialise a Python function, so this is as far as it goes without a driver."""
-    cupy_standin.install(monkeypatch)
-    with Pipeline(batch_size=1, num_threads=1, device_id=None):
-        image = fn.external_source(name="image", layout="HWC", dtype=types.FLOAT, ndim=3)
-        wavelnth = fn.external_source(name="wavelnth", dtype=types.INT32, ndim=1)
-        assert deconvolve_node(image.gpu(), wavelnth, (171,)).device == "gpu"

@@ -11,6 +11,7 @@ from dali_pipelines.kernels.resample import resize
 
 
 def test_the_cache_of_each_kernel_has_the_stamp() -> None:
+    # Private, as numba tells it nowhere else; kernels would go on as they were after a change.
     for kernel in (image.decode_image, rice.decode_chunk, resize.resize):
         assert kernel._cache._cache_file._source_stamp == stamp.STAMP
     for entry in (

@@ -7,18 +7,48 @@ import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import pytest
-from counting_loader import CountingLoader
+from fakes import FakeReader
+from read_here import in_this_process
 
-from dali_pipelines import Index, Loader, npy_pipeline
+from dali_pipelines import Index, Loader, PipelineConfig, npy_pipeline, reader_pipeline
+from dali_pipelines.graph.decode import decode_array
+from readers.contract import Row, Sample
+from readers.window import Window
 
-SETTINGS: dict[str, Any] = {"batch_size": 4, "devices": [None], "shuffle": False}
+SETTINGS: dict[str, Any] = {
+    "batch_size": 4,
+    "devices": [None],
+    "shuffle": False,
+    "framework": "numpy",
+    "start_method": "fork",  # with which nothing is pickled
+}
 
 
-def steps_of(loader: Loader) -> list[Any]:
-    return list(loader)
+@dataclass
+class HeldReader(FakeReader):
+    """Reads nothing before it is let go."""
+
+    waits: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        self.waits.set()
+        assert self.go_on.wait(60)
+        return super().read(row, window)
+
+
+def held_pipeline(reader: HeldReader, index: Index, **config: Any) -> Any:
+    return reader_pipeline(index, reader, decode_array, PipelineConfig(**config))
+
+
+def rows_of(steps: Any) -> list[int]:
+    return [row for (batch,) in steps for row in batch["row"].tolist()]
 
 
 @pytest.mark.parametrize(
@@ -35,48 +65,29 @@ def steps_of(loader: Loader) -> list[Any]:
 def test_a_second_thread_gets_an_error_and_the_first_goes_on(
     npy_index: Index, use: Callable[[Loader, Any], object]
 ) -> None:
-    loader = CountingLoader(npy_pipeline, npy_index, **SETTINGS)
-    expected = steps_of(CountingLoader(npy_pipeline, npy_index, **SETTINGS))
-    waits, go_on = threading.Event(), threading.Event()
-    tried_step = loader._running._tried_step
-
-    def wait_and_step() -> Any:
-        waits.set()
-        assert go_on.wait(60)
-        return tried_step()
-
-    loader._running._tried_step = wait_and_step  # type: ignore[method-assign]
-    loop = iter(loader)
-    with ThreadPoolExecutor(1) as pool:
+    reader = HeldReader()
+    factory = partial(in_this_process, partial(held_pipeline, reader))
+    with Loader(factory, npy_index, **SETTINGS) as loader, ThreadPoolExecutor(1) as pool:
+        loop = iter(loader)
         first = pool.submit(list, loop)
-        assert waits.wait(60)
+        assert reader.waits.wait(60)
         try:
-            with pytest.raises(RuntimeError, match="in use by another thread: share one iterator"):
+            with pytest.raises(RuntimeError, match=r"in use by another thread.* one Loader for"):
                 use(loader, loop)
         finally:
-            go_on.set()
-        assert first.result() == expected
-    assert loader.epoch == 1
+            reader.go_on.set()
+        assert rows_of(first.result()) == list(range(23))
+        assert loader.epoch == 1
 
 
 def test_threads_may_take_turns(npy_index: Index) -> None:
-    expected = steps_of(CountingLoader(npy_pipeline, npy_index, **SETTINGS))
-    loader, found = CountingLoader(npy_pipeline, npy_index, **SETTINGS), []
-    loops = [iter(loader), iter(loader)]
-    for number in range(len(expected)):  # a thread for each step, and two loops alternately
-        with ThreadPoolExecutor(1) as pool:
-            found.append(pool.submit(next, loops[number % 2]).result())
-    assert found == expected
-    assert [next(loop, None) for loop in loops] == [None, None]
-
-
-def test_a_copy_is_free(npy_index: Index) -> None:
-    loader = Loader(npy_pipeline, npy_index, **SETTINGS)
-    with loader._one_thread:
-        copied = pickle.loads(pickle.dumps(loader))
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(copied.reset, 1).result()
-    assert copied.epoch == 1
+    with Loader(partial(in_this_process, npy_pipeline), npy_index, **SETTINGS) as loader:
+        loops, found = [iter(loader), iter(loader)], []
+        for loop, _ in zip(cycle(loops), range(len(loader)), strict=False):
+            with ThreadPoolExecutor(1) as pool:  # a thread for each step
+                found.append(pool.submit(next, loop).result())
+        assert rows_of(found) == list(range(23))
+        assert [next(loop, None) for loop in loops] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +96,7 @@ def test_a_copy_is_free(npy_index: Index) -> None:
 def test_a_copy_of_a_running_loader_has_the_same_steps(
     npy_index: Index, copied: Callable[[Loader], Loader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loader = Loader(npy_pipeline, npy_index, num_read_processes=1, framework="numpy", **SETTINGS)
-    with loader:
+    with Loader(partial(in_this_process, npy_pipeline), npy_index, **SETTINGS) as loader:
         next(iter(loader))
         with monkeypatch.context() as patch:
             patch.setenv("RANK", "1")  # the copy may go to another process of the job
@@ -96,5 +106,4 @@ def test_a_copy_of_a_running_loader_has_the_same_steps(
                 found = [batch["row"].tolist() for (batch,) in second]
         assert (second.first_shard, loader.first_shard) == (1, 0)
         assert found == [[8, 9, 10, 11], [16, 17, 18, 19], []]
-        rows = [row for (batch,) in loader for row in batch["row"].tolist()]
-    assert rows == list(range(4, 23))
+        assert rows_of(loader) == list(range(4, 23))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,14 +68,11 @@ def test_those_of_the_rows_in_each_slot(
     assert len(seen) == count
 
 
-@pytest.mark.parametrize("tail", ["partial", "fill"])
-def test_lists_of_a_fixed_length_are_one_array(
-    index: Index, framework: Any, tail: Literal["partial", "fill"]
-) -> None:
+def test_lists_of_a_fixed_length_are_one_array(index: Index, framework: Any) -> None:
     vectors = np.random.default_rng(0).random((ROWS, 500), np.float32)
     flags = vectors[:, :3] > 0.5
     index = index.with_column("vector", vectors).with_column("flags", flags)
-    options: dict[str, Any] = {"columns": ("vector", "flags"), "bad_sample": "skip", "tail": tail}
+    options: dict[str, Any] = {"columns": ("vector", "flags"), "bad_sample": "skip"}
     seen = 0
     with make_loader(index, framework=framework, **options) as loader:
         for batches in loader:
@@ -89,7 +86,7 @@ def test_lists_of_a_fixed_length_are_one_array(
                     assert found.dtype == expected.dtype
                     assert found.shape == (len(rows), expected.shape[1])
                     np.testing.assert_array_equal(found, expected[rows])
-    assert seen == (ROWS - 1 if tail == "partial" else 24)
+    assert seen == ROWS - 1
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
@@ -116,15 +113,13 @@ def test_files_of_a_sample(npy_folder: Path) -> None:
 
 
 def test_what_is_refused(index: Index, npy_index: Index) -> None:
-    with pytest.raises(
-        KeyError, match="the Index has no column 'nmae': did you mean name\\? it has"
-    ):
+    with pytest.raises(KeyError, match="no column 'nmae': did you mean name"):
         make_loader(index, columns=("nmae",))
     named = npy_index.with_column("valid", ["yes"] * ROWS)
-    with pytest.raises(ValueError, match=r"columns \['valid'\] have the name of another output"):
+    with pytest.raises(ValueError, match=r"columns \['valid'\].*rename"):
         make_loader(named, columns=("valid",)).make_pipelines()
     config: dict[str, Any] = {"batch_size": 4, "columns": ("name",)}
-    with pytest.raises(TypeError, match=r"'name' is .*string; .* a Loader looks up others by row"):
+    with pytest.raises(TypeError, match=r"'name' is .*string.*a Loader"):
         npy_pipeline(index, **config)
     bound = partial(npy_pipeline, columns=("name",))
     Loader(bound, index, batch_size=4, devices=[None]).make_pipelines()

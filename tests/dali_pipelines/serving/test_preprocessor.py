@@ -391,6 +391,7 @@ def test_forked_and_other_processes(cut: Any) -> None:
     assert _same(again(contents)["image"], images)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_in_the_workers_of_a_dataloader(cut: Any, method: str) -> None:
     _, contents, images = cut

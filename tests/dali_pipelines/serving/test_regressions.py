@@ -85,15 +85,23 @@ def test_transforms_that_cut_out_have_room_in_empty_slots(ragged: Any) -> None:
             assert {image.shape for image in batch["image"]} == {(3, 30, 30)}
 
 
-@pytest.mark.parametrize("ragged", [None, "list"])
-@pytest.mark.parametrize("contents", [[SMALL], [SMALL, PHOTO, PHOTO], [PHOTO, SMALL, PHOTO, b""]])
+@pytest.mark.parametrize(
+    ("contents", "ragged"),
+    [
+        ([SMALL], None),
+        ([SMALL, PHOTO, PHOTO], "list"),
+        ([PHOTO, SMALL, PHOTO, b""], None),
+        ([PHOTO, SMALL, PHOTO, b""], "list"),
+    ],
+    ids=["alone", "first", "between", "between, listed"],
+)
 def test_a_content_on_which_a_transform_fails_fails_alone(
     contents: list[bytes], ragged: Any
 ) -> None:
     with of_numpy(jpeg_pipeline, max_batch=4, ragged=ragged, transform=middle) as preprocess:
         batch = preprocess(contents, bad_sample="skip")
         place = contents.index(SMALL)
-        assert "the graph (decoder or transform) fails on it" in batch["rejected"][place]
+        assert "transform" in batch["rejected"][place]
         good = [k for k, one in enumerate(contents) if one == PHOTO]
         assert batch["row"].tolist() == good
         for image in batch["image"]:
@@ -113,7 +121,7 @@ def test_tables_of_one_name_are_not_saved_over_each_other(
     preprocess = Preprocessor(
         aia_pipeline, size=64, pointing_table=str(pointing), correction_table=str(correction)
     )
-    with pytest.raises(ValueError, match=r"two calibration tables are named table\.txt"):
+    with pytest.raises(ValueError, match=r"two.*table\.txt"):
         preprocess.save(tmp_path / "saved" / "preprocess.toml")
     assert not [*(tmp_path / "saved").iterdir()]
 
@@ -128,7 +136,7 @@ class OfChannel:
 
 def test_keys_that_would_come_back_as_text_are_refused(tmp_path: Path) -> None:
     preprocess = Preprocessor(jpeg_pipeline, transform=OfChannel({171: 2.0}))
-    with pytest.raises(ValueError, match="has the key 171, which cannot be saved"):
+    with pytest.raises(ValueError, match=r"key 171.*saved"):
         preprocess.save(tmp_path / "preprocess.toml")
 
 
@@ -168,7 +176,7 @@ def test_a_date_in_the_file_is_a_change(tmp_path: Path) -> None:
     path = tmp_path / "preprocess.toml"
     Preprocessor(jpeg_pipeline).save(path)
     path.write_text(path.read_text() + "\nday = 2020-01-01\n")
-    with pytest.raises(ValueError, match="was changed after it was saved"):
+    with pytest.raises(ValueError, match="changed after"):
         Preprocessor.load(path)
 
 
@@ -217,26 +225,33 @@ def test_counts_of_a_model_are_checked(tmp_path: Path, count: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bool", "complex64"])
 def test_arrays_that_fits_does_not_store(dtype: str) -> None:
-    with pytest.raises(TypeError, match=f"content 0: FITS does not store {dtype}"):
+    with pytest.raises(TypeError, match=f"content 0.*FITS.*{dtype}"):
         of_numpy(fits_pipeline)([np.zeros((9, 9), dtype)])
 
 
 def test_arrays_without_axes_and_views_with_gaps() -> None:
     preprocess = of_numpy(jpeg_pipeline)
-    with pytest.raises(TypeError, match=r"content 0: an image must be .* of shape \(\)"):
+    with pytest.raises(TypeError, match=r"content 0.*image.*shape \(\)"):
         preprocess([np.array(3)])
     gaps = memoryview(np.repeat(np.frombuffer(PHOTO, np.uint8), 2).tobytes())[::2]
     np.testing.assert_array_equal(preprocess([gaps])["image"], preprocess([PHOTO])["image"])
 
 
 def test_a_content_of_a_wrong_type_leaves_the_graph() -> None:
-    preprocess = of_numpy(jpeg_pipeline)
+    built: list[Index] = []
+
+    def factory(index: Index, **config: Any) -> ReaderPipeline:
+        built.append(index)
+        return jpeg_pipeline(index, **config)
+
+    preprocess = of_numpy(factory)
     preprocess([PHOTO])
-    graph = preprocess._graphs[1]
+    before = len(built)
+    assert before > 0
     with pytest.raises(TypeError, match="content 0 must be"):
         preprocess([None])
-    assert preprocess._graphs[1] is graph
     assert preprocess([PHOTO])["row"].tolist() == [0]
+    assert len(built) == before
 
 
 def test_an_open_file_is_not_read_line_by_line(tmp_path: Path) -> None:
@@ -246,7 +261,7 @@ def test_an_open_file_is_not_read_line_by_line(tmp_path: Path) -> None:
 
 
 def test_a_name_is_not_a_factory() -> None:
-    with pytest.raises(TypeError, match="such as jpeg_pipeline, got 'jpeg'"):
+    with pytest.raises(TypeError, match=r"jpeg_pipeline.*'jpeg'"):
         Preprocessor("jpeg")  # type: ignore[arg-type]
 
 
@@ -259,19 +274,18 @@ def test_parts_and_offsets_are_names(setting: str, names: Any) -> None:
 
 def test_a_call_that_waits_while_another_thread_closes() -> None:
     preprocess = of_numpy(jpeg_pipeline, transform=doubled)
-    errors: list[str] = []
+    lock = preprocess._lock
 
-    def call() -> None:
-        try:
-            preprocess([PHOTO])
-        except RuntimeError as error:
-            errors.append(str(error))
+    # Nothing public tells that a call waits for its turn: this lock closes once one does.
+    class Closing:
+        def __enter__(self) -> None:
+            preprocess._lock = lock
+            preprocess.close()
+            lock.acquire()
 
-    with preprocess._lock:
-        waits = threading.Thread(target=call)
-        waits.start()
-        waits.join(0.2)
-        preprocess._is_closed = True
-    waits.join()
-    assert errors == ["this Preprocessor is closed: make another one"]
-    assert not preprocess._graphs
+        def __exit__(self, *error: object) -> None:
+            lock.release()
+
+    preprocess._lock = Closing()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="closed"):
+        preprocess([PHOTO])

@@ -214,8 +214,8 @@ def test_each_gpu_has_its_own_random_numbers(kernels_folder: Path, tmp_path: Pat
     path = tmp_path / "dithered.fits"
     fits.CompImageHDU(image, quantize_method=1, dither_seed=7).writeto(path)
     job = Job([FitsReader().read(Row(0, str(path)), None)])
-    first = emulated(kernels_folder, "sm_75")
-    for gpu in (first, Device(kernels_folder, "sm_75", number=1)) * 2:
+    first = emulated(kernels_folder, "sm_90")
+    for gpu in (first, Device(kernels_folder, "sm_90", number=1)) * 2:
         assert check(gpu, job) == [0]
 
 

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dali_pipelines.kernels.fits.image import DAMAGED, decode_image
 from readers import FitsReader, Row, Window
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.skipif(
     bool(aarch64.MISSING), reason=f"needs {', '.join(aarch64.MISSING)}; see tests/aarch64.py"
 )

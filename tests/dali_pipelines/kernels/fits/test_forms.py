@@ -19,6 +19,8 @@ from jobs import run
 
 from dali_pipelines.kernels.vectors import FORMS, form_of
 
+pytestmark = pytest.mark.slow
+
 logger = logging.getLogger(__name__)
 
 STREAMS = int(os.environ.get("FUZZED_STREAMS", 300))

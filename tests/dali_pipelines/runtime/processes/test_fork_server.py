@@ -20,6 +20,8 @@ from PIL import Image
 from dali_pipelines import NpyReader
 from dali_pipelines.runtime.processes.fork_server import start_fork_server
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sys
 from beside import Mine
@@ -62,7 +64,6 @@ def test_a_stream_may_be_closed(npy_folder: Path, tmp_path: Path, closed: int, o
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         preexec_fn=partial(os.close, closed),
-        warm_children=False,  # or the numbers of closed files would be handed on
     )
     assert (found.returncode, found.stdout) == (0, out), found.stderr
 
@@ -112,8 +113,11 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", [["script.py"], ["-m", "script"]], ids=["path", "module"])
-@pytest.mark.parametrize("more", [["a", "\udcff"], ["x" * 120_000]], ids=["few", "too many"])
+@pytest.mark.parametrize(
+    ("how", "more"),
+    [(["script.py"], ["a", "\udcff"]), (["-m", "script"], ["x" * 120_000])],
+    ids=["by path", "as a module, with too many arguments"],
+)
 def test_the_script_is_imported_once_for_all_readers(
     npy_folder: Path, tmp_path: Path, how: list[str], more: list[str]
 ) -> None:
@@ -146,7 +150,6 @@ def test_a_script_that_starts_threads_is_imported_in_each_reader(
         [sys.executable, "script.py", str(npy_folder)],
         cwd=tmp_path,
         env={**os.environ, "LOG": str(tmp_path / "log"), "PYTHONPATH": str(ROOT)},
-        warm_children=False,  # it starts itself again, by its command
     )
     assert (found.returncode, found.stdout.split()[-1]) == (0, "23"), found.stderr
     assert found.stdout.count("imported") == 1 + 1 + 3
@@ -162,7 +165,6 @@ def test_threads_that_are_made_for_forks_do_not_count(npy_folder: Path, tmp_path
         [sys.executable, "script.py", str(npy_folder)],
         cwd=tmp_path,
         env={**os.environ, **given},
-        warm_children=False,
     )
     assert (found.returncode, found.stdout.split()[-1]) == (0, "23"), found.stderr
     assert found.stdout.count("imported") == 1 + 1
@@ -208,7 +210,6 @@ def test_readers_import_nothing_of_ours(tmp_path: Path, kind: str, pipeline: str
     found = run(
         [sys.executable, str(script), str(folder), f"{pipeline}_pipeline"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        warm_children=False,
     )
     assert (found.returncode, found.stdout) == (0, "4\n"), found.stderr
     before, last, after = found.stderr.rpartition("dali_pipelines.runtime.processes.main_module\n")

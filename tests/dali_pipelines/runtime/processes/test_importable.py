@@ -22,6 +22,8 @@ from dali_pipelines import (
 from dali_pipelines.graph.decode import decode_array
 from dali_pipelines.runtime.processes.importable import check_main
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 from dali_pipelines import ChannelsReader, Index, NpyReader, PipelineConfig, reader_pipeline
 from dali_pipelines.graph.decode import decode_array

@@ -19,6 +19,8 @@ from dali_pipelines.runtime.processes import reader_processes
 from dali_pipelines.runtime.processes.reader_processes import ReaderProcesses
 from readers.worker.message_queue import MessageQueue
 
+pytestmark = pytest.mark.slow
+
 
 class Size:
     """As much of a message as a queue needs that carries none."""
