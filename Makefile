@@ -22,12 +22,15 @@ SHORT := tests/readers --deselect tests/readers/test_fuzz_files.py \
 GPU_EXTRA ?= gpu
 OUT ?= build/gpu
 
-.PHONY: run test test-pythons test-frameworks test-ray test-triton gpu check docs resolve clean
+.PHONY: run test test-all test-pythons test-frameworks test-ray test-triton gpu check docs resolve clean
 
 run: .venv/ready
 	$(BIN)/python scripts/run.py --num_read_processes=16 --batch_size=16 --num_gpus=4
 
 test: .venv/ready
+	$(BIN)/python $(PYTEST) -m "not slow"
+
+test-all: .venv/ready
 	$(BIN)/python $(PYTEST)
 
 test-pythons: $(PYTHONS:%=test-python-%)

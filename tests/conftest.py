@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
-import multiprocessing.util
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from servers.proxy import Proxy
     from servers.weed import Weed
 
-pytest.register_assert_rewrite("contract")
+pytest.register_assert_rewrite("readers.testing")
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -50,7 +48,7 @@ LONG = tuple(
         "test_documents.py",
         "scripts/test_train.py",
         "dali_pipelines/cli/run/test_run.py",
-        "benchmarks/ways/test_ways.py",
+        "benchmarks/test_suites.py",
         "dali_pipelines/cli/test_ranks.py",
         "dali_pipelines/cli/test_executors.py",
         "dali_pipelines/cli/verify/test_verify.py",
@@ -86,28 +84,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes() -> None:
-    """Let the workers be forks of a process that has imported DALI and PyTorch."""
-    import warm_python
-
-    warm_python.also.extend(warm_python.SLOW_IN_WORKERS)
-    subprocess.Popen = warm_python.WarmJob  # type: ignore[assignment,misc]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect no garbage: there is little, and Python would look for it a hundred times."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()  # the modules and tests, which stay
-        gc.set_threshold(100_000, 30)
-        gc.enable()
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "weed" in getattr(item, "fixturenames", ()):  # needs a server
+            item.add_marker(pytest.mark.slow)
     place = {path: number for number, path in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
@@ -119,34 +100,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not usable_gpus(installed_driver()):
             pytest.skip("needs an NVIDIA GPU")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _warm_spawn() -> None:
-    """Let what tests spawn, and the fork server, be forks of a process with DALI and PyTorch."""
-    from warm_python import warm_spawn
-
-    multiprocessing.util.spawnv_passfds = warm_spawn
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_traces_of_operators() -> None:
-    """Spare DALI the stack of each operator, deep ones here, which it would show in its errors."""
-    from nvidia.dali._utils import dali_trace
-
-    dali_trace.set_tracing(enabled=False)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _settings_of_astropy() -> None:
-    """Give settings of astropy.io.fits as values: to look them up takes a fifth of its time."""
-    from astropy.config import ConfigItem
-    from astropy.io import fits
-
-    kind = type(fits.conf)
-    for name, setting in list(vars(kind).items()):
-        if isinstance(setting, ConfigItem):
-            setattr(kind, name, setting())
 
 
 @pytest.fixture(scope="session")
@@ -179,7 +132,12 @@ def kernels_folder() -> Path:
 
 @pytest.fixture(
     scope="session",
-    params=("sm_75", "sm_100", pytest.param("real", marks=pytest.mark.gpu)),
+    params=(
+        "sm_90",
+        pytest.param("sm_75", marks=pytest.mark.slow),
+        pytest.param("sm_120", marks=pytest.mark.slow),
+        pytest.param("real", marks=pytest.mark.gpu),
+    ),
 )
 def gpu(request: pytest.FixtureRequest) -> Device | Gpu:
     """A GPU: emulated, where its kernels are compiled, and run on the CPU; or the real one."""

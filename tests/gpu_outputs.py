@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import cupy_standin
 import pytest
 
 from dali_pipelines.graph.pipeline import ReaderPipeline
@@ -50,14 +49,17 @@ class GpuTensors:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pipelines of device None be those of GPU 0, which JAX has, and CuPy be its stand-in."""
+    """Let pipelines of device None be those of GPU 0, which JAX has.
+
+    It reaches inside, as JAX for GPUs is not installed and there is no GPU: DALI's outputs are
+    replaced by ones that need a copy to be read on the CPU, at addresses as DALI packs them.
+    """
     share = ReaderPipeline.share_outputs
 
     def share_outputs(pipeline: ReaderPipeline, *args: Any, **kwargs: Any) -> Sequence[Any]:
         outputs = zip(pipeline.output_names, share(pipeline, *args, **kwargs), strict=True)
         return [output if name in ON_CPU else GpuTensors(output) for name, output in outputs]
 
-    cupy_standin.install(monkeypatch)
     monkeypatch.setattr(ReaderPipeline, "share_outputs", share_outputs)
     monkeypatch.setattr(ReaderPipeline, "device_id", 0)
     monkeypatch.setattr("dali_pipelines.graph.pipeline.free_unused", lambda pipeline: None)

@@ -40,14 +40,11 @@ class Limits(NamedTuple):
 
 ARCHS = {
     "sm_75": Limits(32, 16, 64, 0),
-    "sm_80": Limits(64, 32, 164, 1),
-    "sm_86": Limits(48, 16, 100, 1),
-    "sm_89": Limits(48, 24, 100, 1),
     "sm_90": Limits(64, 32, 228, 1),
-    "sm_100": Limits(64, 32, 228, 1),
     "sm_120": Limits(48, 24, 100, 1),
 }
-"""The CUDA C++ Programming Guide's table of technical specifications."""
+"""The oldest that CUDA 13 compiles for, the H100, and the newest; with the CUDA C++ Programming
+Guide's table of technical specifications."""
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 
 from dali_pipelines.graph.gpu import operators as operators_gpu
 from dali_pipelines.graph.gpu.operators import ImageDecoder, Warp
-from gpu_offline.compiler import build
+from gpu_offline.compiler import ARCHS, build
 from gpu_offline.emulator import (
     ANY_WRITER,
     CC,
-    EMULATED,
     ONE_WRITER,
     READ_ONLY,
     Buffer,
@@ -231,7 +230,7 @@ def emulated(folder: Path, arch: str) -> Device:
     """Compile the kernels, and return an emulated GPU; skip the test without a C compiler."""
     if CC is None:
         pytest.skip("no C compiler, cc, to run kernels of a GPU on the CPU")
-    build("gpu_offline.kernels:KERNELS", folder, EMULATED)
+    build("gpu_offline.kernels:KERNELS", folder, tuple(ARCHS))
     return Device(folder, arch)
 
 

@@ -25,9 +25,6 @@ from numpy.typing import NDArray
 
 from gpu_offline.translate import translate
 
-EMULATED = ("sm_75", "sm_100", "sm_120")
-"""Architectures whose PTX tests run: that of all others is the same as one of these."""
-
 CC = shutil.which("cc")
 _SOURCE = str(Path(__file__).with_name("emulator.c"))
 _FLAGS = ("-O1", "-w", "-shared", "-fPIC", "-march=native")

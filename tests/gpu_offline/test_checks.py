@@ -77,7 +77,7 @@ def folder(kernels_folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def usages(folder: Path) -> dict[str, Usage]:
-    return {usage.kernel: usage for usage in build("gpu_offline.faulty:KERNELS", folder, ["sm_80"])}
+    return {usage.kernel: usage for usage in build("gpu_offline.faulty:KERNELS", folder, ["sm_90"])}
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def launched(folder: Path, usages: dict[str, Usage]) -> Any:
             Buffer(source.ctypes.data, source.nbytes, READ_ONLY),
             Buffer(target.ctypes.data, target.nbytes, ONE_WRITER),
         ]
-        program = Program(folder / f"{name}.sm_80.ptx")
+        program = Program(folder / f"{name}.sm_90.ptx")
         addresses = [buffer.address for buffer in buffers]
         grid = (2,) if "another_block" in name else (1,)
         counts = program(grid, (32,), addresses, buffers, count_sectors=True)
@@ -116,7 +116,7 @@ def launched_far(folder: Path, usages: dict[str, Usage]) -> Any:
             Buffer(target.ctypes.data, target.nbytes, ONE_WRITER),
         ]
         addresses = [buffer.address for buffer in buffers]
-        Program(folder / f"{name}.sm_80.ptx")((1,), (32,), addresses, buffers)
+        Program(folder / f"{name}.sm_90.ptx")((1,), (32,), addresses, buffers)
         numbers: list[float] = target.tolist()
         return numbers
 
@@ -158,7 +158,7 @@ def test_launches_that_cannot_be(
     folder: Path, grid: tuple[int, ...], block: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(Fault, match=message):
-        Program(folder / "sound.sm_80.ptx")(grid, block, [], [], blocks=[])
+        Program(folder / "sound.sm_90.ptx")(grid, block, [], [], blocks=[])
 
 
 @pytest.mark.skipif(CC is None, reason="no C compiler, cc")
@@ -167,7 +167,7 @@ def test_some_blocks_of_a_launch(folder: Path) -> None:
     source, target = (allocated((32,), np.float32, 7) for _ in range(2))
     buffers = [Buffer(array.ctypes.data, array.nbytes, ONE_WRITER) for array in (source, target)]
     addresses = [buffer.address for buffer in buffers]
-    program = Program(folder / "reads_what_another_block_wrote.sm_80.ptx")
+    program = Program(folder / "reads_what_another_block_wrote.sm_90.ptx")
     target[:16] = range(16)
     program((2,), (32,), addresses, buffers, blocks=[1])
     assert target.tolist() == [*range(16)] * 2
@@ -255,13 +255,13 @@ def test_an_unknown_instruction_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("arch", "threads", "registers", "shared", "warps"),
     [
-        ("sm_80", 256, 32, 0, 64),
-        ("sm_86", 256, 32, 0, 48),
-        ("sm_80", 256, 33, 0, 48),  # 33 registers take 40; 6 blocks of 8 warps
-        ("sm_80", 256, 98, 0, 16),
-        ("sm_80", 32, 98, 0, 16),  # 4 warps of 3328 registers in each quarter of 16384
-        ("sm_80", 32, 16, 0, 32),  # 32 blocks
-        ("sm_80", 32, 32, 10880, 14),  # 164 KiB, and 1 KiB more for each block
+        ("sm_90", 256, 32, 0, 64),
+        ("sm_120", 256, 32, 0, 48),
+        ("sm_90", 256, 33, 0, 48),  # 33 registers take 40; 6 blocks of 8 warps
+        ("sm_90", 256, 98, 0, 16),
+        ("sm_90", 32, 98, 0, 16),  # 4 warps of 3328 registers in each quarter of 16384
+        ("sm_90", 32, 16, 0, 32),  # 32 blocks
+        ("sm_90", 32, 32, 10880, 19),  # 228 KiB, and 1 KiB more for each block
         ("sm_75", 32, 32, 16384, 4),
     ],
 )

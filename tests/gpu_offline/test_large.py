@@ -20,10 +20,9 @@ from dali_pipelines.kernels.fits.image import decode_image
 from dali_pipelines.kernels.resample import prefilter_cuda, warp_cuda, warp_cuda_table
 from dali_pipelines.kernels.resample.bspline import REACH
 from dali_pipelines.stretch import Stretch
-from gpu_offline.compiler import build
+from gpu_offline.compiler import ARCHS, build
 from gpu_offline.emulator import (
     CC,
-    EMULATED,
     ONE_WRITER,
     READ_ONLY,
     Buffer,
@@ -34,7 +33,7 @@ from gpu_offline.emulator import (
 from readers import FitsReader, Row
 from readers.fits.payload import HEAD, HEIGHT, OFFSET, PADDING, PER_TILE
 
-pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler, cc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CC is None, reason="no C compiler, cc")]
 
 LARGE, SMALL = (65536, 65536), (256, 384)
 """Shapes that begin and end where tiles of the kernels do."""
@@ -42,10 +41,10 @@ FAR = 5 << 30
 """Bytes in a payload before its tiles."""
 
 
-@pytest.fixture(scope="module", params=EMULATED)
+@pytest.fixture(scope="module", params=ARCHS)
 def arch(request: pytest.FixtureRequest, kernels_folder: Path) -> Any:
     """Return what gives the programs of an architecture, by name."""
-    build("gpu_offline.kernels:KERNELS", kernels_folder, EMULATED)
+    build("gpu_offline.kernels:KERNELS", kernels_folder, tuple(ARCHS))
     return lambda name: Program(kernels_folder / f"{name}.{request.param}.ptx")
 
 

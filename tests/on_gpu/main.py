@@ -15,7 +15,7 @@ benchmarks   suites of bench.py, --quick unless --full is given; a part is e.g. 
 
 Each runs in a process of its own, and the others run whatever becomes of it. All but the last take
 10 minutes at most. --out gets NAME.json and NAME.md, written anew after each stage, which can be
-committed to tests/benchmarks/results, and NAME.log with all output.
+committed to benchmarks/results, and NAME.log with all output.
 
 The exit status is 0 if all passed, 1 if not, and 2 if there is no GPU, where nothing runs.
 """

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report.tables import Sheet, as_list, as_markdown
-
 from dali_pipelines.cli.paths import write_file
 from on_gpu.process import ROOT, Outcome
 

@@ -30,6 +30,8 @@ FILES = {
         "dali_pipelines/test_ragged.py",
         "dali_pipelines/graph/test_decode_jpeg.py",
         "dali_pipelines/graph/test_operators_psf.py",
+        "dali_pipelines/graph/test_place.py",
+        "dali_pipelines/aia/test_deconvolve.py",
         "dali_pipelines/graph/gpu/test_memory.py",
     ),
     "devices": ("on_gpu/test_devices.py",),

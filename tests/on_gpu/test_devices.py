@@ -83,3 +83,42 @@ def test_targets_are_there_too(index: Index, device: int | None) -> None:
         for name in ("mask", "boxes", "num_boxes", "labels"):
             assert there[name].is_cuda == (device is not None)
             np.testing.assert_array_equal(there[name].cpu(), on_cpu[name])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("framework", ["torch", "cupy", "numpy", "dlpack"])
+def test_each_framework(index: Index, framework: Any) -> None:
+    with Loader(
+        fits_pipeline, index, batch_size=3, devices=[0], seed=SEED, framework=framework, **SETTINGS
+    ) as loader:
+        steps = [
+            [{name: host(batch[name]) for name in ("row", "image")} for batch in batches]
+            for batches in loader
+        ]
+    check(gathered(steps), one_by_one(fits_pipeline, index, **SETTINGS))
+
+
+def host(array: Any) -> torch.Tensor:
+    """Return a copy on the CPU."""
+    found: torch.Tensor = torch.utils.dlpack.from_dlpack(array)
+    return found.cpu()
+
+
+@pytest.mark.gpu
+def test_a_closed_loader_leaves_no_memory_of_cupy(index: Index) -> None:
+    """DALI keeps the functions of its operators, and so what they hold, until garbage is collected;
+    another pipeline of the same GPU goes on.
+    """
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    options: dict[str, Any] = {"batch_size": 2, "devices": [0], "seed": SEED, **SETTINGS}
+    with Loader(fits_pipeline, index, **options) as other:
+        steps = iter(other)
+        first = next(steps)
+        with Loader(fits_pipeline, index, **options) as loader:
+            list(loader)
+        assert len(gathered([first, *steps])) == len(index)
+    assert pool.total_bytes() == before

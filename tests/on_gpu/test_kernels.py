@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from gpu_offline import device as offline
 from gpu_offline.device import Device
 from gpu_offline.kernels import KERNELS
 
@@ -83,28 +82,6 @@ def test_the_augmentations(gpu: Device | Gpu) -> None:
     np.testing.assert_allclose(coloured, expected, rtol=1e-5, atol=2e-3)
     assert abs((noisy - PHOTOGRAPH).std() - 1.5) < 0.15
     assert 1 < np.abs(counted - PHOTOGRAPH).max() < 8 * np.sqrt(256 / 1.5 + 4)
-
-
-def test_the_launcher_without_a_gpu(
-    gpu: Device | Gpu, sample: Sample, frame: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the kernels that are emulated in place of those of numba."""
-    if isinstance(gpu, Gpu):
-        pytest.skip("it is there")
-    monkeypatch.setattr(offline.DeviceArray, "get", lambda self: np.array(self), raising=False)
-    launcher = Gpu()
-    decode: Any = [sample], "float32", (0, 1), ((500.0, 0.25),)
-    with gpu._installed():
-        (image,), statuses = launcher.decode(*decode)
-        (warped,) = launcher.warp([frame], 3)
-        made = augmented(launcher)
-    (expected,), expected_statuses = gpu.decode(*decode)
-    assert statuses == expected_statuses
-    np.testing.assert_array_equal(image, expected)
-    np.testing.assert_array_equal(warped, gpu.warp([frame], 3)[0])
-    for one, other in zip(made, augmented(gpu), strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert launcher.counts == {kernel.name: {"launches": 1} for kernel in KERNELS}
 
 
 def test_no_kernel_was_left_out(gpu: Device | Gpu, sample: Sample, frame: tuple[Any, ...]) -> None:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from benchmarks.report.tables import Sheet, write_tables
 
+from benchmarks.report.tables import Sheet, write_tables
 from on_gpu import main as command
-from on_gpu.process import Outcome, _environment, run
-from on_gpu.report import report_name, shown
+from on_gpu.process import _environment, run
 from on_gpu.stages import FILES, NAMES, TESTS, Stage, _tests, stages
+
+pytestmark = pytest.mark.slow
 
 GPU = "NVIDIA H200"
 FACTS: dict[str, Any] = {
@@ -132,35 +131,17 @@ def written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return path
 
 
-def test_json_has_all_that_is_known(written: Path) -> None:
+def test_the_report_has_all_that_is_known(written: Path) -> None:
     found = json.loads(written.with_suffix(".json").read_text())
     assert {name: found[name] for name in FACTS} == FACTS
     names = ["environment", "kernels", "pixels", "faults"]
     assert [one["stage"] for one in found["stages"]] == names
     assert [one["status"] for one in found["stages"]] == [*["passed"] * 3, "failed"]
     assert found["stages"][2]["counts"] == {"passed": 3, "skipped": 2}
-    assert found["stages"][0]["command"] == "python -c 'print('\"'\"'fine'\"'\"')'"
+    shown = written.with_suffix(".md").read_text()
+    assert all(f"{one['stage']} | {one['status']}" in shown for one in found["stages"])
     assert found["not_run"] == []
     assert found["benchmarks"]["loader"][0]["lines"] == [["Loader", "7"]]
-
-
-def test_markdown_shows_it(written: Path) -> None:
-    text = written.with_suffix(".md").read_text()
-    assert re.findall("^#+ .*$", text, re.MULTILINE) == [
-        "# gpu_2xh200_2026-11-22",
-        "## Stages",
-        "## environment: passed",
-        "## pixels: passed",
-        "## faults: failed",
-        "## Benchmark loader",
-        "### Whole frames",
-    ]
-    assert re.search(r"^\| pixels \| passed \| [\d.]+ \| 3 passed, 2 skipped \|$", text, re.M)
-    assert "\n    fine\n" in text
-    assert "\n    SKIPPED [2] test_a.py:7: no files\n" in text
-    assert "3 of 4 stages are good" in text
-    columns = {line.count("|") for line in text.splitlines() if line.startswith("| ")}
-    assert columns == {5, 3}  # of the stages, and of the benchmark
 
 
 def test_the_report_is_there_after_each_stage(tmp_path: Path) -> None:
@@ -183,15 +164,6 @@ def test_nothing_runs_without_a_gpu(
         r"dali-pipelines gpu: PyTorch \S+ sees no GPU, so nothing was run: .*\n", error
     )
     assert not (tmp_path / "out").exists()
-
-
-def test_a_machine_that_cannot_be_described(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    crashed = Outcome("machine", (), "crashed by signal 11 (SIGSEGV)", 1, {}, (), "a\nin CUDA")
-    monkeypatch.setattr(command, "run", lambda *_: crashed)
-    assert command.main([]) == 2
-    assert "nothing was run: crashed by signal 11 (SIGSEGV): in CUDA" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", ["pixel", "", "benchmarks:decode"])
@@ -219,11 +191,3 @@ def test_all_tests_that_need_a_gpu_belong_to_a_stage() -> None:
         if needs.search(path.read_text()) and path != Path(__file__)
     }
     assert marked == {file for files in FILES.values() for file in files}
-
-
-def test_names() -> None:
-    day = date(2026, 11, 22)
-    assert report_name([GPU, GPU], day) == "gpu_2xh200_2026-11-22"
-    assert report_name(["NVIDIA GeForce RTX 4090"], day) == "gpu_1xgeforce-rtx-4090_2026-11-22"
-    path = os.path.join(TESTS, "on_gpu")
-    assert shown([sys.executable, "-m", "pytest", path]) == "python -m pytest tests/on_gpu"

@@ -17,6 +17,8 @@ import pytest
 from servers.proxy import Fault, Proxy
 from servers.weed import OPEN, Weed, remove_sockets
 
+pytestmark = pytest.mark.slow
+
 CONTENT = bytes(range(256)) * 40
 
 

@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,11 @@ def fresh(tmp_path: Path, nothing_noted: None, monkeypatch: pytest.MonkeyPatch) 
 
 def compiling() -> list[psutil.Process]:
     """Return the processes of this one that compile a kernel."""
-    return [one for one in psutil.Process().children() if PART in one.cmdline()]
+    found = []
+    for process in psutil.Process().children():
+        with suppress(psutil.Error):  # it has ended, or somebody else's has
+            found += [process] * (PART in process.cmdline())
+    return found
 
 
 def test_each_entry_is_one_of_a_pipeline() -> None:
