@@ -70,7 +70,7 @@ _OTHER_FILES = {
 }
 """Contents that no Reader may take for an image."""
 _LEAST, _MOST = 8, 1000
-"""Size that the suite needs of the good image, the latter exclusive."""
+"""Sides of the good image in pixels: at least the first, and less than the second."""
 
 
 class ReaderContract:
@@ -202,7 +202,7 @@ class ReaderContract:
 
     @pytest.mark.parametrize("size", [(1, 1), (5, 7)])
     def test_blank_is_as_the_specs_say(self, reader: Reader, size: tuple[int, int]) -> None:
-        """Arrays of `blank` are like those of `read`."""
+        """`blank` returns arrays like `read`: the same names, dtypes and axes."""
         check_specs(reader, reader.blank(*size))
 
     def test_blank_decodes_to_its_size(self, reader: Reader) -> None:
@@ -249,7 +249,7 @@ class ReaderContract:
     def test_regions_are_what_within_gives(
         self, reader: Reader, placed_row: Row, window: Window
     ) -> None:
-        """With ``regions = True``, the pixels are those of ``window.within(height, width)``."""
+        """With ``regions = True``, `read` returns just ``window.within(height, width)``."""
         if not getattr(reader, "regions", False):
             pytest.skip("a Reader without regions = True never gets such windows")
         whole = self.pixels(reader.read(placed_row, None))
@@ -280,7 +280,7 @@ class ReaderContract:
     def test_peek_with_a_window_tells_the_size_of_the_image(
         self, reader: Reader, placed_row: Row
     ) -> None:
-        """Height and width are those of the whole image; the bytes are those of the window."""
+        """`peek` returns height and width of the whole image, and the bytes of the window."""
         whole = reader.peek(placed_row, None)
         cut = reader.peek(placed_row, Window(height=2, width=3))
         assert (cut.height, cut.width) == (whole.height, whole.width)
@@ -354,7 +354,7 @@ class InContainer:
 
 
 class InMemory:
-    """Rows are bytes in memory, as those of a Preprocessor: used like `InContainer`."""
+    """Rows are bytes in memory, as in a Preprocessor: used like `InContainer`."""
 
     def placed(self, row: Row) -> Row:
         """Return the row of a file's content."""

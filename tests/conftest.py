@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 # PyTorch's threads of OpenMP would wait for each small step by spinning, on cores that others need.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-# Those of OpenBLAS do so at the start of each of hundreds of processes.
+# OpenBLAS's threads do so at the start of each of hundreds of processes.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # JAX takes the CPU for four devices.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")

@@ -174,7 +174,7 @@ class Truth:
     flip: tuple[bool, bool]
     """Whether it is flipped left-right, and up-down."""
     matrix: NDArray[np.float64]
-    """Shape (2, 3): from pixels (x, y) of the sample to those of the file."""
+    """Shape (2, 3): from pixels (x, y) of the sample to pixels of the file."""
 
     @property
     def shape(self) -> Shape:
@@ -226,7 +226,7 @@ def sample_of(
 ) -> Truth | None:
     """Return the sample of a row whose file holds the image; None if the row must be rejected.
 
-    The settings are those of a pipeline; `corner` is first row and column, for window 'row'.
+    The settings have the names of a pipeline; `corner` is first row and column, for window 'row'.
     """
     draws, image = Draws.of(SEED, epoch, row), image.astype(np.float64)
     if mode == "eval":

@@ -155,7 +155,7 @@ class Model:
         return self.steps_from(self.place[1])
 
     def slots(self) -> list[Slot]:
-        """Return the slots of the next step, those of all shards one after the other."""
+        """Return the slots of the next step, shard by shard."""
         epoch, position = self.place
         found = []
         for place in range(position, position + self.stride):
@@ -374,7 +374,7 @@ class LoaderMachine(RuleBasedStateMachine):
 
     @rule(config=CONFIGS, seed=st.integers(0, 3), steps=STEPS)
     def resume_with_other_settings(self, config: dict[str, Any], seed: int, steps: int) -> None:
-        """The seed and order of the state replace those of the new Loaders."""
+        """The new Loaders take the seed and order of the state."""
         if self.impossible(config):
             with pytest.raises(ValueError, match=r"'drop'.*smaller batch_size"):
                 self.make(config)
