@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import struct
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -361,6 +362,8 @@ def test_wrong_usage(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
+    # An import of my_cluster would leave a __pycache__ among the contents.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("dali_pipelines.runtime.devices.visible_gpus", lambda: 0)
     before = contents(folder)
     out, err = command(name, *shlex.split(ALWAYS.get(name, "") + flags), status=2)
