@@ -741,6 +741,7 @@ def test_any_sequence_is_as_the_model_says(tmp_path: Path) -> None:
     run(LoaderMachine, tmp_path, part=1, steps=15)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_any_sequence_with_readers_that_die(tmp_path: Path) -> None:
     run(MachineWithReaders, tmp_path, part=4, steps=15)

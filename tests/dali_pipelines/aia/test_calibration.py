@@ -89,6 +89,7 @@ def level1(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, NDArray[np.i
     return save(path, pixels, header, compression_type="RICE_1"), pixels, header
 
 
+@pytest.mark.slow
 def test_a_full_frame(level1: tuple[Path, NDArray[np.int16], fits.Header]) -> None:
     path, pixels, header = level1
     found = calibrate(Row(0, str(path)), Calibration(size=(4096, 4096)))

@@ -187,6 +187,7 @@ class TestAsAiapy:
         assert hashlib.sha256(correction_file.read_bytes()).hexdigest() in text
         assert f"divided by EXPTIME, {HEADER['EXPTIME']:g} s" in text
 
+    @pytest.mark.slow
     def test_a_whole_frame_with_a_pointing_table(self, made: Any, tmp_path: Path) -> None:
         table = pointing_table()
         save_pointing(table, tmp_path / "pointing.csv")

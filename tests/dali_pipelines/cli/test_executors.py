@@ -65,6 +65,7 @@ def not_apart(function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> lis
     return [function(*task) for task in tasks]
 
 
+@pytest.mark.slow
 def test_reports_of_workers_are_those_of_this_machine(
     files: list[Path],
     monkeypatch: pytest.MonkeyPatch,

@@ -39,6 +39,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_no_new_pages(tmp_path: Path) -> None:
     for number in range(BATCH):
         np.save(f"{tmp_path}/{number}.npy", np.full((PIXELS, PIXELS), number, np.float32))

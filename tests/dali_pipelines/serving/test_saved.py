@@ -193,6 +193,7 @@ def test_what_cannot_be_saved(tmp_path: Path, settings: Any, reason: str) -> Non
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_a_function_of_the_script_cannot_be_saved(tmp_path: Path) -> None:
     program = (
         "from dali_pipelines import Preprocessor, fits_pipeline\n"
@@ -237,6 +238,7 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
         Preprocessor(jpeg_pipeline).save(tmp_path / "a.json")
 
 
+@pytest.mark.slow
 def test_a_module_that_is_missing(tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(0, '.')\n"

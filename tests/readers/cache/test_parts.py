@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from jobs import run
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import numpy as np
 from numba.core.registry import cpu_target

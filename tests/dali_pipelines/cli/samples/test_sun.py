@@ -87,6 +87,7 @@ def test_the_disk_is_bright_and_noisy(frames: list[Path]) -> None:
         assert 0.8 < np.std(np.diff(corner)) / np.sqrt(2) < 4
 
 
+@pytest.mark.slow
 def test_a_frame_is_the_same_each_time(frames: list[Path], tmp_path: Path) -> None:
     # In another process, which draws its own Sun.
     again = multiprocessing.get_context("spawn").Process(

@@ -211,6 +211,7 @@ def test_planes_of_an_index_and_names_of_hdus(tmp_path: Path, verify: Verify) ->
     assert verify(tmp_path / "line.fits")["line.fits"] == "plain  1x9  float32  0  OK"
 
 
+@pytest.mark.slow
 def test_a_file_that_kills_its_reader_does_not_stop_the_others(
     tmp_path: Path, verify: Verify, monkeypatch: pytest.MonkeyPatch
 ) -> None:
