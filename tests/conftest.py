@@ -87,7 +87,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "weed" in getattr(item, "fixturenames", ()):  # needs a server
+        # A server, or a minute of one core for the kernels of a GPU.
+        if not {"weed", "kernels_folder"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     place = {path: number for number, path in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.path, len(LONG)))
@@ -133,7 +134,7 @@ def kernels_folder() -> Path:
 @pytest.fixture(
     scope="session",
     params=(
-        "sm_90",
+        pytest.param("sm_90", marks=pytest.mark.slow),
         pytest.param("sm_75", marks=pytest.mark.slow),
         pytest.param("sm_120", marks=pytest.mark.slow),
         pytest.param("real", marks=pytest.mark.gpu),

@@ -24,8 +24,6 @@ from gpu_offline.emulator import (
 from gpu_offline.faulty import KERNELS
 from gpu_offline.translate import translate
 
-pytestmark = pytest.mark.slow
-
 FAULTS = {
     "reads_out_of_bounds": "read out of bounds at .*thread 31",
     "writes_out_of_bounds": "write out of bounds at .*thread 31",

@@ -87,6 +87,7 @@ def confirmed(path: str, seed: int, folder: str) -> Outcome:
     return Outcome("chance" if unsafe else "crash", None)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 240)
 def test_damaged_files(sound_files: dict[str, list[str]], tmp_path: Path) -> None:
     begun, kinds, wrong = [], Counter[str](), []

@@ -108,6 +108,7 @@ def orders(over: str, num_rows: int, count: int) -> list[tuple[Order, int]]:
     return [(Order(num_rows, 1), epoch) for epoch in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", ["seeds", "epochs"])
 class TestUniform:
     @pytest.mark.parametrize("num_rows", [2, 3, 4, 5, 10, 52])

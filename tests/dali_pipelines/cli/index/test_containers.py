@@ -105,6 +105,7 @@ def test_headers_of_members() -> None:
     assert "a.tar[15872:27392]" in Path("bad.csv").read_text()
 
 
+@pytest.mark.slow
 def test_what_other_commands_do(capsys: pytest.CaptureFixture[str]) -> None:
     image = io.BytesIO()
     fits.PrimaryHDU(np.zeros((4, 5), np.int16)).writeto(image)
