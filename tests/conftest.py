@@ -34,7 +34,7 @@ pytest.register_assert_rewrite("readers.testing")
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 
-LONG = tuple(
+FIRST = tuple(
     TESTS / name
     for name in (
         # These two compile most kernels, each its own, which all others find compiled.
@@ -45,6 +45,8 @@ LONG = tuple(
         "dali_pipelines/test_launchers.py",
         "dali_pipelines/test_full_shm.py",
         "dali_pipelines/test_ends.py",
+        "readers",
+        # The rest takes longest: one file that is left for the end runs alone.
         "test_documents.py",
         "scripts/test_train.py",
         "dali_pipelines/cli/run/test_run.py",
@@ -56,8 +58,8 @@ LONG = tuple(
         "dali_pipelines/cli/prep/test_prep.py",
     )
 )
-"""Files that take longest, which begin first: one that is left for the end runs alone."""
-assert all(path.exists() for path in LONG), "tests/conftest.py: LONG names a file that has moved"
+"""Files and folders that begin first, in this order."""
+assert all(path.exists() for path in FIRST), "tests/conftest.py: FIRST names a file that has moved"
 
 # tmp_path is shared by the examples of a test: each example overwrites what it finds there.
 _SUPPRESSED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -90,8 +92,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # A server, or a minute of one core for the kernels of a GPU.
         if not {"weed", "kernels_folder"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
-    place = {path: number for number, path in enumerate(LONG)}
-    items.sort(key=lambda item: place.get(item.path, len(LONG)))
+    place = {path: number for number, path in enumerate(FIRST)}
+    items.sort(
+        key=lambda item: min(
+            place.get(path, len(FIRST)) for path in (item.path, *item.path.parents)
+        )
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
