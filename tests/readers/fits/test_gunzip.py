@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from astropy.io import fits
-from fits_files import decoded, plain_hdu, write
+from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -64,14 +64,18 @@ def test_as_the_unpacked_file(
     FitsReader().verify(row)
 
 
-def test_a_plane_of_a_cube(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cards", [{}, {"BSCALE": 0.5}], ids=["by us", "by astropy"])
+@pytest.mark.parametrize("planes", [(4,), (1, 4), (5, 0, 2), (3, 3)])
+def test_planes_of_a_cube(tmp_path: Path, cards: dict[str, Any], planes: tuple[int, ...]) -> None:
     cube = np.random.default_rng(0).normal(0, 9, (6, 20, 30))
-    row = packed(tmp_path, plain_hdu(cube, {}))
-    found = pixels(Row(NUMBER, row.path, plane=4), Window(height=5, width=6, y=0.0, x=0.0))
-    np.testing.assert_array_equal(found, cube[4, :5, :6].astype(np.float32))
-    scaled = packed(tmp_path, plain_hdu(cube, {"BSCALE": 0.5}))
-    found = pixels(Row(NUMBER, scaled.path, plane=2))
-    np.testing.assert_array_equal(found, (cube[2] * 0.5).astype(np.float32))
+    row = packed(tmp_path, plain_hdu(cube, cards))
+    expected, reader = truth(row.path)[[*planes]], FitsReader(planes=planes)
+    found = decoded(reader.read(row, None), len(planes))
+    np.testing.assert_array_equal(found, expected)
+    window = Window(height=5, width=6, y=0.5, x=0.0)
+    y, x = window.place(20, 30)
+    found = decoded(reader.read(row, window), len(planes))
+    np.testing.assert_array_equal(found, expected[:, y : y + 5, x : x + 6])
 
 
 # How much is unpacked, and how often.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import warnings
 from collections.abc import Callable
@@ -131,22 +132,24 @@ windows = st.none() | st.builds(
 )
 
 
-@given(st.data(), cubes(), windows)
+@given(st.data(), cubes(), windows, st.booleans())
 def test_as_astropy(
-    tmp_path: Path, data: st.DataObject, image: StoredImage, window: Window | None
+    tmp_path: Path, data: st.DataObject, image: StoredImage, window: Window | None, packed: bool
 ) -> None:
-    """Codec by type by tiles by planes by windows."""
-    write(tmp_path / "cube.fits", image)
-    row = Row(NUMBER, str(tmp_path / "cube.fits"))
-    all_planes = expected(row, window)
-    count = len(all_planes)
+    """Codec by type by tiles by planes in any order by windows, of plain and of gzipped files."""
+    path = tmp_path / "cube.fits"
+    write(path, image)
+    all_planes = expected(Row(NUMBER, str(path)), window)
+    if packed:
+        path.write_bytes(gzip.compress(path.read_bytes(), 1))
+    row, count = Row(NUMBER, str(path)), len(all_planes)
     plane = data.draw(st.integers(0, count - 1))
     found = planes_of(FitsReader(), Row(NUMBER, row.path, plane=plane), window)
     np.testing.assert_array_equal(found, all_planes[[plane]])
     chosen = tuple(data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=4)))
-    np.testing.assert_array_equal(
-        planes_of(FitsReader(planes=chosen), row, window), all_planes[[*chosen]]
-    )
+    for planes in (chosen, tuple(range(count))[::-1]):
+        found = planes_of(FitsReader(planes=planes), row, window)
+        np.testing.assert_array_equal(found, all_planes[[*planes]], err_msg=f"planes {planes}")
     reader = FitsReader(planes="all", num_planes=count)
     np.testing.assert_array_equal(planes_of(reader, row, window), all_planes)
 

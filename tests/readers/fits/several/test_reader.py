@@ -326,7 +326,13 @@ def test_less_is_read_of_a_window(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "pair"),
-    [("a.fits", (0, 2)), ("a.fits.gz", (0, 2)), ("a.fits", (2, 0)), ("a.fits.gz", (1, 1))],
+    [
+        ("a.fits", (0, 2)),
+        ("a.fits.gz", (0, 2)),
+        ("a.fits", (2, 0)),
+        ("a.fits.gz", (2, 0)),
+        ("a.fits.gz", (1, 1)),
+    ],
 )
 def test_planes_of_one_cube(tmp_path: Path, name: str, pair: tuple[int, int]) -> None:
     cube = np.stack([SCI + n for n in range(3)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,21 @@ def test_quantized_floats(tmp_path: Path, codec: str, dither: str) -> None:
         check_equal(saved(tmp_path, image_of(dtype, codec), codec, **options), 3, dtype)
 
 
+@pytest.mark.parametrize(
+    ("codec", "dtype"),
+    [*((codec, "int16") for codec in DTYPES), ("GZIP_2", "float32"), ("RICE_1", "float32")],
+)
+def test_tiles_of_more_than_16_bits_count(tmp_path: Path, codec: str, dtype: str) -> None:
+    """Pixels, bytes, and words of PLIO_1, which counts them in digits of 15 bits."""
+    image = np.random.default_rng(0).integers(0, 4000, (300, 400)).astype(dtype)
+    if codec == "PLIO_1":
+        image[:, ::2] = 0  # else astropy writes out of bounds
+    path = saved(tmp_path, image, codec, tile_shape=image.shape)
+    if codec != "NOCOMPRESS":  # cfitsio cannot read those of astropy
+        np.testing.assert_array_equal(fitsio.read(path), truth(path))
+    check_equal(path, 1)
+
+
 def stored_values(path: str, window: Window | None = None) -> set[int]:
     """Return STORED of the tiles."""
     plan = FitsReader().read(Row(0, path), window)["plan"]
@@ -183,20 +199,41 @@ def test_isal_and_zlib_agree() -> None:
             assert found == content
 
 
-def test_old_headers_of_plio(tmp_path: Path) -> None:
-    """Of three words, and such that do not fit their tile."""
-    mask = (NOISE[0] > 1050).astype(np.int16)
-    path = saved(tmp_path, mask, "PLIO_1")
+def with_header(path: str, head: Callable[[int], list[int]]) -> Row:
+    """Give a PLIO_1 tile another header, made from its number of words."""
     with fits.open(path, disable_image_compression=True) as hdus:
         words = hdus[1].data["COMPRESSED_DATA"][1]
-    body = words[7:].astype(">i2").tobytes()
-    head = np.array([0, -100, len(words) - 4], ">i2").tobytes()
-    row = patched(path, head + body)
+    return patched(path, np.array([*head(len(words)), *words[7:]], ">i2").tobytes())
+
+
+@pytest.mark.parametrize(
+    "head",
+    [lambda size: [0, -100, size - 4], lambda size: [0, 5, -100, size - 2, 0]],
+    ids=["old", "short"],
+)
+def test_other_headers_of_plio(tmp_path: Path, head: Callable[[int], list[int]]) -> None:
+    mask = (NOISE[0] > 1050).astype(np.int16)
+    path = saved(tmp_path, mask, "PLIO_1")
+    with_header(path, head)
     np.testing.assert_array_equal(truth(path), mask)
     check_equal(path, 1)
-    patched(path, np.array([0, -100, len(words) + 1], ">i2").tobytes() + body)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        lambda size: [0, -100, size + 1],
+        lambda size: [0, 7, -100, size + 1, 0, 0, 0],
+        lambda size: [0, 7, -100, size, 1, 0, 0],
+        lambda size: [0, 2, -100, size, 0, 0, 0],
+        lambda size: [0, 7, -100, 6, 0, 0, 0],
+    ],
+    ids=["old, too long", "too long", "high word", "no header", "ends in its header"],
+)
+def test_headers_of_plio_that_do_not_fit(tmp_path: Path, head: Callable[[int], list[int]]) -> None:
+    path = saved(tmp_path, (NOISE[0] > 1050).astype(np.int16), "PLIO_1")
     with pytest.raises(ReadError, match="header of a PLIO_1 tile"):
-        FitsReader().read(row, None)
+        FitsReader().read(with_header(path, head), None)
 
 
 @pytest.mark.parametrize(
