@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import tarfile
 from collections.abc import Callable, Iterable
@@ -194,6 +195,15 @@ def test_a_container_that_was_changed_is_rejected(tmp_path: Path) -> None:
     reasons = rejected(index)
     assert len(reasons) == COUNT
     assert "it was changed since it was indexed" in reasons[0]
+
+
+def test_a_container_that_was_changed_is_closed(tmp_path: Path) -> None:
+    index = tars(tmp_path, [(f"{n}.npy", encoded("npy", n)) for n in range(COUNT)])
+    path = tmp_path / "1.tar"
+    path.write_bytes(path.read_bytes() + bytes(512))
+    before = os.listdir("/proc/self/fd")
+    assert len(rejected(index)) == 3
+    assert os.listdir("/proc/self/fd") == before
 
 
 def rejected(index: Index) -> list[str]:

@@ -236,6 +236,40 @@ def test_compressed_floats(tmp_path: Path, image: StoredImage, window: Window | 
     check_equal(Row(NUMBER, str(tmp_path / "image.fits")), window)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "compression"),
+    [("int32", None), ("int32", "RICE_1"), ("int32", "GZIP_2"), ("int64", None)],
+)
+def test_pixels_beside_blank(tmp_path: Path, dtype: str, compression: str | None) -> None:
+    """As float32 they are the same."""
+    limits = np.iinfo(dtype)
+    for blank in (limits.min, 2**30, limits.max - 1):
+        near = [[blank, blank + 1, 3, max(blank - 1, limits.min)]] * 4
+        arguments = {"compression_type": compression} if compression else None
+        image = StoredImage(np.array(near, dtype), {"BLANK": blank}, arguments)
+        write(tmp_path / "image.fits", image)
+        check_equal(Row(NUMBER, str(tmp_path / "image.fits")))
+
+
+@pytest.mark.parametrize("method", [1, 2])
+@pytest.mark.parametrize("side", [90, 128, 300])
+def test_tiles_of_more_pixels_than_there_are_random_numbers(
+    tmp_path: Path, method: int, side: int
+) -> None:
+    """The table has 10000, and each tile begins at another one."""
+    values = np.random.default_rng(side).normal(100, 5, (side, 2 * side)).astype(np.float32)
+    values[3, 5:9] = 0  # method 2 keeps it
+    image = fits.CompImageHDU(
+        values,
+        compression_type="RICE_1",
+        tile_shape=(side, side),
+        quantize_method=method,
+        dither_seed=side,
+    )
+    image.writeto(tmp_path / "image.fits")
+    check_equal(Row(NUMBER, str(tmp_path / "image.fits")))
+
+
 UNSIGNED = [
     (np.array([[-(2**15), -1, 0, 2**15 - 1]], np.int16), 2**15),
     (np.array([[-(2**31), -1, 0, 2**31 - 1]], np.int32), 2**31),
