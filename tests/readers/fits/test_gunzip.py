@@ -65,7 +65,7 @@ def test_as_the_unpacked_file(
 
 
 @pytest.mark.parametrize("cards", [{}, {"BSCALE": 0.5}], ids=["by us", "by astropy"])
-@pytest.mark.parametrize("planes", [(4,), (1, 4), (5, 0, 2), (3, 3)])
+@pytest.mark.parametrize("planes", [(4,), (1, 4), (5, 0, 2), (3, 3), (5, 4, 3, 2, 1, 0)])
 def test_planes_of_a_cube(tmp_path: Path, cards: dict[str, Any], planes: tuple[int, ...]) -> None:
     cube = np.random.default_rng(0).normal(0, 9, (6, 20, 30))
     row = packed(tmp_path, plain_hdu(cube, cards))
@@ -160,6 +160,20 @@ def test_the_end_of_the_data_cut_off(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match="unpacked file ends"):
         FitsReader().read(row, None)
     pixels(row, Window(height=3, width=3, y=0.0))  # lies before
+
+
+@pytest.mark.parametrize("cards", [{}, {"BSCALE": 0.5}], ids=["by us", "by astropy"])
+def test_planes_behind_the_end(tmp_path: Path, cards: dict[str, Any]) -> None:
+    """Planes before it are sound; neither `read` nor `verify` makes up the others."""
+    cube = np.random.default_rng(0).normal(0, 9, (4, 60, 60))
+    row = packed(tmp_path, plain_hdu(cube, cards)[: 2880 + 3 * cube[0].nbytes])
+    for planes in ((0,), (2, 0), (1, 2)):
+        FitsReader(planes=planes).read(row, None)
+        FitsReader(planes=planes).verify(row)
+    for planes in ((3,), (0, 3), (3, 1)):
+        for read in (lambda reader: reader.read(row, None), lambda reader: reader.verify(row)):
+            with pytest.raises(ReadError, match="unpacked file ends"):
+                read(FitsReader(planes=planes))
 
 
 def test_padding_may_be_missing_as_with_astropy(tmp_path: Path) -> None:

@@ -347,6 +347,22 @@ def test_planes_of_one_cube(tmp_path: Path, name: str, pair: tuple[int, int]) ->
     check(reader, row, cut, window=window)
 
 
+def test_planes_behind_the_end_of_a_gzipped_file(tmp_path: Path) -> None:
+    cube = RNG.normal(100, 9, (4, 60, 60)).astype(np.float32)
+    path = tmp_path / "a.fits.gz"
+    sound = mosaic(path, fits.ImageHDU(cube, name="C"))
+    before, behind = (
+        reader_of(sound, image=Hdu("C", planes=1), pair=Hdu("C", planes=pair))
+        for pair in ((2, 0), (3, 0))
+    )
+    content = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(content[: 2 * 2880 + 3 * cube[0].nbytes]))
+    before.verify(sound)
+    for read in (lambda: behind.read(sound, None), lambda: behind.verify(sound)):
+        with pytest.raises(ReadError, match="unpacked file ends"):
+            read()
+
+
 def test_all_planes_and_the_plane_of_the_row(tmp_path: Path) -> None:
     cube = np.stack([SCI + n for n in range(3)])
     made = mosaic(tmp_path / "a.fits", fits.ImageHDU(cube), fits.ImageHDU(cube * 2))

@@ -15,10 +15,11 @@ import pytest
 from astropy.io import fits
 from fits_files import decoded, truth
 from numpy.typing import NDArray
+from rice_tiles import encoded
 
 from readers import FitsReader, ReadError, Row, Window
 from readers.fits import gzip_stream
-from readers.fits.payload import HEAD, PER_TILE, QUANTIZED, SHUFFLED, STORED
+from readers.fits.payload import HEAD, MAX_BLOCKSIZE, PER_TILE, QUANTIZED, RICE, SHUFFLED, STORED
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.normal(1000, 60, (3, 37, 41))
@@ -197,6 +198,72 @@ def test_isal_and_zlib_agree() -> None:
                 zlib.decompress(changed, 31)
         else:
             assert found == content
+
+
+def rewritten(path: str, columns: dict[str, list[NDArray[Any]]], **cards: int) -> None:
+    """Write other tiles, an array each, into the table of a compressed image."""
+    with fits.open(path, disable_image_compression=True) as hdus:
+        old = hdus[1].header.copy()
+    made = []
+    for name, tiles in columns.items():
+        array = np.empty(len(tiles), object)
+        array[:] = tiles
+        letter = {1: "B", 2: "I", 4: "J"}[tiles[0].dtype.itemsize]
+        made.append(fits.Column(name, f"1P{letter}", array=array))
+    table = fits.BinTableHDU.from_columns(made)
+    table.header.extend([card for card in old.cards if card.keyword.startswith("Z")], unique=True)
+    table.header.update(cards)
+    table.writeto(path, overwrite=True)
+
+
+@pytest.mark.parametrize("blocksize", [8, 16, 32, 64, 100, 128])
+def test_blocks_of_rice(tmp_path: Path, blocksize: int) -> None:
+    image = NOISE[0].astype(np.int16)
+    path = saved(tmp_path, image, "RICE_1", tile_shape=(19, 41))
+    streams = [
+        np.frombuffer(encoded(part, blocksize), np.uint8) for part in (image[:19], image[19:])
+    ]
+    rewritten(path, {"COMPRESSED_DATA": streams}, ZVAL1=blocksize)
+    np.testing.assert_array_equal(fitsio.read(path), image)
+    check_equal(path, 1)
+    if blocksize > MAX_BLOCKSIZE:  # for which `PADDING` is too short where a tile is damaged
+        assert RICE not in stored_values(path)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+@pytest.mark.parametrize("column", ["UNCOMPRESSED_DATA", "GZIP_COMPRESSED_DATA"])
+def test_tiles_that_rice_did_not_take(tmp_path: Path, column: str, dtype: str) -> None:
+    image = image_of(dtype, "RICE_1")[0]
+    path = saved(tmp_path, image, "RICE_1")
+    with fits.open(path, disable_image_compression=True) as hdus:
+        streams = list(hdus[1].data["COMPRESSED_DATA"])
+    other = image[1]
+    if column == "GZIP_COMPRESSED_DATA":
+        packed = gzip.compress(other.astype(other.dtype.newbyteorder(">")).tobytes())
+        other = np.frombuffer(packed, np.uint8)
+    coded = [stream[:0] if tile == 1 else stream for tile, stream in enumerate(streams)]
+    others = [other if tile == 1 else other[:0] for tile in range(len(streams))]
+    rewritten(path, {"COMPRESSED_DATA": coded, column: others})
+    np.testing.assert_array_equal(truth(path), image)
+    check_equal(path, 1)
+
+
+@pytest.mark.parametrize("codec", ["RICE_1", "GZIP_2", "PLIO_1"])
+def test_a_gap_before_the_heap(tmp_path: Path, codec: str) -> None:
+    """FITS Standard 4.0, section 7.3.5: THEAP."""
+    path = saved(tmp_path, image_of("int16", codec)[0], codec)
+    content = Path(path).read_bytes()
+    with fits.open(path, disable_image_compression=True) as hdus:
+        header, start = hdus[1].header, hdus[1].fileinfo()["datLoc"]
+        heap = header["NAXIS1"] * header["NAXIS2"]
+        header["PCOUNT"], header["THEAP"] = header["PCOUNT"] + 2880, heap + 2880
+        text = header.tostring().encode()
+    rows = content[start : start + heap]
+    behind = bytes(fits.ImageHDU(np.zeros(1)).header.tostring(), "ascii") + bytes(2880)
+    parts = content[:2880], text, rows, bytes(2880), content[start + heap :], behind
+    Path(path).write_bytes(b"".join(parts))  # astropy reads behind the heap as much as the gap
+    np.testing.assert_array_equal(fitsio.read(path), truth(path))
+    check_equal(path, 1)
 
 
 def with_header(path: str, head: Callable[[int], list[int]]) -> Row:

@@ -118,10 +118,13 @@ def test_a_region_has_the_pixels_of_the_file(
 
 
 def black_and_white(rows: int) -> Image.Image:
-    """Return rows of three flat blocks: white after black ends in nine bits of one, and 010."""
+    """Return rows of three flat blocks, with many bytes of 0xFF near their ends.
+
+    White after black is coded as nine ones, and 010.
+    """
     random = np.random.default_rng(0)
     blocks = random.choice(np.array([0, 255], np.uint8), (rows, 3))
-    blocks[:, 0] = random.integers(0, 256, rows)  # so that rows are of any number of bits
+    blocks[:, 0] = random.integers(0, 256, rows)  # so that rows begin at any bit
     return Image.fromarray(np.kron(blocks, np.ones((8, 8), np.uint8)))
 
 
