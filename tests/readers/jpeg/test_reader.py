@@ -309,6 +309,19 @@ def test_a_false_marker_is_found(tmp_path: Path, coding: str) -> None:
         refused(JpegReader(), written(tmp_path, false_marker(jpeg, marker)), None, "damaged")
 
 
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_false_segment_is_found(tmp_path: Path, coding: str) -> None:
+    """A whole one, and the rest of the scan is junk behind it: only decoding tells."""
+    jpeg = encoded(**CODINGS[coding])
+    middle = (jpeg.index(b"\xff\xda") + len(jpeg)) // 2
+    for marker in (0xE1, 0xEF, 0xFE):
+        content = jpeg[:middle] + bytes((0xFF, marker, 0, 16)) + jpeg[middle + 4 :]
+        with pytest.raises(ValueError, match="Corrupt JPEG data"):
+            simplejpeg.decode_jpeg(content)
+        with pytest.raises(ReadError, match="damaged"):
+            JpegReader().read(written(tmp_path, content), None)
+
+
 def gaps(jpeg: bytes) -> list[int]:
     """Return where segments begin, behind the start of the image."""
     found, at = [2], 2
@@ -406,9 +419,10 @@ def test_the_entropy_coded_data_are_checked_where_asked_for(tmp_path: Path, codi
     """Data that end too early, which no marker shows."""
     jpeg = encoded(**CODINGS[coding])
     row = written(tmp_path, jpeg[: 2 * len(jpeg) // 3].rstrip(b"\xff") + b"\xff\xd9")
-    JpegReader().read(row, None)
-    with pytest.raises(ReadError, match="Corrupt JPEG data"):
-        JpegReader(check_entropy=True).read(row, None)
+    for window in (None, Window(height=8, width=8, y=0.0, x=0.0)):
+        JpegReader().read(row, window)
+        with pytest.raises(ReadError, match="Corrupt JPEG data"):
+            JpegReader(check_entropy=True).read(row, window)
     with pytest.raises(ReadError, match="Corrupt JPEG data"):
         JpegReader().verify(row)
 

@@ -25,7 +25,7 @@ from readers.jpeg.mcu.codes import with_all_categories
 from readers.jpeg.mcu.cut import cut_file, cut_rows
 from readers.jpeg.mcu.find import find_mcu_rows
 from readers.jpeg.mcu.region import Region
-from readers.jpeg.mcu.rows import ChangedError, McuRows
+from readers.jpeg.mcu.rows import ChangedError, DamagedRowsError, McuRows
 
 
 def photo(height: int, width: int, mode: str = "RGB", seed: int = 0) -> Image.Image:
@@ -149,6 +149,40 @@ def test_other_subsamplings_than_pillow_writes(subsampling: str, noted: bool) ->
     image = np.ascontiguousarray(photo(100, 150))
     jpeg = simplejpeg.encode_jpeg(image, 90, "RGB", subsampling)
     for region in (Region(1, 2, 1, 2), Region(0, 1, 0, 1), Region(2, 1, 1, 3)):
+        assert_is_cut(cut(jpeg, region, noted=noted), jpeg, region)
+
+
+def zeros_between(share: float) -> Image.Image:
+    """Return a photo; some of its blocks have a second and a last coefficient alone."""
+    random, x = np.random.default_rng(0), 2 * np.arange(8) + 1
+    image = np.asarray(photo(800, 64, "L")).astype(float)
+    low, high = np.cos(x * np.pi / 16), np.cos(x * 7 * np.pi / 16)
+    for row, column in np.argwhere(random.random((100, 8)) < share) * 8:
+        block = random.uniform(20, 60) * low + random.uniform(40, 60) * np.outer(high, high)
+        image[row : row + 8, column : column + 8] = 128 + block
+    return Image.fromarray(image.astype(np.uint8))
+
+
+def black_or_white() -> Image.Image:
+    """Return noise whose coefficients are as large as they can be."""
+    noise = np.random.default_rng(0).integers(0, 2, (800, 64), np.uint8)
+    return Image.fromarray(255 * noise)
+
+
+CODES = {
+    "runs of zeros are short": pillow(zeros_between(0.9), optimize=True),
+    "runs of zeros are long": pillow(zeros_between(0.02), optimize=True),
+    "long codes": pillow(black_or_white(), quality=100),
+}
+
+
+@pytest.mark.parametrize("codes", CODES)
+@pytest.mark.parametrize("noted", [True, False])
+def test_codes_of_each_length(codes: str, noted: bool) -> None:
+    """Such that a look into the tables tells of several codes, or of none."""
+    jpeg = CODES[codes]
+    for top in range(0, 100, 5):
+        region = Region(top, 5, top % 7, 1)
         assert_is_cut(cut(jpeg, region, noted=noted), jpeg, region)
 
 
@@ -296,10 +330,9 @@ def flipped(jpeg: bytes, place: int) -> bytes:
     return bytes(content)
 
 
-def stale(jpeg: bytes) -> dict[str, bytes]:
+def stale(jpeg: bytes, other: bytes) -> dict[str, bytes]:
     """Return files of the size and header of the one that was noted."""
-    rows, other = find_mcu_rows(jpeg), pillow(photo(96, 64, seed=3))
-    begin, end = rows.byte_range(2, 3)
+    begin, end = find_mcu_rows(jpeg).byte_range(2, 3)
     return {
         "rows of another": swapped_rows(jpeg, other, 2, 3),
         "a bit": flipped(jpeg, (begin + end) // 2),
@@ -313,13 +346,15 @@ CENTRE = Window(height=4, width=16)
 """Rows of pixels 46 to 49: of the rows of MCUs 2 and 3, and with their neighbours 1 to 4."""
 
 
+@pytest.mark.parametrize("width", [64, 400])
 @pytest.mark.parametrize("change", ["rows of another", "a bit", "first byte", "last byte", "zeros"])
-def test_rows_that_were_changed_are_never_cut_out(tmp_path: Path, change: str) -> None:
+def test_rows_that_were_changed_are_never_cut_out(tmp_path: Path, change: str, width: int) -> None:
+    """Neither whole, nor some of their columns."""
     path = tmp_path / "photo.jpg"
-    jpeg = pillow(photo(96, 64))
+    jpeg = pillow(photo(96, width))
     path.write_bytes(jpeg)
     row = row_of(path)
-    content = stale(jpeg)[change]
+    content = stale(jpeg, pillow(photo(96, width, seed=3)))[change]
     assert (len(content), content[:600]) == (len(jpeg), jpeg[:600])
     path.write_bytes(content)
     if libjpeg_warns(content):  # of what DALI shows in grey, without an error
@@ -395,6 +430,17 @@ def test_notes_in_another_format_do_no_harm(tmp_path: Path, packed: bytes) -> No
 def test_other_coding_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(NoRowsError, match=words):
         find_mcu_rows(pillow(photo(64, 64), **options))
+
+
+def test_bytes_before_the_end() -> None:
+    """Any number of 0xFF may be there (T.81, B.1.1.2), and no others."""
+    jpeg = pillow(photo(64, 64))
+    filled, longer = jpeg[:-2] + b"\xff\xff\xff\xd9", jpeg[:-2] + b"\1\2\xff\xd9"
+    assert not libjpeg_warns(filled)
+    assert find_mcu_rows(filled).starts.tolist() == find_mcu_rows(jpeg).starts.tolist()
+    assert libjpeg_warns(longer)
+    with pytest.raises(DamagedRowsError):
+        find_mcu_rows(longer)
 
 
 @pytest.mark.parametrize(
