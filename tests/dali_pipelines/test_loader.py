@@ -62,14 +62,14 @@ def test_batches_stay_as_they_were_while_others_come(npy_index: Index, framework
 def test_too_few_rows_for_a_larger_step_are_dropped_with_their_epoch(npy_index: Index) -> None:
     factory = partial(in_this_process, npy_pipeline)
     options: Any = {"devices": [None], "seed": 5, "tail": "drop"}
-    first = Loader(factory, npy_index, batch_size=5, **options)
-    rows_of(islice(first, 3))  # 8 of the 23 rows are left
+    with Loader(factory, npy_index, batch_size=5, **options) as first:
+        rows_of(islice(first, 3))  # 8 of the 23 rows are left
+        state = first.state_dict()
     with Loader(factory, npy_index, batch_size=9, **options) as second:
-        second.load_state_dict(first.state_dict())
+        second.load_state_dict(state)
         for epoch in (1, 2):
             order = Order(ROWS, seed=5)
             assert rows_of(second) == [order.row(epoch, place) for place in range(18)]
-    first.close()
 
 
 def test_a_loop_that_goes_back_ends_with_its_epoch(npy_index: Index) -> None:

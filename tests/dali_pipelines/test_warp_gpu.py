@@ -19,8 +19,6 @@ from dali_pipelines.kernels.resample.warp import warp
 from dali_pipelines.kernels.resample.warp_cuda_table import blocks
 from dali_pipelines.stretch import Stretch
 
-pytestmark = pytest.mark.slow
-
 Image = NDArray[np.float32]
 PLAIN = Stretch()
 CURVES = (

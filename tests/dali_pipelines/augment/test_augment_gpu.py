@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from gpu_offline.device import Device, emulated
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +14,6 @@ from hypothesis import strategies as st
 from dali_pipelines.graph.operators_augment import Noise, Retouch
 from dali_pipelines.kernels.augment.color import POSTERIZE, SOLARIZE, retouch
 from dali_pipelines.kernels.augment.noise import add_noise, add_photon_noise
-
-pytestmark = pytest.mark.slow
 
 STEPS = st.lists(
     st.tuples(st.integers(0, 2), st.floats(0, 2, width=32))
