@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,6 @@ import psutil
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.runtime.cgroup import free_memory_of_groups
 
-SHM = "/dev/shm"
 _CONSUMER_BYTES = 700 << 20
 """This process with PyTorch, DALI and numba; measured 0.5 GiB, GPU contexts not counted."""
 _READER_BYTES = 20 << 20
@@ -29,7 +27,7 @@ class MemoryEstimate:
     """Peak memory in bytes, of the host if nothing else is said."""
 
     shared: int
-    """Samples in flight from the readers, in /dev/shm."""
+    """Samples in flight, in memory that readers and consumer share."""
     images: int
     """Decoded batches, those that the consumer holds included; 0 for pipelines on a GPU."""
     processes: int
@@ -43,21 +41,6 @@ class MemoryEstimate:
         return self.shared + self.images + self.processes
 
     def check(self) -> None:
-        """Raise MemoryError if the pipelines do not fit into shared memory and into free memory."""
-        self.check_shared()
-        self.check_total()
-
-    def check_shared(self) -> None:
-        """Raise MemoryError if the pipelines do not fit into shared memory."""
-        free = free_shared()
-        if self.shared > free:
-            raise MemoryError(
-                f"the readers need {in_words(self.shared)} in {SHM}, which has {in_words(free)} "
-                "free: use a smaller batch_size, prefetch or crop, or give it more room "
-                "(docker run --shm-size, or --ipc=host)"
-            )
-
-    def check_total(self) -> None:
         """Raise MemoryError if the pipelines do not fit into free memory."""
         free = free_memory()
         if self.total > free:
@@ -84,15 +67,15 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
     for pipeline in pipelines:
         nbytes = pipeline.peek.nbytes if pipeline.peek is not None else 0
         batch, ahead = pipeline.max_batch_size, pipeline.ahead
-        # The readers fill `ahead` batches while the graph holds on to as many.
-        shared += 2 * ahead * batch * nbytes
+        # The graph holds `ahead` batches while readers fill one, and on a GPU copies of them.
+        shared += (2 * ahead + 1) * batch * nbytes
         if pipeline.device_id is None:
             held = 1 + ahead
             footprint = pipeline.footprint
             images += (held + footprint.num_stages - 1) * batch * footprint.image_nbytes
             images += held * batch * footprint.targets_nbytes
             images += _FRAMES * batch * footprint.frame_nbytes + footprint.decoder_nbytes
-        spawned = pipeline.py_start_method == "spawn"
+        spawned = pipeline.start_method == "spawn"
         own = _SPAWNED_READER_BYTES if spawned else _READER_BYTES
         processes += pipeline.num_read_processes * (own + _READER_FRAMES * nbytes)
     of_one = shared, images, processes + _CONSUMER_BYTES
@@ -100,11 +83,6 @@ def estimate_memory(pipelines: Sequence[ReaderPipeline], num_consumers: int = 1)
     cupy = max((pipeline.footprint.cupy_nbytes for pipeline in pipelines), default=0)
     shared, images, processes = (num_consumers * nbytes for nbytes in of_one)
     return MemoryEstimate(shared, images, processes, cupy)
-
-
-def free_shared() -> int:
-    """Return the free bytes of /dev/shm."""
-    return shutil.disk_usage(SHM).free
 
 
 def free_memory() -> int:

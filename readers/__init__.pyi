@@ -2,6 +2,7 @@ from .aia.degradation import CorrectionTable as CorrectionTable
 from .aia.pointing import PointingTable as PointingTable
 from .aia.reader import AiaReader as AiaReader
 from .aia.rules import HeaderRules as HeaderRules
+from .buffers import buffer as buffer
 from .channels import ChannelsReader as ChannelsReader
 from .contract import Peek as Peek
 from .contract import Reader as Reader

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.buffers import Allocate, private
 from readers.places.contract import Place
 
 
@@ -17,6 +18,7 @@ def read_ranges(
     *,
     gap: int,
     room: int = 0,
+    allocate: Allocate = private,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
     """Read byte ranges of a place.
 
@@ -30,6 +32,8 @@ def read_ranges(
         Largest gap in bytes between two ranges that is read as well, to save a second read.
     room : int
         Zero bytes to append.
+    allocate : callable
+        `readers.buffers.buffer` for a payload that is sent as it is.
 
     Returns
     -------
@@ -51,16 +55,16 @@ def read_ranges(
     gaps = offsets[1:] - ends[:-1]
     if len(gaps) == 0 or (gaps.min() >= 0 and gaps.max() <= gap):  # in most files
         first, nbytes = int(offsets[0]), int(ends[-1] - offsets[0])
-        payload = _buffer(nbytes, room)
+        payload = allocate(nbytes, room)
         place.read_many([(first, payload[:nbytes].data)])
         return payload, offsets - first, nbytes
     run_starts, run_stops = merged(offsets, ends, gap)
     run_offsets = np.concatenate(([0], np.cumsum(run_stops - run_starts)))
     nbytes = int(run_offsets[-1])
-    payload = _buffer(nbytes, room)
-    buffer = payload.data
+    payload = allocate(nbytes, room)
+    whole = payload.data
     runs = zip(run_starts.tolist(), run_stops.tolist(), run_offsets[:-1].tolist(), strict=True)
-    place.read_many([(start, buffer[at : at + stop - start]) for start, stop, at in runs])
+    place.read_many([(start, whole[at : at + stop - start]) for start, stop, at in runs])
     run = np.searchsorted(run_starts, offsets, side="right") - 1
     return payload, run_offsets[run] + offsets - run_starts[run], nbytes
 
@@ -83,9 +87,3 @@ def bytes_between(planes: Sequence[int], plane_bytes: int, span_bytes: int, *, g
     """
     gaps = np.diff(np.unique(planes)) * plane_bytes - span_bytes
     return int(gaps[gaps <= gap].sum())
-
-
-def _buffer(nbytes: int, room: int) -> NDArray[np.uint8]:
-    payload = np.empty(nbytes + room, np.uint8)
-    payload[nbytes:] = 0
-    return payload

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from readers.buffers import Allocate, buffer, private
 from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.messages import FIRST_BYTES, pipeline_hint
@@ -78,11 +79,12 @@ class NpyReader:
                     window = window.within(*size)
                     y, x = window.place(*size)
                     height, width = window.height, window.width
-                lines, input_bytes = stored.read_rows(place, y, height)
+                allocate = buffer if width == stored.shape[1] else private
+                lines, input_bytes = stored.read_rows(place, y, height, allocate)
         except Exception as error:
             raise _read_error(row, error) from error
         image = lines[:, x : x + width]
-        return Sample({"image": np.array(image, self.dtype, order="C")}, input_bytes, size)
+        return Sample({"image": np.ascontiguousarray(image, self.dtype)}, input_bytes, size)
 
     def peek(self, row: Row, window: Window | None) -> Peek:
         """Read the header of the file."""
@@ -152,12 +154,14 @@ class StoredArray:
             raise ValueError(f"the file ends at {nbytes}, its header needs {end} bytes")
         return cls(shape, dtype, columns_first, start)
 
-    def read_rows(self, place: Place, first: int, count: int) -> tuple[np.ndarray, int]:
+    def read_rows(
+        self, place: Place, first: int, count: int, allocate: Allocate = private
+    ) -> tuple[np.ndarray, int]:
         """Read rows of the array, and return the number of bytes read as well."""
         # In Fortran order the array is read whole.
         shape = self.shape if self.columns_first else (count, *self.shape[1:])
         skipped = 0 if self.columns_first else first * math.prod(shape[1:]) * self.dtype.itemsize
-        content = np.empty(math.prod(shape) * self.dtype.itemsize, np.uint8)
+        content = allocate(math.prod(shape) * self.dtype.itemsize, 0)
         place.read_many([(self.start + skipped, content.data)])
         image = content.view(self.dtype).reshape(shape, order="F" if self.columns_first else "C")
         return (image[first : first + count] if self.columns_first else image), content.nbytes

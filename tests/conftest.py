@@ -43,7 +43,7 @@ FIRST = tuple(
         # Meanwhile come those that need none of them, or what two compile at once costs twice.
         "dali_pipelines/graph/gpu/test_operators.py",  # compiles the kernels of GPUs
         "dali_pipelines/test_launchers.py",
-        "dali_pipelines/test_full_shm.py",
+        "dali_pipelines/test_no_memory.py",
         "dali_pipelines/test_ends.py",
         "readers",
         # The rest takes longest: one file that is left for the end runs alone.

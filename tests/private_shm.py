@@ -13,10 +13,8 @@ _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000  # CLONE_NEWNS, CLONE_NEWUSER
 _PRIVATE_BELOW = 0x00044000  # MS_REC | MS_PRIVATE
 
 
-def private_shm(size: str, taken: int = 0) -> Callable[[], None]:
+def private_shm(size: str) -> Callable[[], None]:
     """Return a function for the start of a process: it mounts a /dev/shm of a size such as "64m".
-
-    So many bytes of it are taken already.
 
     It ends with the last process that was started in it. From outside it is
     ``/proc/PID/root/dev/shm``, PID being that of the process. The test is skipped where nothing may
@@ -26,10 +24,10 @@ def private_shm(size: str, taken: int = 0) -> Callable[[], None]:
 
     if not _allowed():
         pytest.skip("cannot mount a /dev/shm of its own: it is not allowed here")
-    return partial(_mount, size, taken)
+    return partial(_mount, size)
 
 
-def _mount(size: str, taken: int = 0) -> None:
+def _mount(size: str) -> None:
     libc, user, group = ctypes.CDLL(None, use_errno=True), os.geteuid(), os.getegid()
     if libc.unshare(_NEW_MOUNTS):  # as others than root may in a user namespace, where they are
         _check(libc.unshare(_NEW_MOUNTS | _NEW_USER))
@@ -38,9 +36,6 @@ def _mount(size: str, taken: int = 0) -> None:
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
     _check(libc.mount(None, b"/", None, _PRIVATE_BELOW, None))
     _check(libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, f"size={size}".encode()))
-    if taken:
-        with Path("/dev/shm/taken").open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, taken)
 
 
 def _check(status: int) -> None:

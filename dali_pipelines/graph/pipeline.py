@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections import UserDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
@@ -29,18 +29,17 @@ from dali_pipelines.graph.source import (
     turned_pixels,
 )
 from dali_pipelines.graph.transform import check_decoded, transform
+from dali_pipelines.runtime.batches import Batch, ReadHere
 from dali_pipelines.runtime.dali_private import ForkSafePipeline, allow_unsigned_tensors
 from dali_pipelines.runtime.interrupts import interrupt_held
 from dali_pipelines.runtime.malloc_pool import outputs_kept
 from dali_pipelines.runtime.processes.fork_server import start_fork_server
 from dali_pipelines.runtime.processes.importable import check_main, check_sendable
-from dali_pipelines.runtime.processes.reader_pool import started_readers
-from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError, ReaderProcesses
+from dali_pipelines.runtime.processes.reader_pool import ReaderPool
 from readers.contract import Peek, Reader
 from readers.index.table import Index
 from readers.sampling.placement import PLACEMENT_SPECS
 from readers.source import COLUMN, TARGET, Source
-from readers.worker import setup
 
 _LARGE_BATCH = 256 << 20
 """Bytes in shared memory from which on only one batch is kept ready by default."""
@@ -72,8 +71,23 @@ class ReaderPipeline(ForkSafePipeline):
     """Seconds in which the consumer waited for the readers and fed their samples to the graph."""
     graph_s: float = 0.0
     """Seconds in which the consumer waited for the graph: transfer, decode and the rest."""
-    _readers: ReaderProcesses | None = None
+    start_method: str
+    """How reader processes are started."""
+    _pool: ReaderPool | None = None
     _is_built: bool = False
+
+    def reads(self, source: Source) -> Callable[[], Batch]:
+        """Return what reads the next batch: the pool of this pipeline, or this process itself."""
+        if not self.num_read_processes:
+            return ReadHere(source)
+        self._pool = ReaderPool(
+            source,
+            self.num_read_processes,
+            self.start_method,
+            self.ahead,
+            until_outputs=self.device_id is not None,
+        )
+        return self._pool
 
     def build(self) -> None:
         """Build the graph and start the readers; DALI calls this in each run, too."""
@@ -86,19 +100,28 @@ class ReaderPipeline(ForkSafePipeline):
         """Feed one more batch to the graph and run it; ReaderProcessError if a reader has died."""
         self.check_process()
         started = time.perf_counter()
-        try:
-            super().schedule_run()
-        except RuntimeError:
-            if self._readers is not None and (death := self._readers.death()):
-                raise ReaderProcessError(death) from None
-            raise
+        super().schedule_run()
         self.feed_s += time.perf_counter() - started
 
-    def share_outputs(self, *args: Any, **kwargs: Any) -> Any:
-        """Wait for the outputs of the oldest batch; note the time, and `uneven`."""
+    def outputs(self, cuda_stream: Any = None) -> Any:
+        """Wait for the outputs of the oldest batch, whatever the stream, as `share_outputs` does.
+
+        What was fed for them is used again after that. `run` calls this.
+        """
+        del cuda_stream
+        outputs = super().outputs()
+        if self._pool is not None:
+            self._pool.note_outputs()
+        return outputs
+
+    def share_outputs(self, cuda_stream: Any = None) -> Any:
+        """Wait for the outputs of the oldest batch, whatever the stream; note the time."""
+        del cuda_stream
         self.check_process()
         started = time.perf_counter()
-        outputs = super().share_outputs(*args, **kwargs)
+        outputs = super().share_outputs()
+        if self._pool is not None:
+            self._pool.note_outputs()
         self.graph_s += time.perf_counter() - started
         allow_unsigned_tensors()  # not before: an iterator that asks for outputs is imported by now
         named = zip(self.output_names, outputs, strict=True)
@@ -114,23 +137,25 @@ class ReaderPipeline(ForkSafePipeline):
         Raises
         ------
         OSError
-            If /dev/shm is full.
+            If a limit of this process leaves no address space for what readers send.
         ReaderProcessError
             If a reader process dies.
         RuntimeError
             If reader processes cannot import the main script, or if this process is daemonic.
         """
         self.check_process()
-        if self.num_read_processes and self.py_start_method != "fork":
+        if self._pool is not None and self.start_method != "fork":
             check_main()
         self.started_in = os.getpid()
-        with _unused_arrays_allowed(), setup.set_up_forks(), started_readers() as started:
+        with _unused_arrays_allowed():
             super().start_py_workers()
-        self._readers = started[0] if started else self._readers
+        if self._pool is not None:
+            self._pool.start()
 
     def processes(self) -> list[BaseProcess]:
         """Return the reader processes that were started."""
-        return [] if self._readers is None else self._readers.processes
+        readers = None if self._pool is None else self._pool.readers
+        return [] if readers is None else readers.processes
 
     def check_process(self) -> None:
         """Raise RuntimeError if this process was forked from the one that started the readers."""
@@ -144,8 +169,8 @@ class ReaderPipeline(ForkSafePipeline):
     def close(self) -> None:
         """End the reader processes and free the graph; the pipeline cannot be used any more."""
         with interrupt_held():
-            if self._readers is not None:
-                self._readers.close()
+            if self._pool is not None and self._pool.readers is not None:
+                self._pool.readers.close()
             self.shut_down()
             free_unused(self)
 
@@ -198,7 +223,7 @@ def reader_pipeline(
     nbytes = peek.nbytes if peek is not None else 0
     pipeline = _empty_pipeline(config, nbytes)
     with pipeline:
-        nodes = sample_nodes(source, nbytes, pipeline.ahead, config)
+        nodes = sample_nodes(source, pipeline.reads(source))
         arrays = _Arrays(nodes)
         decoded = decode(arrays, config)
         check_decoded(decoded, config, uses_flip="flip" in arrays.used)
@@ -230,12 +255,10 @@ def _empty_pipeline(config: PipelineConfig, nbytes: int) -> ReaderPipeline:
         device_id=config.device_id,
         prefetch_queue_depth=ahead,
         exec_dynamic=True,
-        py_num_workers=max(1, config.num_read_processes),
-        py_start_method=config.start_method,
-        py_callback_pickler=None if config.start_method == "fork" else setup,
     )
     pipeline.ahead = ahead
     pipeline.num_read_processes = config.num_read_processes
+    pipeline.start_method = config.start_method
     return pipeline
 
 

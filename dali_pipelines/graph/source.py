@@ -12,6 +12,7 @@ from nvidia.dali import fn
 from nvidia.dali.types import to_dali_type
 
 from dali_pipelines.config import PipelineConfig
+from dali_pipelines.runtime.batches import Batch
 from readers.contract import Peek, Reader, Row
 from readers.index.columns import Columns
 from readers.index.paths.absolute import begins_with_urls, holds_urls
@@ -28,7 +29,6 @@ from readers.sampling.shard import Shard
 from readers.sampling.weighted import WeightedOrder
 from readers.source import Source
 from readers.targets.several import Targets
-from readers.worker.packed_source import RECORD, PackedSource, record_places, split_specs
 from readers.worker.timeout import TimeLimit, within
 
 _CORNERS = np.integer, np.floating
@@ -122,7 +122,7 @@ def _read_threads(index: Index, config: PipelineConfig) -> int:
             "start_method 'fork' cannot be used with URLs: the client of remote storage does not "
             "work in forked processes; use 'forkserver', the default"
         )
-    if config.num_read_processes == 0:  # DALI waits for each sample
+    if config.num_read_processes == 0:
         return 1
     return config.read_threads or (_REMOTE_THREADS if begins_with_urls(index.table) else 1)
 
@@ -240,40 +240,15 @@ def first_readable(
     raise errors[0]
 
 
-def sample_nodes(source: Source, nbytes: int, ahead: int, config: PipelineConfig) -> dict[str, Any]:
-    """Return the DataNodes of what the Source sends, by name."""
-    sent = PackedSource(source)
-    specs = sent.specs
-    nbytes += sum(spec.nbytes for spec in split_specs(source.specs)[1])
-    parallel: dict[str, Any] = {
-        "parallel": True,
-        "prefetch_queue_depth": ahead,
-        # DALI adds records of its own to each piece of shared memory, and doubles a piece that is
-        # too small by one byte.
-        "bytes_per_sample_hint": nbytes + 4096 + 256 * len(specs),
-    }
+def sample_nodes(source: Source, read: Callable[[], Batch]) -> dict[str, Any]:
+    """Return the DataNodes of what the Source sends, by name; `read` returns the next batch."""
+    specs = source.specs
     outputs = fn.external_source(
-        sent,
+        read,
         num_outputs=len(specs),
-        batch=False,
-        **(parallel if config.num_read_processes else {}),
+        batch=True,
+        no_copy=True,
         dtype=[to_dali_type(spec.dtype) for spec in specs],
         ndim=[spec.ndim or 0 for spec in specs],
-        layout=[spec.layout for spec in specs],
     )
-    nodes = dict(zip((spec.name for spec in specs), outputs, strict=True))
-    return nodes | _unpacked(nodes.pop(RECORD.name), source)
-
-
-def _unpacked(record: Any, source: Source) -> dict[str, Any]:
-    """Return the DataNodes of the arrays in the record, by name."""
-    found = {}
-    for spec, start, stop in record_places(split_specs(source.specs)[1]):
-        node = fn.reinterpret(
-            record[start:stop],
-            dtype=to_dali_type(spec.dtype),
-            shape=spec.shape or (1,),
-            layout=spec.layout,
-        )
-        found[spec.name] = node if spec.shape else fn.squeeze(node, axes=0)
-    return found
+    return dict(zip((spec.name for spec in specs), outputs, strict=True))

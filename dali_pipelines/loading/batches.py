@@ -10,13 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_pipelines.frameworks.contract import Array, Batch, Framework, Slots
-from readers.worker.read_report import ReadReport
+from readers.worker.read_report import ReadReport, ReadReports
 
 
-def reported(batch: Batch) -> Iterator[tuple[int, ReadReport]]:
-    """Yield the row and the report of each slot."""
-    reports = ReadReport.unpack(np.asarray(batch["report"]))
-    return zip(batch["row"].tolist(), reports, strict=True)
+def reports_of(batch: Batch) -> ReadReports:
+    """Return the reports of a batch."""
+    return ReadReports(np.asarray(batch["report"]))
+
+
+def bad_slots(batch: Batch, reports: ReadReports) -> Iterator[tuple[int, int, ReadReport]]:
+    """Yield the number, row and report of each slot that was rejected, or is damaged or blank."""
+    if slots := reports.bad_slots():
+        rows = batch["row"].tolist()
+        for slot in slots:
+            yield slot, rows[slot], reports.of_slot(slot)
 
 
 def valid_only(batch: Batch, valid: NDArray[np.bool_], framework: Framework) -> Batch:

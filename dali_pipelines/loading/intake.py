@@ -9,7 +9,7 @@ import numpy as np
 
 from dali_pipelines.frameworks.contract import Batch, Framework
 from dali_pipelines.loading.bad_samples import BadSamplePolicy, damage_of, image_names
-from dali_pipelines.loading.batches import pixels_of, reported, valid_only
+from dali_pipelines.loading.batches import bad_slots, pixels_of, reports_of, valid_only
 from dali_pipelines.loading.stats import LoaderStats
 from readers.index.rows.values import RowValues
 
@@ -50,7 +50,7 @@ class Intake:
         damaged = {
             row: self._damage(row, report.image)
             for batch in batches
-            for row, report in reported(batch)
+            for _, row, report in bad_slots(batch, reports_of(batch))
             if report.damaged and row not in self._known
         }
         for row, reason in damaged.items():
@@ -93,17 +93,12 @@ class Intake:
             self._stats.output_pixels += pixels_of(batch)
 
     def _note_reports(self, batch: Batch) -> None:
+        reports = reports_of(batch)
+        self._stats.add(reports.sum())
         blank = None
-        for row, report in reported(batch):
+        for _, row, report in bad_slots(batch, reports):
             if report.damaged:
                 report.reject(row, self._damage(row, report.image))
-            self._stats.read_s += report.read_s
-            self._stats.read_cpu_s += report.read_cpu_s
-            self._stats.input_bytes += report.input_bytes
-            requests, remote_bytes, cached_bytes = report.traffic
-            self._stats.requests += requests
-            self._stats.remote_bytes += remote_bytes
-            self._stats.cached_bytes += cached_bytes
             if report.rejected_row is not None:
                 self.policy.reject(report.rejected_row, report.reason, report.is_of_store)
             if report.is_blank:

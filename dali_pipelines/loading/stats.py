@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from readers.worker.read_report import ReadReport
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
@@ -59,3 +61,13 @@ class LoaderStats:
     """Number of restarts of the reader processes because one had died."""
     rejected: dict[int, Rejected] = field(default_factory=dict)
     """Rows that could not be read, by row."""
+
+    def add(self, reports: ReadReport) -> None:
+        """Add the times and bytes of the readers."""
+        requests, remote_bytes, cached_bytes = reports.traffic
+        self.read_s += reports.read_s
+        self.read_cpu_s += reports.read_cpu_s
+        self.input_bytes += reports.input_bytes
+        self.requests += requests
+        self.remote_bytes += remote_bytes
+        self.cached_bytes += cached_bytes

@@ -10,8 +10,6 @@ import ctypes
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
@@ -36,73 +34,6 @@ def _unsupported(name: str) -> ImportError:
         f"DALI {nvidia.dali.__version__} has no {name.replace(':', '.')}, which dali_pipelines "
         f"needs: pip install '{SUPPORTED}'"
     )
-
-
-# The pool of reader processes. DALI offers no other way to replace its parts.
-
-WORKER_MODULE: str = _private("nvidia.dali._multiproc.worker:worker").__module__
-"""Module that a reader process runs, for the fork server to import beforehand."""
-
-ShmMessageDesc: Any = _private("nvidia.dali._multiproc.messages:ShmMessageDesc")
-"""Class of the messages between the consumer and its readers."""
-
-WorkerArgs: Any = _private("nvidia.dali._multiproc.messages:WorkerArgs")
-"""Arguments of a reader process, among them ``setup_socket``."""
-
-_POOL: Any = _private("nvidia.dali._multiproc.pool")
-_SHARED_MEMORY: Any = _private("nvidia.dali._multiproc.shared_mem:SharedMem")
-for _name in ("pool:ShmQueue", "pool:WorkerArgs", "pool:Observer", "shared_mem:SharedMem.allocate"):
-    _private(f"nvidia.dali._multiproc.{_name}")
-
-
-@contextmanager
-def pool_replaced(
-    *,
-    queue: Callable[..., Any],
-    arguments: Callable[..., Any],
-    observer: Callable[..., Any],
-    allocated: Callable[[int, int], None],
-) -> Iterator[None]:
-    """Replace parts of the pools of reader processes that DALI starts, in all threads.
-
-    Parameters
-    ----------
-    queue : callable
-        Called for ShmQueue, with the context and the capacity.
-    arguments : callable
-        Called for `WorkerArgs`, with the same keywords.
-    observer : callable
-        Called for Observer, with the context, processes, task queues and result queue.
-    allocated : callable
-        Called with the file descriptor and the bytes of each new piece of shared memory.
-    """
-    before = _SHARED_MEMORY.allocate
-
-    def allocate(nbytes: int) -> Any:
-        memory = before(nbytes)
-        allocated(memory.handle, nbytes)
-        return memory
-
-    with ExitStack() as stack:
-        for owner, name, value in (
-            (_POOL, "ShmQueue", queue),
-            (_POOL, "WorkerArgs", arguments),
-            (_POOL, "Observer", observer),
-            (_SHARED_MEMORY, "allocate", allocate),
-        ):
-            stack.enter_context(replaced(owner, name, value))
-        yield
-
-
-@contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Set an attribute of a module or class for the duration of a block."""
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
 
 
 # The graph.

@@ -24,7 +24,7 @@ from dali_pipelines.frameworks.outputs import run_once
 from dali_pipelines.graph.images import checked_hdus
 from dali_pipelines.graph.pipeline import ReaderPipeline
 from dali_pipelines.loading.bad_samples import damage_of, image_names
-from dali_pipelines.loading.batches import reported, valid_only
+from dali_pipelines.loading.batches import bad_slots, reports_of, valid_only
 from dali_pipelines.loading.settings import bound_settings, check_settings, title
 from dali_pipelines.loading.undecodable import find_undecodable
 from dali_pipelines.runtime.devices import check_device
@@ -402,7 +402,7 @@ class Preprocessor:
             batch = self._run(size, contents, first, rejected)
             while batch is None:  # DALI fails the whole batch for one that it cannot decode
                 batch = self._run(size, contents, first, rejected)
-            for slot, (_, report) in enumerate(reported(batch)):
+            for slot, _, report in bad_slots(batch, reports_of(batch)):
                 if slot < len(contents) and slot not in rejected:
                     if report.damaged:
                         names = image_names(self.settings.get("hdus")) or self.frames.parts

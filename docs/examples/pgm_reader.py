@@ -34,7 +34,7 @@ class PgmReader:
         return Sample({"image": pixels.astype(np.uint16, order="C")}, len(content))
 
     def peek(self, row, window):
-        """Read only the header: DALI is told how much shared memory a sample takes."""
+        """Read only the header: memory is estimated from it before a run."""
         try:
             with row.place as place:
                 height, width, _ = read_header(place)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.buffers import buffer
 from readers.byte_ranges import bytes_between, merged, read_ranges
 from readers.fits.payload import OVERHEAD, PADDING, PER_TILE, make_plan
 from readers.fits.planes import ImageShape
@@ -54,7 +55,9 @@ class StoredImage:
         Returns are those of `readers.fits.tiles.image.TiledImage.read`.
         """
         offsets, lengths = self._rows(window, planes)
-        payload, starts, input_bytes = read_ranges(place, offsets, lengths, gap=_GAP, room=PADDING)
+        payload, starts, input_bytes = read_ranges(
+            place, offsets, lengths, gap=_GAP, room=PADDING, allocate=buffer
+        )
         width = self.shape.region(window)[-1]
         plans = _plans(starts.reshape(len(planes), -1), width, self.bitpix)
         return payload, plans, np.zeros((len(planes), 0)), input_bytes
@@ -134,8 +137,7 @@ def plan_of_shape(
     """
     planes, height, width = shape
     item, nbytes = dtype.itemsize, math.prod(shape) * dtype.itemsize
-    payload = np.empty(nbytes + PADDING, np.uint8)
-    payload[nbytes:] = 0
+    payload = buffer(nbytes, PADDING)
     bitpix = 8 * item if dtype.kind in "iu" else -8 * item
     starts = np.arange(planes * height).reshape(planes, height) * (width * item)
     pixels = payload[:nbytes].view(dtype.newbyteorder(">")).reshape(shape)

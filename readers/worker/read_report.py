@@ -5,13 +5,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 _REASON_BYTES = 400
-_RECORD = struct.Struct(f"=dd5q??{_REASON_BYTES}s")
+_RECORD = struct.Struct(f"=6dq??{_REASON_BYTES}s")
+_FIELDS = np.dtype(
+    [
+        ("amounts", np.float64, 6),  # exact up to 2**53 bytes
+        ("rejected_row", np.int64),
+        ("is_of_store", np.bool_),
+        ("is_blank", np.bool_),
+        ("reason", f"S{_REASON_BYTES}"),  # without the zero bytes at its end
+    ]
+)
+"""The same as `_RECORD`."""
 REPORT_BYTES = _RECORD.size
 
 
@@ -61,36 +70,52 @@ class ReadReport:
 
     @classmethod
     def unpack(cls, packed: NDArray[np.uint8]) -> list[ReadReport]:
-        """Read the records of a batch.
+        """Read the records of a batch; `packed` is that of `ReadReports`."""
+        reports = ReadReports(packed)
+        return [reports.of_slot(slot) for slot in range(len(packed))]
 
-        Parameters
-        ----------
-        packed : ndarray, shape (batch, bytes), uint8
-            The ``report`` output of a pipeline: the record, then the decoder's status as int32 if
-            it has one, for each image of a sample, 0 if good.
-        """
-        records = map(_RECORD.unpack_from, np.ascontiguousarray(packed))
-        statuses = np.ascontiguousarray(packed[:, REPORT_BYTES:]).view(np.int32).tolist()
-        return [
-            cls._of(*record, *_first_damaged(status))
-            for record, status in zip(records, statuses, strict=True)
-        ]
 
-    @classmethod
-    def _of(cls, read_s: float, read_cpu_s: float, input_bytes: int, *rest: Any) -> ReadReport:
-        *traffic, rejected, is_of_store, is_blank, reason, status, image = rest
-        return cls(
-            read_s,
-            read_cpu_s,
-            input_bytes,
-            None if rejected < 0 else rejected,
-            reason.rstrip(b"\0").decode(errors="ignore"),
-            is_of_store,
-            tuple(traffic),
-            is_blank,
-            status,
-            image,
-        )
+class ReadReports:
+    """The records of a batch, of which most have nothing to say but numbers to be summed.
+
+    Parameters
+    ----------
+    packed : ndarray, shape (batch, bytes), uint8
+        The ``report`` output of a pipeline: the record, then the decoder's status as int32 if it
+        has one, for each image of a sample, 0 if good.
+    """
+
+    def __init__(self, packed: NDArray[np.uint8]) -> None:
+        packed = np.ascontiguousarray(packed)
+        self._records = packed[:, :REPORT_BYTES].view(_FIELDS)[:, 0]
+        self._statuses = packed[:, REPORT_BYTES:].view(np.int32)
+
+    def sum(self) -> ReadReport:
+        """Return a report of the times, bytes and traffic of all slots together."""
+        return _with_amounts(self._records["amounts"].sum(axis=0))
+
+    def bad_slots(self) -> list[int]:
+        """Return the slots that were rejected, or are damaged or blank."""
+        found = (self._records["rejected_row"] >= 0) | self._records["is_blank"]
+        if self._statuses.size:
+            found |= self._statuses.any(axis=1)
+        return found.nonzero()[0].tolist()
+
+    def of_slot(self, slot: int) -> ReadReport:
+        """Return the report of a slot."""
+        amounts, rejected, is_of_store, is_blank, reason = self._records[slot].tolist()
+        found = _with_amounts(amounts)
+        found.rejected_row = None if rejected < 0 else rejected
+        found.reason, found.is_of_store = reason.decode(errors="ignore"), is_of_store
+        found.is_blank = is_blank
+        found.status, found.image = _first_damaged(self._statuses[slot].tolist())
+        return found
+
+
+def _with_amounts(amounts: NDArray[np.float64]) -> ReadReport:
+    read_s, read_cpu_s, *counts = amounts.tolist()
+    input_bytes, requests, sent, cached = map(int, counts)
+    return ReadReport(read_s, read_cpu_s, input_bytes, traffic=(requests, sent, cached))
 
 
 def _first_damaged(statuses: Sequence[int]) -> tuple[int, int | None]:

@@ -1,9 +1,4 @@
-"""Start-up of a reader process: signals, parent watch, malloc settings.
-
-It runs before the first sample, since with more readers than samples in a batch some never get one.
-Forked readers are set up by `set_up_forks`; to others DALI sends the Source with a pickler, which
-is this module (`dumps` and `loads`).
-"""
+"""Start-up of a reader process: signals, parent watch, malloc settings."""
 
 from __future__ import annotations
 
@@ -14,10 +9,7 @@ import os
 import pickle
 import signal
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.reduction import DupFd
-from multiprocessing.util import register_after_fork
 from typing import Any
 
 from readers.places.stores import environment
@@ -54,40 +46,26 @@ class Parcel:
 
 
 def dumps(source: Any) -> Parcel:
-    """Pickle a Source for reader processes, with this process and its environment.
+    """Pickle a Source for reader processes that are not forked, with the environment.
 
     The fork server has the environment of the time when it was started, perhaps without the
     credentials of remote storage; those are in no other pickle.
     """
-    return Parcel(pickle.dumps((os.getpid(), environment())) + pickle.dumps(source))
+    return Parcel(pickle.dumps(environment()) + pickle.dumps(source))
 
 
 def loads(parcel: Parcel) -> Any:
-    """Set up this reader process and return the unpickled Source."""
+    """Set the environment of this reader process, and return the unpickled Source."""
     file = io.BytesIO(parcel.open())
-    pid, variables = pickle.load(file)
+    variables = pickle.load(file)
     for name in environment().keys() - variables.keys():
         del os.environ[name]
     os.environ.update(variables)
-    _set_up(pid)
     return pickle.load(file)
 
 
-@contextmanager
-def set_up_forks() -> Iterator[None]:
-    """Set up processes that multiprocessing forks inside this block as readers of this process."""
-    consumer = _Consumer()
-    # multiprocessing unregisters it when the object is deleted, at the end of the block.
-    register_after_fork(consumer, lambda consumer: _set_up(consumer.pid))
-    yield
-
-
-class _Consumer:
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-
-
-def _set_up(consumer: int) -> None:
+def set_up(consumer: int) -> None:
+    """Set up this process as a reader of another: signals, end, memory."""
     _ignore_signals()
     die_with(consumer)
     keep_freed_memory()

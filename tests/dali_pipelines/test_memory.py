@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ def test_estimate_counts_every_batch_in_flight(npy_index: Index) -> None:
     plain = npy_pipeline(npy_index, prefetch=2, **options)
     found = estimate_memory([plain, plain])
     frame = 6 * 8 * 4
-    assert found.shared == 2 * (2 + 2) * 4 * frame
+    assert found.shared == 2 * (2 + 1 + 2) * 4 * frame
     assert found.images == 2 * 3 * 4 * frame
     worked_on = npy_pipeline(npy_index, prefetch=1, flip="h", resize=3, mean=1, **options)
     # Its resize also flips and normalises.
@@ -76,23 +75,10 @@ def test_all_channels_count(tmp_path: Path) -> None:
     assert estimate_memory([pipeline]).images == 3 * 3 * 32 * 32 * 4 + 2 * 3 * 128 * 128 * 4
 
 
-@pytest.mark.parametrize(
-    ("shared", "images", "message"),
-    [
-        (9, 0, r"9.0 GiB in /dev/shm.* 8.0 GiB free.*batch_size"),
-        (7, 12, r"20.0 GiB .*7.0 GiB .*16.0 GiB are free.*batch_size"),
-    ],
-)
-def test_what_cannot_fit_is_refused_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, shared: int, images: int, message: str
-) -> None:
-    class Usage:
-        free = 8 * GIB
-
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
+def test_what_cannot_fit_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda: 16 * GIB)
-    with pytest.raises(MemoryError, match=message):
-        MemoryEstimate(shared * GIB, images * GIB, GIB).check()
+    with pytest.raises(MemoryError, match=r"20.0 GiB .*7.0 GiB .*16.0 GiB are free.*batch_size"):
+        MemoryEstimate(7 * GIB, 12 * GIB, GIB).check()
     MemoryEstimate(7 * GIB, 7 * GIB, GIB).check()
 
 

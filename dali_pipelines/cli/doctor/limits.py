@@ -9,6 +9,7 @@ from dali_pipelines.cli.doctor.finding import Finding, bad, note, ok
 from dali_pipelines.cli.errors import count
 from dali_pipelines.runtime.cgroup import CoreGrant, usable_cores
 from readers.places.failures import is_of_store
+from readers.worker.slab import region_bytes
 
 if TYPE_CHECKING:
     from dali_pipelines.cli.doctor.finding import Job
@@ -20,12 +21,11 @@ _TOO_MANY = 8.0
 """From here on they mostly take the cores from each other, and each reader costs 20 MB."""
 
 # Open files of this process while readers start. Measured by lowering the limit until a run failed:
-# 128, 96 and 96 were enough for 16 readers with 1, 1 and 2 shards and prefetch 2, 1 and 2. Below,
-# runs failed, or hung, as DALI waits for readers that could not start.
+# 18, 46 and 49 were enough for 2, 16 and 16 readers with 1, 1 and 2 shards.
 _FILES_ELSEWHERE = 64
-"""Libraries, terminal, fork server, and what the script itself opens. The runs above had 10."""
-_FILES_A_READER = 4
-"""Two ends of a pipe and of a socket while it starts, 2 to 3 of them for as long as it lives."""
+"""Libraries, terminal, fork server, what shards share with readers, and what the script opens."""
+_FILES_A_READER = 2
+"""Pipes by which its end is seen."""
 
 
 def settings(job: Job) -> Finding:
@@ -58,24 +58,31 @@ def _first_error(pipeline: ReaderPipeline) -> OSError | None:
     return None  # it is the window that was asked for
 
 
-def shared_memory(job: Job) -> Finding:
-    """/dev/shm, where the samples lie that readers have read."""
-    from dali_pipelines.memory import SHM, free_shared, in_words
-
-    job.estimate.check_shared()
-    needed, free = in_words(job.estimate.shared), in_words(free_shared())
-    return ok(f"shared memory: {needed} needed, {free} free ({SHM})")
-
-
 def memory(job: Job) -> Finding:
     """Memory of the machine, or of the control group."""
     from dali_pipelines.memory import free_memory, in_words
 
-    job.estimate.check_total()
+    job.estimate.check()
     needed, free = in_words(job.estimate.total), in_words(free_memory())
     cupy = job.estimate.cupy if job.on_gpu else 0
     beside = f"; CuPy takes up to {in_words(cupy)} on each GPU beside DALI" if cupy else ""
     return ok(f"memory: about {needed} needed, {free} free{beside}")
+
+
+def address_space(job: Job) -> Finding:
+    """Limits of virtual memory and of file size, which hold for memory that processes share."""
+    from dali_pipelines.memory import in_words
+
+    readers = max(1, sum(pipeline.num_read_processes for pipeline in job.known_pipelines))
+    # Readers take samples as they become free, some of them more than others.
+    needed, room = 2 * job.estimate.shared // readers, region_bytes(readers)
+    words = f"address space: {in_words(needed)} needed for samples of a reader, {in_words(room)}"
+    if room < needed:
+        return bad(
+            f"{words} left by the limits of virtual memory and file size",
+            "ulimit -v unlimited -f unlimited, and limit memory by a control group",
+        )
+    return ok(f"{words} free")
 
 
 def open_files(job: Job) -> Finding:
@@ -83,20 +90,16 @@ def open_files(job: Job) -> Finding:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     pipelines = job.known_pipelines
     readers = sum(pipeline.num_read_processes for pipeline in pipelines)
-    # Readers and graph each keep `ahead` batches, and DALI cuts each into a chunk of shared memory
-    # for every reader. A chunk is an open file: in the reader for good, and here while the readers
-    # of that pipeline start; pipelines start one after the other.
-    chunks = max(2 * pipeline.ahead * pipeline.num_read_processes for pipeline in pipelines)
-    needed = _FILES_ELSEWHERE + _FILES_A_READER * readers + chunks
+    needed = _FILES_ELSEWHERE + _FILES_A_READER * readers
     words = (
         f"open files: {needed} needed for {count(readers, 'reader')} of "
         f"{count(len(pipelines), 'shard')}"
     )
     if limit != resource.RLIM_INFINITY and limit < needed:
         return bad(
-            f"{words}, the limit is {limit}, and below what it needs DALI fails or hangs",
+            f"{words}, the limit is {limit}",
             f"ulimit -n {needed} (or more, docker run --ulimit nofile={needed}), or fewer "
-            "--num_read_processes or --prefetch",
+            "--num_read_processes",
         )
     return ok(f"{words}, the limit is {'none' if limit == resource.RLIM_INFINITY else limit}")
 

@@ -56,8 +56,8 @@ CHECKS: tuple[Check, ...] = (
     *REMOTE,
     limits.settings,
     rows.rows,
-    limits.shared_memory,
     limits.memory,
+    limits.address_space,
     limits.open_files,
 )
 

@@ -1,4 +1,4 @@
-"""The fork server of multiprocessing, which imports DALI once for all reader processes."""
+"""The fork server of multiprocessing, which imports once what all reader processes need."""
 
 from __future__ import annotations
 
@@ -7,28 +7,38 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker, spawn
 
-from dali_pipelines.runtime.dali_private import WORKER_MODULE
 from dali_pipelines.runtime.interrupts import ctrl_c_blocked
-from dali_pipelines.runtime.processes.reader_pool import alone
 from readers.contract import Reader
 
 MAIN = "DALI_PIPELINES_MAIN"
 """Environment variable that tells the fork server what to import as the main module."""
 _READERS_NEED = (
     "multiprocessing.popen_forkserver",
-    "readers.worker.setup",
-    "readers.worker.message_queue",
-    "readers.worker.packed_source",
+    "readers.worker.read_loop",
     "readers.source",
 )
 """Modules that each reader process imports as it starts."""
 _MAIN_KEYS = ("sys_argv", "init_main_from_name", "init_main_from_path")
 _LONGEST = 100_000
 """Characters that an environment variable may have here; Linux has a limit of 128 KiB."""
+
+
+_starting = threading.Lock()
+"""Variables of the environment are replaced for all threads: they start it one after the other."""
+
+
+def _forget_other_threads() -> None:
+    """Replace the lock in a forked process: the thread that holds it was not copied."""
+    global _starting
+    _starting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:
@@ -41,11 +51,11 @@ def start_fork_server(reader: Reader, needed: Iterable[str] = ()) -> None:
     modules = [type(reader).__module__, type(wrapped).__module__, *needed]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        [WORKER_MODULE, *_READERS_NEED, *modules, "dali_pipelines.runtime.processes.main_module"]
+        [*_READERS_NEED, *modules, "dali_pipelines.runtime.processes.main_module"]
     )
     try:
         resource_tracker.ensure_running()  # it would unblock Ctrl-C
-        with alone(), _inherited(), ctrl_c_blocked():
+        with _starting, _inherited(), ctrl_c_blocked():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):

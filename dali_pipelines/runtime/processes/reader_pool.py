@@ -1,163 +1,273 @@
-"""Start DALI's pool of reader processes, with some of its parts replaced.
+"""The pool of reader processes of a pipeline: asks for batches, and hands them to the graph.
 
-What it then shares with the readers has no lock and no condition variable, see
-`readers.worker.message_queue`, and there is no thread that watches them, see
-`dali_pipelines.runtime.processes.reader_processes`.
+Its readers write into a slab, see `readers.worker.slab`, and the graph reads there. A slot of the
+slab is used again when DALI has dropped all arrays of its batch, which it does as soon as the graph
+has run: outputs of a pipeline never share memory with what was fed. All arrays of a batch are views
+of one array over the slab, made for that batch alone, and a weak reference to it tells. A copy to a
+GPU may still be going on then, so that its outputs must have come, too.
 """
 
 from __future__ import annotations
 
-import errno
+import multiprocessing
 import os
+import select
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import weakref
+from collections import deque
+from contextlib import suppress
+from functools import partial
 from multiprocessing.process import BaseProcess
 from multiprocessing.resource_tracker import ensure_running
 from typing import Any
 
-from dali_pipelines.runtime.dali_private import (
-    ShmMessageDesc,
-    WorkerArgs,
-    pool_replaced,
-    replaced,
-)
-from dali_pipelines.runtime.interrupts import ctrl_c_blocked
+import numpy as np
+
+from dali_pipelines.runtime.batches import Batch, of_slab
+from dali_pipelines.runtime.interrupts import ctrl_c_blocked, interruptible
 from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError, ReaderProcesses
-from readers.worker.message_queue import MessageQueue
+from readers.source import Source
+from readers.worker import read_loop, setup
+from readers.worker.read_loop import MESSAGE, READY
+from readers.worker.slab import MOST_SLOTS, Bytes, Layout, SharedMemory, region_bytes, tasks_of
 
-_HEAD = 64 << 10
-"""Bytes at the start of each piece of shared memory for a task, before the samples."""
-
-_starting = threading.Lock()
-"""Parts, and variables of the environment, are replaced for all threads, so threads start their
-pools and the fork server one after the other."""
-
-
-def _forget_other_threads() -> None:
-    """Replace the lock in a forked process: the thread that holds it was not copied."""
-    global _starting
-    _starting = threading.Lock()
+_MOST_SENT = 64 * MESSAGE.size
+"""Bytes to send at once: the kernel accepts 2 KiB whole or not at all, however small
+net.core.wmem_default is, so that no reader receives a part of a message."""
+_RECEIVED = 64 << 10
+"""Bytes to receive at once, at most."""
+_CLOSED = "this pipeline was closed by another thread while it waited for its readers"
 
 
-os.register_at_fork(after_in_child=_forget_other_threads)
+class ReaderPool:
+    """The callback for ``fn.external_source(batch=True)``: each call returns the next batch.
 
+    Parameters
+    ----------
+    source : Source
+        Reads the samples, in the reader processes.
+    num_readers : int
+        Processes.
+    start_method : {"forkserver", "spawn", "fork"}
+        How they are started.
+    ahead : int
+        Batches that the readers keep ready, beside the one that is used.
+    until_outputs : bool
+        Whether a batch is in use until `note_outputs`.
+    """
 
-@contextmanager
-def alone() -> Iterator[None]:
-    """Let no other thread start reader processes or the fork server in this block."""
-    with _starting:
-        yield
+    def __init__(
+        self,
+        source: Source,
+        num_readers: int,
+        start_method: str,
+        ahead: int,
+        until_outputs: bool = False,
+    ) -> None:
+        self._source, self._num_readers, self._method = source, num_readers, start_method
+        self._tasks = tasks_of(source.schedule.batch_size, num_readers)
+        self._num_slots = ahead * (2 if until_outputs else 1) + 1
+        self._until_outputs, self._finished = until_outputs, 0
+        self._dropped = set[int]()  # batches, whose outputs have not come yet
+        self._free = deque(range(self._num_slots))
+        self._asked = self._taken = 0
+        self._slots = dict[int, int]()  # by batch
+        self._left = dict[int, int]()  # samples that are not read yet, by batch
+        self._held = dict[int, weakref.ref[Bytes]]()  # by batch
+        self._asking = threading.Lock()
+        self._channel: _Channel | None = None
+        self.readers: ReaderProcesses | None = None
 
+    def start(self) -> None:
+        """Start the reader processes, and ask for the first batches.
 
-_terminate = BaseProcess.terminate
-
-
-class _StartingPool:
-    """One of DALI's pools while it starts: what replaces its parts."""
-
-    def __init__(self) -> None:
-        self.readers: list[ReaderProcesses] = []
-        self._queues: list[MessageQueue] = []
-        self._sockets: list[socket.socket | None] = []
-        self._thread = threading.get_ident()
-        self._start = BaseProcess.start
-
-    def queue(self, *args: Any, **kwargs: Any) -> MessageQueue:
-        self._queues.append(MessageQueue(ShmMessageDesc, *args, **kwargs))
-        return self._queues[-1]
-
-    def arguments(self, **arguments: Any) -> Any:
-        self._sockets.append(arguments["setup_socket"])
-        return WorkerArgs(**arguments)
-
-    def observe(self, *args: Any) -> ReaderProcesses:
-        # The readers have copies. DALI keeps the last one open: sending handles to that reader
-        # after its death would not fail, but wait forever for room in the socket.
-        for end in filter(None, self._sockets):
-            end.close()
-        self.readers.append(ReaderProcesses(*args))
-        return self.readers[-1]
-
-    def start(self, process: BaseProcess) -> None:
-        spawned = getattr(process, "_start_method", None) == "spawn"
-        if not spawned or threading.get_ident() != self._thread:
-            self._start(process)
+        Raises
+        ------
+        OSError
+            Where a limit of this process leaves no address space.
+        ReaderProcessError
+            If a reader process dies.
+        RuntimeError
+            In a daemonic process.
+        """
+        if self.readers is not None:
             return
-        ensure_running()  # as it starts, it would let Ctrl-C in
-        with ctrl_c_blocked():
-            self._start(process)
+        if multiprocessing.current_process().daemon:
+            raise RuntimeError(
+                "this process is daemonic, as workers of a DataLoader are, and may not start "
+                "reader processes: loop over the Loader in the main process, or call the factory "
+                "of its pipeline here, with num_read_processes=0, which a Loader does not take"
+            )
+        batch_size, num_readers = self._source.schedule.batch_size, self._num_readers
+        room = region_bytes(num_readers)
+        self._layout = Layout(self._source.specs, batch_size, num_readers, room)
+        shared = SharedMemory(self._layout.nbytes)
+        self._map = shared.map()
+        own, theirs = socket.socketpair()
+        self._channel = _Channel(own)
+        try:
+            processes = self._started(shared, theirs)
+        except (ConnectionError, EOFError):
+            cause = "a reader process or the fork server died while it was started"
+            raise ReaderProcessError(cause) from None
+        finally:
+            theirs.close()
+        self.readers = ReaderProcesses(processes, self._channel)
+        self._poll = select.poll()
+        for end in (own.fileno(), *(process.sentinel for process in processes)):
+            self._poll.register(end, select.POLLIN)
+        self._ask()
+        self._num_starting = self._num_readers
+        while self._num_starting:
+            self._receive()
 
-    def terminate(self, process: BaseProcess) -> None:
-        # DALI then waits without limit, and a reader may have inherited that SIGTERM is ignored, or
-        # a handler for it.
-        if threading.get_ident() == self._thread:
-            process.kill()
-        else:
-            _terminate(process)
+    def _started(self, shared: SharedMemory, theirs: socket.socket) -> list[BaseProcess]:
+        context: Any = multiprocessing.get_context(self._method)
+        # A forked process has the Source, which may be one that cannot be pickled.
+        sent = self._source if self._method == "fork" else setup.dumps(self._source)
+        processes: list[BaseProcess] = []
+        if self._method == "spawn":
+            ensure_running()  # as it starts, it would let Ctrl-C in
+        try:
+            with ctrl_c_blocked():
+                for number in range(self._num_readers):
+                    arguments = os.getpid(), sent, self._layout, shared, number, theirs
+                    processes.append(context.Process(target=read_loop.run, args=arguments))
+                    processes[-1].start()
+        except BaseException:
+            assert self._channel is not None
+            self._channel.close()
+            for process in processes:
+                if process.pid is not None:
+                    process.kill()
+            raise
+        return processes
+
+    # Slots: free -> asked for -> held by DALI -> dropped -> free.
+
+    def _ask(self, wait: bool = False) -> None:
+        """Ask the readers for a batch in each free slot.
+
+        This may be called in any thread, also inside itself, where an array is dropped: who comes
+        second, and does not `wait`, leaves it to the first.
+        """
+        while self._free and self._asking.acquire(blocking=wait):
+            try:
+                while self._free:
+                    batch, slot = self._asked, self._free.popleft()
+                    self._slots[batch], self._left[batch] = slot, self._layout.batch_size
+                    self._asked += 1
+                    assert self._channel is not None
+                    self._channel.send(
+                        [(batch, slot, count, first) for first, count in self._tasks]
+                    )
+            finally:
+                self._asking.release()
+
+    def _drop(self, batch: int) -> None:
+        """Note that DALI has dropped a batch; this may be called in any thread, too."""
+        del self._held[batch]
+        self._dropped.add(batch)
+        self._use_again()
+
+    def note_outputs(self) -> None:
+        """Note that the outputs of one more batch have come, and the graph is done with it."""
+        self._finished += 1
+        self._use_again()
+
+    def _use_again(self) -> None:
+        for batch in self._dropped.copy():
+            if batch < self._finished or not self._until_outputs:
+                # Of two threads only one gets the slot.
+                with suppress(KeyError):
+                    self._dropped.remove(batch)
+                    self._free.append(self._slots.pop(batch))
+        self._ask()
+
+    def __call__(self) -> Batch:
+        """Wait for the next batch and return its arrays, in the order of the specs.
+
+        Raises
+        ------
+        ReaderProcessError
+            If a reader process has died.
+        RuntimeError
+            If the pool was closed.
+        """
+        batch = self._taken
+        while batch >= self._asked:
+            if not self._free:
+                # DALI has all slots, and drops none before it gets one more batch.
+                if self._num_slots == MOST_SLOTS:
+                    raise RuntimeError(f"the graph holds {MOST_SLOTS} batches: lower prefetch")
+                self._free.append(self._num_slots)
+                self._num_slots += 1
+            self._ask(wait=True)
+        while self._left[batch]:
+            self._receive()
+        del self._left[batch]
+        self._taken += 1
+        # NumPy's views of this array refer to it, and not to what it is a view of.
+        memory = np.frombuffer(self._map, np.uint8)
+        self._held[batch] = weakref.ref(memory, partial(_dropped, weakref.ref(self), batch))
+        return of_slab(self._layout, memory, self._slots[batch])
+
+    def _receive(self) -> None:
+        """Wait for answers of the readers."""
+        assert self._channel is not None
+        assert self.readers is not None
+        ready = interruptible(self._poll.poll)
+        if self._channel.is_closed:
+            raise RuntimeError(_CLOSED)
+        found = b""
+        if all(end == self._channel.fileno for end, _ in ready):
+            found = self._channel.receive()
+        if not found:
+            if death := self.readers.death():
+                raise ReaderProcessError(death)
+            raise RuntimeError(_CLOSED)
+        for batch, _, count, _ in MESSAGE.iter_unpack(found):
+            if batch == READY:
+                self._num_starting -= 1
+            else:
+                self._left[batch] -= count
+
+
+def _dropped(pool: weakref.ref[ReaderPool], batch: int, _: object) -> None:
+    if (found := pool()) is not None:
+        found._drop(batch)
+
+
+class _Channel:
+    """The consumer's end of the socket that it shares with all readers."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end, self._consumer = end, os.getpid()
+        self.is_closed = False
+        self.fileno = end.fileno()
+        # Not by close(): another thread may wait at the descriptor, which must not be reused yet.
+        weakref.finalize(self, end.close).atexit = False
+
+    def send(self, messages: list[tuple[int, int, int, int]]) -> None:
+        """Send messages, which readers receive one by one; no effect on a closed one."""
+        packed = b"".join(MESSAGE.pack(*message) for message in messages)
+        for start in range(0, len(packed), _MOST_SENT):
+            try:
+                self._end.sendall(packed[start : start + _MOST_SENT], socket.MSG_NOSIGNAL)
+            except OSError:  # closed meanwhile
+                return
+
+    def receive(self) -> bytes:
+        """Return messages that have come; none if it was closed, or no reader is left."""
+        try:
+            return self._end.recv(_RECEIVED)
+        except ConnectionResetError:
+            return b""
 
     def close(self) -> None:
-        # An interrupt during a fork leaves a reader that no Process object knows.
-        for queue in self._queues:
-            queue.close()
-
-
-@contextmanager
-def started_readers() -> Iterator[list[ReaderProcesses]]:
-    """Replace parts of the pool that DALI starts in this block; yield a list of its readers.
-
-    OSError if /dev/shm is full, ReaderProcessError if a reader dies, RuntimeError in a daemonic
-    process.
-    """
-    pool = _StartingPool()
-    with (
-        alone(),
-        pool_replaced(
-            queue=pool.queue,
-            arguments=pool.arguments,
-            observer=pool.observe,
-            allocated=_reserve_task,
-        ),
-        replaced(BaseProcess, "start", lambda process: pool.start(process)),
-        replaced(BaseProcess, "terminate", lambda process: pool.terminate(process)),
-    ):
-        try:
-            yield pool.readers
-        except BaseException as error:
-            pool.close()
-            clear = _clear(error, pool.readers)
-            if clear is None:
-                raise
-            # The traceback through DALI explains nothing.
-            raise clear from None
-
-
-def _clear(error: BaseException, readers: list[ReaderProcesses]) -> Exception | None:
-    """Return the error to raise instead of one from DALI's calls; None to keep that."""
-    if isinstance(error, (RuntimeError, ConnectionError, EOFError)):
-        if readers and (death := readers[-1].death()):
-            return ReaderProcessError(death)
-        if not isinstance(error, RuntimeError):
-            cause = "a reader process or the fork server died while it was started"
-            return ReaderProcessError(cause)
-    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        remedy = "give it more room (docker run --shm-size, or --ipc=host)"
-        reason = f"readers cannot be started, /dev/shm is full: {remedy}"
-        return OSError(errno.ENOSPC, reason)
-    elif isinstance(error, AssertionError) and "daemonic" in str(error):
-        return RuntimeError(
-            "this process is daemonic, as workers of a DataLoader are, and may not start reader "
-            "processes: loop over the Loader in the main process, or call the factory of its "
-            "pipeline here, with num_read_processes=0, which a Loader does not take"
-        )
-    return None
-
-
-def _reserve_task(handle: int, nbytes: int) -> None:
-    """Reserve the pages of new shared memory that a task is written to.
-
-    DALI's is files that have a length but no pages. Where /dev/shm is full, a process that writes
-    to such a page is killed by SIGBUS. A reader's death is reported, that of the consumer is not.
-    """
-    os.posix_fallocate(handle, 0, min(nbytes, _HEAD))
+        """Tell the readers to end."""
+        if not self.is_closed and os.getpid() == self._consumer:
+            # This reaches the readers even if a forked process has a copy of this end.
+            self._end.shutdown(socket.SHUT_RDWR)
+        self.is_closed = True

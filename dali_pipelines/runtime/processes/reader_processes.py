@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import logging
 import multiprocessing.process
-import select
 import signal
-import socket
 import time
 from collections.abc import Sequence
-from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
-
-from dali_pipelines.runtime.interrupts import interruptible
-from readers.worker.message_queue import MessageQueue
+from typing import Protocol
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +20,7 @@ _KILLED_S = 10.0
 """Time for a killed reader to end: the kernel may need some to free its memory."""
 
 _CAUSES = {
-    -signal.SIGBUS: "shared memory is full: give /dev/shm more room (docker run --shm-size, or "
-    "--ipc=host), or use a smaller batch_size or prefetch",
+    -signal.SIGBUS: "there was no memory for its samples: use a smaller batch_size or prefetch",
     -signal.SIGKILL: "it was killed from outside, most likely because memory ran out: use fewer "
     "num_read_processes, or a smaller batch_size or prefetch",
     -signal.SIGSEGV: "it crashed while it read: run with fewer files to find the cause",
@@ -44,32 +38,31 @@ class ReaderProcessError(RuntimeError):
     """A reader process has died; the pipelines are closed and can be started again."""
 
 
+class Channel(Protocol):
+    """The connection of a consumer to its readers."""
+
+    def close(self) -> None:
+        """Tell them to end."""
+        ...
+
+
 class ReaderProcesses:
-    """The reader processes of one pipeline; replaces DALI's Observer, without a thread.
+    """The reader processes of one pipeline.
 
     They end at `close`, when this object is garbage-collected, and at exit before multiprocessing
     waits for its processes. A forked copy of this object does not end them.
     """
 
-    def __init__(
-        self,
-        _context: object,
-        processes: Sequence[BaseProcess],
-        task_queues: Sequence[MessageQueue],
-        result_queue: MessageQueue,
-    ) -> None:
+    def __init__(self, processes: Sequence[BaseProcess], channel: Channel) -> None:
         self.processes = list(processes)
         self._codes: dict[int | None, int | None] = {}
-        queues = [*task_queues, result_queue]
-        for queue in queues:
-            queue.wait = partial(_wait, self.processes)
-        self.close = Finalize(self, _end, (self.processes, queues, self._codes), exitpriority=0)
+        self.close = Finalize(self, _end, (self.processes, channel, self._codes), exitpriority=0)
 
     def death(self) -> str | None:
         """Return which reader has died and why; None if none has, or if they were ended."""
         if not self._codes and self.close.still_active():
             _note_ended(self.processes, self._codes, time.monotonic() + _GRACE_S)
-        # Exit code 0 comes last: DALI ends the other readers after one has died.
+        # Exit code 0 comes last: the others may have ended because of that one.
         for pid, code in sorted(self._codes.items(), key=lambda item: item[1] == 0):
             return f"reader process {pid} has died: {self._cause(code)}"
         return None
@@ -88,27 +81,17 @@ def _cause(code: int | None) -> str:
     try:
         return f"it was ended by {signal.Signals(-code).name}"
     except ValueError:  # it ended by itself, or by a signal without a name
-        return f"its exit code is {code}"
-
-
-def _wait(processes: Sequence[BaseProcess], end: socket.socket, event: int) -> bool:
-    """Wait at the consumer's end of a queue while all readers live."""
-    poll = select.poll()
-    poll.register(end, event)
-    for process in processes:
-        poll.register(process.sentinel, select.POLLIN)
-    return interruptible(poll.poll) == [(end.fileno(), event)]
+        return f"its exit code is {code}, see its own output for the reason"
 
 
 def _end(
     processes: Sequence[BaseProcess],
-    queues: Sequence[MessageQueue],
+    channel: Channel,
     codes: dict[int | None, int | None],
 ) -> None:
     deadline = time.monotonic() + _GRACE_S
     try:
-        for queue in queues:
-            queue.close()
+        channel.close()
         while len(codes) < len(processes) and time.monotonic() < deadline:
             _note_ended(processes, codes, deadline)
     finally:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from readers.buffers import buffer
 from readers.fits import payload
 from readers.fits.gzip_stream import MOST_RATIO, inflated
 from readers.fits.tiles.contract import Codec, CodedTiles, SentTiles
@@ -37,7 +38,7 @@ class Rice(Codec):
 
     def read(self, tiles: CodedTiles, room: int) -> SentTiles:
         """Read tiles."""
-        data, starts, nbytes = tiles.read(room)
+        data, starts, nbytes = tiles.read(room, buffer)
         return SentTiles(data, starts, tiles.lengths, payload.RICE, nbytes)
 
 
@@ -77,16 +78,15 @@ class Gzip(Codec):
         item, stored = self._values(len(first), int(counts[0]))
         sizes = item * counts
         ends = np.cumsum(sizes)
-        data = np.empty(int(ends[-1]) + room, np.uint8)
-        data[ends[-1] :] = 0
-        buffer, at = data.data, 0
+        data = buffer(int(ends[-1]), room)
+        whole, at = data.data, 0
         for stream, end in zip(streams, ends.tolist(), strict=True):
             values = inflated(stream, end - at + 1) if at else first
             if len(values) != end - at:
                 raise _wrong_size((end - at) // item, len(values))
             if self.is_shuffled and item == 8:  # kernels know of 2 and 4 bytes
                 values = np.frombuffer(values, np.uint8).reshape(8, -1).T.tobytes()
-            buffer[at:end] = values
+            whole[at:end] = values
             at = end
         return SentTiles(data, ends - sizes, sizes, stored, nbytes)
 
@@ -119,7 +119,7 @@ class Plio(Codec):
 
     def read(self, tiles: CodedTiles, room: int) -> SentTiles:
         """Read tiles, and check their headers."""
-        data, starts, nbytes = tiles.read(room)
+        data, starts, nbytes = tiles.read(room, buffer)
         header = data[starts[:, None] + np.arange(10)].view(">i2").astype(np.int64)
         is_old = header[:, 2] > 0
         first = np.where(is_old, 3, header[:, 1])

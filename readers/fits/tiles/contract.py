@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from readers.buffers import Allocate, private
 from readers.byte_ranges import read_ranges
 from readers.places.contract import Place
 
@@ -28,9 +29,12 @@ class CodedTiles(NamedTuple):
     shapes: Callable[[], NDArray[np.int64]]
     """Returns the rows and columns of each tile, shape (tiles, 2)."""
 
-    def read(self, room: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
+    def read(
+        self, room: int = 0, allocate: Allocate = private
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
         """Read their bytes, as `readers.byte_ranges.read_ranges` does."""
-        return read_ranges(self.place, self.offsets, self.lengths, gap=GAP, room=room)
+        ranges = self.place, self.offsets, self.lengths
+        return read_ranges(*ranges, gap=GAP, room=room, allocate=allocate)
 
 
 class SentTiles(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import pkgutil
 import re
 import runpy
 import tomllib
@@ -124,20 +123,11 @@ def test_private_names_of_dali_are_used_in_one_module_only() -> None:
     assert not found
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [
-        "_multiproc.pool:Observer",
-        "_multiproc.shared_mem:SharedMem.allocate",
-        "fn:_conditional.merge",
-    ],
-)
-def test_another_dali_is_rejected_at_import(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name = re.split(r"[.:](?=\w+$)", f"nvidia.dali.{missing}")
-    monkeypatch.delattr(pkgutil.resolve_name(owner), name)
+def test_another_dali_is_rejected_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(nvidia.dali.fn._conditional, "merge")
     expected = (
-        f"DALI {nvidia.dali.__version__} has no nvidia.dali.{missing.replace(':', '.')}, which "
-        "dali_pipelines needs: pip install 'nvidia-dali-cuda120>=2.4,<2.5'"
+        f"DALI {nvidia.dali.__version__} has no nvidia.dali.fn._conditional.merge, which "
+        f"dali_pipelines needs: pip install '{dali_private.SUPPORTED}'"
     )
     with pytest.raises(ImportError, match=re.escape(expected)):
         runpy.run_path(str(ROOM))

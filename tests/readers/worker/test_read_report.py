@@ -13,8 +13,8 @@ reports = st.builds(
     ReadReport,
     read_s=st.floats(0, 1e6),
     read_cpu_s=st.floats(0, 1e6),
-    input_bytes=st.integers(0, 2**62),
-    rejected_row=st.none() | st.integers(0, 2**62),
+    input_bytes=st.integers(0, 2**53),
+    rejected_row=st.none() | st.integers(0, 2**53),
     reason=st.text(max_size=100).map(lambda text: text.rstrip("\0")),
 )
 

@@ -27,25 +27,12 @@ def arrived(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_by_the_pickler(arrived: list[Any]) -> None:
+def test_all_of_it(arrived: list[Any]) -> None:
     pickled = setup.dumps({"a": 1})
     assert arrived == []
+    setup.set_up(7)
+    assert arrived == ["left", 7, "kept", "frozen"]
     assert setup.loads(pickled) == {"a": 1}
-    assert arrived == ["left", os.getpid(), "kept", "frozen"]
-
-
-def test_by_fork(arrived: list[Any]) -> None:
-    context = multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
-    with setup.set_up_forks():
-        inside = context.Process(target=lambda: queue.put(list(arrived)))
-        inside.start()
-        assert queue.get() == ["left", os.getpid(), "kept", "frozen"]
-        inside.join()
-    outside = context.Process(target=lambda: queue.put(list(arrived)))
-    outside.start()
-    assert queue.get() == []
-    outside.join()
 
 
 def leave(parcel: setup.Parcel) -> None:
@@ -76,13 +63,17 @@ def test_a_forked_reader_runs_no_handler_of_its_consumer() -> None:
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     before = [signal.signal(number, lambda *_: None) for number in signals]
     context = multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
+    queue, consumer = context.SimpleQueue(), os.getpid()
+
+    def report() -> None:
+        setup.set_up(consumer)
+        queue.put(list(map(signal.getsignal, signals)))
+
     try:
-        with setup.set_up_forks():
-            reader = context.Process(target=lambda: queue.put(list(map(signal.getsignal, signals))))
-            reader.start()
-            assert queue.get() == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_IGN]
-            reader.join()
+        reader = context.Process(target=report)
+        reader.start()
+        assert queue.get() == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_IGN]
+        reader.join()
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)

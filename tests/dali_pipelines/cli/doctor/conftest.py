@@ -74,8 +74,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             "cuda_initialised": ("nvidia.dali.backend.IsDriverInitialized", bool),
             "cores": ("os.sched_getaffinity", range),
             "quota": ("dali_pipelines.runtime.cgroup.cpu_quota", lambda cores: cores),
+            "address_space": ("resource.getrlimit", lambda limit: (limit, limit)),
             "open_files": ("resource.getrlimit", lambda limit: (limit, limit)),
-            "shm": ("dali_pipelines.memory.free_shared", lambda mib: mib << 20),
             "memory": ("dali_pipelines.memory.free_memory", lambda mib: mib << 20),
         }
         for name in facts.keys() & answers.keys():

@@ -101,18 +101,17 @@ TABLE: list[tuple[main.Check, dict[str, Any], dict[str, Any], str]] = [
         {"num_read_processes": "auto", "num_gpus": 3},
         "OK 3 readers",
     ),
-    # Frames of 1 MiB, 2 x 2 of them in flight for each batch ahead.
-    (limits.shared_memory, {"shm": 1024}, {"prefetch": 2}, "OK 8 MiB 1.0 GiB"),
-    (limits.shared_memory, {"shm": 9}, {"prefetch": 2}, "OK"),
-    (limits.shared_memory, {"shm": 9}, {"prefetch": 3}, "BAD 12 MiB /dev/shm 9 --shm-size"),
-    (limits.memory, {"memory": 16384}, {}, "OK 768 MiB 16.0 GiB"),
-    (limits.memory, {"memory": 512}, {}, "BAD 768 MiB"),
+    (limits.memory, {"memory": 16384}, {}, "OK 770 MiB 16.0 GiB"),
+    (limits.memory, {"memory": 512}, {}, "BAD 770 MiB"),
     # Two frames of 1024x512 float32.
     (limits.memory, {"memory": 16384, "driver": H200}, {}, "OK CuPy 4 MiB"),
-    # 64 in any case, 4 for each of 6 readers, and 2 x 2 x 3 chunks for a shard at a time.
-    (limits.open_files, {"open_files": resource.RLIM_INFINITY}, READERS, "OK 100 6 2"),
-    (limits.open_files, {"open_files": 100}, READERS, "OK 100 6 2 100"),
-    (limits.open_files, {"open_files": 99}, READERS, "BAD 100 6 2 99 100"),
+    (limits.address_space, {"address_space": resource.RLIM_INFINITY}, {}, "OK 10 MiB 32.0 GiB"),
+    (limits.address_space, {"address_space": 1 << 40}, {}, "OK 10 MiB 32.0 GiB"),
+    (limits.address_space, {"address_space": 1 << 20}, {}, "BAD 10 MiB 0 MiB -v -f"),
+    # 64 in any case, and 2 for each of 6 readers.
+    (limits.open_files, {"open_files": resource.RLIM_INFINITY}, READERS, "OK 76 6 2"),
+    (limits.open_files, {"open_files": 76}, READERS, "OK 76 6 2 76"),
+    (limits.open_files, {"open_files": 75}, READERS, "BAD 76 6 2 75 76"),
     (limits.settings, {}, {}, "OK 1024x512 1.1 MB"),
     (limits.settings, {}, {"crop": (2000,)}, "BAD crop 2000x2000 1024x512"),
     (limits.settings, {}, {"batch_size": 5, "tail": "drop"}, "BAD 5 4"),
@@ -386,7 +385,7 @@ def test_settings_of_files_of_another_kind(job: MakeJob, check: Check, tmp_path:
         (tmp_path / f"{name}.fits").write_text("no FITS")
     wrong = job(data=str(tmp_path))
     check(limits.settings, wrong, "BAD", "fits", f"{tmp_path}/a.fits", "--pipeline")
-    check(limits.shared_memory, wrong, "NOTE", "not checked")
+    check(limits.memory, wrong, "NOTE", "not checked")
 
 
 def test_rows_are_read_as_by_a_run(

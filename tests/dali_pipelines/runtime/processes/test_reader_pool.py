@@ -1,4 +1,4 @@
-"""What may happen while DALI starts readers, and how it ends."""
+"""What may happen while readers are started, and how it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import multiprocessing.popen_fork
 import multiprocessing.util
 import os
 import signal
-import threading
 from collections.abc import Callable
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
@@ -18,11 +17,20 @@ from typing import Any
 
 import psutil
 import pytest
-from nvidia.dali._multiproc.pool import ProcPool
 
-from dali_pipelines import Index, Loader, ReaderProcessError, npy_pipeline
-from dali_pipelines.runtime.processes.reader_pool import started_readers
+from dali_pipelines import (
+    Index,
+    Loader,
+    PipelineConfig,
+    ReaderPipeline,
+    ReaderProcessError,
+    decode_array,
+    npy_pipeline,
+    reader_pipeline,
+)
+from dali_pipelines.runtime.processes.reader_pool import ReaderPool
 from dali_pipelines.settings import StartMethod
+from readers import NpyReader
 
 LIMIT_S = 60
 
@@ -33,19 +41,22 @@ def make(index: Index, start_method: StartMethod, **config: Any) -> Loader:
     )
 
 
-@pytest.mark.timeout(60)
-def test_a_dead_reader_is_noticed_while_it_is_sent_more_than_a_socket_holds(
-    npy_index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send = ProcPool._send_queue_handles
+class Deadly(NpyReader):
+    """Kills its process when it arrives there."""
 
-    def kill_and_send(pool: Any, sockets: Any) -> None:
-        os.kill(pool._processes[-1].pid, signal.SIGKILL)
-        send(pool, sockets)
+    def __setstate__(self, state: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(ProcPool, "_send_queue_handles", kill_and_send)
-    # 320 handles of shared memory, and a socket holds 278 messages.
-    loader = make(npy_index, "forkserver", num_read_processes=2, prefetch=80)
+    def __getstate__(self) -> Any:
+        return {"a": 1}
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+def test_a_reader_that_dies_while_it_starts(npy_index: Index, start_method: StartMethod) -> None:
+    def factory(index: Index, **config: Any) -> ReaderPipeline:
+        return reader_pipeline(index, Deadly(), decode_array, PipelineConfig(**config))
+
+    loader = Loader(factory, npy_index, batch_size=4, devices=[None], start_method=start_method)
     with pytest.raises(ReaderProcessError, match="killed from outside"):
         loader.start()
 
@@ -99,47 +110,6 @@ def test_a_start_that_fails_leaves_no_reader(
         assert next(iter(loader))
 
 
-def test_a_process_that_is_forked_while_another_thread_starts_readers_can_start_its_own() -> None:
-    started, go_on = threading.Event(), threading.Event()
-
-    def start() -> None:
-        with started_readers():
-            started.set()
-            go_on.wait()
-
-    thread = threading.Thread(target=start)
-    thread.start()
-    started.wait()
-    try:
-        child = os.fork()
-        if child == 0:
-            signal.alarm(LIMIT_S)
-            with started_readers():
-                os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-    finally:
-        go_on.set()
-        thread.join()
-
-
-def test_other_threads_terminate_their_processes_meanwhile() -> None:
-    def run() -> None:
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
-        ready.send(None)
-        signal.pause()
-
-    receiver, ready = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=run)
-    process.start()
-    receiver.recv()
-    with started_readers():
-        thread = threading.Thread(target=process.terminate)
-        thread.start()
-        thread.join()
-    process.join(LIMIT_S)
-    assert process.exitcode == 7
-
-
 def test_a_fork_server_that_can_have_no_socket(
     npy_index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,3 +142,26 @@ def test_ctrl_c_before_a_spawned_reader_has_imported_anything(
     monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", interrupted)
     with make(npy_index, "spawn", num_read_processes=1) as loader:
         assert sum(len(batch["row"]) for (batch,) in loader) == len(npy_index)
+
+
+@pytest.mark.parametrize(
+    ("until_outputs", "outputs_come", "most"),
+    [(False, False, 2), (True, True, 3), (True, False, 9)],
+)
+def test_a_slot_is_used_again_when_its_batch_is_dropped_and_on_a_gpu_has_come_out(
+    npy_index: Index, until_outputs: bool, outputs_come: bool, most: int
+) -> None:
+    source = npy_pipeline(npy_index, batch_size=4, device_id=None).source
+    pool = ReaderPool(source, 1, "forkserver", ahead=1, until_outputs=until_outputs)
+    pool.start()
+    row = [spec.name for spec in source.specs].index("row")
+    places = set()
+    for _ in range(9):
+        batch = pool()
+        places.add(batch[row].data_ptr())
+        del batch
+        if outputs_come:
+            pool.note_outputs()
+    assert pool.readers is not None
+    pool.readers.close()
+    assert len(places) == most

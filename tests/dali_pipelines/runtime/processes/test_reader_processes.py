@@ -9,6 +9,8 @@ import select
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -17,30 +19,38 @@ import pytest
 
 from dali_pipelines.runtime.processes import reader_processes
 from dali_pipelines.runtime.processes.reader_processes import ReaderProcesses
-from readers.worker.message_queue import MessageQueue
 
 pytestmark = pytest.mark.slow
 
-
-class Size:
-    """As much of a message as a queue needs that carries none."""
-
-    def get_size(self) -> int:
-        return 8
+LIMIT_S = 60
 
 
 class Watched:
     """Readers that do nothing until they are let go, or what they are given to do."""
 
     def __init__(self, *actions: Any, method: str = "fork") -> None:
-        self.tasks, self.results = MessageQueue(Size), MessageQueue(Size)
+        self.channel = Channel()
         context: Any = multiprocessing.get_context(method)
         self.processes: list[BaseProcess] = [
             context.Process(target=action, args=args) for action, *args in actions
         ]
         for process in self.processes:
             process.start()
-        self.readers = ReaderProcesses(None, self.processes, [self.tasks], self.results)
+        self.readers = ReaderProcesses(self.processes, self.channel)
+
+    def wait(self) -> None:
+        """Wait until the first one has ended."""
+        assert wait([self.processes[0].sentinel], LIMIT_S)
+
+
+class Channel:
+    """A connection that readers see closed when it is."""
+
+    def __init__(self) -> None:
+        self.theirs, self.own = multiprocessing.get_context("fork").Pipe(duplex=False)
+
+    def close(self) -> None:
+        self.own.close()
 
 
 def die(number: int) -> None:
@@ -54,8 +64,10 @@ def sleep_on() -> None:
     time.sleep(600)
 
 
-def wait_for_end(queue: MessageQueue) -> None:
-    queue.get()
+def wait_for_end(channel: Channel) -> None:
+    channel.own.close()  # a copy
+    with suppress(EOFError):
+        channel.theirs.recv()
 
 
 @pytest.fixture
@@ -71,7 +83,7 @@ def leftovers() -> Iterator[list[BaseProcess]]:
     ("number", "cause"),
     [
         (signal.SIGKILL, "killed from outside"),
-        (signal.SIGBUS, "shared memory is full"),
+        (signal.SIGBUS, "no memory for its samples"),
         (signal.SIGSEGV, "it crashed"),
         (signal.SIGTERM, "SIGTERM"),
         (signal.SIGHUP, "it was ended by SIGHUP"),
@@ -80,7 +92,7 @@ def leftovers() -> Iterator[list[BaseProcess]]:
 )
 def test_the_cause_of_a_death(number: int, cause: str) -> None:
     watched = Watched([die, number], [sleep_on])
-    assert watched.results.get() is None  # it does not wait any more
+    watched.wait()
     assert cause in str(watched.readers.death())
     assert str(watched.processes[0].pid) in str(watched.readers.death())
     watched.readers.close()
@@ -91,7 +103,7 @@ def test_the_cause_of_a_death(number: int, cause: str) -> None:
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_reader_that_left(code: int) -> None:
     watched = Watched([os._exit, code], [sleep_on])
-    assert watched.results.get() is None
+    watched.wait()
     expected = "it ended early" if code == 0 else "its exit code is 3"
     assert expected in str(watched.readers.death())
     watched.readers.close()
@@ -101,7 +113,7 @@ def test_a_death_is_noticed_where_exit_codes_are_lost(caplog: pytest.LogCaptureF
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         watched = Watched([die, signal.SIGKILL], [sleep_on])
-        assert watched.results.get() is None
+        watched.wait()
         expected = f"reader process {watched.processes[0].pid} has died: its exit code is unknown"
         assert expected in str(watched.readers.death())
         watched.readers.close()
@@ -132,11 +144,11 @@ def test_readers_that_are_ended_have_not_died() -> None:
 
 
 def test_a_reader_that_waits_is_let_go_gently() -> None:
-    queue = MessageQueue(Size)
+    channel = Channel()
     context = multiprocessing.get_context("fork")
-    process = context.Process(target=wait_for_end, args=(queue,))
+    process = context.Process(target=wait_for_end, args=(channel,))
     process.start()
-    ReaderProcesses(None, [process], [queue], MessageQueue(Size)).close()
+    ReaderProcesses([process], channel).close()
     assert process.exitcode == 0
 
 

@@ -1,0 +1,62 @@
+"""Memory for the arrays of a sample: in a reader process where the graph reads them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+Empty = Callable[[int], NDArray[np.uint8]]
+"""(bytes) -> memory of any content, shape (bytes,)."""
+Allocate = Callable[[int, int], NDArray[np.uint8]]
+"""`buffer` or `private`."""
+
+_thread = threading.local()
+
+
+def buffer(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
+    """Return memory for an array of the Sample that is being read.
+
+    In a reader process it is shared with the consumer, so that an array that is read into it is not
+    copied any more. It is used again for later samples: a Reader keeps no view of it.
+
+    Parameters
+    ----------
+    nbytes : int
+        Bytes of the array, of any content.
+    room : int
+        Zero bytes behind it.
+
+    Returns
+    -------
+    ndarray, shape (nbytes + room,), uint8
+    """
+    if (empty := getattr(_thread, "empty", None)) is None:
+        return private(nbytes, room)
+    found = empty(nbytes + room)
+    found[nbytes:] = 0
+    return found
+
+
+def private(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
+    """Return memory like `buffer`, for what is no array of a Sample: it is freed as any other."""
+    found = np.empty(nbytes + room, np.uint8)
+    found[nbytes:] = 0
+    return found
+
+
+@contextmanager
+def buffers_from(empty: Empty) -> Iterator[None]:
+    """Let `buffer` take its memory from a function, in this thread, for the duration of a block.
+
+    Other threads get private memory meanwhile: one that is abandoned after a time limit may write
+    to its memory long after the block.
+    """
+    _thread.empty = empty
+    try:
+        yield
+    finally:
+        del _thread.empty

@@ -1,0 +1,304 @@
+"""The slab: memory that reader processes write samples to, and their consumer takes batches from.
+
+It is one sparse memfd, which each process maps once: address space is plenty, and pages exist only
+where something was written. It begins with slots, one for each batch that is being read or used. A
+slot has a table of int64, with a row for each sample that says where its arrays of any shape lie,
+and then, for each array of known shape, one array over the batch. Behind the slots each reader has
+a region, and takes blocks of it as it needs them.
+
+Nothing here is locked between processes: only one of them has a slot, or its part of one, at a
+time, and messages through a socket pass it on.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import mmap
+import os
+import resource
+import threading
+import weakref
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from readers.contract import SampleSpec
+
+MOST_SLOTS = 64
+"""Slots that there is address space for."""
+_REGION_BYTES = 32 << 30
+"""Bytes of address space of each reader, where no limit of this process is lower."""
+_ALIGNED = 256
+"""Bytes at a multiple of which each array begins, as CUDA wants it."""
+_BLOCK = 1 << 20
+"""Least bytes of a block."""
+_EIGHTH = 3
+"""Binary digits behind the first one of a block's size: later arrays of about that size fit."""
+
+Bytes = NDArray[np.uint8]
+
+
+class NoMemory(BaseException):
+    """There is no memory for a sample. That is not the fault of its row: no Exception."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of a slab lie.
+
+    Parameters
+    ----------
+    specs : tuple of SampleSpec
+        The arrays of each sample.
+    batch_size, num_readers : int
+    region_bytes : int
+        Bytes of address space of each reader.
+    """
+
+    specs: tuple[SampleSpec, ...]
+    batch_size: int
+    num_readers: int
+    region_bytes: int = _REGION_BYTES
+
+    @cached_property
+    def varying(self) -> tuple[int, ...]:
+        """Numbers of the arrays whose shape is not known."""
+        return tuple(number for number, spec in enumerate(self.specs) if spec.shape is None)
+
+    @cached_property
+    def fixed(self) -> tuple[int, ...]:
+        """Numbers of the arrays of known shape."""
+        return tuple(number for number, spec in enumerate(self.specs) if spec.shape is not None)
+
+    @cached_property
+    def columns(self) -> tuple[slice, ...]:
+        """Columns of the table for each varying array: of its first byte, then of its shape."""
+        found, start = [], 0
+        for number in self.varying:
+            stop = start + 1 + (self.specs[number].ndim or 0)
+            found.append(slice(start, stop))
+            start = stop
+        return tuple(found)
+
+    @cached_property
+    def _places(self) -> tuple[int, ...]:
+        """First bytes in a slot of the arrays over the batch, and the end of the last one."""
+        width = self.columns[-1].stop if self.columns else 0
+        places = [_up(8 * width * self.batch_size)]
+        for number in self.fixed:
+            places.append(_up(places[-1] + self.specs[number].nbytes * self.batch_size))
+        return tuple(places)
+
+    @property
+    def _slot_bytes(self) -> int:
+        return _up(max(1, self._places[-1]), mmap.PAGESIZE)
+
+    def table(self, memory: Bytes, slot: int) -> NDArray[np.int64]:
+        """Return the table of a slot, shape (batch_size, columns)."""
+        width = self.columns[-1].stop if self.columns else 0
+        shape = self.batch_size, width
+        return np.ndarray(shape, np.int64, memory, slot * self._slot_bytes)
+
+    def over_batch(self, memory: Bytes, slot: int) -> list[NDArray[Any]]:
+        """Return the arrays over the batch, shape (batch_size, ...), one for each of `fixed`."""
+        first = slot * self._slot_bytes
+        return [
+            np.ndarray(
+                (self.batch_size, *(self.specs[number].shape or ())),
+                self.specs[number].dtype,
+                memory,
+                first + place,
+            )
+            for number, place in zip(self.fixed, self._places[:-1], strict=True)
+        ]
+
+    def region(self, reader: int) -> int:
+        """Return the first byte of the region of a reader."""
+        return MOST_SLOTS * self._slot_bytes + reader * self.region_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the address space."""
+        return self.region(self.num_readers)
+
+
+def region_bytes(num_readers: int) -> int:
+    """Return the bytes of address space for each reader of this process.
+
+    Schedulers of clusters set limits to it; half of what these leave is for the readers together.
+    """
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * mmap.PAGESIZE
+    left = [_REGION_BYTES]
+    for limit, taken in ((resource.RLIMIT_AS, used), (resource.RLIMIT_FSIZE, 0)):
+        soft = resource.getrlimit(limit)[0]
+        if soft != resource.RLIM_INFINITY:
+            left.append(max(0, soft - taken) // (2 * num_readers))
+    return min(left) // _ALIGNED * _ALIGNED
+
+
+class SharedMemory:
+    """An empty memfd for a slab, which other processes inherit or get by pickle.
+
+    Raises
+    ------
+    OSError
+        By `SharedMemory` and `map` where a limit of this process is too low.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._nbytes = nbytes
+        self._keep(os.memfd_create("samples"))
+        try:
+            os.ftruncate(self.fd, nbytes)
+        except OSError as error:
+            raise _limited(error, nbytes, "file size", "-f") from None
+
+    def map(self) -> mmap.mmap:
+        """Map the memory."""
+        try:
+            return mmap.mmap(self.fd, self._nbytes)
+        except OSError as error:
+            raise _limited(error, self._nbytes, "virtual memory", "-v") from None
+
+    def _keep(self, fd: int) -> None:
+        self.fd = fd
+        weakref.finalize(self, os.close, fd)
+
+    def __getstate__(self) -> Any:
+        return self._nbytes, DupFd(self.fd)
+
+    def __setstate__(self, sent: Any) -> None:
+        self._nbytes, fd = sent
+        self._keep(fd.detach())
+
+
+def _limited(error: OSError, nbytes: int, limit: str, flag: str) -> OSError:
+    if error.errno not in (errno.ENOMEM, errno.EFBIG):
+        return error
+    return OSError(
+        error.errno,
+        f"readers need {nbytes >> 20} MiB of address space, and the limit of {limit} of this "
+        f"process is lower: raise it (ulimit {flag} unlimited), or limit memory by a control group",
+    )
+
+
+class Region:
+    """The region of one reader, from which its threads take memory for arrays.
+
+    Parameters
+    ----------
+    shared : SharedMemory
+        The memory.
+    memory : ndarray, shape (bytes,), uint8
+        The same, as mapped in this process.
+    start, nbytes : int
+        First byte of the region, and number of bytes.
+    """
+
+    def __init__(self, shared: SharedMemory, memory: Bytes, start: int, nbytes: int) -> None:
+        self._shared, self.memory = shared, memory
+        self._address = address_of(memory)
+        self._start = self._end = start
+        self._nbytes = nbytes
+        self._free: list[tuple[int, int]] = []  # (bytes, first byte), in order
+        self._used = defaultdict[int, list[tuple[int, int]]](list)  # by slot
+        self._batches = dict[int, int]()  # by slot
+        self._lock = threading.Lock()
+
+    def begin(self, slot: int, batch: int) -> None:
+        """Take back the blocks that an older batch had for a slot."""
+        with self._lock:
+            if self._batches.get(slot) != batch:
+                self._batches[slot] = batch
+                self._free = sorted(self._free + self._used.pop(slot, []))
+
+    def take(self, nbytes: int, slot: int) -> tuple[int, int]:
+        """Return size and first byte of a block of at least so many bytes for the batch of a slot.
+
+        Raises
+        ------
+        NoMemory
+            If there is none.
+        """
+        with self._lock:
+            fits = (number for number, (size, _) in enumerate(self._free) if size >= nbytes)
+            number = next(fits, None)
+            block = self._new(nbytes) if number is None else self._free.pop(number)
+            self._used[slot].append(block)
+            return block
+
+    def _new(self, nbytes: int) -> tuple[int, int]:
+        nbytes = max(nbytes, _BLOCK)
+        size, start = _up(nbytes, 1 << (nbytes.bit_length() - 1 - _EIGHTH)), self._end
+        if start + size > self._start + self._nbytes:
+            raise NoMemory(
+                f"the samples of a reader need more than its {self._nbytes >> 20} MiB of address "
+                "space: use a smaller batch_size or prefetch, or raise the limits of virtual "
+                "memory and file size (ulimit -v, -f)"
+            )
+        try:
+            os.posix_fallocate(self._shared.fd, start, size)
+        except OSError as error:
+            raise NoMemory(f"for samples: {error.strerror}") from None
+        self._end += size
+        return size, start
+
+    def place(self, array: NDArray[Any]) -> int | None:
+        """Return the first byte of an array that lies here; None for one from elsewhere."""
+        first = address_of(array) - self._address
+        return first if self._start <= first < self._end and array.flags.c_contiguous else None
+
+
+class Writer:
+    """Takes memory of a region for the arrays of some samples of one batch, one after the other."""
+
+    def __init__(self, region: Region, slot: int) -> None:
+        self._region, self._slot = region, slot
+        self._at = self._stop = 0
+
+    def empty(self, nbytes: int) -> Bytes:
+        """Return memory for an array, shape (nbytes,); NoMemory if there is none."""
+        if self._at + nbytes > self._stop:
+            size, self._at = self._region.take(nbytes, self._slot)
+            self._stop = self._at + size
+        start, self._at = self._at, _up(self._at + nbytes)
+        return self._region.memory[start : start + nbytes]
+
+    def place(self, array: NDArray[Any]) -> int:
+        """Return the first byte of an array in the slab, and copy it there if need be."""
+        if not array.nbytes:
+            return 0
+        first = self._region.place(array)
+        if first is None:
+            own = self.empty(array.nbytes)
+            own.view(array.dtype).reshape(array.shape)[...] = array
+            first = self._region.place(own)
+            assert first is not None
+        return first
+
+
+def tasks_of(batch_size: int, num_readers: int, each: int = 2) -> Sequence[tuple[int, int]]:
+    """Return the first sample and the number of samples of each task that a batch is cut into.
+
+    Readers take tasks as they become free: with two for each of them, one that is slow, or stopped
+    while it had none, keeps nobody waiting for long.
+    """
+    count = max(1, math.ceil(batch_size / (num_readers * each)))
+    return [(first, min(count, batch_size - first)) for first in range(0, batch_size, count)]
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Return the address of the first byte of an array."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _up(nbytes: int, multiple: int = _ALIGNED) -> int:
+    return -(-nbytes // multiple) * multiple

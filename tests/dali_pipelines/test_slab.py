@@ -1,0 +1,121 @@
+"""Batches keep their values, whatever becomes of the memory that their samples came through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ramp_images import SEED, Archive
+
+from dali_pipelines import Index, Loader, Mask, npy_pipeline
+from dali_pipelines.runtime.batches import of_slab
+from dali_pipelines.runtime.processes import reader_pool
+from dali_pipelines.runtime.processes.reader_pool import ReaderPool
+from readers.worker.slab import Bytes, Layout
+
+EPOCHS = 4
+READERS = 2
+
+
+def overwrite(layout: Layout, memory: Bytes, slot: int) -> None:
+    """Write 0xFF over all arrays of the batch in a slot."""
+    table = layout.table(memory, slot)
+    for number, columns in zip(layout.varying, layout.columns, strict=True):
+        item = np.dtype(layout.specs[number].dtype).itemsize
+        for start, *shape in table[:, columns].tolist():
+            memory[start : start + item * int(np.prod(shape))] = 0xFF
+    for array in layout.over_batch(memory, slot):
+        array.view(np.uint8)[...] = 0xFF
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Overwrite each slot that is free again; return their numbers.
+
+    It reaches into the pool, as nothing but the pool may know when that is.
+    """
+    drop, found = ReaderPool._drop, list[int]()
+
+    def overwrite_and_drop(pool: Any, batch: int) -> None:
+        found.append(pool._slots[batch])
+        overwrite(pool._layout, np.frombuffer(pool._map, np.uint8), found[-1])
+        drop(pool, batch)
+
+    monkeypatch.setattr(ReaderPool, "_drop", overwrite_and_drop)
+    return found
+
+
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("RICE_1", "torch", {"crop": 40, "window": "random", "flip": "hv"}),
+    ("RICE_1", "dlpack", {"ragged": "list", "prefetch": 1, "start_method": "fork"}),
+    ("plain", "numpy", {"ragged": "list", "prefetch": 4}),
+    ("plain", "torch", {"ragged": "pad", "start_method": "spawn"}),
+    ("plain", "numpy", {"crop": 40, "masks": True, "read_timeout": 50.0}),
+    ("GZIP_2", "numpy", {"crop": (30, 40), "window": "random", "dtype": "int16"}),
+    ("HCOMPRESS_1", "dlpack", {"crop": 40, "outputs": ("matrix",)}),
+    ("npy", "numpy", {"ragged": "list", "read_timeout": 50.0}),
+    ("npy", "torch", {"crop": 40, "columns": ("label",), "batch_size": 1}),
+    ("png", "dlpack", {"resize": 32, "flip": "h"}),
+    ("jpeg", "numpy", {"crop": 40, "window": "random", "masks": True}),
+    ("mcu rows", "torch", {"crop": 40, "window": "random", "read_threads": 3}),
+    ("mcu rows", "numpy", {"random_area": (0.2, 1.0), "resize": (24, 32)}),
+]
+
+
+@pytest.mark.parametrize(("kind", "framework", "settings"), CASES)
+def test_batches_that_are_kept_equal_those_read_in_this_process(
+    ramps: Callable[..., Archive],
+    tmp_path: Path,
+    poisoned: list[int],
+    kind: str,
+    framework: Any,
+    settings: dict[str, Any],
+) -> None:
+    archive = ramps(kind)
+    archive = archive.with_column("label", np.arange(len(archive.images), dtype=np.float32))
+    settings = {"batch_size": 3, "seed": SEED, **archive.settings, **settings}
+    if settings.pop("masks", False):
+        archive = archive.with_masks(tmp_path)[0]
+        settings["targets"] = {"mask": Mask("mask_path", "int16", outside=-1)}
+    options = {"num_read_processes": READERS, "devices": [None], "framework": framework}
+    with Loader(archive.factory, archive.index, **options, **settings) as loader:
+        # All of them are kept to the end, while the slots are used again and again.
+        kept = [(epoch, batch) for epoch in range(EPOCHS) for (batch,) in loader]
+    assert len(poisoned) >= len(kept)
+    expected = [archive.samples(epoch=epoch, **settings) for epoch in range(EPOCHS)]
+    num_samples = 0
+    for epoch, batch in kept:
+        arrays = {name: by_slot(values) for name, values in batch.items()}
+        for slot, row in enumerate(arrays["row"]):
+            num_samples += 1
+            for name, array in arrays.items():
+                value = expected[epoch][int(row)][name]
+                np.testing.assert_array_equal(array[slot], value, f"{name} of row {row}")
+    assert num_samples == EPOCHS * len(archive.images)
+
+
+def test_a_slot_that_is_used_too_early_is_seen(
+    npy_index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nothing would be shown above."""
+
+    def overwritten(layout: Layout, memory: Bytes, slot: int) -> Any:
+        batch = of_slab(layout, memory, slot)
+        overwrite(layout, memory, slot)
+        return batch
+
+    monkeypatch.setattr(reader_pool, "of_slab", overwritten)
+    with closing(npy_pipeline(npy_index, batch_size=4, device_id=None)) as pipeline:
+        pipeline.build()
+        image = pipeline.run()[pipeline.output_names.index("image")]
+        assert np.isnan(image[0]).all()
+
+
+def by_slot(values: Any) -> list[Any]:
+    if isinstance(values, list):
+        return [np.from_dlpack(value) for value in values]
+    return [*np.from_dlpack(values)]
