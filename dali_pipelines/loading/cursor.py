@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from dali_pipelines.runtime.devices import Device, LatePlacement, Placement
 from readers.sampling.schedule import Schedule, Tail
 from readers.sampling.shard import Shard
 from readers.source import NEIGHBOURS
+
+_schedule = lru_cache(maxsize=16)(Schedule)
+"""Each step asks for the same one several times, and it checks its arguments."""
 
 
 class Cursor:
@@ -46,7 +50,7 @@ class Cursor:
         return self._schedule_of(self.placement)
 
     def _schedule_of(self, placement: Placement) -> Schedule:
-        return Schedule(
+        return _schedule(
             num_rows=self._num_rows,
             shard=Shard(placement.first_shard, placement.num_shards),
             batch_size=self._batch_size,
@@ -109,11 +113,9 @@ class Cursor:
 
     def advance(self) -> None:
         """Move to the next step."""
-        schedule = self.schedule
-        position = self.position + schedule.stride
-        if self.epoch_steps is None:
-            position = min(position, self._num_rows)
-        self.epoch, self.position = replace(schedule, position=position).start
+        position = self.position + self.schedule.stride
+        self.position = position if self.epoch_steps else min(position, self._num_rows)
+        self.epoch, self.position = self.schedule.start
         self.steps += 1
         if self.epoch_steps is not None and self.steps % self.epoch_steps == 0:
             self.start = self.steps, self.epoch, self.position

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -210,7 +209,10 @@ class TiledImage:
         lengths, offsets = self.table.descriptors(place, table, "COMPRESSED_DATA")
         is_coded: Any = slice(None)
         stored: dict[int, tuple[bytes, int, int]] = {}
-        shapes = cache(lambda: np.tile(self._tile_shapes(rows, columns), (len(planes), 1)))
+
+        def shapes() -> NDArray[np.int64]:
+            return np.tile(self._tile_shapes(rows, columns), (len(planes), 1))
+
         if lengths.min() < self.codec.least_bytes(self.tile_height * self.tile_width):
             is_coded = lengths > 0
             pixels = shapes().prod(axis=1)
@@ -259,6 +261,9 @@ class TiledImage:
         return np.stack(np.meshgrid(heights, widths, indexing="ij"), axis=-1).reshape(-1, 2)
 
     def _plan(self, plane: int, tiles: NDArray[np.int64], y: int, x: int) -> NDArray[np.int64]:
+        rice = {}
+        if isinstance(self.codec, Rice):
+            rice = {"bytepix": self.codec.bytepix, "blocksize": self.codec.blocksize}
         # The random numbers of a tile follow from its number in the whole table.
         offset = plane * self._plane_tiles
         return make_plan(
@@ -270,7 +275,7 @@ class TiledImage:
             tile_width=self.tile_width,
             top=y,
             left=x,
-            **(asdict(self.codec) if isinstance(self.codec, Rice) else {}),
+            **rice,
             dither=self.dither,
             seed=self.seed and (self.seed - 1 + offset) % 10000 + 1,
         )
