@@ -41,6 +41,11 @@ class Settings(Protocol):
         ...
 
     @property
+    def against(self) -> str:
+        """Commit of an older version."""
+        ...
+
+    @property
     def correction_table(self) -> str | None:
         """Degradation for AIA; None for the table of aiapy's tests."""
         ...

@@ -15,6 +15,7 @@ containers  photographs in tars, TFRecord and LMDB, against DALI's own readers a
 remote      frames in a store of objects that is 20 ms away, against astropy over s3fs
 headers     keywords of FITS files as index reads them, against astropy's getheader
 serving     calls of a Preprocessor, against Pillow, astropy and the graph alone; how it starts
+transport   from the readers to the graph, against an older version: CPU time, memory, samples/s
 kernels     CUDA kernels without a GPU: registers, occupancy, and what they execute for a pixel
 
 Ways that need a package that is not there are listed without figures. All others go through the
@@ -44,7 +45,7 @@ from dali_pipelines.cli.options import option, parse
 
 SUITES = (
     *("decode", "loader", "strategies", "scaling", "aia", "jpeg", "cutouts"),
-    *("containers", "remote", "headers", "serving", "kernels"),
+    *("containers", "remote", "headers", "serving", "transport", "kernels"),
 )
 OWN_FILES = ("decode", "remote", "headers", "serving", "kernels")
 """Suites that make what they read: --data is not for them."""
@@ -65,6 +66,9 @@ class BenchConfig:
     rounds: int = option(5, "timed rounds; medians and ranges are given")
     num_read_processes: int = option(2, "reader processes, and workers of the peers")
     num_threads: int = option(2, "DALI threads")
+    against: str = option(
+        "2b53110", "what the transport suite compares with: an older version", metavar="COMMIT"
+    )
     correction_table: str | None = option(
         None, "degradation of the aia suite (default: the table of aiapy's tests)", metavar="FILE"
     )

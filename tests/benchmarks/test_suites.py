@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from fnmatch import fnmatch
 from importlib import import_module
@@ -23,7 +24,7 @@ from benchmarks.main import OWN_FILES, SUITES, BenchConfig, main
 from benchmarks.measure.race import Table
 from benchmarks.report.tables import Sheet, as_text
 from benchmarks.sheets import bottlenecks, index, model
-from benchmarks.suites import loader, scaling
+from benchmarks.suites import loader, scaling, transport
 from benchmarks.ways import archive
 from benchmarks.ways.peers import Case
 
@@ -80,6 +81,10 @@ SHRUNK: dict[str, dict[str, Any]] = {
         "sheets.requests.our_loaders": few_loaders,
     },
     "serving": {"suites.serving.save_frame": small_frame, "sheets.serving._FEW_CALLS": (2, 5)},
+    "transport": {
+        "suites.transport.CASES": [transport.CASES[number] for number in (1, 4, 5)],
+        "suites.transport.checkout": lambda _: nullcontext(transport.ROOT),  # not of a clone
+    },
 }
 """What a quick run of a suite still does at length."""
 
@@ -187,6 +192,11 @@ SHOWN: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         ("Requests: Random windows*", (*FEW_LOADERS[1:], *OVER_S3, *OVER_S3_OPEN)),
         ("Whole remote frames", (*FEW_LOADERS, *OVER_S3)),
         ("Requests: Whole*", (*FEW_LOADERS[1:], *OVER_S3)),
+    ],
+    "transport": [
+        ("512x512 windows of frames*", ("this version", "2b53110", "ratio")),
+        ("224x224 windows of photographs, rows noted*", ("this version", "2b53110", "ratio")),
+        ("8x8 arrays*", ("this version", "2b53110", "ratio")),
     ],
     "headers": [("Headers of files", ("index", "astropy getheader"))],
     "serving": [
@@ -322,6 +332,7 @@ def test_results_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("flags", "message"),
     [
         (["--rounds=0"], "--rounds.*at least 1.*0"),
+        (["--suite=transport", "--against=none"], "--against.*none.*commit"),
         *(
             ([f"--suite={suite}", "--data=a"], f"--data.*loader.*{suite}.*leave it out")
             for suite in OWN_FILES
