@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
+import struct
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +16,19 @@ from readers.contract import Peek, Row, Sample, SampleSpec
 from readers.errors import ReadError
 from readers.messages import FIRST_BYTES, pipeline_hint
 from readers.places.contract import Place
-from readers.places.file_object import file_object
 from readers.values import check_integer
 from readers.window import Window
 
+_MAGIC = np.lib.format.MAGIC_PREFIX
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 """Parsers by version of the format; NumPy writes a third one for names of fields."""
+_LENGTHS = {(1, 0): struct.Struct("<8xH"), (2, 0): struct.Struct("<8xI")}
+"""Magic and version, then the length of the header."""
+_USUAL_BYTES = 128
+"""Bytes of nearly all headers."""
 _HEAD_BYTES = 128 << 10
 """Bytes that are fetched at once; of small files that is all."""
 _DTYPES = (
@@ -116,7 +123,7 @@ class NpyReader:
             raise ValueError(f"{expected}, got shape {shape}")
         if stored.dtype.newbyteorder("=") != np.dtype(self.dtype):
             raise ValueError(f"{expected}, got {stored.dtype}")
-        return replace(stored, shape=shape)
+        return stored if shape is stored.shape else replace(stored, shape=shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +141,20 @@ class StoredArray:
     def of(cls, place: Place) -> StoredArray:
         """Read the header of an open file; raise ValueError if it is not one of an array."""
         place.fetch([(0, _HEAD_BYTES)])
-        with file_object(place) as (file, _):
-            try:
-                version = np.lib.format.read_magic(file)
-            except ValueError:
-                begin = place.read(0, FIRST_BYTES)
-                hint = pipeline_hint(begin, "npy")
-                raise ValueError(f"not a .npy file: it begins with {begin[:8]!r}{hint}") from None
-            if version not in _HEADERS:
-                raise ValueError(f"the format has version {version}, expected (1, 0) or (2, 0)")
-            shape, columns_first, dtype = _HEADERS[version](file)
-            start = file.tell()
+        begin = place.read(0, _USUAL_BYTES)
+        if len(begin) < np.lib.format.MAGIC_LEN or not begin.startswith(_MAGIC):
+            hint = pipeline_hint(begin[:FIRST_BYTES], "npy")
+            raise ValueError(f"not a .npy file: it begins with {begin[:8]!r}{hint}")
+        version = begin[6], begin[7]
+        if version not in _HEADERS:
+            raise ValueError(f"the format has version {version}, expected (1, 0) or (2, 0)")
+        length = _LENGTHS[version]
+        if len(begin) < length.size:
+            raise ValueError(f"the file ends at {len(begin)}, in its header")
+        start = length.size + length.unpack_from(begin)[0]
+        if start > len(begin):
+            begin = place.read(0, min(start, _HEAD_BYTES))
+        shape, columns_first, dtype = _parsed(begin[:start], version)
         if dtype.hasobject:
             raise ValueError("it holds Python objects, expected numbers")
         if any(type(length) is not int or length < 0 for length in shape):
@@ -165,6 +175,12 @@ class StoredArray:
         place.read_many([(self.start + skipped, content.data)])
         image = content.view(self.dtype).reshape(shape, order="F" if self.columns_first else "C")
         return (image[first : first + count] if self.columns_first else image), content.nbytes
+
+
+@lru_cache(maxsize=256)
+def _parsed(begin: bytes, version: tuple[int, int]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and dtype. It takes 0.1 ms, and an archive has few different headers."""
+    return _HEADERS[version](io.BytesIO(begin[8:]))
 
 
 def _read_error(row: Row, error: Exception) -> ReadError:
