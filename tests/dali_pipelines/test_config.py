@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_pipelines import PipelineConfig
+from dali_pipelines import ColorJitter, PipelineConfig
 
 
 def test_short_forms() -> None:
@@ -31,6 +31,37 @@ def test_integers_of_numpy_become_those_of_python(name: str) -> None:
 def test_a_time_limit_of_numpy() -> None:
     config = PipelineConfig(batch_size=1, read_timeout=np.float32(2))  # type: ignore[arg-type]
     assert type(config.read_timeout) is float
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "in_eval"),
+    [
+        ("window", "random", "center"),
+        ("window", "center", "center"),
+        ("window", "row", "row"),
+        ("flip", "hv", ""),
+        ("rotate", 9.0, 0.0),
+        ("zoom", (0.5, 2.0), (1.0, 1.0)),
+        ("zoom", (2.0, 2.0), (2.0, 2.0)),  # no chance
+        ("augment", (ColorJitter(brightness=0.5),), ()),
+        ("transform", abs, abs),
+        ("shuffle", True, True),
+        ("shuffle", "blocks", "blocks"),
+        ("outside", "fill", "fill"),
+        ("resize", (3, 3), (3, 3)),
+        ("resize_shorter", 9, 9),
+        ("mean", (1.0,), (1.0,)),
+    ],
+)
+def test_mode_eval_turns_off_chance_and_nothing_else(name: str, given: Any, in_eval: Any) -> None:
+    settings: dict[str, Any] = {"batch_size": 1, "crop": 4, "std": 1.0, name: given}
+    assert getattr(PipelineConfig(**settings), name) == given
+    assert getattr(PipelineConfig(mode="eval", **settings), name) == in_eval
+
+
+def test_rows_are_shuffled_by_default_but_in_mode_eval() -> None:
+    assert PipelineConfig(batch_size=1).shuffle
+    assert not PipelineConfig(batch_size=1, mode="eval").shuffle
 
 
 # Setting, value, and words of the message after the name: the remedy, and the value if it is short.

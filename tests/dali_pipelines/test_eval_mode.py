@@ -27,23 +27,34 @@ def ramps(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return Index.scan(folder)
 
 
-def test_all_chance_is_off(ramps: Index) -> None:
+ROWS_CORNERS = [(0, 0), (5, 7), (1, 6), (4, 2), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("window", "corners", "corner_dtype"),
+    [
+        ("random", [(2, 3)] * 5, int),
+        ("center", [(2, 3)] * 5, int),
+        ("row", ROWS_CORNERS, int),
+        ("row", ROWS_CORNERS, float),
+    ],
+)
+def test_all_chance_is_off(
+    ramps: Index, window: str, corners: list[tuple[int, int]], corner_dtype: type
+) -> None:
+    index = ramps
+    for name, values in zip("yx", np.array(ROWS_CORNERS, corner_dtype).T, strict=True):
+        index = index.with_column(name, values)
+    settings = {**CHANCE, "window": window}
     with Loader(
-        npy_pipeline, ramps, batch_size=4, devices=[None], mode="eval", seed=3, **CHANCE
+        npy_pipeline, index, batch_size=4, devices=[None], mode="eval", seed=3, **settings
     ) as loader:
         for _ in range(2):
             images = [image.numpy() for (batch,) in loader for image in batch["image"]]
-            for row, image in enumerate(images):
-                middle = np.load(ramps.path(row))[2:6, 3:7]
-                assert np.array_equal(image[0], middle)
             assert len(images) == 5
-
-
-def test_what_eval_leaves_as_it_is() -> None:
-    config = PipelineConfig(batch_size=1, mode="eval", crop=4, zoom=(2, 2), rotate=9.0)
-    assert (config.zoom, config.rotate, config.shuffle) == ((2, 2), 0.0, False)
-    assert PipelineConfig(batch_size=1, mode="eval", shuffle=True).shuffle
-    assert PipelineConfig(batch_size=1).shuffle
+            for row, (image, (y, x)) in enumerate(zip(images, corners, strict=True)):
+                expected = np.load(ramps.path(row))[y : y + 4, x : x + 4]
+                np.testing.assert_array_equal(image[0], expected, f"row {row}")
 
 
 def test_regions_are_nothing_but_chance() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import itertools
 import math
 import os
@@ -225,6 +226,31 @@ def test_a_read_that_blocks_is_given_up() -> None:
     assert [slot.valid for slot in slots] == [True, True, True, False, True]
     assert slots[3].report.rejected_row == 3
     assert re.search("0.3 s .*read_timeout", slots[3].report.reason)
+
+
+class UnansweredReader(FakeReader):
+    """The file system of rows 0 to 9 gives up by itself."""
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        self.peek(row, window)
+        return super().read(row, window)
+
+    def peek(self, row: Row, window: Window | None) -> Peek:
+        if row.number < 10:
+            raise TimeoutError(errno.ETIMEDOUT, "Connection timed out", row.path)
+        return super().peek(row, window)
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_time_out_of_the_file_system_is_no_limit_of_ours(tail: str, limit: float | None) -> None:
+    """It names the file, and other rows are still tried for the size."""
+    made = source(reader=UnansweredReader(), shuffle=False, read_timeout=limit, tail=tail)
+    slots = [Slot(made, count) for count in range(11)]
+    assert [slot.valid for slot in slots] == [False] * 10 + [True]
+    for slot in slots[:10]:
+        assert re.search("TimeoutError: .*timed out: '/row/00", slot.report.reason)
+        assert slot["image"].shape == slots[10]["image"].shape
 
 
 class HangingReader(FakeReader):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import tracemalloc
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from strategies import StoredImage, compressed_floats, compressed_integers, plai
 
 from readers import FitsReader, ReadError, Row, Window
 from readers.fits.gzip_stream import GzipStream
-from readers.testing import NUMBER, refused
+from readers.testing import NUMBER, refused, written
 
 NOISE = np.random.default_rng(0).integers(-9999, 9999, (200, 150), dtype=np.int16)
 
@@ -230,6 +231,38 @@ def test_the_stream_gives_what_was_packed(tmp_path: Path, size: int, member: int
         parts = list(iter(lambda: stream.read(size), b""))
     assert b"".join(parts) == content
     assert max(map(len, parts)) <= size
+
+
+@pytest.mark.parametrize(
+    ("behind", "content"),
+    [
+        (gzip.compress(b"second") * 2, b"firstsecondsecond"),
+        (gzip.compress(b"") + b"garbage", b"first"),
+        (b"\x1f", b"first"),
+        (b"", b"first"),
+    ],
+    ids=["members", "empty member", "garbage", "end"],
+)
+@pytest.mark.parametrize("left", [-8, -1, 0, 1, 2, 10])
+def test_members_at_the_end_of_what_was_read(
+    tmp_path: Path, left: int, behind: bytes, content: bytes
+) -> None:
+    """The stream reads its file in chunks; `left` bytes behind the first member are in its own."""
+    first = NOISE.tobytes() * 9  # longer than a chunk
+    with packed(tmp_path, first).place as place:
+        stream = GzipStream(place)
+        stream.read(1)
+        chunk = stream.input_bytes
+        assert 0 < chunk < place.nbytes
+    name = b"n" * (chunk - left - len(gzip.compress(b"first")) - 1) + b"\0"
+    member = bytearray(gzip.compress(b"first"))
+    member[3], member[10:10] = 8, name  # FNAME, see RFC 1952
+    assert len(member) == chunk - left
+    for size in (5, 100):
+        with written(tmp_path, bytes(member) + behind).place as place:
+            stream = GzipStream(place)
+            found = b"".join(iter(partial(stream.read, size), b""))
+        assert found == content
 
 
 @pytest.mark.parametrize(("module", "words"), [("bz2", "bzip2: unpack"), ("lzma", "xz: unpack")])

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from astropy.io import fits
 from fits_files import decoded, plain_hdu, truth, write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -197,15 +196,37 @@ def tile_kinds(sample: Sample) -> NDArray[Any]:
     return plan[:, HEAD:].reshape(2, -1, PER_TILE)[..., STORED]
 
 
-def test_more_axes_are_counted_in_c_order(tmp_path: Path) -> None:
-    array = np.arange(2 * 3 * 4 * 5, dtype=np.int32).reshape(2, 3, 4, 5)
-    for row in (saved(tmp_path, array), compressed(tmp_path, array)):
-        with fits.open(row.path) as hdus:
-            header = hdus[-1].header
-            assert (header["NAXIS3"], header["NAXIS4"]) == (3, 2)
-        for plane in range(6):
-            found = planes_of(FitsReader(), Row(NUMBER, row.path, plane=plane))
-            np.testing.assert_array_equal(found[0], array[plane // 3, plane % 3])
+@pytest.mark.parametrize(
+    ("axes", "dtype", "codec", "reader"),
+    [
+        ((2, 3), "int16", None, {}),
+        ((2, 3), "int64", None, {}),  # astropy decodes it
+        ((2, 1, 3, 2), "int64", None, {}),
+        ((3, 2), "int32", "RICE_1", {}),
+        ((3, 2), "int32", "RICE_1", {"largest_tile": 1}),  # astropy decodes it
+        ((2, 1, 3, 2), "float32", "RICE_1", {}),
+        ((2, 3), "int16", "GZIP_1", {}),
+        ((2, 3), "float64", "GZIP_2", {"largest_tile": 1}),
+        ((2, 1, 3, 2), "int32", "HCOMPRESS_1", {}),
+        ((3, 2), "int16", "PLIO_1", {}),
+    ],
+)
+def test_more_axes_are_counted_in_c_order(
+    tmp_path: Path, axes: tuple[int, ...], dtype: str, codec: str | None, reader: dict[str, Any]
+) -> None:
+    array = np.random.default_rng(0).integers(0, 99, (*axes, 5, 6)).astype(dtype)
+    tile = (*(1,) * len(axes), 5, 6)
+    settings: dict[str, Any] = {"compression_type": codec, "tile_shape": tile}
+    row = compressed(tmp_path, array, **settings) if codec else saved(tmp_path, array)
+    packed = Row(NUMBER, f"{row.path}.gz")
+    Path(packed.path).write_bytes(gzip.compress(Path(row.path).read_bytes()))
+    planes = (4, 1, 3, 2)
+    window = Window(height=3, width=4, y=0.9, x=0.2)
+    for place, part in itertools.product((row, packed), (None, window)):
+        found = planes_of(FitsReader(planes=planes, **reader), place, part)
+        np.testing.assert_array_equal(found, expected(row, part)[[*planes]], str((place, part)))
+    one = planes_of(FitsReader(**reader), Row(NUMBER, row.path, plane=4))
+    np.testing.assert_array_equal(one, expected(row, None)[[4]])
 
 
 def test_stored_integers_of_a_plane(tmp_path: Path) -> None:

@@ -160,6 +160,8 @@ def test_a_folder_of_a_web_server(archive: Weed, folder: str) -> None:
         ("scan/names/a?b*", ["scan/names/a?b.npy"]),
         ("scan/*_too/*", ["scan/names_too/c.npy"]),
         ("scan/names/1{00..00}%.npy", ["scan/names/100%.npy"]),
+        ("scan/names/a%20*", ["scan/names/a%20b.npy"]),
+        ("scan/names/a b.np*", ["scan/names/a b.npy"]),
     ],
 )
 def test_patterns(storage: Storage, pattern: str, found: list[str]) -> None:

@@ -194,6 +194,10 @@ READ: dict[str, Callable[[], bytes]] = {
     "MPO": several_pictures,
     "padded": lambda: encoded() + bytes(100),
     "padded a lot": lambda: encoded() + bytes(10_000),
+    "fill before restart markers": lambda: re.sub(
+        rb"(?=\xff[\xd0-\xd7])", lambda _: b"\xff\xff", encoded(restart_marker_blocks=2)
+    ),
+    "two DRI": lambda: encoded()[:2] + b"\xff\xdd\0\4\0\1" + encoded(restart_marker_rows=1)[2:],
     "half, but ended": lambda: encoded()[:1500] + b"\xff\xd9",  # DALI fills the rest
     "palette PNG": lambda: encoded(PICTURE.convert("P"), "PNG"),
     "PNG with alpha": lambda: encoded(PICTURE.convert("RGBA"), "PNG"),
@@ -298,6 +302,7 @@ CODINGS: dict[str, dict[str, Any]] = {
     "progressive": {"progressive": True},
     "optimized": {"optimize": True, "quality": 60},
     "restarts": {"restart_marker_blocks": 2},
+    "progressive restarts": {"progressive": True, "restart_marker_blocks": 2},
 }
 
 
@@ -359,14 +364,18 @@ def test_bytes_between_segments(
     row, expected, sound = written(tmp_path, content), shown(content), shown(jpeg)
     assert sound is not None
     is_shown = expected is not None and np.array_equal(expected, sound)
-    if b"\xff" in junk and jpeg[:at].count(b"\xff\xda"):  # or damage within the scan
+    is_behind_a_scan = b"\xff\xda" in jpeg[:at]
+    if b"\xff" in junk and is_behind_a_scan:  # or damage within the scan
         return
     for window in (None, Window(height=8, width=8, y=0.9, x=0.4)):
         if not is_shown:
             refused(JpegReader(), row, window)
             continue
         sample = JpegReader().read(row, window)
-        whole = simplejpeg.decode_jpeg(sample["encoded"].tobytes())  # strict
+        sent = sample["encoded"].tobytes()
+        # simplejpeg is strict, but with bytes that may be of a scan.
+        whole = shown(sent) if is_behind_a_scan else simplejpeg.decode_jpeg(sent)
+        assert whole is not None
         (y, x), (height, width) = sample["anchor"], sample["shape"]
         top, left = window.place(40, 64) if window else (0, 0)
         part = sound[top : top + height, left : left + width]
@@ -395,6 +404,36 @@ def test_restart_markers_that_are_lost_or_swapped_are_found(tmp_path: Path) -> N
     swapped = jpeg[: places[0] + 1] + b"\xd5" + jpeg[places[0] + 2 :]
     for damaged in (lost, swapped):
         refused(JpegReader(), written(tmp_path, damaged), None, "is out of order")
+
+
+def of_three_scans(*intervals: int) -> bytes:
+    """Return a JPEG with a scan of its own for each of Y, Cb and Cr; intervals of 0 are none."""
+    scans = b""
+    for number, interval in enumerate(intervals):
+        gray = encoded(PICTURE.getchannel(number), restart_marker_blocks=interval)
+        head, frame, rest = re.split(rb"(\xff\xc0\0\x0b.{6})\x01\x11\0", gray, flags=re.DOTALL)
+        tables, scan = rest.split(b"\xff\xda")
+        dri = b"\xff\xdd\0\4" + struct.pack(">H", interval)
+        scans += tables.partition(b"\xff\xdd")[0] + dri + b"\xff\xda"
+        scans += scan[:3] + bytes((number + 1,)) + scan[4:-2]
+    frame = frame[:3] + b"\x11" + frame[4:-1] + b"\3\1\x11\0\2\x11\0\3\x11\0"
+    return head + frame + scans + b"\xff\xd9"
+
+
+@pytest.mark.parametrize("intervals", [(3, 3, 3), (1, 7, 2), (5, 0, 3), (0, 4, 0), (40, 1, 39)])
+def test_each_scan_has_its_own_restarts(tmp_path: Path, intervals: tuple[int, ...]) -> None:
+    """Their numbers begin at 0 again in each scan, and DRI may change between scans."""
+    jpeg = of_three_scans(*intervals)
+    with Image.open(io.BytesIO(jpeg)) as image:
+        image.draft("YCbCr", image.size)
+        for number, plane in enumerate(image.split()):
+            gray = simplejpeg.decode_jpeg(encoded(PICTURE.getchannel(number)), "GRAY")
+            np.testing.assert_array_equal(plane, gray[..., 0])
+    JpegReader().verify(written(tmp_path, jpeg))
+    for found in re.finditer(rb"\xff[\xd0-\xd7]", jpeg):
+        other = bytearray(jpeg)
+        other[found.start() + 1] ^= 1
+        refused(JpegReader(), written(tmp_path, bytes(other)), None, "is out of order")
 
 
 @pytest.mark.parametrize("bit", range(8))

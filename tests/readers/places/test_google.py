@@ -28,15 +28,15 @@ def test_objects_are_listed_read_and_known_to_have_changed(
     (tmp_path / "account.json").write_text(json.dumps(account | unused))
     monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "account.json"))
     for number in range(3):
-        weed.put(OPEN, f"google/{number} a.npy", encoded(number))
+        weed.put(OPEN, f"google/{number} a%20.npy", encoded(number))
     storage = Storage(anonymous=anonymous, retries=1, timeout=20)
     index = Index.scan(f"gs://{OPEN}/google/", storage=storage)
     columns = index.columns().with_places(Places(storage))
     assert [index.path(row) for row in range(3)] == [
-        f"gs://{OPEN}/google/{n} a.npy" for n in range(3)
+        f"gs://{OPEN}/google/{n} a%20.npy" for n in range(3)
     ]
     for row in range(3):
         assert (NpyReader().read(columns.row(row), None)["image"] == row).all()
-    weed.put(OPEN, "google/1 a.npy", encoded(1) + b"more")
+    weed.put(OPEN, "google/1 a%20.npy", encoded(1) + b"more")
     with pytest.raises(ReadError, match="changed since"):
         NpyReader().read(columns.row(1), None)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import csv
 
 from dali_pipelines.cli.index import main as script
 from readers import Index, TimeBlocks
@@ -50,6 +51,20 @@ def test_as_the_index_splits(given: Index, run: Run, suffix: str) -> None:
     assert f"{len(expected['train'])} train, {len(expected['val'])} val" in out
     assert [file for file in files.values() if str(Path.cwd() / file) not in out] == []
     assert run("all.parquet", *arguments)[0] == 0  # replaces its own files
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_column_key_of_the_user_is_no_default(given: Index, run: Run, suffix: str) -> None:
+    table = given.table.append_column("key", pa.array(["one"] * 400))
+    if suffix == "csv":
+        csv.write_csv(table.select(["path", "key"]), "keyed.csv")
+    else:
+        Index(table).save("keyed.parquet")
+    status, _, err = run(f"keyed.{suffix}", "--split=a=0.5,b=0.5")
+    assert (status, err) == (0, "")
+    for name, part in given.split({"a": 0.5, "b": 0.5}).items():
+        found = Index.load(f"index.{name}.parquet").table["path"]
+        assert found.to_pylist() == part.table["path"].to_pylist()
 
 
 def test_blocks_of_time(given: Index, run: Run) -> None:

@@ -209,6 +209,10 @@ def test_planes_of_an_index_and_names_of_hdus(tmp_path: Path, verify: Verify) ->
     assert "REJECTED" in rejected
     assert "3 planes" in rejected
     assert verify(tmp_path / "line.fits")["line.fits"] == "plain  1x9  float32  0  OK"
+    fits.PrimaryHDU(np.arange(432).reshape(2, 3, 8, 9)).writeto(tmp_path / "four.fits")
+    Index.from_paths([tmp_path / "four.fits"]).each_plane([4]).save(tmp_path / "four.parquet")
+    assert verify(tmp_path / "four.parquet")["four.fits"] == "plain  8x9  int64  0  OK"
+    verify(tmp_path / "four.parquet", "--window=2,3,4,5")
 
 
 @pytest.mark.slow

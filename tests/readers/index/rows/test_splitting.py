@@ -121,6 +121,25 @@ class TestByHash:
         ]
         assert parts[0] == parts[1]
 
+    @pytest.mark.parametrize(
+        ("columns", "by"),
+        [
+            ({}, "path"),
+            ({"key": ["night"] * 90}, "path"),  # the user's own
+            ({"key": [None, *range(89)]}, "path"),
+            ({"key": [0.5] * 90, "offsets": [0] * 90}, "path"),
+            ({"offset": [512] * 90, "nbytes": [9] * 90}, "path"),
+            ({"key": [*range(90)], "offset": [512] * 90, "nbytes": [9] * 90}, "key"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else ",".join(value),
+    )
+    def test_the_usual_column_is_key_only_for_members_of_containers(
+        self, columns: dict[str, Any], by: str
+    ) -> None:
+        given = index([f"/{row}" for row in range(90)], **columns)
+        shares = {"a": 0.5, "b": 0.5}
+        assert part_of(given.split(shares)) == part_of(given.split(shares, by=by))
+
     def test_other_seeds(self) -> None:
         splits = [
             tuple(len(part) for part in many(1000).split(SHARES, seed=n).values()) for n in range(5)
@@ -144,6 +163,7 @@ class TestByHash:
             ({"a": 1.5, "b": -0.5}, "above 0"),
             ({"a": float("nan"), "b": 1}, "above 0"),
             ({"a": "1"}, "above 0"),
+            ({"a": True}, "above 0"),
             ({}, "dict"),
             ([0.8, 0.2], "dict"),
         ],
