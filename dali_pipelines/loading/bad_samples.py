@@ -87,7 +87,9 @@ class BadSamplePolicy:
         else:
             self._unlisted += 1
         most = self._max_bad
-        if most is not None and count > (most if is_integer(most) else most * len(self._index)):
+        # A share times the rows could round to less than it is of them.
+        amount = count if is_integer(most) else count / len(self._index)
+        if most is not None and amount > most:
             reason = f"{reason}; rejected rows: {count}, more than max_bad={most} allows"
             raise ReadError(name, reason, row=row)
 

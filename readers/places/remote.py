@@ -12,7 +12,7 @@ from readers.places.contract import too_short
 from readers.places.failures import ChangedError, ShortAnswerError, requesting
 from readers.places.storage import Storage
 from readers.places.stores import endpoint_of, slots_of, store_of, threads_of, waited
-from readers.places.urls import check_url, located
+from readers.places.urls import check_object, located
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -224,7 +224,7 @@ class RemotePlace:
         """Request a range, and check that it is of this version of the object, and whole."""
         import obstore
 
-        check_url(self.name)  # tables may have any
+        check_object(self.name)  # tables may have any
         root, key = located(self.name)
         options: GetOptions = {"range": (start, stop)}
         if self._version is not None:

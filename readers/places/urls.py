@@ -63,6 +63,28 @@ def check_url(url: str) -> None:
         raise ValueError(f"{printable(without_secrets(url))}: expected {scheme}://host/path{rest}")
 
 
+def check_object(url: str) -> None:
+    """Raise ValueError if a request for the object of this URL would be for another one.
+
+    The client strips slashes, and encodes the path of a web server anew.
+    """
+    check_url(url)
+    scheme, _, rest = url.partition("://")
+    key, reason = rest.partition("/")[2], ""
+    if key.startswith("/") or key.endswith("/"):
+        reason = "it begins or ends with a slash"
+    elif scheme in ("http", "https"):
+        if "%2f" in key.lower():
+            reason = "it has an encoded slash"
+        elif unquote(key, errors="ignore") != unquote(key):
+            reason = "it has bytes that are not UTF-8"
+    if reason:
+        raise ValueError(
+            f"{printable(without_secrets(url))}: no object of this name can be requested, as "
+            f"{reason}; expected a name such as folder/file"
+        )
+
+
 def located(url: str) -> Location:
     """Return where the object of a URL lies."""
     scheme, _, rest = url.partition("://")

@@ -13,9 +13,9 @@ ROWS = 10
 INDEX = Index.from_paths([f"/archive/{row}.fits" for row in range(ROWS)])
 
 
-def policy(max_bad: float | None, stats: LoaderStats) -> BadSamplePolicy:
-    cursor = Cursor(ROWS, 1, "partial", LatePlacement([None], None, None))
-    return BadSamplePolicy(INDEX, cursor, stats, "skip", max_bad)
+def policy(max_bad: float | None, stats: LoaderStats, index: Index = INDEX) -> BadSamplePolicy:
+    cursor = Cursor(len(index), 1, "partial", LatePlacement([None], None, None))
+    return BadSamplePolicy(index, cursor, stats, "skip", max_bad)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,15 @@ def test_an_integer_is_rows_and_a_float_a_share_of_them(max_bad: float, allowed:
         with pytest.raises(ReadError, match=rf"/{row}.fits.*rejected rows: {row + 1}.*max_bad"):
             made.reject(row, "damaged")
     assert list(stats.rejected) == [*range(ROWS)]
+
+
+@pytest.mark.parametrize("allowed", [7, 28, 29, 57, 58])
+def test_a_share_of_a_hundred_rows_is_that_many(allowed: int) -> None:
+    made = policy(allowed / 100, LoaderStats(), Index.from_paths(map(str, range(100))))
+    for row in range(allowed):
+        made.reject(row, "damaged")
+    with pytest.raises(ReadError, match=f"rejected rows: {allowed + 1}"):
+        made.reject(allowed, "damaged")
 
 
 @pytest.mark.parametrize("max_bad", [-1, -0.1, 1.1, 2.0, True, "1", float("nan"), float("inf")])

@@ -51,6 +51,21 @@ def test_the_object_of_that_name_is_requested(web: Web, storage: Storage, scheme
         assert [unquote(path) for path in web.paths] == [f"/bucket/{key}"], name
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("s3://bucket//a.fits", "gs://bucket//a.fits", "s3://bucket/a.fits/", "{web}//a.fits"),
+        *("{web}/a.fits/", "{web}/b%2Fa.fits", "{web}/b%2fa.fits", "{web}/%FFa.fits"),
+    ],
+)
+def test_no_other_object_is_requested(web: Web, storage: Storage, url: str) -> None:
+    url = url.format(web=web.url("")[:-1])
+    row = Index.from_paths([url]).columns().with_places(Places(storage)).row(0)
+    with row.place as place, pytest.raises(ValueError, match=r"a\.fits.*slash|a\.fits.*UTF-8"):
+        place.read(0, 1)
+    assert not web.paths
+
+
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 @pytest.mark.parametrize(
     ("named", "folder"), [("x%20 y/a%2Fb", "x%20 y/a%2Fb/"), ("x%20/y%25/*%20.fits", "x%20/y%25/")]
