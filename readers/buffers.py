@@ -33,7 +33,14 @@ def buffer(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
     Returns
     -------
     ndarray, shape (nbytes + room,), uint8
+
+    Raises
+    ------
+    ValueError
+        If a number of bytes is negative.
     """
+    if nbytes < 0 or room < 0:
+        raise ValueError(f"expected a number of bytes, got {nbytes} and room {room}")
     if (empty := getattr(_thread, "empty", None)) is None:
         return private(nbytes, room)
     found = empty(nbytes + room)

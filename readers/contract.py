@@ -143,6 +143,11 @@ class SampleSpec:
         TypeError
             If the array does not match this SampleSpec.
         """
+        if not isinstance(array, np.ndarray | np.generic):
+            raise TypeError(
+                f"array {self.name!r} of the Sample must be an array of NumPy, got "
+                f"{type(array).__name__}: fix the Reader's read()"
+            )
         if array.dtype != np.dtype(self.dtype) or array.ndim != self.ndim:
             msg = (
                 f"array {self.name!r} of the Sample must be {self.ndim}-D {self.dtype} in native "

@@ -100,7 +100,8 @@ class ReaderPipeline(ForkSafePipeline):
         """Feed one more batch to the graph and run it; ReaderProcessError if a reader has died."""
         self.check_process()
         started = time.perf_counter()
-        super().schedule_run()
+        with interrupt_held():
+            super().schedule_run()
         self.feed_s += time.perf_counter() - started
 
     def outputs(self, cuda_stream: Any = None) -> Any:
@@ -109,6 +110,7 @@ class ReaderPipeline(ForkSafePipeline):
         What was fed for them is used again after that. `run` calls this.
         """
         del cuda_stream
+        self.check_process()
         outputs = super().outputs()
         if self._pool is not None:
             self._pool.note_outputs()
@@ -169,8 +171,8 @@ class ReaderPipeline(ForkSafePipeline):
     def close(self) -> None:
         """End the reader processes and free the graph; the pipeline cannot be used any more."""
         with interrupt_held():
-            if self._pool is not None and self._pool.readers is not None:
-                self._pool.readers.close()
+            if self._pool is not None:
+                self._pool.close()
             self.shut_down()
             free_unused(self)
 

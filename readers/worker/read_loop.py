@@ -26,12 +26,14 @@ from readers.buffers import buffers_from
 from readers.places.remote import TRAFFIC
 from readers.places.threads import DaemonThreads
 from readers.worker import setup
-from readers.worker.slab import Layout, Region, SharedMemory, Writer
+from readers.worker.slab import Layout, NoMemory, Region, SharedMemory, Writer
 
-MESSAGE = struct.Struct("=qhhi")
+MESSAGE = struct.Struct("=iiii")
 """Batch, slot, number of samples, and first of them, of a task, or of the answer that it is done.
 A reader that is ready to take tasks first answers with batch `READY`."""
 READY = -1
+NO_MEMORY = 112
+"""Exit code of a reader that found no memory for a sample."""
 
 _CALM = 64
 """Samples without a request, beside those that are being read, before the threads rest."""
@@ -69,8 +71,12 @@ def run(
     region = Region(shared, memory, layout.region(number), layout.region_bytes)
     loop = ReadLoop(source, layout, region, end)
     loop.answer(READY, 0, 0, 0)
-    while task := loop.next_task():
-        loop.read(*task)
+    try:
+        while task := loop.next_task():
+            loop.read(*task)
+    except NoMemory:
+        traceback.print_exc()
+        os._exit(NO_MEMORY)
 
 
 class ReadLoop:
@@ -95,7 +101,7 @@ class ReadLoop:
 
     def answer(self, *message: int) -> None:
         """Send a message to the consumer, unless that is gone."""
-        with suppress(OSError):
+        with suppress(BrokenPipeError, ConnectionResetError):
             self._end.sendall(MESSAGE.pack(*message), socket.MSG_NOSIGNAL)
 
     def read(self, batch: int, slot: int, count: int, first: int) -> None:
@@ -122,14 +128,15 @@ class ReadLoop:
     def _read_in_thread(self, task: _Task, index: int) -> None:
         try:
             self._read(task, index)
-        except BaseException:
+        except BaseException as error:
             # The consumer would wait for ever for a reader that has lost a sample.
             traceback.print_exc()
-            os._exit(1)
+            os._exit(NO_MEMORY if isinstance(error, NoMemory) else 1)
         self._free.release()
 
     def _read(self, task: _Task, index: int) -> None:
         writer = self._writer(task)
+        writer.begin()
         with buffers_from(writer.empty):
             arrays = self._source(Info(task.batch * self._layout.batch_size + index))
         table, over_batch = self._views[task.slot]

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 
 from readers.contract import SampleSpec
 
-MOST_SLOTS = 64
-"""Slots that there is address space for."""
+_MOST_SLOTS = 64
 _REGION_BYTES = 32 << 30
 """Bytes of address space of each reader, where no limit of this process is lower."""
 _ALIGNED = 256
@@ -60,12 +59,15 @@ class Layout:
     batch_size, num_readers : int
     region_bytes : int
         Bytes of address space of each reader.
+    most_slots : int
+        Slots that there is address space for.
     """
 
     specs: tuple[SampleSpec, ...]
     batch_size: int
     num_readers: int
     region_bytes: int = _REGION_BYTES
+    most_slots: int = _MOST_SLOTS
 
     @cached_property
     def varying(self) -> tuple[int, ...]:
@@ -121,7 +123,7 @@ class Layout:
 
     def region(self, reader: int) -> int:
         """Return the first byte of the region of a reader."""
-        return MOST_SLOTS * self._slot_bytes + reader * self.region_bytes
+        return self.most_slots * self._slot_bytes + reader * self.region_bytes
 
     @property
     def nbytes(self) -> int:
@@ -132,7 +134,8 @@ class Layout:
 def region_bytes(num_readers: int) -> int:
     """Return the bytes of address space for each reader of this process.
 
-    Schedulers of clusters set limits to it; half of what these leave is for the readers together.
+    Schedulers of clusters set limits to it. A quarter of what these leave is for the readers
+    together, as forked ones map it twice.
     """
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * mmap.PAGESIZE
@@ -140,7 +143,7 @@ def region_bytes(num_readers: int) -> int:
     for limit, taken in ((resource.RLIMIT_AS, used), (resource.RLIMIT_FSIZE, 0)):
         soft = resource.getrlimit(limit)[0]
         if soft != resource.RLIM_INFINITY:
-            left.append(max(0, soft - taken) // (2 * num_readers))
+            left.append(max(0, soft - taken) // (4 * num_readers))
     return min(left) // _ALIGNED * _ALIGNED
 
 
@@ -263,6 +266,11 @@ class Writer:
     def __init__(self, region: Region, slot: int) -> None:
         self._region, self._slot = region, slot
         self._at = self._stop = 0
+        self._taken: list[tuple[int, int]] = []  # by this sample
+
+    def begin(self) -> None:
+        """Begin the next sample."""
+        self._taken.clear()
 
     def empty(self, nbytes: int) -> Bytes:
         """Return memory for an array, shape (nbytes,); NoMemory if there is none."""
@@ -270,18 +278,29 @@ class Writer:
             size, self._at = self._region.take(nbytes, self._slot)
             self._stop = self._at + size
         start, self._at = self._at, _up(self._at + nbytes)
+        self._taken.append((start, start + nbytes))
         return self._region.memory[start : start + nbytes]
 
     def place(self, array: NDArray[Any]) -> int:
-        """Return the first byte of an array in the slab, and copy it there if need be."""
+        """Return the first byte of an array in the slab, and copy it there if need be.
+
+        Raises
+        ------
+        RuntimeError
+            If it lies in memory that an earlier sample took.
+        """
         if not array.nbytes:
             return 0
         first = self._region.place(array)
         if first is None:
             own = self.empty(array.nbytes)
             own.view(array.dtype).reshape(array.shape)[...] = array
-            first = self._region.place(own)
-            assert first is not None
+            return self._taken[-1][0]
+        if not any(start <= first < stop for start, stop in self._taken):
+            raise RuntimeError(
+                "an array lies in memory that readers.buffer returned for an earlier sample: a "
+                "Reader must ask for memory for each sample, and keep no view of it"
+            )
         return first
 
 

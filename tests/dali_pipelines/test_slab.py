@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -59,6 +61,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("HCOMPRESS_1", "dlpack", {"crop": 40, "outputs": ("matrix",)}),
     ("npy", "numpy", {"ragged": "list", "read_timeout": 50.0}),
     ("npy", "torch", {"crop": 40, "columns": ("label",), "batch_size": 1}),
+    ("plain", "dlpack", {"crop": 40, "prefetch": 70}),
     ("png", "dlpack", {"resize": 32, "flip": "h"}),
     ("jpeg", "numpy", {"crop": 40, "window": "random", "masks": True}),
     ("mcu rows", "torch", {"crop": 40, "window": "random", "read_threads": 3}),
@@ -96,6 +99,29 @@ def test_batches_that_are_kept_equal_those_read_in_this_process(
                 value = expected[epoch][int(row)][name]
                 np.testing.assert_array_equal(array[slot], value, f"{name} of row {row}")
     assert num_samples == EPOCHS * len(archive.images)
+
+
+def test_memory_and_files_are_free_after_close(npy_index: Index) -> None:
+    """At once, and not when garbage is collected."""
+
+    def held() -> tuple[int, int]:
+        maps = Path("/proc/self/maps").read_text().count("memfd:samples")
+        return maps, len(os.listdir("/proc/self/fd"))
+
+    loader = Loader(npy_pipeline, npy_index, batch_size=4, devices=[None])
+    found = []
+    gc.disable()
+    try:
+        for _ in range(4):
+            with loader:
+                for _ in loader:
+                    pass
+            found.append(held())
+    finally:
+        gc.enable()
+    assert {maps for maps, _ in found} == {found[0][0]}
+    # A socket of each may stay, as another thread may wait there.
+    assert found[-1][1] - found[0][1] <= 2 * 3
 
 
 def test_a_slot_that_is_used_too_early_is_seen(

@@ -214,7 +214,7 @@ FAULTS = {
     "type": "TypeError: .*'image'.*3-D float32.*got 3-D <f8",
     "order": "TypeError: .*'image'.*got 3-D >f4",
     "ndim": "TypeError: .*'image'.*got 2-D <f4",
-    "list": "AttributeError: 'list'",
+    "list": "TypeError: array 'image'.*got list",
 }
 
 

@@ -9,6 +9,8 @@ GPU may still be going on then, so that its outputs must have come, too.
 
 from __future__ import annotations
 
+import errno
+import mmap
 import multiprocessing
 import os
 import select
@@ -17,6 +19,7 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing.process import BaseProcess
 from multiprocessing.resource_tracker import ensure_running
@@ -30,7 +33,7 @@ from dali_pipelines.runtime.processes.reader_processes import ReaderProcessError
 from readers.source import Source
 from readers.worker import read_loop, setup
 from readers.worker.read_loop import MESSAGE, READY
-from readers.worker.slab import MOST_SLOTS, Bytes, Layout, SharedMemory, region_bytes, tasks_of
+from readers.worker.slab import Bytes, Layout, SharedMemory, region_bytes, tasks_of
 
 _MOST_SENT = 64 * MESSAGE.size
 """Bytes to send at once: the kernel accepts 2 KiB whole or not at all, however small
@@ -77,6 +80,7 @@ class ReaderPool:
         self._held = dict[int, weakref.ref[Bytes]]()  # by batch
         self._asking = threading.Lock()
         self._channel: _Channel | None = None
+        self._map: mmap.mmap | None = None
         self.readers: ReaderProcesses | None = None
 
     def start(self) -> None:
@@ -85,7 +89,7 @@ class ReaderPool:
         Raises
         ------
         OSError
-            Where a limit of this process leaves no address space.
+            Where a limit of this process leaves no address space, or too few open files.
         ReaderProcessError
             If a reader process dies.
         RuntimeError
@@ -102,6 +106,8 @@ class ReaderPool:
         batch_size, num_readers = self._source.schedule.batch_size, self._num_readers
         room = region_bytes(num_readers)
         self._layout = Layout(self._source.specs, batch_size, num_readers, room)
+        if (most := 2 * self._num_slots) > self._layout.most_slots:
+            self._layout = replace(self._layout, most_slots=most)
         shared = SharedMemory(self._layout.nbytes)
         self._map = shared.map()
         own, theirs = socket.socketpair()
@@ -111,6 +117,14 @@ class ReaderPool:
         except (ConnectionError, EOFError):
             cause = "a reader process or the fork server died while it was started"
             raise ReaderProcessError(cause) from None
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            raise OSError(
+                error.errno,
+                f"{error.strerror}, while {self._num_readers} reader processes were started: raise "
+                "the limit (ulimit -n), or use fewer num_read_processes",
+            ) from None
         finally:
             theirs.close()
         self.readers = ReaderProcesses(processes, self._channel)
@@ -121,6 +135,16 @@ class ReaderPool:
         self._num_starting = self._num_readers
         while self._num_starting:
             self._receive()
+
+    def close(self) -> None:
+        """End the reader processes; the memory goes with the last array that is a view of it.
+
+        DALI keeps this pool, in a cycle, until all garbage is collected.
+        """
+        if self.readers is not None:
+            self.readers.close()
+            self.readers.processes.clear()
+            self._map = None
 
     def _started(self, shared: SharedMemory, theirs: socket.socket) -> list[BaseProcess]:
         context: Any = multiprocessing.get_context(self._method)
@@ -199,17 +223,19 @@ class ReaderPool:
         while batch >= self._asked:
             if not self._free:
                 # DALI has all slots, and drops none before it gets one more batch.
-                if self._num_slots == MOST_SLOTS:
-                    raise RuntimeError(f"the graph holds {MOST_SLOTS} batches: lower prefetch")
+                if self._num_slots == self._layout.most_slots:
+                    raise RuntimeError(f"the graph holds {self._num_slots} batches")
                 self._free.append(self._num_slots)
                 self._num_slots += 1
             self._ask(wait=True)
-        while self._left[batch]:
+        while self._left[batch] > 0:
             self._receive()
         del self._left[batch]
         self._taken += 1
+        if (shared := self._map) is None:
+            raise RuntimeError(_CLOSED)
         # NumPy's views of this array refer to it, and not to what it is a view of.
-        memory = np.frombuffer(self._map, np.uint8)
+        memory = np.frombuffer(shared, np.uint8)
         self._held[batch] = weakref.ref(memory, partial(_dropped, weakref.ref(self), batch))
         return of_slab(self._layout, memory, self._slots[batch])
 

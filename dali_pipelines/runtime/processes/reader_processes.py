@@ -12,6 +12,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Protocol
 
+from readers.worker.read_loop import NO_MEMORY
+
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 1.0
@@ -26,6 +28,8 @@ _CAUSES = {
     -signal.SIGSEGV: "it crashed while it read: run with fewer files to find the cause",
     -signal.SIGTERM: "it was stopped by SIGTERM",
     128 + signal.SIGTERM: "it was stopped by SIGTERM",  # exit code of an inherited handler
+    NO_MEMORY: "there was no memory for its samples, see its own output for the reason: use a "
+    "smaller batch_size or prefetch",
     0: "it ended early, see its own output for the reason",
 }
 
@@ -118,5 +122,9 @@ def _note_ended(
     ended = wait([process.sentinel for process in living], max(0, deadline - time.monotonic()))
     for process in living:
         if process.sentinel in ended:
-            process.join(_GRACE_S)
+            # Not by join(), which would wait for a process that closed its end of the pipe.
+            grace = time.monotonic() + _GRACE_S
+            while process.exitcode is None and time.monotonic() < grace:
+                time.sleep(0.002)
             codes[process.pid] = process.exitcode
+            process.join(0)  # multiprocessing forgets it

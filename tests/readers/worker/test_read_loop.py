@@ -106,6 +106,10 @@ def consumer() -> Iterator[Callable[..., Consumer]]:
         one.end.close()
 
 
+def test_a_task_may_have_any_number_of_samples() -> None:
+    assert MESSAGE.unpack(MESSAGE.pack(10**9, 140, 70_000, 10**6)) == (10**9, 140, 70_000, 10**6)
+
+
 @pytest.mark.parametrize("read_threads", [1, 3])
 def test_samples_lie_in_their_slot(consumer: Callable[..., Consumer], read_threads: int) -> None:
     source = Numbers(read_threads)

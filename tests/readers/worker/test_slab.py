@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jobs import run
 
+from readers.buffers import buffer, buffers_from
 from readers.contract import SampleSpec
 from readers.worker.slab import Layout, Region, SharedMemory, Writer, tasks_of
 
@@ -105,6 +106,26 @@ def test_an_array_from_elsewhere_is_copied_and_one_of_the_region_is_not(dtype: s
     for array in (elsewhere, elsewhere[::2, ::-1], elsewhere.T, elsewhere[:0]):
         copy = np.ndarray(array.shape, dtype, own.memory, writer.place(array))
         np.testing.assert_array_equal(copy, array)
+
+
+def test_memory_of_an_earlier_sample_is_refused() -> None:
+    """A Reader that keeps a view would write over the samples of others."""
+    writer = Writer(region(), 0)
+    writer.begin()
+    kept = writer.empty(64)
+    first = writer.place(kept)
+    assert writer.place(kept[8:]) == first + 8
+    writer.begin()
+    with pytest.raises(RuntimeError, match=r"readers\.buffer.*view"):
+        writer.place(kept)
+
+
+def test_memory_of_less_than_nothing_is_refused() -> None:
+    writer = Writer(region(), 0)
+    with buffers_from(writer.empty), pytest.raises(ValueError, match="-600"):
+        buffer(-600)
+    with pytest.raises(ValueError, match="-600"):
+        buffer(-600)
 
 
 LIMITED = """
