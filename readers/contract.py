@@ -223,7 +223,7 @@ class Reader(Protocol):
         Returns
         -------
         Sample
-            One array for each of `specs`, in memory of its own.
+            One array for each of `specs`, in memory of its own or of `readers.buffer`.
 
         Raises
         ------

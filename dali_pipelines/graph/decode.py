@@ -40,8 +40,9 @@ class Decoded(NamedTuple):
     """True if the decoder also flips by ``arrays["flip"]``, normalises by mean and std, and makes
     the dtype of the settings (float32 for float16): that saves one pass over the frame. Only the
     resize is left then."""
-    layout: Literal["HWC", "CHW"] = "HWC"
-    """Order of the axes of `image`; HWC is permuted to CHW."""
+    layout: Literal["HWC", "CHW"] | None = None
+    """Order of the axes of `image`; HWC is permuted to CHW. None for that of the Reader's array
+    ``image`` by its SampleSpec, else HWC."""
     channels: int | None = None
     """Channels of `image`; None for those of the Reader."""
     others: Mapping[str, Any] = {}

@@ -229,6 +229,10 @@ def reader_pipeline(
         arrays = _Arrays(nodes)
         decoded = decode(arrays, config)
         check_decoded(decoded, config, uses_flip="flip" in arrays.used)
+        if decoded.layout is None and ("image", "CHW") in (
+            (spec.name, spec.layout) for spec in reader.specs
+        ):
+            decoded = decoded._replace(layout="CHW")
         channels = reader.channels if decoded.channels is None else decoded.channels
         chance = Chance(nodes.get("draws"))
         image = transform(decoded, nodes, channels, config, chance)

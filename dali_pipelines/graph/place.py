@@ -62,7 +62,7 @@ def place(
     Decoded
         With other images, of another type or layout.
     """
-    image, layout = decoded.image, decoded.layout
+    image, layout = decoded.image, decoded.layout or "HWC"
     flips = bool(config.flip) and not decoded.finished
     resamples = "affine" in nodes or config.resized_to is not None
     if layout == "CHW" and (resamples or flips or "inside" in nodes):

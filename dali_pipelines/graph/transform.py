@@ -35,7 +35,7 @@ def check_decoded(decoded: Any, config: PipelineConfig, *, uses_flip: bool) -> N
     """
     if not isinstance(decoded, Decoded):
         raise TypeError(f"a decoder must return a Decoded, got {type(decoded).__name__}")
-    if decoded.layout not in ("HWC", "CHW"):
+    if decoded.layout not in ("HWC", "CHW", None):
         raise ValueError(f"layout of Decoded must be 'HWC' or 'CHW', got {decoded.layout!r}")
     if not decoded.finished:
         return

@@ -23,9 +23,9 @@ _KILLED_S = 10.0
 
 _CAUSES = {
     -signal.SIGBUS: "there was no memory for its samples: use a smaller batch_size or prefetch",
-    -signal.SIGKILL: "it was killed from outside, most likely because memory ran out: use fewer "
-    "num_read_processes, or a smaller batch_size or prefetch",
-    -signal.SIGSEGV: "it crashed while it read: run with fewer files to find the cause",
+    -signal.SIGKILL: "it was killed from outside (SIGKILL), most likely as memory ran out: use "
+    "fewer num_read_processes, or a smaller batch_size or prefetch",
+    -signal.SIGSEGV: "it crashed while it read (SIGSEGV): run with fewer files to find the cause",
     -signal.SIGTERM: "it was stopped by SIGTERM",
     128 + signal.SIGTERM: "it was stopped by SIGTERM",  # exit code of an inherited handler
     NO_MEMORY: "there was no memory for its samples, see its own output for the reason: use a "

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from nvidia.dali import Pipeline, fn
+from read_here import read_here
 
 from dali_pipelines import Index, NpyReader, PipelineConfig, reader_pipeline
 from dali_pipelines.graph.decode import Decoded, decode_array
 from dali_pipelines.graph.own.chance import Chance
 from dali_pipelines.graph.transform import check_decoded, transform
+from readers import Row, Sample, SampleSpec, Window
 
 HEIGHT, WIDTH = 6, 9
 
@@ -86,6 +90,57 @@ def test_what_a_decoder_says_must_fit(
 
     with pytest.raises(ValueError, match=message):
         reader_pipeline(npy_index, NpyReader(), decode, PipelineConfig(batch_size=2, **config))
+
+
+class PlanarReader(NpyReader):
+    """Of shape (channels, height, width)."""
+
+    specs: ClassVar = (SampleSpec(name="image", dtype="float32", ndim=3, layout="CHW"),)
+
+    def blank(self, height: int, width: int) -> Sample:
+        return Sample({"image": np.zeros((self.channels, height, width), np.float32)})
+
+    def read(self, row: Row, window: Window | None) -> Sample:
+        sample = super().read(row, window)
+        planes = np.ascontiguousarray(sample["image"].transpose(2, 0, 1))
+        return replace(sample, arrays={"image": planes})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"crop": 4, "resize": (3, 2), "flip": "h"},
+        {"crop": 4, "mean": (1, 2), "std": (3, 4)},
+        {"crop": 4, "dtype": "float16"},
+        {"resize": (7, 9)},
+        {"crop": (3, 4), "rotate": 30.0, "zoom": (0.8, 1.2)},
+        {"random_area": (0.3, 1.0), "resize": 5},
+    ],
+)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_reader_of_planes_gives_what_one_of_pixels_gives(
+    tmp_path: Path, settings: dict[str, Any], wrapped: bool
+) -> None:
+    for row in range(3):
+        np.save(tmp_path / f"{row}.npy", np.random.default_rng(row).random((6, 8, 2), np.float32))
+
+    def decode(arrays: Any, config: PipelineConfig) -> Decoded:
+        decoded = decode_array(arrays, config)
+        return Decoded(decoded.image, "float32") if wrapped else decoded
+
+    by_pixels, by_planes = (
+        read_here(
+            lambda index, made=made, **config: reader_pipeline(
+                index, made(channels=2), decode, PipelineConfig(**config)
+            ),
+            Index.scan(tmp_path),
+            **settings,
+        )
+        for made in (NpyReader, PlanarReader)
+    )
+    for row, sample in by_pixels.items():
+        assert sample["image"].shape[0] == 2
+        np.testing.assert_array_equal(by_planes[row]["image"], sample["image"])
 
 
 @pytest.mark.parametrize("options", [{"rotate": 30.0}, {"resize_shorter": 5}])
