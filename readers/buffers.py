@@ -49,7 +49,7 @@ def buffer(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
 
 
 def private(nbytes: int, room: int = 0) -> NDArray[np.uint8]:
-    """Return memory like `buffer`, for what is no array of a Sample: it is freed as any other."""
+    """Return memory like `buffer` that no sample shares, for all else than arrays of a Sample."""
     found = np.empty(nbytes + room, np.uint8)
     found[nbytes:] = 0
     return found

@@ -105,7 +105,7 @@ class ReadLoop:
             self._end.sendall(MESSAGE.pack(*message), socket.MSG_NOSIGNAL)
 
     def read(self, batch: int, slot: int, count: int, first: int) -> None:
-        """Read the samples of a task; return as soon as there may be a thread for the next one."""
+        """Read the samples of a task; with threads, return when one is free for the next task."""
         self._region.begin(slot, batch)
         if slot not in self._views:
             memory = self._region.memory
@@ -157,7 +157,7 @@ class ReadLoop:
 
 
 class _Task:
-    """A part of a batch, of which threads may read the samples at the same time."""
+    """A part of a batch. Threads may read its samples at the same time."""
 
     def __init__(self, batch: int, slot: int, count: int, answer: Callable[[], None]) -> None:
         self.batch, self.slot = batch, slot

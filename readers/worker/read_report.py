@@ -76,7 +76,7 @@ class ReadReport:
 
 
 class ReadReports:
-    """The records of a batch, of which most have nothing to say but numbers to be summed.
+    """The records of a batch. Most hold only numbers to be summed.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ _MOST_SLOTS = 64
 _REGION_BYTES = 32 << 30
 """Bytes of address space of each reader, where no limit of this process is lower."""
 _ALIGNED = 256
-"""Bytes at a multiple of which each array begins, as CUDA wants it."""
+"""Each array begins at a multiple of so many bytes, which suits CUDA."""
 _BLOCK = 1 << 20
 """Least bytes of a block."""
 _EIGHTH = 3
@@ -45,7 +45,7 @@ Bytes = NDArray[np.uint8]
 
 
 class NoMemory(BaseException):
-    """There is no memory for a sample. That is not the fault of its row: no Exception."""
+    """Memory for a sample is short. Not an Exception, so that the row is not rejected for it."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from multiprocessing.process import BaseProcess
 from multiprocessing.resource_tracker import ensure_running
@@ -40,6 +39,8 @@ _MOST_SENT = 64 * MESSAGE.size
 net.core.wmem_default is, so that no reader receives a part of a message."""
 _RECEIVED = 64 << 10
 """Bytes to receive at once, at most."""
+_MOST_SLOTS = 64
+"""Slots that there is address space for, at least."""
 _CLOSED = "this pipeline was closed by another thread while it waited for its readers"
 
 
@@ -105,9 +106,8 @@ class ReaderPool:
             )
         batch_size, num_readers = self._source.schedule.batch_size, self._num_readers
         room = region_bytes(num_readers)
-        self._layout = Layout(self._source.specs, batch_size, num_readers, room)
-        if (most := 2 * self._num_slots) > self._layout.most_slots:
-            self._layout = replace(self._layout, most_slots=most)
+        most_slots = max(_MOST_SLOTS, 2 * self._num_slots)
+        self._layout = Layout(self._source.specs, batch_size, num_readers, room, most_slots)
         shared = SharedMemory(self._layout.nbytes)
         self._map = shared.map()
         own, theirs = socket.socketpair()
@@ -203,7 +203,7 @@ class ReaderPool:
     def _use_again(self) -> None:
         for batch in self._dropped.copy():
             if batch < self._finished or not self._until_outputs:
-                # Of two threads only one gets the slot.
+                # Another thread may have the slot by now.
                 with suppress(KeyError):
                     self._dropped.remove(batch)
                     self._free.append(self._slots.pop(batch))
