@@ -67,6 +67,8 @@ def objects(url: str, storage: Storage) -> Iterator[Listed]:
     known = "of patterns only *, ** and {0..9} are known, " if set(url) & set("?[{") else ""
     if is_pattern and not found:
         raise FileNotFoundError(f"{known}no object matches this pattern: {url!r}")
+    if not found and key.endswith("/"):
+        raise FileNotFoundError(f"{known}there is no such object, and none below it: {url!r}")
     if not found and key:
         try:
             yield object_at(url, storage)

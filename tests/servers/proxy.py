@@ -179,13 +179,15 @@ class Proxy:
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._loop.create_task(self._serve(reader, writer))
         self._connections[task] = writer
-        # Also of a task that is cancelled before it begins.
-        task.add_done_callback(lambda task: self._connections.pop(task).close())
+        # Also of a task that is cancelled before it begins, or while its client reads nothing.
+        task.add_done_callback(lambda task: self._connections.pop(task).transport.abort())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while await self._answer(reader, writer):
                 pass
+            writer.close()
+            await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; return whether the connection stays open."""
