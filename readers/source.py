@@ -9,6 +9,7 @@ becomes a slot that is not valid, with the reason in its ReadReport.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -287,7 +288,9 @@ class Source(Geometry):
             raise ReadError(row.name, str(error), row=number) from error
         except Exception as error:
             # DALI must not get exceptions from bugs in a Reader either; the reason names the type.
-            raise ReadError(row.name, f"{type(error).__name__}: {error}", row=number) from error
+            # Not by str(error), which may raise, too.
+            reason = "".join(traceback.format_exception_only(error)).strip()
+            raise ReadError(row.name, reason, row=number) from error
         report.input_bytes += sample.input_bytes
         return sample
 

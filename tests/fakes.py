@@ -69,6 +69,13 @@ class FakeReader:
             raise ReadError(row.path, f"row {row.number} is bad", row=row.number)
 
 
+class SilentError(Exception):
+    """An error whose text is an error, too."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
 @dataclass
 class FaultyReader(FakeReader):
     """Has a bug of the kind `fault` in rows 3 and 4, which `read` and `peek` show."""
@@ -82,6 +89,8 @@ class FaultyReader(FakeReader):
         image: Any = sample["image"]
         if self.fault in ("KeyError", "peek"):
             raise KeyError("a bug")
+        if self.fault == "silent":
+            raise SilentError
         images = {
             "type": image.astype(np.float64),
             "order": image.astype(">f4"),

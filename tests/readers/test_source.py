@@ -210,6 +210,7 @@ class TestRowsThatCannotBeRead:
 FAULTS = {
     "KeyError": "KeyError: 'a bug'",
     "peek": "KeyError: 'a bug'",
+    "silent": ".*SilentError",
     "missing": "KeyError: 'image'",
     "type": "TypeError: .*'image'.*3-D float32.*got 3-D <f8",
     "order": "TypeError: .*'image'.*got 3-D >f4",

@@ -24,8 +24,8 @@ _TOO_MANY = 8.0
 # 18, 46 and 49 were enough for 2, 16 and 16 readers with 1, 1 and 2 shards.
 _FILES_ELSEWHERE = 64
 """Libraries, terminal, fork server, what shards share with readers, and what the script opens."""
-_FILES_A_READER = 2
-"""Pipes by which its end is seen."""
+_FILES_A_READER = 3
+"""By which its end is seen: two pipes, and a pidfd unless a fork server started it."""
 
 
 def settings(job: Job) -> Finding:

@@ -129,7 +129,8 @@ class ReaderPool:
             theirs.close()
         self.readers = ReaderProcesses(processes, self._channel)
         self._poll = select.poll()
-        for end in (own.fileno(), *(process.sentinel for process in processes)):
+        self._poll.register(own, select.POLLIN)
+        for end in self.readers.exits.values():
             self._poll.register(end, select.POLLIN)
         self._ask()
         self._num_starting = self._num_readers

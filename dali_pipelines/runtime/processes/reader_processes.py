@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import multiprocessing.process
+import os
 import signal
 import time
+import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
@@ -34,8 +37,31 @@ _CAUSES = {
 }
 
 
+_Codes = dict[int | None, int | None]
+"""Exit codes by process, None for one that is unknown."""
 _UNKNOWN = 255
 """Exit code that multiprocessing makes up where a fork server told none."""
+
+
+class _Exit:
+    """The exit of a reader process: its descriptor can be read once the process has ended."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self._fd = process.sentinel
+        # That of a child of this process is a pipe, of which children of its own have the other
+        # end, too; that of a fork server's is not.
+        if getattr(process, "_start_method", None) != "forkserver" and process.pid is not None:
+            with suppress(ProcessLookupError):  # it has ended, and SIGCHLD is ignored
+                self._fd = os.pidfd_open(process.pid)
+                weakref.finalize(self, os.close, self._fd).atexit = False
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._fd
+
+
+_Exits = dict[int | None, _Exit]
+"""By process."""
 
 
 class ReaderProcessError(RuntimeError):
@@ -59,13 +85,15 @@ class ReaderProcesses:
 
     def __init__(self, processes: Sequence[BaseProcess], channel: Channel) -> None:
         self.processes = list(processes)
-        self._codes: dict[int | None, int | None] = {}
-        self.close = Finalize(self, _end, (self.processes, channel, self._codes), exitpriority=0)
+        self.exits: _Exits = {process.pid: _Exit(process) for process in processes}
+        self._codes: _Codes = {}
+        arguments = self.processes, self.exits, channel, self._codes
+        self.close = Finalize(self, _end, arguments, exitpriority=0)
 
     def death(self) -> str | None:
         """Return which reader has died and why; None if none has, or if they were ended."""
         if not self._codes and self.close.still_active():
-            _note_ended(self.processes, self._codes, time.monotonic() + _GRACE_S)
+            _note_ended(self.processes, self.exits, self._codes, time.monotonic() + _GRACE_S)
         # Exit code 0 comes last: the others may have ended because of that one.
         for pid, code in sorted(self._codes.items(), key=lambda item: item[1] == 0):
             return f"reader process {pid} has died: {self._cause(code)}"
@@ -88,40 +116,42 @@ def _cause(code: int | None) -> str:
         return f"its exit code is {code}, see its own output for the reason"
 
 
-def _end(
-    processes: Sequence[BaseProcess],
-    channel: Channel,
-    codes: dict[int | None, int | None],
-) -> None:
-    deadline = time.monotonic() + _GRACE_S
+def _end(processes: Sequence[BaseProcess], exits: _Exits, channel: Channel, codes: _Codes) -> None:
     try:
         channel.close()
-        while len(codes) < len(processes) and time.monotonic() < deadline:
-            _note_ended(processes, codes, deadline)
+        _wait(processes, exits, codes, _GRACE_S)
     finally:
         left = [process for process in processes if process.pid not in codes]
         for process in left:
             process.kill()
-    deadline = time.monotonic() + _KILLED_S
+    killed: _Codes = {}
+    _wait(left, exits, killed, _KILLED_S)
     for process in left:
-        process.join(max(0, deadline - time.monotonic()))
-        if not wait([process.sentinel], 0):
+        if process.pid not in killed:
             logger.warning(
                 "reader process %d was killed and has not ended: a read of it may hang", process.pid
             )
-            vars(multiprocessing.process)["_children"].discard(
-                process
-            )  # or multiprocessing would wait for it at exit
+            # Or multiprocessing would wait for it at exit.
+            vars(multiprocessing.process)["_children"].discard(process)
+
+
+def _wait(processes: Sequence[BaseProcess], exits: _Exits, codes: _Codes, seconds: float) -> None:
+    """Wait until all have ended or the time is over, and note the exit codes."""
+    deadline = time.monotonic() + seconds
+    while len(codes) < len(processes) and time.monotonic() < deadline:
+        _note_ended(processes, exits, codes, deadline)
 
 
 def _note_ended(
-    processes: Sequence[BaseProcess], codes: dict[int | None, int | None], deadline: float
+    processes: Sequence[BaseProcess], exits: _Exits, codes: _Codes, deadline: float
 ) -> None:
     """Wait until a reader has ended or the time is over; note the exit codes, None if unknown."""
-    living = [process for process in processes if process.pid not in codes]
-    ended = wait([process.sentinel for process in living], max(0, deadline - time.monotonic()))
-    for process in living:
-        if process.sentinel in ended:
+    living = {
+        exits[process.pid].fileno(): process for process in processes if process.pid not in codes
+    }
+    ended = wait([*living], max(0, deadline - time.monotonic()))
+    for end, process in living.items():
+        if end in ended:
             # Not by join(), which would wait for a process that closed its end of the pipe.
             grace = time.monotonic() + _GRACE_S
             while process.exitcode is None and time.monotonic() < grace:

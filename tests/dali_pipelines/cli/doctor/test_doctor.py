@@ -108,10 +108,10 @@ TABLE: list[tuple[main.Check, dict[str, Any], dict[str, Any], str]] = [
     (limits.address_space, {"address_space": resource.RLIM_INFINITY}, {}, "OK 10 MiB 32.0 GiB"),
     (limits.address_space, {"address_space": 1 << 40}, {}, "OK 10 MiB 32.0 GiB"),
     (limits.address_space, {"address_space": 1 << 20}, {}, "BAD 10 MiB 0 MiB -v -f"),
-    # 64 in any case, and 2 for each of 6 readers.
-    (limits.open_files, {"open_files": resource.RLIM_INFINITY}, READERS, "OK 76 6 2"),
-    (limits.open_files, {"open_files": 76}, READERS, "OK 76 6 2 76"),
-    (limits.open_files, {"open_files": 75}, READERS, "BAD 76 6 2 75 76"),
+    # 64 in any case, and 3 for each of 6 readers.
+    (limits.open_files, {"open_files": resource.RLIM_INFINITY}, READERS, "OK 82 6 2"),
+    (limits.open_files, {"open_files": 82}, READERS, "OK 82 6 2 82"),
+    (limits.open_files, {"open_files": 81}, READERS, "BAD 82 6 2 81 82"),
     (limits.settings, {}, {}, "OK 1024x512 1.1 MB"),
     (limits.settings, {}, {"crop": (2000,)}, "BAD crop 2000x2000 1024x512"),
     (limits.settings, {}, {"batch_size": 5, "tail": "drop"}, "BAD 5 4"),

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -58,6 +58,14 @@ def die(number: int) -> None:
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)  # a script that a test ran may have left its own
     signal.raise_signal(number)
+
+
+def leave_a_child(end: Connection) -> None:
+    if (child := os.fork()) == 0:
+        time.sleep(600)
+        os._exit(0)
+    end.send(child)
+    signal.raise_signal(signal.SIGKILL)
 
 
 def sleep_on() -> None:
@@ -120,6 +128,21 @@ def test_a_death_is_noticed_where_exit_codes_are_lost(caplog: pytest.LogCaptureF
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert not caplog.text
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_death_is_noticed_while_a_child_of_the_reader_lives(method: str) -> None:
+    """As one that a Reader forked, which has the reader's end of all pipes, too."""
+    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
+    watched = Watched([leave_a_child, theirs], method=method)
+    assert ours.poll(LIMIT_S), "the reader has not forked"
+    child = ours.recv()
+    try:
+        assert "killed from outside" in str(watched.readers.death())
+        watched.readers.close()
+        assert watched.processes[0] not in multiprocessing.active_children()
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_death_is_noticed_where_other_code_waited_for_it() -> None:
