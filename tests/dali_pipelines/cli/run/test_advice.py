@@ -95,7 +95,14 @@ READERS = {"num_read_processes": 4}
         (SLOW_GRAPH, {"batch_size": 2}, "graph", {"batch_size": 4}, []),
         (SLOW_GRAPH, {"cpu_busy": 0.97}, "cpu", NO_ADVICE, []),
         (SLOW_GRAPH, {"graph_cpu_s": 10, "graph_queued_s": 9}, "cpu", NO_ADVICE, []),
-        (SLOW_GRAPH, {"gpus": True}, "graph", NO_ADVICE, ["--num_gpus", "--crop"]),
+        (SLOW_GRAPH, {"gpus": True, "batch_size": 8}, "graph", {"batch_size": 16}, ["--num_gpus"]),
+        (
+            SLOW_GRAPH,
+            {"gpus": True, "batch_size": 16},
+            "graph",
+            NO_ADVICE,
+            ["--num_gpus", "--crop"],
+        ),
         # Readers that take 60 ms a batch and a graph that takes 50, a batch ahead of each other.
         (
             SLOW_CODEC,
